@@ -1,0 +1,226 @@
+//! Codes and aliases: the `x7Kq` in `https://go.example/x7Kq`.
+
+use std::fmt;
+
+use crate::refusal::{Refusal, RefusalKind};
+
+/// First path segments that are pages of ours, now or foreseeably. No alias and no generated code may be one of them,
+/// in any mixture of cases. Sorted, so that membership is a binary search.
+const RESERVED: &[&str] = &[
+    "about",
+    "abuse",
+    "account",
+    "accounts",
+    "admin",
+    "administrator",
+    "api",
+    "apple-touch-icon",
+    "app",
+    "apps",
+    "assets",
+    "auth",
+    "blocked",
+    "blog",
+    "callback",
+    "cdn",
+    "config",
+    "contact",
+    "css",
+    "dashboard",
+    "debug",
+    "doc",
+    "docs",
+    "domains",
+    "download",
+    "error",
+    "errors",
+    "expired",
+    "export",
+    "favicon",
+    "fonts",
+    "forgot",
+    "graphql",
+    "health",
+    "healthz",
+    "help",
+    "home",
+    "image",
+    "images",
+    "img",
+    "imprint",
+    "import",
+    "index",
+    "internal",
+    "invite",
+    "join",
+    "keys",
+    "legal",
+    "links",
+    "live",
+    "livez",
+    "login",
+    "logout",
+    "logs",
+    "manage",
+    "manifest",
+    "me",
+    "metrics",
+    "moderation",
+    "new",
+    "not-found",
+    "oauth",
+    "oidc",
+    "openapi",
+    "password",
+    "ping",
+    "preview",
+    "pricing",
+    "privacy",
+    "profile",
+    "public",
+    "qr",
+    "readyz",
+    "register",
+    "report",
+    "reports",
+    "reset",
+    "rest",
+    "robots",
+    "root",
+    "search",
+    "security",
+    "session",
+    "sessions",
+    "settings",
+    "setup",
+    "shorten",
+    "sign-in",
+    "sign-out",
+    "sign-up",
+    "signin",
+    "signout",
+    "signup",
+    "sitemap",
+    "sso",
+    "static",
+    "stats",
+    "status",
+    "support",
+    "system",
+    "tags",
+    "team",
+    "terms",
+    "terse",
+    "token",
+    "url",
+    "urls",
+    "user",
+    "users",
+    "verify",
+    "warning",
+    "webhook",
+    "webhooks",
+    "well-known",
+    "wp-admin",
+    "www",
+    "yourls-api",
+];
+
+/// Whether a word is kept for our own pages. Case does not matter.
+pub fn is_reserved(word: &str) -> bool {
+    RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
+}
+
+/// The short part of a short link. Holding one proves that it is shaped like a code: `[A-Za-z0-9_-]{3,64}`.
+#[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Code(Box<str>);
+
+impl Code {
+    /// The longest a code can be.
+    pub const MAX: usize = 64;
+    /// The shortest a code can be.
+    pub const MIN: usize = 3;
+
+    /// What a visitor's path may contain. `None` means that no link can ever have this name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::shaped(text.as_bytes()).then(|| Self(text.into()))
+    }
+
+    /// Whether bytes are shaped like a code, without making one.
+    pub fn shaped(bytes: &[u8]) -> bool {
+        (Self::MIN..=Self::MAX).contains(&bytes.len()) && bytes.iter().all(|&b| is_code_byte(b))
+    }
+
+    /// An alias that a person asks for: shaped like a code, and not one of our own words.
+    pub fn parse_alias(text: &str, field: &'static str) -> Result<Self, Refusal> {
+        let refuse = |kind, detail: &'static str| Err(Refusal::new(kind, field, detail));
+        if !(Self::MIN..=Self::MAX).contains(&text.len()) {
+            return refuse(RefusalKind::InvalidAlias, "an alias has 3 to 64 characters");
+        }
+        if !text.bytes().all(is_code_byte) {
+            return refuse(RefusalKind::InvalidAlias, "an alias is made of A-Z, a-z, 0-9, - and _");
+        }
+        if is_reserved(text) {
+            return refuse(RefusalKind::ReservedAlias, "this word is kept for our own pages");
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The code as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The code with its case folded away: two aliases that fold alike look alike to people.
+    pub fn folded(&self) -> String {
+        self.0.to_ascii_lowercase()
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Code({})", self.0)
+    }
+}
+
+fn is_code_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aliases_are_refused_for_the_right_reason() {
+        for (text, kind) in [
+            ("", RefusalKind::InvalidAlias),
+            ("ab", RefusalKind::InvalidAlias),
+            ("a b c", RefusalKind::InvalidAlias),
+            ("a+b", RefusalKind::InvalidAlias),
+            ("日本語", RefusalKind::InvalidAlias),
+            ("api", RefusalKind::ReservedAlias),
+            ("HEALTHZ", RefusalKind::ReservedAlias),
+            ("lOgIn", RefusalKind::ReservedAlias),
+        ] {
+            assert_eq!(Code::parse_alias(text, "alias").unwrap_err().kind, kind, "{text}");
+        }
+        assert!(Code::parse_alias(&"a".repeat(65), "alias").is_err());
+        for text in ["000", "1e5", "administer", "login-page", "null-ish", "my_link", &"a".repeat(64)] {
+            assert!(Code::parse_alias(text, "alias").is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_no_link_can_have_is_no_code() {
+        for text in ["", "ab", "a/b", "ok1234%2F", "ok1234.", "é234", &"a".repeat(65)] {
+            assert!(Code::parse(text).is_none(), "{text}");
+        }
+    }
+}

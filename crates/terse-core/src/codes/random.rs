@@ -1,0 +1,41 @@
+//! Codes drawn at random: insert, and draw again on a conflict.
+
+use async_trait::async_trait;
+
+use super::{Alphabet, CodeSource, CodeSourceError, LONGEST, Wanted, is_presentable};
+use crate::code::Code;
+
+/// Draws codes. After a few conflicts in a row the next length is used, as the present one is getting full.
+#[derive(Debug)]
+pub struct Random {
+    alphabet: Alphabet,
+    length: u8,
+}
+
+impl Random {
+    /// Codes of `length` characters.
+    pub fn new(alphabet: Alphabet, length: u8) -> Self {
+        Self { alphabet, length }
+    }
+}
+
+#[async_trait]
+impl CodeSource for Random {
+    async fn next(&self, wanted: Wanted<'_>) -> Result<Code, CodeSourceError> {
+        let longer = u8::try_from(wanted.attempt / 4).unwrap_or(LONGEST);
+        let length = self.length.saturating_add(longer).min(LONGEST);
+        loop {
+            let mut bytes = [0; 8];
+            getrandom::fill(&mut bytes).map_err(CodeSourceError::Random)?;
+            let capacity = self.alphabet.size().pow(u32::from(length));
+            let drawn = u64::from_le_bytes(bytes);
+            if drawn >= u64::MAX - u64::MAX % capacity {
+                continue; // beyond the last whole multiple: taking it would favour the first codes
+            }
+            let text = super::write(self.alphabet, drawn % capacity, length);
+            if is_presentable(&text) {
+                return Ok(Code::parse(&text).expect("alphabets consist of code characters"));
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Which hosts a target may point at.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Hosts that nobody may shorten, each with all names below it. Matched label by label on the parsed host, never on text.
+#[derive(Clone, Debug, Default)]
+pub struct BlockedHosts(HashSet<Box<str>>);
+
+impl BlockedHosts {
+    /// Host names or addresses, in any spelling a URL may use. What cannot be a host is given back.
+    pub fn parse<T: AsRef<str>>(hosts: &[T]) -> Result<Self, String> {
+        let mut set = HashSet::new();
+        for host in hosts {
+            let host = host.as_ref();
+            let parsed = url::Url::parse(&format!("http://{host}/")).ok().filter(|url| url.path() == "/" && url.port().is_none());
+            match parsed.as_ref().and_then(url::Url::host_str) {
+                Some(name) => set.insert(name.trim_end_matches('.').into()),
+                None => return Err(host.to_owned()),
+            };
+        }
+        Ok(Self(set))
+    }
+
+    /// Whether a canonical host, or a domain above it, is on the list.
+    pub(crate) fn contains(&self, host: &str) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let mut rest = host.strip_suffix('.').unwrap_or(host);
+        loop {
+            if self.0.contains(rest) {
+                return true;
+            }
+            match rest.split_once('.') {
+                Some((_, above)) => rest = above,
+                None => return false,
+            }
+        }
+    }
+}
+
+/// Names that mean "here" or "inside" and never a public place.
+pub(crate) fn is_public_name(host: &str) -> bool {
+    const INSIDE: &[&str] = &["localhost", "local", "internal", "localdomain", "intranet", "lan", "home.arpa", "private", "corp"];
+    let host = host.strip_suffix('.').unwrap_or(host);
+    !INSIDE.iter().any(|name| host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.')))
+}
+
+/// Whether an address can be reached from the public Internet. Addresses that carry another one inside are judged by both.
+pub fn is_public_address(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => is_public_v4(v4),
+        IpAddr::V6(v6) => is_public_v6(v6),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    !matches!(
+        (a, b, c),
+        (0 | 10 | 127 | 224..=255, _, _)
+            | (100, 64..=127, _)
+            | (169, 254, _)
+            | (172, 16..=31, _)
+            | (192, 0, 0 | 2)
+            | (192, 88, 99)
+            | (192, 168, _)
+            | (198, 18..=19, _)
+            | (198, 51, 100)
+            | (203, 0, 113)
+    )
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [a, b, c, d, e, f, g, h] = address.segments();
+    let inner = |high: u16, low: u16| {
+        let [w, x] = high.to_be_bytes();
+        let [y, z] = low.to_be_bytes();
+        is_public_v4(Ipv4Addr::new(w, x, y, z))
+    };
+    match (a, b, c, d, e, f) {
+        (0, 0, 0, 0, 0, 0xffff) => inner(g, h),    // IPv4-mapped
+        (0x64, 0xff9b, 0, 0, 0, 0) => inner(g, h), // NAT64
+        (0x2002, ..) => inner(b, c),               // 6to4
+        (0x2001, 0..=0x01ff, ..) => false,         // protocol assignments, Teredo
+        (0x2001, 0xdb8, ..) => false,              // documentation
+        (0x3fff, 0..=0x0fff, ..) => false,         // documentation
+        (0x2000..=0x3fff, ..) => true,             // global unicast
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_public_addresses_are_public() {
+        for address in [
+            "8.8.8.8",
+            "1.1.1.1",
+            "100.63.0.1",
+            "172.32.0.1",
+            "2620:fe::fe",
+            "::ffff:8.8.8.8",
+            "2606:4700::1111",
+            "64:ff9b::808:808",
+        ] {
+            assert!(is_public_address(address.parse().unwrap()), "{address}");
+        }
+        for address in [
+            "0.0.0.0",
+            "10.0.0.1",
+            "127.0.0.1",
+            "169.254.169.254",
+            "172.16.0.1",
+            "192.168.0.1",
+            "192.0.2.1",
+            "198.18.0.1",
+            "203.0.113.9",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "100.64.0.1",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b:1::1",
+            "2002:7f00:1::",
+            "2001::1",
+            "2001:db8::1",
+            "fe80::1",
+            "fec0::1",
+            "fd00:ec2::254",
+            "ff02::1",
+            "100::1",
+            "3fff::1",
+        ] {
+            assert!(!is_public_address(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn blocked_hosts_match_by_label() {
+        let blocked = BlockedHosts::parse(&["Evil.example", "8.8.8.8"]).unwrap();
+        for host in ["evil.example", "evil.example.", "a.b.evil.example", "8.8.8.8"] {
+            assert!(blocked.contains(host), "{host}");
+        }
+        for host in ["notevil.example", "evil.example.org", "example"] {
+            assert!(!blocked.contains(host), "{host}");
+        }
+        assert!(BlockedHosts::parse(&["a/b"]).is_err());
+    }
+}

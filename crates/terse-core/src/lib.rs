@@ -1,0 +1,43 @@
+//! The words, rules and contracts of terse.
+//!
+//! What a link is, which targets and aliases are allowed, how codes are made, what a visitor gets for a link at a
+//! given moment, and what a store must promise. Everything here is given `now` and touches nothing outside: no files,
+//! no sockets, no HTTP, no SQL. The API, the dashboard and the command line are three doors onto these rules.
+
+mod clock;
+mod code;
+mod codes;
+mod domain;
+mod host;
+mod identity;
+mod link;
+mod links;
+mod patch;
+mod refusal;
+mod store;
+mod target;
+mod text;
+mod visit;
+mod when;
+mod wish;
+
+pub use clock::Clock;
+pub use code::{Code, is_reserved};
+pub use codes::{
+    Alphabet, CodeSource, CodeSourceError, Hashed, LONGEST, Numbered, Numbering, Random, SHORTEST, Snowflake, Wanted,
+};
+pub use domain::{Domain, Hosts};
+pub use host::{BlockedHosts, is_public_address};
+pub use identity::Identity;
+pub use link::{Link, LinkKey, OwnerId, RedirectKind, Revision, Standing, Status};
+pub use links::{Caller, Created, LinkError, Links, Listing, Rules};
+pub use patch::{Change, Patch};
+pub use refusal::{Refusal, RefusalKind};
+pub use store::{
+    BoxError, ChangeFeed, Cursor, Insert, Inserted, LinkStore, ListQuery, NoFeed, Page, Request, Sort, Spent, StoreError, Updated,
+};
+pub use target::{Target, TargetRules};
+pub use text::{Tags, Title};
+pub use visit::{Visit, visit};
+pub use when::Moment;
+pub use wish::{NewLink, Wish};

@@ -1,0 +1,369 @@
+//! The acts an owner can do with links, each under all the rules.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::when::Moment;
+
+use crate::clock::Clock;
+use crate::code::Code;
+use crate::codes::{CodeSource, CodeSourceError, Wanted};
+use crate::domain::Hosts;
+use crate::link::{Link, LinkKey, OwnerId, Revision, Standing};
+use crate::patch::Patch;
+use crate::refusal::{Refusal, RefusalKind};
+use crate::store::{ChangeFeed, Insert, Inserted, LinkStore, ListQuery, Page, Request, StoreError, Updated};
+use crate::target::TargetRules;
+use crate::wish::{NewLink, Wish};
+
+/// How often a generated code may turn out to be taken before something must be wrong.
+const CODE_ATTEMPTS: u32 = 32;
+/// How often a change is tried again when others change the same link.
+const UPDATE_ATTEMPTS: u32 = 8;
+
+/// Who is asking.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Caller {
+    /// No key was shown.
+    Anonymous,
+    /// An owner.
+    Owner(OwnerId),
+    /// The operator, who sees everything.
+    Admin,
+}
+
+impl Caller {
+    /// Whose links this caller makes.
+    pub fn owner(self) -> OwnerId {
+        match self {
+            Self::Anonymous => OwnerId::ANONYMOUS,
+            Self::Owner(owner) => owner,
+            Self::Admin => OwnerId::ADMIN,
+        }
+    }
+
+    /// Whether this caller may see and change the link. Nobody owns anonymous links, not even whoever made them.
+    fn may_touch(self, link: &Link) -> bool {
+        match self {
+            Self::Anonymous => false,
+            Self::Owner(owner) => link.owner == owner,
+            Self::Admin => true,
+        }
+    }
+}
+
+/// What the operator decided.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Which targets are allowed.
+    pub targets: TargetRules,
+    /// Which domains are ours.
+    pub hosts: Hosts,
+    /// Whether links can be made without a key.
+    pub anonymous_create: bool,
+    /// How long such links live.
+    pub anonymous_ttl: Duration,
+    /// How long deleted links can be restored.
+    pub grace: Duration,
+}
+
+/// Why something could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The input was refused; nothing changed.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// No such link, or none of the caller's.
+    #[error("there is no such link")]
+    NotFound,
+    /// A key is needed for this.
+    #[error("a key is needed")]
+    KeyNeeded,
+    /// Others kept changing the same link.
+    #[error("the link was changed by somebody else")]
+    Conflict,
+    /// The same idempotency key was used for something else.
+    #[error("this idempotency key was used for another request")]
+    RequestMismatch,
+    /// The store did not do it.
+    #[error(transparent)]
+    Store(StoreError),
+    /// No code could be made.
+    #[error("no code could be made")]
+    NoCode(#[source] CodeSourceError),
+}
+
+impl From<StoreError> for LinkError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Conflict => Self::Conflict,
+            error => Self::Store(error),
+        }
+    }
+}
+
+/// A link that was asked for.
+#[derive(Clone, Debug)]
+pub struct Created {
+    /// The link.
+    pub link: Link,
+    /// Whether it is new; otherwise one that existed was given back.
+    pub new: bool,
+}
+
+/// A part of a caller's list.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// The links and where to go on.
+    pub page: Page,
+    /// The moment by which their states were judged.
+    pub now: Moment,
+}
+
+/// The back office: everything that creates or changes links goes through here.
+pub struct Links {
+    store: Arc<dyn LinkStore>,
+    codes: Arc<dyn CodeSource>,
+    feed: Arc<dyn ChangeFeed>,
+    rules: Rules,
+    clock: Clock,
+}
+
+impl Links {
+    /// Puts the parts together.
+    pub fn new(
+        store: Arc<dyn LinkStore>,
+        codes: Arc<dyn CodeSource>,
+        feed: Arc<dyn ChangeFeed>,
+        rules: Rules,
+        clock: Clock,
+    ) -> Self {
+        Self { store, codes, feed, rules, clock }
+    }
+
+    /// What the operator decided.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The store behind it.
+    pub fn store(&self) -> &Arc<dyn LinkStore> {
+        &self.store
+    }
+
+    /// The time.
+    pub fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// Makes a link, or gives back the caller's own for the same target. `Ok` means durable and visible everywhere.
+    pub async fn create(&self, caller: Caller, wish: Wish, request: Option<Request>) -> Result<Created, LinkError> {
+        let longest = match caller {
+            Caller::Anonymous if !self.rules.anonymous_create => return Err(LinkError::KeyNeeded),
+            Caller::Anonymous => Some(self.rules.anonymous_ttl),
+            _ => None,
+        };
+        let now = self.clock.now();
+        let new = wish.parse(&self.rules.targets, &self.rules.hosts, longest, now)?;
+        self.insert(caller, new, request, now).await
+    }
+
+    /// Takes over a link made elsewhere, with its code and its age. Taking over the same link twice is fine: the second time
+    /// it is given back as not new.
+    pub async fn import(&self, caller: Caller, wish: Wish, created_at: Option<Moment>) -> Result<Created, LinkError> {
+        let now = self.clock.now();
+        let new = wish.parse(&self.rules.targets, &self.rules.hosts, None, now)?;
+        let target = new.target.clone();
+        let key = new.alias.clone().map(|code| LinkKey { domain: new.domain.clone(), code });
+        let created_at = created_at.map_or(now, |at| at.min(now));
+        match (self.insert(caller, new, None, created_at).await, key) {
+            (Err(LinkError::Refused(refusal)), Some(key)) if refusal.kind == RefusalKind::AliasTaken => {
+                match self.store.get(&key).await? {
+                    Some(link) if link.target == target && link.owner == caller.owner() && link.deleted_at.is_none() => {
+                        Ok(Created { link, new: false })
+                    }
+                    _ => Err(refusal.into()),
+                }
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    async fn insert(
+        &self,
+        caller: Caller,
+        new: NewLink,
+        request: Option<Request>,
+        created_at: Moment,
+    ) -> Result<Created, LinkError> {
+        let owner = caller.owner();
+        for attempt in 0..CODE_ATTEMPTS {
+            let code = match &new.alias {
+                Some(alias) => alias.clone(),
+                None => {
+                    let wanted = Wanted { owner, target: &new.target, attempt };
+                    self.codes.next(wanted).await.map_err(|error| match error {
+                        CodeSourceError::Store(error) => error.into(),
+                        error => LinkError::NoCode(error),
+                    })?
+                }
+            };
+            let link = stored_form(&new, code, owner, created_at);
+            let insert = Insert { link: link.clone(), request: request.clone() };
+            match self.store.insert(insert).await {
+                Ok(Inserted::Created) => {
+                    self.feed.announce(&link.key);
+                    return Ok(Created { link, new: true });
+                }
+                Ok(Inserted::Existing(link) | Inserted::Replayed(Some(link))) => return Ok(Created { link: *link, new: false }),
+                Ok(Inserted::Replayed(None)) => return Err(LinkError::NotFound),
+                Ok(Inserted::RequestMismatch) => return Err(LinkError::RequestMismatch),
+                Err(StoreError::CodeTaken) if new.alias.is_some() => {
+                    return Err(Refusal::new(RefusalKind::AliasTaken, "custom_alias", "this alias is taken").into());
+                }
+                Err(StoreError::CodeTaken) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(LinkError::NoCode(CodeSourceError::Exhausted))
+    }
+
+    /// A link of the caller's.
+    pub async fn get(&self, caller: Caller, key: &LinkKey) -> Result<Link, LinkError> {
+        let link = self.store.get(key).await?.filter(|link| caller.may_touch(link));
+        link.ok_or(LinkError::NotFound)
+    }
+
+    /// What anyone may see of a link before following it.
+    pub async fn preview(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.store.get(key).await
+    }
+
+    /// Changes a link. With `expected`, only if it is still at that revision.
+    pub async fn patch(
+        &self,
+        caller: Caller,
+        key: &LinkKey,
+        patch: &Patch,
+        expected: Option<Revision>,
+    ) -> Result<Link, LinkError> {
+        if patch.standing.is_some() && caller != Caller::Admin {
+            return Err(LinkError::NotFound);
+        }
+        self.change(caller, key, expected, |link, now| {
+            if link.deleted_at.is_some() {
+                return Err(LinkError::NotFound);
+            }
+            Ok(patch.apply(link, &self.rules.targets, now)?)
+        })
+        .await
+    }
+
+    /// Deletes a link softly. Deleting it again is fine.
+    pub async fn delete(&self, caller: Caller, key: &LinkKey) -> Result<(), LinkError> {
+        let deleted = self.change(caller, key, None, |link, now| {
+            let mut new = link.clone();
+            if new.deleted_at.is_none() {
+                new.deleted_at = Some(now);
+                new.reusable = false;
+                new.revision.0 += 1;
+            }
+            Ok(new)
+        });
+        deleted.await.map(|_| ())
+    }
+
+    /// Undoes a delete within the grace time.
+    pub async fn restore(&self, caller: Caller, key: &LinkKey) -> Result<Link, LinkError> {
+        self.change(caller, key, None, |link, now| {
+            let mut new = link.clone();
+            if let Some(at) = new.deleted_at {
+                if at < now.saturating_sub(self.rules.grace) {
+                    return Err(LinkError::NotFound);
+                }
+                new.deleted_at = None;
+                new.updated_at = now.max(link.updated_at);
+                new.revision.0 += 1;
+            }
+            Ok(new)
+        })
+        .await
+    }
+
+    /// The caller's links; the operator sees everyone's.
+    pub async fn list(&self, caller: Caller, mut query: ListQuery) -> Result<Listing, LinkError> {
+        match caller {
+            Caller::Anonymous => return Err(LinkError::KeyNeeded),
+            Caller::Owner(owner) => query.owner = Some(owner),
+            Caller::Admin => {}
+        }
+        let now = query.now;
+        Ok(Listing { page: self.store.list(&query).await?, now })
+    }
+
+    /// Reads, decides, writes if nobody was faster, announces. `decide` returns the link unchanged to leave it alone.
+    async fn change(
+        &self,
+        caller: Caller,
+        key: &LinkKey,
+        expected: Option<Revision>,
+        decide: impl Fn(&Link, Moment) -> Result<Link, LinkError>,
+    ) -> Result<Link, LinkError> {
+        if caller == Caller::Anonymous {
+            return Err(LinkError::KeyNeeded);
+        }
+        for _ in 0..UPDATE_ATTEMPTS {
+            let old = self.get(caller, key).await?;
+            if expected.is_some_and(|expected| expected != old.revision) {
+                return Err(LinkError::Conflict);
+            }
+            let new = decide(&old, self.clock.now())?;
+            if new == old {
+                return Ok(old);
+            }
+            match self.store.update(&new, old.revision).await {
+                Ok(Updated::Done) => {
+                    self.feed.announce(key);
+                    return Ok(new);
+                }
+                Ok(Updated::Missing) => return Err(LinkError::NotFound),
+                Err(StoreError::Conflict) => {}
+                // It may have been written all the same: whoever remembers the link should look again.
+                Err(error) => {
+                    self.feed.announce(key);
+                    return Err(error.into());
+                }
+            }
+        }
+        Err(LinkError::Conflict)
+    }
+}
+
+/// A new link as the store will keep it.
+fn stored_form(new: &NewLink, code: Code, owner: OwnerId, created_at: Moment) -> Link {
+    let mut link = Link {
+        key: LinkKey { domain: new.domain.clone(), code },
+        generated: new.alias.is_none(),
+        owner,
+        target: new.target.clone(),
+        created_at,
+        updated_at: created_at,
+        expires_at: new.expires_at,
+        valid_from: new.valid_from,
+        max_clicks: new.max_clicks,
+        spent_clicks: 0,
+        redirect: new.redirect,
+        title: new.title.clone(),
+        tags: new.tags.clone(),
+        forward_query: new.forward_query,
+        crawlable: new.crawlable,
+        standing: Standing::Clear,
+        deleted_at: None,
+        reusable: false,
+        revision: Revision(1),
+    };
+    // Strangers share the anonymous owner, so what one of them made is nothing to give to another.
+    let plain = new.title.is_none() && new.tags.is_empty() && link.has_no_wishes();
+    link.reusable = new.reuse && plain && owner != OwnerId::ANONYMOUS;
+    link
+}

@@ -1,0 +1,130 @@
+//! Changes to an existing link.
+
+use std::time::Duration;
+
+use crate::when::{Moment, parse_expiry, parse_start};
+
+use crate::link::{Link, RedirectKind, Standing};
+use crate::refusal::{Refusal, RefusalKind};
+use crate::target::{Target, TargetRules};
+use crate::text::{Tags, Title};
+
+/// What happens to a field that may be absent: left alone, cleared, or given a value.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum Change<T> {
+    /// Not mentioned.
+    #[default]
+    Keep,
+    /// Explicitly nothing.
+    Clear,
+    /// A value.
+    Set(T),
+}
+
+/// The wished changes, as they arrive. The code, the owner and the domain of a link never change.
+#[derive(Clone, Debug, Default)]
+pub struct Patch {
+    /// A new target.
+    pub long_url: Option<String>,
+    /// A new end; a moment as text.
+    pub expires_at: Change<String>,
+    /// A new end, in seconds from now.
+    pub ttl: Option<u64>,
+    /// A new beginning; a moment as text.
+    pub valid_from: Change<String>,
+    /// A new limit.
+    pub max_clicks: Change<u64>,
+    /// A new status.
+    pub redirect: Option<u64>,
+    /// A new title.
+    pub title: Change<String>,
+    /// New tags, replacing the old ones.
+    pub tags: Option<Vec<String>>,
+    /// Whether to pass the query on.
+    pub forward_query: Option<bool>,
+    /// Whether search engines may follow.
+    pub crawlable: Option<bool>,
+    /// Moderation's word; only the operator may say it.
+    pub standing: Option<Standing>,
+}
+
+impl Patch {
+    /// The link with the changes made, or why they cannot be made. A patch that changes nothing leaves the link as it is.
+    pub fn apply(&self, link: &Link, rules: &TargetRules, now: Moment) -> Result<Link, Refusal> {
+        let mut new = link.clone();
+        if let Some(text) = &self.long_url {
+            new.target = Target::parse(text, rules)?;
+        }
+        match (&self.expires_at, self.ttl) {
+            (Change::Keep, None) => {}
+            (Change::Keep, Some(ttl)) => new.expires_at = Some(expiry_after(ttl, now)?),
+            (_, Some(_)) => {
+                return Err(Refusal::new(RefusalKind::InvalidRequest, "ttl", "give either expires_at or ttl, not both"));
+            }
+            (Change::Clear, None) => new.expires_at = None,
+            (Change::Set(text), None) => new.expires_at = Some(parse_expiry(text, now)?),
+        }
+        match &self.valid_from {
+            Change::Keep => {}
+            Change::Clear => new.valid_from = None,
+            Change::Set(text) => new.valid_from = Some(parse_start(text)?),
+        }
+        match self.max_clicks {
+            Change::Keep => {}
+            Change::Clear => new.max_clicks = None,
+            Change::Set(max) => new.max_clicks = Some(parse_max_clicks(max)?),
+        }
+        if let Some(status) = self.redirect {
+            new.redirect = parse_redirect(status)?;
+        }
+        match &self.title {
+            Change::Keep => {}
+            Change::Clear => new.title = None,
+            Change::Set(text) => new.title = Title::parse(text)?,
+        }
+        if let Some(tags) = &self.tags {
+            new.tags = Tags::parse(tags)?;
+        }
+        new.forward_query = self.forward_query.unwrap_or(new.forward_query);
+        new.crawlable = self.crawlable.unwrap_or(new.crawlable);
+        new.standing = self.standing.unwrap_or(new.standing);
+        check_window(new.valid_from, new.expires_at)?;
+        // A link that became something else is no longer what shortening its target again should give back.
+        new.reusable = link.reusable && new.target == link.target && new.has_no_wishes() && new.standing == Standing::Clear;
+        if new != *link {
+            new.updated_at = now.max(link.updated_at);
+            new.revision.0 += 1;
+        }
+        Ok(new)
+    }
+}
+
+/// The moment `ttl` seconds from now.
+pub(crate) fn expiry_after(ttl: u64, now: Moment) -> Result<Moment, Refusal> {
+    let refuse = |detail: &'static str| Refusal::new(RefusalKind::InvalidExpiry, "ttl", detail);
+    if ttl == 0 {
+        return Err(refuse("a link lives at least one second"));
+    }
+    now.checked_add(Duration::from_secs(ttl)).ok_or_else(|| refuse("too far in the future"))
+}
+
+pub(crate) fn parse_max_clicks(max: u64) -> Result<u64, Refusal> {
+    if max == 0 || i64::try_from(max).is_err() {
+        return Err(Refusal::new(RefusalKind::InvalidRequest, "max_clicks", "a whole number from 1 to 9223372036854775807"));
+    }
+    Ok(max)
+}
+
+pub(crate) fn parse_redirect(status: u64) -> Result<RedirectKind, Refusal> {
+    RedirectKind::from_status(status)
+        .ok_or_else(|| Refusal::new(RefusalKind::InvalidRequest, "redirect", "one of 301, 302, 307 and 308"))
+}
+
+pub(crate) fn check_window(from: Option<Moment>, until: Option<Moment>) -> Result<(), Refusal> {
+    match (from, until) {
+        (Some(from), Some(until)) if from >= until => {
+            Err(Refusal::new(RefusalKind::InvalidRequest, "valid_from", "a link must become valid before it expires"))
+        }
+        _ => Ok(()),
+    }
+}

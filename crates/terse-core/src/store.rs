@@ -1,0 +1,202 @@
+//! What a store of links must promise.
+
+use std::ops::Range;
+
+use crate::when::Moment;
+use async_trait::async_trait;
+
+use crate::domain::Domain;
+use crate::identity::Identity;
+use crate::link::{Link, LinkKey, OwnerId, Revision, Status};
+
+/// A driver's own error, kept as the source of ours.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What went wrong, by what can be done about it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another link has this code (or an alias of another owner differs from it only by case). Take another.
+    #[error("the code is already taken")]
+    CodeTaken,
+    /// Somebody changed the link in between. Read it again.
+    #[error("the link was changed by somebody else")]
+    Conflict,
+    /// Too much is waiting to be written. Nothing was done; try again in a moment.
+    #[error("the store is busy")]
+    Busy,
+    /// Every number of this code length was given out. Take the next length.
+    #[error("all codes of this length are used up")]
+    Exhausted,
+    /// Redirects serve what they remember.
+    #[error("the store cannot be reached")]
+    Unavailable(#[source] BoxError),
+    /// Never becomes a redirect.
+    #[error("the store holds something we cannot read")]
+    Corrupt(#[source] BoxError),
+}
+
+/// Makes a write safe to repeat: the second time, the first answer is given again.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Request {
+    /// Names the attempt; unique per owner and intent.
+    pub id: [u8; 32],
+    /// What was asked for. The same id with another fingerprint is a mistake of the caller.
+    pub fingerprint: [u8; 32],
+}
+
+/// A link to be stored.
+#[derive(Clone, Debug)]
+pub struct Insert {
+    /// The link; if `link.reusable`, an existing reusable link of the same owner, domain and target is given back instead.
+    pub link: Link,
+    /// If given, remembered for at least 24 hours together with the link, in the same atomic write.
+    pub request: Option<Request>,
+}
+
+/// The outcome of an insert.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Inserted {
+    /// It is durable, and every `get` from now on finds it.
+    Created,
+    /// The owner's live reusable link for the same target. Nothing was written.
+    Existing(Box<Link>),
+    /// This request was answered before with this link. Nothing was written. `None` if that link is gone for good.
+    Replayed(Option<Box<Link>>),
+    /// This request id was used before for something else. Nothing was written.
+    RequestMismatch,
+}
+
+/// The outcome of a conditional update.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Updated {
+    /// Written and durable.
+    Done,
+    /// No such link.
+    Missing,
+}
+
+/// The outcome of spending one of a link's clicks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Spent {
+    /// One more visit was counted.
+    Yes,
+    /// All of them were used before.
+    UsedUp,
+    /// No such link.
+    Missing,
+}
+
+/// A place in a list, meaningful only to the store that made it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Cursor(pub Vec<u8>);
+
+/// The order of a list.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Sort {
+    /// Newest first.
+    #[default]
+    Newest,
+    /// Oldest first.
+    Oldest,
+}
+
+/// Which links to list.
+#[derive(Clone, Debug)]
+pub struct ListQuery {
+    /// Only of this owner.
+    pub owner: Option<OwnerId>,
+    /// Only on this domain.
+    pub domain: Option<Domain>,
+    /// Only with this tag.
+    pub tag: Option<String>,
+    /// Only those whose code, target or title contains this text; ASCII case does not matter.
+    pub text: Option<String>,
+    /// Only in this state at `now`. Deleted links are listed only if asked for.
+    pub status: Option<Status>,
+    /// In which order.
+    pub sort: Sort,
+    /// Behind this place.
+    pub after: Option<Cursor>,
+    /// At most this many.
+    pub limit: usize,
+    /// The moment to judge states by.
+    pub now: Moment,
+}
+
+/// A part of a list. It may be shorter than asked for, even empty, although `next` says that there is more: a store may stop
+/// looking after a while.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The links.
+    pub links: Vec<Link>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Cursor>,
+}
+
+/// Where links live. Every implementation runs `terse_testkit::link_store!`.
+///
+/// Every write is one atomic, conditional operation and is durable when it returns `Ok`. A write that returns an error other
+/// than `Unavailable` changed nothing; after `Unavailable` it may or may not have happened, as with any database whose answer
+/// got lost. Dropping a future at any point leaves the write done or not done, never half.
+#[async_trait]
+pub trait LinkStore: Send + Sync + 'static {
+    /// The store's own secret, made at its birth.
+    fn identity(&self) -> &Identity;
+
+    /// Expired and deleted links are returned too: whether a link is live is the caller's question.
+    async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError>;
+
+    /// The only alias on this domain that differs from the code at most by case, if there is exactly one.
+    async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError>;
+
+    /// True only if the store is certain, without looking, that no such link exists: its number was never given out and no
+    /// alias has this shape. Must be cheap and must not block.
+    fn surely_absent(&self, _key: &LinkKey) -> bool {
+        false
+    }
+
+    /// Claims the code: of two racing inserts one wins, the other sees `CodeTaken`. Also `CodeTaken`: an alias that differs
+    /// only by case from an alias of another owner on the same domain. A deleted or expired link holds its code until purged.
+    async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError>;
+
+    /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner, `generated`, `created_at` and
+    /// `spent_clicks` are never changed by an update.
+    async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError>;
+
+    /// Counts one visit of a link with `max_clicks`, exactly: never more successes than allowed.
+    async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError>;
+
+    /// Lists links that existed throughout a walk exactly once, whatever is written meanwhile.
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
+
+    /// Hands out numbers for codes of this length that nobody else will ever get. May be shorter than asked for, never empty.
+    /// `Exhausted` at `capacity`.
+    async fn lease(&self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, StoreError>;
+
+    /// Frees up to `limit` links that expired by `now` from being reused, once each, and says which.
+    async fn mark_expired(&self, now: Moment, limit: usize) -> Result<Vec<LinkKey>, StoreError>;
+
+    /// Deletes for good up to `limit` links that expired or were deleted by `before`, and says which. Blocked links stay, so that
+    /// their codes are never given out again.
+    async fn purge(&self, before: Moment, limit: usize) -> Result<Vec<LinkKey>, StoreError>;
+
+    /// Forgets up to `limit` request ids older than `before`.
+    async fn forget_requests(&self, before: Moment, limit: usize) -> Result<usize, StoreError>;
+
+    /// Whether writes can be expected to succeed right now.
+    async fn check(&self) -> Result<(), StoreError>;
+}
+
+/// Tells everyone who remembers a link that it changed. Called after the change is durable and before it is answered.
+pub trait ChangeFeed: Send + Sync + 'static {
+    /// This link was created, changed, or removed.
+    fn announce(&self, key: &LinkKey);
+}
+
+/// For programs that remember nothing.
+#[derive(Debug, Default)]
+pub struct NoFeed;
+
+impl ChangeFeed for NoFeed {
+    fn announce(&self, _key: &LinkKey) {}
+}

@@ -1,0 +1,242 @@
+//! Targets: where a link leads.
+
+use std::fmt;
+
+use url::{Host, Url};
+
+use crate::host::{BlockedHosts, is_public_address, is_public_name};
+use crate::refusal::{Refusal, RefusalKind};
+
+/// The serialisation of an absolute http(s) URL, byte for byte what `Location` will say.
+#[derive(Clone, Eq, Hash, PartialEq)]
+pub struct Target(Box<str>);
+
+/// What an operator allows targets to be.
+#[derive(Clone, Debug, Default)]
+pub struct TargetRules {
+    /// Our own host names, canonical: a link to them would be a loop.
+    pub own_hosts: Vec<String>,
+    /// Private and loopback destinations are fine, as inside a company.
+    pub allow_private: bool,
+    /// Hosts nobody may shorten.
+    pub blocked: BlockedHosts,
+}
+
+impl Target {
+    /// The longest serialisation, in octets.
+    pub const MAX: usize = 8192;
+
+    /// Parses as a browser would (WHATWG) and refuses what a visitor should never be sent to.
+    pub fn parse(text: &str, rules: &TargetRules) -> Result<Self, Refusal> {
+        let text = text.trim_matches([' ', '\t', '\r', '\n']);
+        // Percent-encoding can only lengthen a URL, but a host in Unicode may shrink: leave room before refusing unparsed.
+        if text.len() > 4 * Self::MAX {
+            return refuse(RefusalKind::InvalidUrl, "a URL has at most 8,192 octets");
+        }
+        if text.chars().any(char::is_control) {
+            return refuse(RefusalKind::InvalidUrl, "a URL contains no control characters");
+        }
+        let url = Url::parse(text).map_err(|error| {
+            let detail = match error {
+                url::ParseError::RelativeUrlWithoutBase => "not an absolute URL: it should begin with https:// or http://".into(),
+                error => format!("not a valid URL: {error}"),
+            };
+            Refusal::new(RefusalKind::InvalidUrl, "long_url", detail)
+        })?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return refuse(RefusalKind::SchemeNotAllowed, "only http and https URLs can be shortened");
+        }
+        check_host(&url, rules)?;
+        if url.port().is_some_and(|port| BAD_PORTS.contains(&port)) {
+            return refuse(RefusalKind::InvalidUrl, "browsers refuse to open this port");
+        }
+        if url.as_str().len() > Self::MAX {
+            return refuse(RefusalKind::InvalidUrl, "a URL has at most 8,192 octets");
+        }
+        Ok(Self(String::from(url).into()))
+    }
+
+    /// As a store wrote it earlier. The store answers for its integrity.
+    pub fn from_stored(text: String) -> Self {
+        Self(text.into())
+    }
+
+    /// The serialisation: printable ASCII only.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The host, as people read it.
+    pub fn host(&self) -> Option<String> {
+        Url::parse(&self.0).ok()?.host_str().map(str::to_owned)
+    }
+
+    /// This target with a visitor's query added behind its own, before the fragment.
+    pub fn with_query(&self, query: &str) -> String {
+        let (before, fragment) = match self.0.split_once('#') {
+            Some((before, fragment)) => (before, Some(fragment)),
+            None => (&*self.0, None),
+        };
+        let joint = match before.split_once('?') {
+            None => "?",
+            Some((_, "")) => "",
+            Some((_, own)) if own.ends_with('&') => "",
+            Some(_) => "&",
+        };
+        let mut whole = format!("{before}{joint}{query}");
+        if let Some(fragment) = fragment {
+            whole.push('#');
+            whole.push_str(fragment);
+        }
+        whole
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Without query and fragment: these may hold secrets, and debug output may reach a log.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.split(['?', '#']).next().unwrap_or_default();
+        write!(f, "Target({shown})")
+    }
+}
+
+fn check_host(url: &Url, rules: &TargetRules) -> Result<(), Refusal> {
+    let host = match url.host() {
+        Some(Host::Domain(name)) => {
+            check_name(name)?;
+            name.strip_suffix('.').unwrap_or(name)
+        }
+        Some(_) => url.host_str().unwrap_or_default(),
+        None => return refuse(RefusalKind::InvalidUrl, "a URL needs a host"),
+    };
+    if rules.own_hosts.iter().any(|own| own == host) {
+        return refuse(RefusalKind::SelfReference, "this is one of our own short domains: the link would lead back to us");
+    }
+    let public = match url.host() {
+        Some(Host::Domain(name)) => is_public_name(name),
+        Some(Host::Ipv4(address)) => is_public_address(address.into()),
+        Some(Host::Ipv6(address)) => is_public_address(address.into()),
+        None => false,
+    };
+    if !public && !rules.allow_private {
+        return refuse(RefusalKind::DestinationNotPublic, "this address cannot be reached from the Internet");
+    }
+    if rules.blocked.contains(host) {
+        return refuse(RefusalKind::BlockedDestination, "this destination is blocked");
+    }
+    Ok(())
+}
+
+/// Names that parse but that no resolver could ever find.
+fn check_name(name: &str) -> Result<(), Refusal> {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if name.len() > 253 || name.split('.').any(|label| !(1..=63).contains(&label.len())) {
+        return refuse(RefusalKind::InvalidUrl, "no such host can exist: labels have 1 to 63 characters, names at most 253");
+    }
+    Ok(())
+}
+
+fn refuse<T>(kind: RefusalKind, detail: &'static str) -> Result<T, Refusal> {
+    Err(Refusal::new(kind, "long_url", detail))
+}
+
+/// Ports of other protocols, which the Fetch standard tells browsers to refuse, and 0.
+const BAD_PORTS: &[u16] = &[
+    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110, 111,
+    113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554,
+    556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666,
+    6667, 6668, 6669, 6679, 6697, 10080,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> TargetRules {
+        TargetRules {
+            own_hosts: vec!["go.example".into()],
+            allow_private: false,
+            blocked: BlockedHosts::parse(&["evil.example"]).unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_target_is_stored_as_its_serialisation() {
+        for (text, want) in [
+            ("https://example.com", "https://example.com/"),
+            (" https://example.com:0443/ ", "https://example.com/"),
+            ("https://example.com./path", "https://example.com./path"),
+            ("https://münchen.de/straße", "https://xn--mnchen-3ya.de/stra%C3%9Fe"),
+            ("https://example.com/a/./b/../c", "https://example.com/a/c"),
+            ("https://example.com/?a=1&&b=2&", "https://example.com/?a=1&&b=2&"),
+            ("https://example.com/?", "https://example.com/?"),
+            ("http://[2620:FE::FE]:8080/x", "http://[2620:fe::fe]:8080/x"),
+        ] {
+            assert_eq!(Target::parse(text, &rules()).unwrap().as_str(), want);
+        }
+    }
+
+    #[test]
+    fn a_refused_target_says_why() {
+        use RefusalKind::*;
+        let long = format!("https://example.com/{}", "a".repeat(8173));
+        let label = format!("https://{}.example.com/", "a".repeat(64));
+        for (text, kind) in [
+            ("javascript:alert(1)", SchemeNotAllowed),
+            ("JaVaScRiPt:alert(1)", SchemeNotAllowed),
+            ("ftp://example.com/", SchemeNotAllowed),
+            ("javascript\r\n:alert(1)", InvalidUrl),
+            ("example.com/path", InvalidUrl),
+            ("   ", InvalidUrl),
+            ("http://", InvalidUrl),
+            ("https://example..com/", InvalidUrl),
+            ("https://../", InvalidUrl),
+            ("https://example.com/\u{85}x", InvalidUrl),
+            ("http://example.com:25/", InvalidUrl),
+            (&long, InvalidUrl),
+            (&label, InvalidUrl),
+            ("https://GO.example:8080/x", SelfReference),
+            ("https://user@go.example./x", SelfReference),
+            ("http://0x7f.1/", DestinationNotPublic),
+            ("http://①②⑦.⓪.⓪.①/", DestinationNotPublic),
+            ("http://LOCALHOST:3000/", DestinationNotPublic),
+            ("http://printer.local./", DestinationNotPublic),
+            ("https://ev\u{ad}il.example/", BlockedDestination),
+            ("https://sub.evil.example./", BlockedDestination),
+        ] {
+            assert_eq!(Target::parse(text, &rules()).unwrap_err().kind, kind, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_limit_is_on_the_serialisation() {
+        let just_fits = format!("https://example.com/{}", "a".repeat(8172));
+        assert_eq!(Target::parse(&just_fits, &rules()).unwrap().as_str().len(), 8192);
+        let grows = format!("https://example.com/{}", "é".repeat(1400));
+        assert!(Target::parse(&grows, &rules()).is_err());
+    }
+
+    #[test]
+    fn a_forwarded_query_is_put_before_the_fragment() {
+        for (target, want) in [
+            ("https://e.com/", "https://e.com/?x=1"),
+            ("https://e.com/?a=1#f", "https://e.com/?a=1&x=1#f"),
+            ("https://e.com/?#f", "https://e.com/?x=1#f"),
+            ("https://e.com/?a=1&", "https://e.com/?a=1&x=1"),
+        ] {
+            assert_eq!(Target::from_stored(target.into()).with_query("x=1"), want);
+        }
+    }
+
+    #[test]
+    fn debug_output_hides_the_query() {
+        let target = Target::from_stored("https://e.com/p?token=secret#x".into());
+        assert_eq!(format!("{target:?}"), "Target(https://e.com/p)");
+    }
+}

@@ -1,0 +1,100 @@
+//! Words people attach to a link.
+
+use crate::refusal::{Refusal, RefusalKind};
+
+/// A title: up to 1,000 characters, without control characters.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Title(Box<str>);
+
+impl Title {
+    /// Titles are trimmed; control characters become spaces, since a title is one line. An empty one is no title.
+    pub fn parse(text: &str) -> Result<Option<Self>, Refusal> {
+        if text.chars().count() > 1000 {
+            return Err(Refusal::new(RefusalKind::InvalidRequest, "title", "a title has at most 1,000 characters"));
+        }
+        let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let clean = clean.trim();
+        Ok((!clean.is_empty()).then(|| Self(clean.into())))
+    }
+
+    /// As a store wrote it earlier.
+    pub fn from_stored(text: String) -> Self {
+        Self(text.into())
+    }
+
+    /// The title as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Up to 20 tags of up to 50 characters, each once, in the order given.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Tags(Vec<Box<str>>);
+
+impl Tags {
+    /// Tags are trimmed; commas and control characters are refused, so that lists of tags can be written in CSV.
+    pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, Refusal> {
+        let refuse = |detail: &'static str| Err(Refusal::new(RefusalKind::InvalidRequest, "tags", detail));
+        if texts.len() > 20 {
+            return refuse("a link has at most 20 tags");
+        }
+        let mut tags: Vec<Box<str>> = Vec::with_capacity(texts.len());
+        for text in texts {
+            let tag = text.as_ref().trim();
+            if tag.is_empty() || tag.chars().count() > 50 {
+                return refuse("a tag has 1 to 50 characters");
+            }
+            if tag.chars().any(|c| c == ',' || c.is_control()) {
+                return refuse("a tag contains no comma and no control character");
+            }
+            if !tags.iter().any(|have| **have == *tag) {
+                tags.push(tag.into());
+            }
+        }
+        Ok(Self(tags))
+    }
+
+    /// As a store wrote them earlier: joined by commas.
+    pub fn from_stored(joined: &str) -> Self {
+        Self(joined.split(',').filter(|tag| !tag.is_empty()).map(Into::into).collect())
+    }
+
+    /// Joined by commas, for a store.
+    pub fn joined(&self) -> String {
+        self.0.join(",")
+    }
+
+    /// The tags, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|tag| &**tag)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_one_clean_line() {
+        assert_eq!(Title::parse("  a\0b\n ").unwrap().unwrap().as_str(), "a b");
+        assert_eq!(Title::parse(" \t ").unwrap(), None);
+        assert!(Title::parse(&"é".repeat(1000)).is_ok());
+        assert!(Title::parse(&"é".repeat(1001)).is_err());
+    }
+
+    #[test]
+    fn tags_survive_being_joined() {
+        let tags = Tags::parse(&["spring", " sale ", "spring"]).unwrap();
+        assert_eq!(tags.joined(), "spring,sale");
+        assert_eq!(Tags::from_stored(&tags.joined()), tags);
+        for bad in [vec!["a,b"], vec![""], vec!["x\n"; 21]] {
+            assert!(Tags::parse(&bad).is_err(), "{bad:?}");
+        }
+    }
+}

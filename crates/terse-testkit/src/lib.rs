@@ -1,0 +1,1 @@
+//! Contract suites and fakes. Knows only the core.

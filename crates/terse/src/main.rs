@@ -1,0 +1,3 @@
+//! The terse binary.
+
+fn main() {}
