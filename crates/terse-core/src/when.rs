@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::civil::{Date, DateTime};
-use jiff::tz::TimeZone;
 
 use crate::refusal::{Refusal, RefusalKind};
 
@@ -97,7 +96,8 @@ impl fmt::Display for Moment {
 
 /// The moment in the machine's own clock.
 pub(crate) fn machine_now() -> Moment {
-    Moment::from_ms(jiff::Timestamp::now().to_zoned(TimeZone::UTC).timestamp().as_millisecond())
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Moment::from_ms(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// A moment after `now` at which a link ends.

@@ -1,0 +1,161 @@
+//! Answers that are the same for everyone: failures, ready to be copied.
+
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+
+/// What went wrong with a visit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Failure {
+    /// 404.
+    NotFound,
+    /// 410.
+    Gone,
+    /// 451.
+    Blocked,
+    /// 503.
+    Unavailable,
+}
+
+impl Failure {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::NotFound, Self::Gone, Self::Blocked, Self::Unavailable];
+
+    fn status(self) -> StatusCode {
+        match self {
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Gone => StatusCode::GONE,
+            Self::Blocked => StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The stable word for programs.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Gone => "expired",
+            Self::Blocked => "blocked",
+            Self::Unavailable => "store_unavailable",
+        }
+    }
+
+    fn problem(self) -> String {
+        let (title, detail) = match self {
+            Self::NotFound => ("Not found", "There is no such link."),
+            Self::Gone => ("Expired", "This link has expired."),
+            Self::Blocked => ("Blocked", "This link was blocked."),
+            Self::Unavailable => ("Unavailable", "The link cannot be looked up right now. Please try again in a moment."),
+        };
+        let (status, code) = (self.status().as_u16(), self.code());
+        format!(
+            r#"{{"type":"about:blank","title":"{title}","status":{status},"code":"{code}","detail":"{detail}","field":null}}"#
+        )
+    }
+}
+
+/// The pages people see, as HTML, and the policy they are served under.
+#[derive(Clone, Debug, Default)]
+pub struct FailurePages {
+    /// For 404.
+    pub not_found: String,
+    /// For 410.
+    pub gone: String,
+    /// For 451.
+    pub blocked: String,
+    /// For 503.
+    pub unavailable: String,
+    /// The `Content-Security-Policy` of all of them.
+    pub policy: String,
+}
+
+/// One failure in one shape: as a whole response, and as the bytes of one.
+struct Ready {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+    /// Status line and fields, without `Date` and the blank line.
+    head: Vec<u8>,
+}
+
+/// Every failure, for browsers and for programs.
+pub struct Canned {
+    ready: Vec<[Ready; 2]>,
+}
+
+impl Canned {
+    /// Writes them all.
+    pub fn new(pages: &FailurePages) -> Self {
+        let ready = Failure::ALL.map(|failure| {
+            let page = match failure {
+                Failure::NotFound => &pages.not_found,
+                Failure::Gone => &pages.gone,
+                Failure::Blocked => &pages.blocked,
+                Failure::Unavailable => &pages.unavailable,
+            };
+            let problem = failure.problem();
+            [
+                Ready::new(failure, "application/problem+json", problem, None),
+                Ready::new(failure, "text/html; charset=utf-8", page.clone(), Some(&pages.policy)),
+            ]
+        });
+        Self { ready: ready.into() }
+    }
+
+    /// Appends a failure, with a `Date` line and what ends the head.
+    pub(crate) fn write(&self, failure: Failure, html: bool, date: &[u8], close: bool, out: &mut Vec<u8>) {
+        let ready = self.pick(failure, html);
+        out.extend_from_slice(&ready.head);
+        crate::fast_path::end_head(date, close, out);
+        out.extend_from_slice(&ready.body);
+    }
+
+    /// A failure as a response.
+    pub(crate) fn response(&self, failure: Failure, html: bool) -> Response<Bytes> {
+        let ready = self.pick(failure, html);
+        let mut response = Response::new(ready.body.clone());
+        *response.status_mut() = ready.status;
+        *response.headers_mut() = ready.headers.clone();
+        response
+    }
+
+    fn pick(&self, failure: Failure, html: bool) -> &Ready {
+        &self.ready[failure as usize][usize::from(html)]
+    }
+}
+
+impl Ready {
+    fn new(failure: Failure, kind: &'static str, body: String, policy: Option<&str>) -> Self {
+        let status = failure.status();
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=0, no-store"));
+        headers.insert(header::VARY, HeaderValue::from_static("accept"));
+        headers.insert(HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex"));
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        if failure == Failure::Unavailable {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if let Some(policy) = policy.and_then(|policy| HeaderValue::from_str(policy).ok()) {
+            headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+            headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        }
+        headers.insert(header::CONTENT_LENGTH, body.len().into());
+        let head = write_head(status, &headers);
+        Self { status, headers, body: body.into(), head }
+    }
+}
+
+/// The status line and the fields, each ended.
+pub(crate) fn write_head(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
+    let reason = status.canonical_reason().unwrap_or_default();
+    let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
+    for (name, value) in headers {
+        head.extend_from_slice(name.as_str().as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    head
+}

@@ -1,0 +1,238 @@
+//! One connection: read, answer from memory, write, as long as that is all it takes.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use crate::canned::Failure;
+use crate::counts::Counts;
+use crate::date::DateLine;
+use crate::fast_path::{self, Answered, Found, Outcome, Step};
+use crate::handover;
+use crate::redirector::{Redirector, Resolved};
+use crate::seats::{Seat, Seats, Waiting};
+use crate::workers::FrontDoor;
+
+const READ: usize = 16 * 1024;
+/// Answers to pipelined requests are sent in portions of about this size.
+const PORTION: usize = 64 * 1024;
+
+/// What the connections of one thread share.
+pub(crate) struct Thread {
+    pub(crate) redirector: Arc<Redirector>,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) seats: Seats,
+    pub(crate) stopping: Cell<bool>,
+    pub(crate) stop: watch::Receiver<bool>,
+    scratch: RefCell<Scratch>,
+}
+
+/// Buffers that are only used between two waits, so that an idle connection owns none.
+struct Scratch {
+    input: Box<[u8]>,
+    output: Vec<u8>,
+    date: DateLine,
+}
+
+impl Thread {
+    pub(crate) fn new(redirector: Arc<Redirector>, counts: Arc<Counts>, stop: watch::Receiver<bool>) -> Self {
+        let input = vec![0; READ].into_boxed_slice();
+        let output = Vec::with_capacity(2 * PORTION);
+        let scratch = RefCell::new(Scratch { input, output, date: DateLine::new() });
+        Self { redirector, counts, seats: Seats::default(), stopping: Cell::new(false), stop, scratch }
+    }
+}
+
+/// What a connection has to do next, once its answers are sent.
+enum Next {
+    Read,
+    LookUp { domain: u16, code: Vec<u8> },
+    HandOver,
+    Close,
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve<D: FrontDoor>(stream: TcpStream, peer: SocketAddr, thread: Rc<Thread>, seat: Rc<Seat>, door: D) {
+    let mut connection = Connection { stream, kept: Vec::new(), unsent: Vec::new(), found: None, unread: false, thread, seat };
+    loop {
+        let next = poll_fn(|cx| connection.poll_turn(cx)).await;
+        if !connection.unsent.is_empty() && connection.send_rest().await.is_err() {
+            return;
+        }
+        match next {
+            Next::Read => {}
+            Next::Close => return,
+            Next::LookUp { domain, code } => {
+                connection.seat.wait(Waiting::Us, 0);
+                let resolved = connection.thread.redirector.look_up(domain, &code).await;
+                connection.unread = true;
+                connection.found = Some(match resolved {
+                    Resolved::Route(route) | Resolved::Stale(route) => Found::Route(route),
+                    Resolved::Unavailable => Found::Unavailable,
+                });
+            }
+            Next::HandOver => break,
+        }
+    }
+    let Connection { mut stream, kept, thread, seat, .. } = connection;
+    seat.wait(Waiting::Us, 0);
+    if has_two_lengths(&kept) {
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").await;
+        return;
+    }
+    thread.counts.handed_over.add(1);
+    let settings = &thread.redirector.settings;
+    handover::serve(stream, kept, settings, thread.stop.clone(), move |request| door.clone().open(request, peer)).await;
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// Bytes of requests that are not answered yet. Empty, and without an allocation, on the usual way.
+    kept: Vec<u8>,
+    /// What the client would not take at once.
+    unsent: Vec<u8>,
+    /// The end of a look-up for the first request in `kept`.
+    found: Option<Found>,
+    /// Whether `kept` may hold a whole request.
+    unread: bool,
+    thread: Rc<Thread>,
+    seat: Rc<Seat>,
+}
+
+impl Connection {
+    /// Reads, answers and writes until something else has to be done. All buffers are the thread's.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        let thread = Rc::clone(&self.thread);
+        let mut scratch = thread.scratch.borrow_mut();
+        let Scratch { input, output, date } = &mut *scratch;
+        loop {
+            let mut count = 0;
+            // After a look-up, or when a portion was full, there is something to do before reading.
+            if !std::mem::take(&mut self.unread) {
+                let mut buffer = ReadBuf::new(input);
+                match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Err(_)) => return Poll::Ready(Next::Close),
+                    Poll::Ready(Ok(())) => count = buffer.filled().len(),
+                }
+                if count == 0 {
+                    return Poll::Ready(Next::Close);
+                }
+            }
+            let now_ms = thread.redirector.now_ms();
+            let started = std::time::Instant::now();
+            let mut kept = std::mem::take(&mut self.kept);
+            let bytes = if kept.is_empty() {
+                &input[..count]
+            } else {
+                kept.extend_from_slice(&input[..count]);
+                &kept
+            };
+            output.clear();
+            let date = date.at(now_ms);
+            let mut used = 0;
+            let mut answers = 0;
+            let next = loop {
+                if used == bytes.len() {
+                    break Next::Read;
+                }
+                let found = self.found.take();
+                match fast_path::answer(&bytes[used..], &thread.redirector, now_ms, date, found.as_ref(), output) {
+                    Step::Answered(answered) => {
+                        used += answered.used;
+                        answers += 1;
+                        note(&thread, &answered, found.is_none());
+                        if answered.close || thread.stopping.get() {
+                            break Next::Close;
+                        }
+                        if output.len() > PORTION {
+                            self.unread = true;
+                            break Next::Read;
+                        }
+                    }
+                    Step::Incomplete => break Next::Read,
+                    Step::Miss(missed) => {
+                        let code = bytes[used..][missed.code].to_vec();
+                        break Next::LookUp { domain: missed.domain, code };
+                    }
+                    Step::HandOver => break Next::HandOver,
+                }
+            };
+            let rest = bytes.len() - used;
+            if kept.is_empty() {
+                kept.extend_from_slice(&input[used..count]);
+            } else {
+                kept.drain(..used);
+            }
+            self.kept = kept;
+            if !output.is_empty() {
+                self.send(cx, output);
+            }
+            if answers > 0 {
+                thread.counts.took(u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX), answers);
+            }
+            self.seat.wait(if rest == 0 { Waiting::Request } else { Waiting::Rest }, now_ms);
+            if !matches!(next, Next::Read) || !self.unsent.is_empty() {
+                return Poll::Ready(next);
+            }
+        }
+    }
+
+    /// Writes what the socket takes; the rest is kept.
+    fn send(&mut self, cx: &mut Context<'_>, output: &[u8]) {
+        let sent = match Pin::new(&mut self.stream).poll_write(cx, output) {
+            Poll::Ready(Ok(sent)) => sent,
+            // The next read or write meets the same error and ends the connection.
+            Poll::Ready(Err(_)) | Poll::Pending => 0,
+        };
+        if sent < output.len() {
+            self.unsent.extend_from_slice(&output[sent..]);
+        }
+    }
+
+    async fn send_rest(&mut self) -> std::io::Result<()> {
+        self.seat.wait(Waiting::Taking, self.thread.redirector.now_ms());
+        let unsent = std::mem::take(&mut self.unsent);
+        self.stream.write_all(&unsent).await?;
+        self.seat.wait(Waiting::Request, self.thread.redirector.now_ms());
+        Ok(())
+    }
+}
+
+fn note(thread: &Thread, answered: &Answered, from_memory: bool) {
+    let counts = &thread.counts;
+    match answered.outcome {
+        Outcome::Redirected => counts.redirected.add(1),
+        Outcome::NeverIssued => {
+            counts.not_found.add(1);
+            counts.never_issued.add(1);
+        }
+        Outcome::Failed(Failure::NotFound) => counts.not_found.add(1),
+        Outcome::Failed(Failure::Gone) => counts.gone.add(1),
+        Outcome::Failed(Failure::Blocked) => counts.blocked.add(1),
+        Outcome::Failed(Failure::Unavailable) => counts.unavailable.add(1),
+    }
+    if from_memory && answered.outcome != Outcome::NeverIssued {
+        counts.hits.add(1);
+    }
+    if let Some(route) = &answered.refresh {
+        thread.redirector.refresh_soon(route);
+    }
+}
+
+/// Both `Content-Length` and `Transfer-Encoding`: only smugglers send that.
+fn has_two_lengths(bytes: &[u8]) -> bool {
+    let mut fields = [httparse::EMPTY_HEADER; 100];
+    let mut request = httparse::Request::new(&mut fields);
+    let _ = request.parse(bytes);
+    let has = |name: &str| request.headers.iter().any(|field| field.name.eq_ignore_ascii_case(name));
+    has("content-length") && has("transfer-encoding")
+}

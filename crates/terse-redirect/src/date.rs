@@ -1,0 +1,36 @@
+//! The `Date` field, written once a second.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+/// A ready `Date: …\r\n` line for the current second.
+#[derive(Debug)]
+pub(crate) struct DateLine {
+    second: i64,
+    line: Vec<u8>,
+}
+
+impl DateLine {
+    /// Not yet written.
+    pub(crate) fn new() -> Self {
+        Self { second: i64::MIN, line: Vec::with_capacity(40) }
+    }
+
+    /// The line for this moment.
+    pub(crate) fn at(&mut self, now_ms: i64) -> &[u8] {
+        let second = now_ms.div_euclid(1000);
+        if second != self.second {
+            self.second = second;
+            let since = Duration::from_secs(u64::try_from(second).unwrap_or(0));
+            let date = httpdate::HttpDate::from(UNIX_EPOCH + since);
+            self.line.clear();
+            self.line.extend_from_slice(format!("Date: {date}\r\n").as_bytes());
+        }
+        &self.line
+    }
+}
+
+impl Default for DateLine {
+    fn default() -> Self {
+        Self::new()
+    }
+}

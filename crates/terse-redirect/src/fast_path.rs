@@ -1,0 +1,204 @@
+//! From the bytes of a request to the bytes of its answer, if that takes no more than memory.
+//!
+//! A pure function of the bytes, the remembered routes and the time: it neither waits nor logs. What is unusual in the least
+//! (another method or version, a body, an upgrade, a strange `Host`, an escaped path) is left to hyper by [`Step::HandOver`],
+//! so that HTTP's odd cases live in one place.
+
+use std::mem::MaybeUninit;
+
+use crate::canned::Failure;
+use crate::redirector::Redirector;
+use crate::route::{Kind, Route};
+use crate::settings::ErrorStyle;
+
+/// Requests with a longer head go to hyper, which knows the limits.
+pub(crate) const MAX_HEAD: usize = 8 * 1024;
+const MAX_FIELDS: usize = 64;
+
+/// What became of the first request in the bytes.
+#[derive(Debug)]
+pub enum Step {
+    /// Its answer was appended.
+    Answered(Answered),
+    /// Its head has not arrived whole.
+    Incomplete,
+    /// It asks for a link that is not in memory.
+    Miss(Missed),
+    /// It is for hyper.
+    HandOver,
+}
+
+/// An answered request.
+#[derive(Debug)]
+pub struct Answered {
+    /// How many bytes it took.
+    pub used: usize,
+    /// What it was.
+    pub outcome: Outcome,
+    /// Whether the client wants the connection closed.
+    pub close: bool,
+    /// A route that this visitor should have looked up again.
+    pub refresh: Option<Route>,
+}
+
+/// What a visitor was given.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// A redirect.
+    Redirected,
+    /// 404, 410, 451 or 503.
+    Failed(Failure),
+    /// 404 by arithmetic.
+    NeverIssued,
+}
+
+/// A link to be looked up.
+#[derive(Debug)]
+pub struct Missed {
+    /// The number of the domain.
+    pub domain: u16,
+    /// Where in the bytes its code stands.
+    pub code: std::ops::Range<usize>,
+}
+
+/// How a request whose look-up has ended is to be answered.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// With this route.
+    Route(Route),
+    /// With 503.
+    Unavailable,
+}
+
+/// Answers the first request in `bytes` by appending to `out`. `date` is a whole `Date` line. `found` is the end of a look-up
+/// that an earlier [`Step::Miss`] for the same bytes asked for.
+pub fn answer(bytes: &[u8], redirector: &Redirector, now_ms: i64, date: &[u8], found: Option<&Found>, out: &mut Vec<u8>) -> Step {
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut request = httparse::Request::new(&mut []);
+    let used = match request.parse_with_uninit_headers(bytes, &mut fields) {
+        Ok(httparse::Status::Complete(used)) if used <= MAX_HEAD => used,
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Step::Incomplete,
+        _ => return Step::HandOver,
+    };
+    let (Some("GET"), Some(1), Some(target)) = (request.method, request.version, request.path) else { return Step::HandOver };
+    let Some((code, query)) = split_target(target) else { return Step::HandOver };
+    let Some(manner) = Manner::of(request.headers) else { return Step::HandOver };
+    let Some(domain) = redirector.hosts.domain(manner.host) else { return Step::HandOver };
+    let close = manner.close;
+
+    let fail = |failure: Failure, out: &mut Vec<u8>| {
+        redirector.canned.write(failure, manner.html(), date, close, out);
+        Step::Answered(Answered { used, outcome: Outcome::Failed(failure), close, refresh: None })
+    };
+    let respond = |route: &Route, out: &mut Vec<u8>| {
+        let failure = match route.head().kind {
+            Kind::Go => None,
+            Kind::Forward if query.is_none_or(str::is_empty) => None,
+            Kind::Missing => Some(Failure::NotFound),
+            Kind::Gone => Some(Failure::Gone),
+            Kind::Blocked => Some(Failure::Blocked),
+            Kind::Forward | Kind::Spend | Kind::Warn => return Step::HandOver,
+        };
+        match failure {
+            None => {
+                out.extend_from_slice(route.answer());
+                end_head(date, close, out);
+                let refresh = route.wants_refresh(now_ms).then(|| route.clone());
+                Step::Answered(Answered { used, outcome: Outcome::Redirected, close, refresh })
+            }
+            Some(_) if redirector.settings.errors == ErrorStyle::Page => Step::HandOver,
+            Some(failure) => fail(failure, out),
+        }
+    };
+
+    match found {
+        Some(Found::Route(route)) => return respond(route, out),
+        Some(Found::Unavailable) => return fail(Failure::Unavailable, out),
+        None => {}
+    }
+    let name = redirector.routes.name(domain, code.as_bytes());
+    let step = redirector
+        .routes
+        .with(name, domain, code.as_bytes(), |route| (now_ms < route.head().fresh_until).then(|| respond(route, out)));
+    if let Some(Some(step)) = step {
+        return step;
+    }
+    // Not in memory. A page of ours never is.
+    if terse_core::is_reserved(code) {
+        return Step::HandOver;
+    }
+    if step.is_none() && redirector.settings.errors == ErrorStyle::Status && redirector.surely_absent(domain, code.as_bytes()) {
+        redirector.canned.write(Failure::NotFound, manner.html(), date, close, out);
+        return Step::Answered(Answered { used, outcome: Outcome::NeverIssued, close, refresh: None });
+    }
+    let start = code.as_ptr() as usize - bytes.as_ptr() as usize;
+    Step::Miss(Missed { domain, code: start..start + code.len() })
+}
+
+/// Ends a head: the date, the wish to close, the blank line.
+pub(crate) fn end_head(date: &[u8], close: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(date);
+    out.extend_from_slice(if close { b"connection: close\r\n\r\n" } else { b"\r\n" });
+}
+
+/// `/code` or `/code?query`, where the code is shaped like one. `?report` is a page.
+fn split_target(target: &str) -> Option<(&str, Option<&str>)> {
+    let rest = target.strip_prefix('/')?;
+    let (code, query) = match rest.split_once('?') {
+        Some((code, query)) => (code, Some(query)),
+        None => (rest, None),
+    };
+    (terse_core::Code::shaped(code.as_bytes()) && query != Some("report")).then_some((code, query))
+}
+
+/// What the fields of a request say that matters here.
+struct Manner<'a> {
+    host: &'a [u8],
+    accept: &'a [u8],
+    close: bool,
+}
+
+impl<'a> Manner<'a> {
+    /// `None` if a field makes the request one for hyper.
+    fn of(fields: &[httparse::Header<'a>]) -> Option<Self> {
+        let mut manner = Self { host: b"", accept: b"", close: false };
+        let mut hosts = 0;
+        for field in fields {
+            // By length first: most fields are told apart from these by it alone.
+            match field.name.len() {
+                4 if is(field, "host") => {
+                    manner.host = field.value;
+                    hosts += 1;
+                }
+                6 if is(field, "accept") => manner.accept = field.value,
+                6 if is(field, "expect") => return None,
+                7 if is(field, "upgrade") => return None,
+                10 if is(field, "connection") => {
+                    if field.value.eq_ignore_ascii_case(b"close") {
+                        manner.close = true;
+                    } else if !field.value.eq_ignore_ascii_case(b"keep-alive") {
+                        return None;
+                    }
+                }
+                14 if is(field, "content-length") => return None,
+                17 if is(field, "transfer-encoding") => return None,
+                _ => {}
+            }
+        }
+        (hosts == 1).then_some(manner)
+    }
+
+    fn html(&self) -> bool {
+        accepts_html(self.accept)
+    }
+}
+
+fn is(field: &httparse::Header<'_>, name: &str) -> bool {
+    field.name.eq_ignore_ascii_case(name)
+}
+
+/// Whether a browser is asking.
+pub fn accepts_html(accept: &[u8]) -> bool {
+    const HTML: &[u8] = b"text/html";
+    accept.windows(HTML.len()).any(|window| window.eq_ignore_ascii_case(HTML))
+}

@@ -1,0 +1,127 @@
+//! One look-up per name, however many visitors wait for it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::route::Route;
+use crate::routes::Routes;
+
+/// How a flight ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Landed {
+    /// With a route, found or missing.
+    Route(Route),
+    /// The store did not answer.
+    Failed,
+    /// The link changed meanwhile, or whoever was looking went away: look again.
+    Again,
+}
+
+/// The look-ups under way, by the hash of their name.
+#[derive(Default)]
+pub(crate) struct Flights {
+    under_way: Mutex<HashMap<u64, Flight>>,
+}
+
+#[derive(Default)]
+struct Flight {
+    /// Made by the first who has to wait: most look-ups have nobody waiting.
+    shared: Option<Arc<Shared>>,
+    /// The link changed since the look-up began: its result must not be remembered.
+    outdated: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    landed: OnceLock<Landed>,
+    bell: Notify,
+}
+
+/// What a visitor does about a missing route.
+pub(crate) enum Boarding<'a> {
+    /// Look it up, for everyone.
+    Pilot(Pilot<'a>),
+    /// Somebody else was looking; this is how it ended.
+    Landed(Landed),
+}
+
+impl Flights {
+    /// Takes the look-up of a name, or waits for whoever has taken it.
+    pub(crate) async fn board(&self, name: u64) -> Boarding<'_> {
+        let shared = {
+            let mut under_way = self.lock();
+            match under_way.get_mut(&name) {
+                None => {
+                    under_way.insert(name, Flight::default());
+                    return Boarding::Pilot(Pilot { flights: self, name, landed: false });
+                }
+                Some(flight) => Arc::clone(flight.shared.get_or_insert_default()),
+            }
+        };
+        loop {
+            // Registered before looking, so that a landing in between is not missed.
+            let rung = shared.bell.notified();
+            if let Some(landed) = shared.landed.get() {
+                return Boarding::Landed(landed.clone());
+            }
+            rung.await;
+        }
+    }
+
+    /// The link changed: forget its route, and let no look-up that began before this be remembered.
+    pub(crate) fn outdate(&self, name: u64, routes: &Routes) {
+        let mut under_way = self.lock();
+        if let Some(flight) = under_way.get_mut(&name) {
+            flight.outdated = true;
+        }
+        routes.remove(name);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Flight>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whoever looks up. Dropping it, as when the visitor hangs up, lets another take over.
+pub(crate) struct Pilot<'a> {
+    flights: &'a Flights,
+    name: u64,
+    landed: bool,
+}
+
+impl Pilot<'_> {
+    /// Ends the flight. The route is remembered unless the link changed meanwhile, which is what is returned.
+    pub(crate) fn land(mut self, landed: Landed, routes: &Routes) -> Landed {
+        self.end(landed, Some(routes))
+    }
+
+    fn end(&mut self, mut landed: Landed, routes: Option<&Routes>) -> Landed {
+        // Only once: by now the name may be under way again, with another pilot.
+        if std::mem::replace(&mut self.landed, true) {
+            return landed;
+        }
+        let mut under_way = self.flights.lock();
+        let Some(flight) = under_way.remove(&self.name) else { return landed };
+        if flight.outdated && matches!(landed, Landed::Route(_)) {
+            landed = Landed::Again;
+        }
+        // Under the lock: a change cannot slip in between the check and the remembering.
+        if let (Landed::Route(route), Some(routes)) = (&landed, routes) {
+            routes.insert(self.name, route);
+        }
+        drop(under_way);
+        if let Some(shared) = flight.shared {
+            let _ = shared.landed.set(landed.clone());
+            shared.bell.notify_waiters();
+        }
+        landed
+    }
+}
+
+impl Drop for Pilot<'_> {
+    fn drop(&mut self) {
+        self.end(Landed::Again, None);
+    }
+}

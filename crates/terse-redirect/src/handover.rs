@@ -1,0 +1,128 @@
+//! Everything the fast path leaves alone: hyper, with the bytes already read.
+
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper::rt::ReadBufCursor;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use crate::settings::Settings;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+/// hyper answers 431 beyond this.
+const MAX_HEADERS: usize = 32 * 1024;
+
+/// Serves a connection to its end, beginning with `read`.
+pub(crate) async fn serve<F, B>(
+    stream: TcpStream,
+    read: Vec<u8>,
+    settings: &Settings,
+    mut stopping: watch::Receiver<bool>,
+    door: impl Fn(Request<Incoming>) -> F + 'static,
+) where
+    F: Future<Output = Response<B>> + 'static,
+    B: Body<Data = Bytes> + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let two = read.starts_with(PREFACE);
+    let io = Rewound { read: read.into(), stream: TokioIo::new(stream) };
+    let door = Rc::new(door);
+    let service = service_fn(move |request| {
+        let answer = door(request);
+        async move { Ok::<_, std::convert::Infallible>(answer.await) }
+    });
+    // A connection that ends in an error has told its client already, or the client is gone.
+    if two {
+        let mut builder = http2::Builder::new(LocalExecutor);
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(256)
+            .max_header_list_size(MAX_HEADERS as u32)
+            .max_pending_accept_reset_streams(64)
+            .keep_alive_interval(settings.idle_timeout)
+            .keep_alive_timeout(settings.header_timeout);
+        let connection = builder.serve_connection(io, service);
+        tokio::pin!(connection);
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            _ = stopping.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    } else {
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(settings.header_timeout)
+            .max_buf_size(MAX_HEADERS)
+            .pipeline_flush(true);
+        let connection = builder.serve_connection(io, service);
+        tokio::pin!(connection);
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            _ = stopping.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    }
+}
+
+/// Streams of an HTTP/2 connection stay on its thread.
+#[derive(Clone)]
+struct LocalExecutor;
+
+impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor
+where
+    F::Output: 'static,
+{
+    fn execute(&self, future: F) {
+        tokio::task::spawn_local(future);
+    }
+}
+
+/// A stream that first gives out again what was read from it.
+struct Rewound {
+    read: Bytes,
+    stream: TokioIo<TcpStream>,
+}
+
+impl hyper::rt::Read for Rewound {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        if self.read.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let count = self.read.len().min(buf.remaining());
+        buf.put_slice(&self.read[..count]);
+        self.read.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl hyper::rt::Write for Rewound {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+}

@@ -1,0 +1,355 @@
+//! Answers visits: from memory at once, from the store on a miss, from an old memory when the store is away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use http::{Response, StatusCode, header};
+use terse_core::{ChangeFeed, Clock, Code, Hosts, LinkKey, LinkStore, Moment, Spent, StoreError};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+use crate::canned::{Canned, Failure, FailurePages};
+use crate::counts::Snapshot;
+use crate::flights::{Boarding, Flights, Landed};
+use crate::host_table::HostTable;
+use crate::route::{Kind, Route, redirect_headers};
+use crate::routes::Routes;
+use crate::settings::{ErrorStyle, Settings};
+
+/// How often a look-up is begun anew because the link keeps changing under it.
+const ATTEMPTS: usize = 4;
+
+/// A visit that takes more than the fast path.
+#[derive(Clone, Copy, Debug)]
+pub struct Visitor<'a> {
+    /// The number of the domain.
+    pub domain: u16,
+    /// Shaped like a code.
+    pub code: &'a str,
+    /// What followed the question mark.
+    pub query: Option<&'a str>,
+    /// Whether a page is preferred to a problem.
+    pub html: bool,
+    /// HEAD looks without going: it spends no click.
+    pub head: bool,
+}
+
+/// The answer to such a visit.
+#[derive(Debug)]
+pub enum Reply {
+    /// Ready to be sent.
+    Response(Response<Bytes>),
+    /// The web side shows a warning page for this link.
+    Warning,
+}
+
+/// What a look-up came to.
+pub(crate) enum Resolved {
+    /// As the store has it.
+    Route(Route),
+    /// As we remember it; the store did not answer.
+    Stale(Route),
+    /// Nobody knows right now.
+    Unavailable,
+}
+
+/// The redirect plane's mind, shared by all serving threads.
+pub struct Redirector {
+    store: Arc<dyn LinkStore>,
+    clock: Clock,
+    flights: Flights,
+    gate: Semaphore,
+    last_complaint_ms: AtomicI64,
+    slow: SlowCounts,
+    pub(crate) routes: Routes,
+    pub(crate) hosts: HostTable,
+    pub(crate) canned: Canned,
+    pub(crate) settings: Settings,
+}
+
+/// What is counted off the fast path, by all threads.
+#[derive(Debug, Default)]
+pub(crate) struct SlowCounts {
+    redirected: AtomicU64,
+    not_found: AtomicU64,
+    never_issued: AtomicU64,
+    gone: AtomicU64,
+    blocked: AtomicU64,
+    warned: AtomicU64,
+    unavailable: AtomicU64,
+    stale: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    refreshes: AtomicU64,
+}
+
+impl Redirector {
+    /// `port` is the one visitors will most likely mention in `Host`.
+    pub fn new(
+        store: Arc<dyn LinkStore>,
+        hosts: Hosts,
+        port: u16,
+        pages: &FailurePages,
+        settings: Settings,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            flights: Flights::default(),
+            gate: Semaphore::new(settings.store_concurrency.max(1)),
+            last_complaint_ms: AtomicI64::new(0),
+            slow: SlowCounts::default(),
+            routes: Routes::new(settings.cache_bytes, settings.negative_entries),
+            hosts: HostTable::new(hosts, port),
+            canned: Canned::new(pages),
+            settings,
+        }
+    }
+
+    /// Which domain a `Host` value means.
+    pub fn domain(&self, host: &[u8]) -> Option<u16> {
+        self.hosts.domain(host)
+    }
+
+    /// The time, in milliseconds.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.clock.now().as_ms()
+    }
+
+    /// The routes in memory.
+    pub fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// Answers a visit that the fast path left alone.
+    pub async fn answer(self: &Arc<Self>, visitor: Visitor<'_>) -> Reply {
+        let now_ms = self.now_ms();
+        let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
+        let known = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), Route::clone);
+        let route = match known.filter(|route| now_ms < route.head().fresh_until) {
+            Some(route) => {
+                count(&self.slow.hits);
+                if route.wants_refresh(now_ms) {
+                    self.refresh_soon(&route);
+                }
+                route
+            }
+            None => match self.look_up(visitor.domain, visitor.code.as_bytes()).await {
+                Resolved::Route(route) | Resolved::Stale(route) => route,
+                Resolved::Unavailable => return self.fail(Failure::Unavailable, visitor),
+            },
+        };
+        self.answer_with(&route, visitor, now_ms).await
+    }
+
+    async fn answer_with(&self, route: &Route, visitor: Visitor<'_>, now_ms: i64) -> Reply {
+        match (route.head().kind, route.head().link.as_deref()) {
+            (Kind::Go, _) => {
+                count(&self.slow.redirected);
+                Reply::Response(route.response())
+            }
+            (Kind::Forward, Some(link)) => {
+                count(&self.slow.redirected);
+                self.redirect(link, visitor, now_ms)
+            }
+            (Kind::Spend, Some(_)) if visitor.head => Reply::Response(route.response()),
+            (Kind::Spend, Some(link)) => match self.spend(&link.key).await {
+                Ok(Spent::Yes) => {
+                    count(&self.slow.redirected);
+                    self.redirect(link, visitor, now_ms)
+                }
+                Ok(Spent::UsedUp) => {
+                    self.announce(&link.key);
+                    self.fail(Failure::Gone, visitor)
+                }
+                Ok(Spent::Missing) => {
+                    self.announce(&link.key);
+                    self.fail(Failure::NotFound, visitor)
+                }
+                Err(error) => {
+                    self.complain(&error);
+                    self.fail(Failure::Unavailable, visitor)
+                }
+            },
+            (Kind::Warn, _) => {
+                count(&self.slow.warned);
+                Reply::Warning
+            }
+            (Kind::Gone, _) => self.fail(Failure::Gone, visitor),
+            (Kind::Blocked, _) => self.fail(Failure::Blocked, visitor),
+            (Kind::Missing | Kind::Forward | Kind::Spend, _) => self.fail(Failure::NotFound, visitor),
+        }
+    }
+
+    fn redirect(&self, link: &terse_core::Link, visitor: Visitor<'_>, now_ms: i64) -> Reply {
+        let location = match visitor.query.filter(|query| link.forward_query && !query.is_empty()) {
+            Some(query) => link.target.with_query(query),
+            None => link.target.as_str().to_owned(),
+        };
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = StatusCode::from_u16(link.redirect.status()).unwrap_or(StatusCode::FOUND);
+        *response.headers_mut() = redirect_headers(link, &location, Moment::from_ms(now_ms), &self.settings);
+        Reply::Response(response)
+    }
+
+    fn fail(&self, failure: Failure, visitor: Visitor<'_>) -> Reply {
+        count(match failure {
+            Failure::NotFound => &self.slow.not_found,
+            Failure::Gone => &self.slow.gone,
+            Failure::Blocked => &self.slow.blocked,
+            Failure::Unavailable => &self.slow.unavailable,
+        });
+        if self.settings.errors == ErrorStyle::Page && failure != Failure::Unavailable {
+            let location = format!("/r/{}?error={}", visitor.code, failure.code());
+            let response = Response::builder()
+                .status(StatusCode::FOUND)
+                .header(header::LOCATION, location)
+                .header(header::CACHE_CONTROL, "private, max-age=0, no-store")
+                .header("x-robots-tag", "noindex")
+                .header(header::CONTENT_LENGTH, "0")
+                .body(Bytes::new());
+            return Reply::Response(response.unwrap_or_else(|_| self.canned.response(failure, visitor.html)));
+        }
+        Reply::Response(self.canned.response(failure, visitor.html))
+    }
+
+    /// Whether the store can tell, without looking, that there is no such link.
+    pub(crate) fn surely_absent(&self, domain: u16, code: &[u8]) -> bool {
+        self.key(domain, code).is_none_or(|key| !self.settings.loose && self.store.surely_absent(&key))
+    }
+
+    /// Looks a link up, once for all who are asking, and remembers it.
+    pub(crate) async fn look_up(&self, domain: u16, code: &[u8]) -> Resolved {
+        count(&self.slow.misses);
+        let name = self.routes.name(domain, code);
+        if self.surely_absent(domain, code) {
+            count(&self.slow.never_issued);
+            return Resolved::Route(Route::missing(domain, code, self.clock.now(), &self.settings));
+        }
+        if let Some(route) = self.land(name, domain, code, false).await {
+            return Resolved::Route(route);
+        }
+        let remembered = self.routes.with(name, domain, code, Route::clone);
+        match remembered.filter(|route| route.may_serve_stale(self.now_ms())) {
+            Some(route) => {
+                count(&self.slow.stale);
+                Resolved::Stale(route)
+            }
+            None => Resolved::Unavailable,
+        }
+    }
+
+    /// Has a link looked up again although it is remembered. Nobody waits for it: whoever noticed is answered from memory.
+    pub(crate) fn refresh_soon(self: &Arc<Self>, route: &Route) {
+        count(&self.slow.refreshes);
+        let (redirector, route) = (Arc::clone(self), route.clone());
+        tokio::spawn(async move {
+            let domain = route.head().domain;
+            let name = redirector.routes.name(domain, route.code());
+            let _ = redirector.land(name, domain, route.code(), true).await;
+        });
+    }
+
+    /// `None` if the store did not answer in time.
+    async fn land(&self, name: u64, domain: u16, code: &[u8], again: bool) -> Option<Route> {
+        let deadline = Instant::now() + self.settings.store_timeout;
+        let ours = |route: &Route| route.head().domain == domain && route.code() == code;
+        for _ in 0..ATTEMPTS {
+            let landed = match timeout_at(deadline, self.flights.board(name)).await.ok()? {
+                Boarding::Landed(landed) => landed,
+                Boarding::Pilot(pilot) => {
+                    // Somebody may have landed between our look into memory and now.
+                    let known = if again { None } else { self.routes.with(name, domain, code, Route::clone) };
+                    match known.filter(|route| self.now_ms() < route.head().fresh_until) {
+                        Some(route) => return Some(route),
+                        None => {
+                            let landed = match timeout_at(deadline, self.load(domain, code)).await {
+                                Ok(Ok(route)) => Landed::Route(route),
+                                Ok(Err(error)) => {
+                                    self.complain(&error);
+                                    Landed::Failed
+                                }
+                                Err(_) => Landed::Failed,
+                            };
+                            pilot.land(landed, &self.routes)
+                        }
+                    }
+                }
+            };
+            match landed {
+                Landed::Route(route) if ours(&route) => return Some(route),
+                Landed::Failed => return None,
+                // Another name with the same hash, or a link that changed meanwhile.
+                Landed::Route(_) | Landed::Again => {}
+            }
+        }
+        None
+    }
+
+    async fn load(&self, domain: u16, code: &[u8]) -> Result<Route, StoreError> {
+        let missing = || Route::missing(domain, code, self.clock.now(), &self.settings);
+        let Some(key) = self.key(domain, code) else { return Ok(missing()) };
+        let _turn = self.gate.acquire().await;
+        let mut link = self.store.get(&key).await?;
+        if link.is_none() && self.settings.loose {
+            link = self.store.get_folded(&key).await?.map(|mut link| {
+                link.key = key; // remembered under the name it was asked for
+                link
+            });
+        }
+        Ok(link.map_or_else(missing, |link| Route::of_link(domain, link, self.clock.now(), &self.settings)))
+    }
+
+    async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError> {
+        let deadline = Instant::now() + self.settings.store_timeout;
+        match timeout_at(deadline, self.store.spend(key)).await {
+            Ok(outcome) => outcome,
+            Err(elapsed) => Err(StoreError::Unavailable(elapsed.into())),
+        }
+    }
+
+    fn key(&self, domain: u16, code: &[u8]) -> Option<LinkKey> {
+        let code = Code::parse(std::str::from_utf8(code).ok()?)?;
+        Some(LinkKey { domain: self.hosts.name(domain), code })
+    }
+
+    /// At most once a second: a store that is away is met by every miss.
+    fn complain(&self, error: &StoreError) {
+        let (now, last) = (self.now_ms(), self.last_complaint_ms.load(Ordering::Relaxed));
+        if now - last >= 1000 && self.last_complaint_ms.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            let reason = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            tracing::warn!(reason, "a visitor could not be served from the store: {error}");
+        }
+    }
+
+    /// Adds what was counted off the fast path.
+    pub fn add_counts(&self, to: &mut Snapshot) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        to.redirected += read(&self.slow.redirected);
+        to.not_found += read(&self.slow.not_found);
+        to.never_issued += read(&self.slow.never_issued);
+        to.gone += read(&self.slow.gone);
+        to.blocked += read(&self.slow.blocked);
+        to.warned += read(&self.slow.warned);
+        to.unavailable += read(&self.slow.unavailable);
+        to.stale += read(&self.slow.stale);
+        to.hits += read(&self.slow.hits);
+        to.misses += read(&self.slow.misses);
+        to.refreshes += read(&self.slow.refreshes);
+    }
+}
+
+impl ChangeFeed for Redirector {
+    fn announce(&self, key: &LinkKey) {
+        let Some(domain) = self.hosts.number(&key.domain) else { return };
+        let code = key.code.as_str().as_bytes();
+        self.flights.outdate(self.routes.name(domain, code), &self.routes);
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

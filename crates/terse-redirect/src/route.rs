@@ -1,0 +1,227 @@
+//! A link made ready for answering.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+use terse_core::{Link, Moment, Visit, visit};
+use triomphe::ThinArc;
+
+use crate::canned::write_head;
+use crate::settings::Settings;
+
+/// What a visitor gets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    /// The ready answer.
+    Go,
+    /// The ready answer, unless the visitor brings a query to be passed on.
+    Forward,
+    /// The ready answer, if the store lets one more click be spent.
+    Spend,
+    /// A warning page.
+    Warn,
+    /// 404.
+    Missing,
+    /// 410.
+    Gone,
+    /// 451.
+    Blocked,
+}
+
+/// Everything about a route except its code and its answer, which follow in the same allocation.
+pub(crate) struct Head {
+    pub(crate) domain: u16,
+    code_len: usize,
+    pub(crate) kind: Kind,
+    /// From here on, whoever comes by has it looked up again in the background.
+    refresh_at: AtomicI64,
+    /// Until here it is believed. Never past a moment at which the link itself changes by its dates.
+    pub(crate) fresh_until: i64,
+    /// Until here it may be served while the store is away.
+    pub(crate) valid_until: i64,
+    /// Seen since the clock hand last came by.
+    pub(crate) used: AtomicBool,
+    /// No longer in the map.
+    pub(crate) dead: AtomicBool,
+    /// Where answering takes more than copying.
+    pub(crate) link: Option<Box<Link>>,
+}
+
+/// A link as the redirect plane remembers it: one allocation that holds its code, its answer and what is unusual about it.
+#[derive(Clone)]
+pub struct Route(ThinArc<Head, u8>);
+
+impl Route {
+    /// The route of a link that was just read.
+    pub fn of_link(domain: u16, link: Link, now: Moment, settings: &Settings) -> Self {
+        let now_ms = now.as_ms();
+        let kind = match visit(&link, now) {
+            Visit::Go if link.forward_query => Kind::Forward,
+            Visit::Go => Kind::Go,
+            Visit::GoIfSpent => Kind::Spend,
+            Visit::NotFound => Kind::Missing,
+            Visit::Gone => Kind::Gone,
+            Visit::Blocked => Kind::Blocked,
+            Visit::Warn => Kind::Warn,
+        };
+        let ahead = |at: Option<Moment>| at.map(Moment::as_ms).filter(|&at| at > now_ms).unwrap_or(i64::MAX);
+        let ttl = if kind == Kind::Missing { settings.negative_ttl } else { settings.cache_ttl };
+        let changes_at = ahead(link.expires_at).min(ahead(link.valid_from));
+        let fresh_until = now_ms.saturating_add(as_ms(ttl)).min(changes_at);
+        let answer = match kind {
+            Kind::Go | Kind::Forward | Kind::Spend => redirect_head(&link, link.target.as_str(), now, settings),
+            _ => Vec::new(),
+        };
+        let code = link.key.code.as_str().as_bytes().to_vec();
+        let head = Head {
+            domain,
+            code_len: code.len(),
+            kind,
+            refresh_at: AtomicI64::new(refresh_time(&code, now_ms, fresh_until)),
+            fresh_until,
+            valid_until: ahead(link.expires_at),
+            used: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+            link: (kind != Kind::Missing && kind != Kind::Gone && kind != Kind::Blocked && kind != Kind::Go)
+                .then(|| Box::new(link)),
+        };
+        Self::new(head, &code, &answer)
+    }
+
+    /// Remembers that there is no such link.
+    pub fn missing(domain: u16, code: &[u8], now: Moment, settings: &Settings) -> Self {
+        let fresh_until = now.as_ms().saturating_add(as_ms(settings.negative_ttl));
+        let head = Head {
+            domain,
+            code_len: code.len(),
+            kind: Kind::Missing,
+            refresh_at: AtomicI64::new(fresh_until),
+            fresh_until,
+            valid_until: i64::MIN,
+            used: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+            link: None,
+        };
+        Self::new(head, code, &[])
+    }
+
+    fn new(head: Head, code: &[u8], answer: &[u8]) -> Self {
+        let tail: Vec<u8> = [code, answer].concat();
+        Self(ThinArc::from_header_and_slice(head, &tail))
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        &self.0.header.header
+    }
+
+    /// The code.
+    pub fn code(&self) -> &[u8] {
+        &self.0.slice[..self.head().code_len]
+    }
+
+    /// Status line and fields of the redirect, without `Date` and the blank line. Empty where there is no redirect.
+    pub fn answer(&self) -> &[u8] {
+        &self.0.slice[self.head().code_len..]
+    }
+
+    /// Roughly what it costs to remember it.
+    pub(crate) fn bytes(&self) -> usize {
+        const MAP_AND_RING: usize = 96;
+        let link = self.head().link.as_ref().map_or(0, |link| size_of::<Link>() + 2 * link.target.as_str().len());
+        size_of::<Head>() + 16 + self.0.slice.len() + link + MAP_AND_RING
+    }
+
+    /// Whether this visitor should have it looked up again. True for one of many, then not for another second.
+    pub(crate) fn wants_refresh(&self, now_ms: i64) -> bool {
+        let at = self.head().refresh_at.load(Ordering::Relaxed);
+        let next = now_ms.saturating_add(1000);
+        at <= now_ms && self.head().refresh_at.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether it may be served although the store could not confirm it.
+    pub(crate) fn may_serve_stale(&self, now_ms: i64) -> bool {
+        let redirects = matches!(self.head().kind, Kind::Go | Kind::Forward);
+        // What must not be followed stays so, however old the knowledge.
+        matches!(self.head().kind, Kind::Gone | Kind::Blocked) || (redirects && now_ms < self.head().valid_until)
+    }
+
+    /// The redirect as a response, for hyper.
+    pub(crate) fn response(&self) -> Response<Bytes> {
+        let mut fields = [httparse::EMPTY_HEADER; 8];
+        let mut parsed = httparse::Response::new(&mut fields);
+        let mut response = Response::new(Bytes::new());
+        let mut whole = Vec::with_capacity(self.answer().len() + 2);
+        whole.extend_from_slice(self.answer());
+        whole.extend_from_slice(b"\r\n");
+        if parsed.parse(&whole).is_ok() {
+            *response.status_mut() = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or_default();
+            for field in parsed.headers.iter() {
+                if let (Ok(name), Ok(value)) =
+                    (HeaderName::from_bytes(field.name.as_bytes()), HeaderValue::from_bytes(field.value))
+                {
+                    response.headers_mut().append(name, value);
+                }
+            }
+        }
+        response
+    }
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head = self.head();
+        write!(f, "Route({} {:?} {:?})", head.domain, String::from_utf8_lossy(self.code()), head.kind)
+    }
+}
+
+/// The redirect to `location` as bytes.
+pub(crate) fn redirect_head(link: &Link, location: &str, now: Moment, settings: &Settings) -> Vec<u8> {
+    let headers = redirect_headers(link, location, now, settings);
+    let status = StatusCode::from_u16(link.redirect.status()).unwrap_or(StatusCode::FOUND);
+    write_head(status, &headers)
+}
+
+/// The fields of a redirect to `location`.
+pub(crate) fn redirect_headers(link: &Link, location: &str, now: Moment, settings: &Settings) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(5);
+    // A target is printable ASCII by construction and a forwarded query was part of a request target: both always fit.
+    if let Ok(location) = HeaderValue::from_str(location) {
+        headers.insert(header::LOCATION, location);
+    }
+    headers.insert(header::CACHE_CONTROL, cache_control(link, now, settings));
+    if !link.crawlable {
+        headers.insert(HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex"));
+    }
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    headers
+}
+
+/// A permanent redirect may be kept, but not past the end of its link, nor where each visit counts.
+fn cache_control(link: &Link, now: Moment, settings: &Settings) -> HeaderValue {
+    let private = HeaderValue::from_static("private, max-age=0, no-store");
+    if !link.redirect.is_permanent() || link.max_clicks.is_some() {
+        return private;
+    }
+    let left = link.expires_at.map_or(i64::MAX, |end| end.as_ms() - now.as_ms() - as_ms(settings.cache_ttl)) / 1000;
+    let max_age = as_ms(settings.permanent_max_age).min(left.saturating_mul(1000)) / 1000;
+    if max_age <= 0 {
+        return private;
+    }
+    HeaderValue::from_str(&format!("public, max-age={max_age}")).unwrap_or(private)
+}
+
+fn as_ms(duration: std::time::Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Somewhere in the last quarter of its life, another place for each route, so that what was loaded together is not
+/// refreshed together.
+fn refresh_time(code: &[u8], now_ms: i64, fresh_until: i64) -> i64 {
+    let mixed = code.iter().fold(now_ms, |mixed, &byte| mixed.wrapping_mul(31).wrapping_add(i64::from(byte)));
+    let life = fresh_until.saturating_sub(now_ms);
+    fresh_until - life / 4 * (mixed & 255) / 256 - 1
+}

@@ -1,0 +1,203 @@
+//! The serving threads: one runtime per core, connections shared out evenly.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+
+use crate::connection::{self, Thread};
+use crate::counts::{Counts, Snapshot};
+use crate::redirector::Redirector;
+use crate::seats::Seats;
+
+/// How often slow clients are looked for.
+const SWEEP: Duration = Duration::from_millis(500);
+/// Sockets on their way to another thread.
+const IN_TRANSIT: usize = 1024;
+
+/// Where requests go that the fast path leaves alone.
+pub trait FrontDoor: Clone + Send + 'static {
+    /// The body of its answers.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static;
+
+    /// Answers a request.
+    fn open(self, request: Request<Incoming>, peer: SocketAddr) -> impl Future<Output = Response<Self::Body>> + 'static;
+}
+
+/// The running threads.
+pub struct Workers {
+    threads: Vec<JoinHandle<()>>,
+    counts: Vec<Arc<Counts>>,
+    redirector: Arc<Redirector>,
+    stop: watch::Sender<bool>,
+}
+
+/// What a thread needs to hand a socket to another.
+struct Peers {
+    open: Vec<AtomicUsize>,
+    doors: Vec<mpsc::Sender<(std::net::TcpStream, SocketAddr)>>,
+}
+
+impl Workers {
+    /// Serves a listening socket until told to stop.
+    pub fn start<D: FrontDoor>(listener: TcpListener, redirector: Arc<Redirector>, door: D) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let count = redirector.settings.threads.max(1);
+        let (stop, stopped) = watch::channel(false);
+        let (doors, arrivals): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel(IN_TRANSIT)).unzip();
+        let peers = Arc::new(Peers { open: (0..count).map(|_| AtomicUsize::new(0)).collect(), doors });
+        let mut workers = Self { threads: Vec::new(), counts: Vec::new(), redirector: Arc::clone(&redirector), stop };
+        for (me, arrivals) in arrivals.into_iter().enumerate() {
+            let counts = Arc::new(Counts::default());
+            workers.counts.push(Arc::clone(&counts));
+            let (listener, redirector, peers) = (listener.try_clone()?, Arc::clone(&redirector), Arc::clone(&peers));
+            let (door, stopped) = (door.clone(), stopped.clone());
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let thread = std::thread::Builder::new().name(format!("redirect-{me}")).spawn(move || {
+                let local = LocalSet::new();
+                let thread = Rc::new(Thread::new(redirector, counts, stopped));
+                local.block_on(&runtime, async move {
+                    let worker = Worker { me, thread, peers, door };
+                    if let Err(error) = worker.run(listener, arrivals).await {
+                        tracing::error!(%error, "a serving thread ended");
+                    }
+                });
+            })?;
+            workers.threads.push(thread);
+        }
+        Ok(workers)
+    }
+
+    /// What all threads have counted.
+    pub fn counts(&self) -> Snapshot {
+        let mut sum = Snapshot::default();
+        self.counts.iter().for_each(|counts| sum.add(counts));
+        self.redirector.add_counts(&mut sum);
+        sum
+    }
+
+    /// Stops accepting, lets requests under way finish for up to `patience`, and joins the threads.
+    pub fn stop(self, patience: Duration) {
+        let _ = self.stop.send(true);
+        let deadline = std::time::Instant::now() + patience;
+        for thread in self.threads {
+            // The threads give up by themselves; this is the net below.
+            while !thread.is_finished() && std::time::Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+struct Worker<D> {
+    me: usize,
+    thread: Rc<Thread>,
+    peers: Arc<Peers>,
+    door: D,
+}
+
+impl<D: FrontDoor> Worker<D> {
+    async fn run(
+        &self,
+        listener: TcpListener,
+        mut arrivals: mpsc::Receiver<(std::net::TcpStream, SocketAddr)>,
+    ) -> io::Result<()> {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let mut stop = self.thread.stop.clone();
+        let mut sweep = tokio::time::interval(SWEEP);
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) => self.place(stream, peer),
+                    Err(error) => {
+                        // Out of descriptors, most likely: those who are here go first.
+                        tracing::warn!(%error, "a connection could not be accepted");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                },
+                Some((stream, peer)) = arrivals.recv() => {
+                    if let Ok(stream) = TcpStream::from_std(stream) {
+                        self.seat(stream, peer);
+                    } else {
+                        self.peers.open[self.me].fetch_sub(1, Ordering::Relaxed);
+                    }
+                }
+                _ = sweep.tick() => self.sweep(),
+                _ = stop.wait_for(|stop| *stop) => break,
+            }
+        }
+        drop(listener);
+        self.thread.stopping.set(true);
+        while !self.thread.seats.is_empty() {
+            self.sweep();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
+    fn sweep(&self) {
+        let thread = &self.thread;
+        let ended = thread.seats.sweep(thread.redirector.now_ms(), &thread.redirector.settings, thread.stopping.get());
+        thread.counts.timed_out.add(ended);
+    }
+
+    /// Serves a new connection here, or on the thread with clearly fewer.
+    fn place(&self, stream: TcpStream, peer: SocketAddr) {
+        let open = |at: usize| self.peers.open[at].load(Ordering::Relaxed);
+        let all = &self.peers.open;
+        if all.iter().map(|open| open.load(Ordering::Relaxed)).sum::<usize>() >= self.thread.redirector.settings.max_connections {
+            self.thread.counts.refused.add(1);
+            return;
+        }
+        let least = (0..all.len()).min_by_key(|&at| open(at)).unwrap_or(self.me);
+        all[least].fetch_add(1, Ordering::Relaxed);
+        if open(self.me) <= open(least) + open(least) / 8 {
+            all[least].fetch_sub(1, Ordering::Relaxed);
+            all[self.me].fetch_add(1, Ordering::Relaxed);
+            return self.seat(stream, peer);
+        }
+        let handed = stream.into_std().ok().is_some_and(|stream| self.peers.doors[least].try_send((stream, peer)).is_ok());
+        if !handed {
+            all[least].fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn seat(&self, stream: TcpStream, peer: SocketAddr) {
+        self.thread.counts.connections.add(1);
+        let seat = Seats::seat(self.thread.redirector.now_ms());
+        let leaving = Leaving { thread: Rc::clone(&self.thread), peers: Arc::clone(&self.peers), me: self.me };
+        let served = connection::serve(stream, peer, Rc::clone(&self.thread), Rc::clone(&seat), self.door.clone());
+        let task = tokio::task::spawn_local(async move {
+            let _leaving = leaving;
+            served.await;
+        });
+        self.thread.seats.take(&seat, task.abort_handle());
+    }
+}
+
+/// Counts a connection out, however it ended.
+struct Leaving {
+    thread: Rc<Thread>,
+    peers: Arc<Peers>,
+    me: usize,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.thread.counts.closed.add(1);
+        self.peers.open[self.me].fetch_sub(1, Ordering::Relaxed);
+    }
+}
