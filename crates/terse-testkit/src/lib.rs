@@ -1,28 +1,12 @@
 //! Contract suites and fakes. Knows only the core.
+//!
+//! A backend proves itself with one line, [`link_store!`]; whoever needs a store in a test takes a [`MemoryStore`]. There is
+//! nothing here about HTTP, and nothing about any one backend.
 
-use terse_core::*;
+#[doc(hidden)]
+pub mod link_store;
+mod memory;
+mod sample;
 
-/// A plain active link.
-pub fn link_to(code: &str, target: &str) -> Link {
-    Link {
-        key: LinkKey { domain: Domain::primary(), code: Code::parse(code).expect("a code in a test") },
-        generated: false,
-        owner: OwnerId::ADMIN,
-        target: Target::from_stored(target.to_owned()),
-        created_at: Moment::from_ms(0),
-        updated_at: Moment::from_ms(0),
-        expires_at: None,
-        valid_from: None,
-        max_clicks: None,
-        spent_clicks: 0,
-        redirect: RedirectKind::default(),
-        title: None,
-        tags: Tags::default(),
-        forward_query: false,
-        crawlable: false,
-        standing: Standing::Clear,
-        deleted_at: None,
-        reusable: false,
-        revision: Revision(1),
-    }
-}
+pub use memory::MemoryStore;
+pub use sample::{alias, generated, key, moment};

@@ -1,0 +1,94 @@
+//! Choosing what to list.
+
+use terse_core::{Domain, Link, ListQuery, OwnerId, Standing, Status, Tags, Title};
+
+use super::list::{all, walk};
+use super::{Store, leased_code, put};
+use crate::{alias, generated, moment};
+
+async fn codes(store: &Store, query: &ListQuery) -> Vec<String> {
+    let mut codes: Vec<_> = walk(store, query).await.iter().map(|link| link.key.code.to_string()).collect();
+    codes.sort();
+    codes
+}
+
+pub async fn lists_are_filtered_by_owner_domain_and_tag(store: Store) {
+    let tags = |tags: &[&str]| Tags::parse(tags).unwrap();
+    put(&store, &Link { tags: tags(&["red", "green"]), ..alias("one", "https://example.com/") }).await;
+    put(&store, &Link { owner: OwnerId(2), tags: tags(&["red"]), ..alias("two", "https://example.com/") }).await;
+    put(&store, &Link { owner: OwnerId(2), tags: tags(&["redder", "Red"]), ..alias("three", "https://example.com/") }).await;
+    put(&store, &Link { owner: OwnerId::ANONYMOUS, ..alias("four", "https://example.com/") }).await;
+    let mut elsewhere = Link { owner: OwnerId(u64::MAX), ..alias("one", "https://example.com/") };
+    elsewhere.key.domain = Domain::from_stored("go.example");
+    put(&store, &elsewhere).await;
+
+    let owner = |id| ListQuery { owner: Some(OwnerId(id)), limit: 1, ..all() };
+    assert_eq!(codes(&store, &owner(1)).await, ["one"]);
+    assert_eq!(codes(&store, &owner(2)).await, ["three", "two"]);
+    assert_eq!(codes(&store, &owner(0)).await, ["four"]);
+    assert_eq!(codes(&store, &owner(u64::MAX)).await, ["one"]);
+    assert_eq!(codes(&store, &owner(3)).await, [""; 0]);
+    let domain = |domain| ListQuery { domain: Some(domain), limit: 2, ..all() };
+    assert_eq!(codes(&store, &domain(Domain::primary())).await, ["four", "one", "three", "two"]);
+    assert_eq!(walk(&store, &domain(elsewhere.key.domain.clone())).await, [elsewhere]);
+    assert_eq!(codes(&store, &domain(Domain::from_stored("c.example"))).await, [""; 0]);
+    let tag = |tag: &str| ListQuery { tag: Some(tag.into()), ..all() };
+    assert_eq!(codes(&store, &tag("red")).await, ["one", "two"]);
+    assert_eq!(codes(&store, &tag("green")).await, ["one"]);
+    assert_eq!(codes(&store, &tag("re")).await, [""; 0]);
+    assert_eq!(codes(&store, &ListQuery { owner: Some(OwnerId(2)), ..tag("red") }).await, ["two"]);
+}
+
+pub async fn text_is_searched_literally(store: Store) {
+    let title = |text: &str| Some(Title::from_stored(text.into()));
+    let code = leased_code(&store).await;
+    put(&store, &generated(&code, "https://example.com/Needle?q=1")).await;
+    put(&store, &Link { title: title("100% Größe"), ..alias("percent", "https://example.com/a") }).await;
+    put(&store, &Link { title: title("a_b \\ 'quoted' *"), ..alias("In-The_Code", "https://example.com/b") }).await;
+    put(&store, &alias("aXbYcZd", "https://example.com/c%20d")).await;
+    let text = |text: &str| ListQuery { text: Some(text.into()), limit: 2, ..all() };
+    for (part, want) in [
+        ("needle", &[&code[..]][..]),
+        ("NEEDLE?Q", &[&code]),
+        (&code.to_ascii_uppercase(), &[&code]),
+        ("100%", &["percent"]),
+        ("%", &["aXbYcZd", "percent"]),
+        ("_", &["In-The_Code"]),
+        ("a_b", &["In-The_Code"]),
+        ("axbycz", &["aXbYcZd"]),
+        ("the_c", &["In-The_Code"]),
+        ("größe", &["percent"]),
+        ("GRößE", &["percent"]),
+        ("\\", &["In-The_Code"]),
+        ("'quoted'", &["In-The_Code"]),
+        ("*", &["In-The_Code"]),
+        ("nowhere", &[]),
+    ] {
+        assert_eq!(codes(&store, &text(part)).await, want, "{part}");
+    }
+    assert_eq!(codes(&store, &text("example.com")).await.len(), 4);
+}
+
+pub async fn states_are_judged_at_the_given_moment(store: Store) {
+    let link = |code| alias(code, "https://example.com/");
+    put(&store, &link("active")).await;
+    put(&store, &Link { valid_from: Some(moment(10)), ..link("scheduled") }).await;
+    put(&store, &Link { expires_at: Some(moment(10)), ..link("expiring") }).await;
+    put(&store, &Link { max_clicks: Some(1), ..link("spent") }).await;
+    store.spend(&crate::key("spent")).await.unwrap();
+    put(&store, &Link { standing: Standing::Suspicious, ..link("suspicious") }).await;
+    put(&store, &Link { standing: Standing::Blocked, ..link("blocked") }).await;
+    put(&store, &Link { deleted_at: Some(moment(1)), ..link("deleted") }).await;
+    let at = |ms, status| ListQuery { now: moment(ms), status, limit: 3, ..all() };
+    let some = |status| at(9, Some(status));
+    assert_eq!(codes(&store, &some(Status::Active)).await, ["active", "expiring"]);
+    assert_eq!(codes(&store, &some(Status::Scheduled)).await, ["scheduled"]);
+    assert_eq!(codes(&store, &some(Status::Expired)).await, [""; 0]);
+    assert_eq!(codes(&store, &some(Status::UsedUp)).await, ["spent"]);
+    assert_eq!(codes(&store, &some(Status::Suspicious)).await, ["suspicious"]);
+    assert_eq!(codes(&store, &some(Status::Blocked)).await, ["blocked"]);
+    assert_eq!(codes(&store, &some(Status::Deleted)).await, ["deleted"]);
+    assert_eq!(codes(&store, &at(10, Some(Status::Active))).await, ["active", "scheduled"]);
+    assert_eq!(codes(&store, &at(10, Some(Status::Expired))).await, ["expiring"]);
+    assert_eq!(codes(&store, &at(9, None)).await, ["active", "blocked", "expiring", "scheduled", "spent", "suspicious"]);
+}

@@ -1,0 +1,152 @@
+//! What every store of links must do: one function per promise of `LinkStore`.
+//!
+//! [`crate::link_store!`] turns the list below into one test per promise, so a new promise reaches every backend without
+//! anybody remembering. The functions panic where a promise is broken, as tests do.
+#![allow(clippy::unwrap_used, reason = "a suite of tests")]
+#![allow(missing_docs, reason = "each function's name is the promise")]
+#![allow(clippy::cloned_ref_to_slice_refs, reason = "an expected list reads best as a list")]
+
+mod aliases;
+mod chores;
+mod codes;
+mod list;
+mod list_filters;
+mod numbers;
+mod requests;
+mod reuse;
+mod update;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use terse_core::{Insert, Inserted, Link, LinkStore, Numbering, StoreError};
+
+pub use aliases::*;
+pub use chores::*;
+pub use codes::*;
+pub use list::*;
+pub use list_filters::*;
+pub use numbers::*;
+pub use requests::*;
+pub use reuse::*;
+pub use update::*;
+
+/// What every promise is about.
+pub type Store = Arc<dyn LinkStore>;
+
+/// Longer than any promise takes: a store that hangs fails its test instead of stopping the suite.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Expands into one test per promise of `LinkStore`, in a module `link_store`.
+///
+/// `fresh` is an `async fn() -> Option<impl LinkStore>` giving an empty store; `None` skips, aloud.
+#[macro_export]
+macro_rules! link_store {
+    ($fresh:path) => {
+        $crate::link_store_promises! { $fresh =>
+            a_link_comes_back_byte_for_byte
+            a_code_is_given_once
+            of_two_hundred_racing_inserts_one_wins
+            an_alias_and_a_generated_code_exclude_each_other
+            generated_codes_that_were_never_leased_are_links_too
+            domains_are_separate_name_spaces
+            an_alias_may_not_look_like_anothers
+            an_alias_may_look_like_ones_own
+            racing_aliases_that_look_alike_have_one_owner
+            the_only_alias_of_its_look_is_found_in_any_case
+            the_same_wish_gives_the_same_link
+            another_owner_domain_or_target_gives_another_link
+            racing_equal_wishes_give_one_link
+            what_is_no_longer_reusable_is_not_given_back
+            a_repeated_request_gets_the_first_answer
+            a_request_id_used_for_something_else_is_a_mismatch
+            a_request_whose_link_is_gone_is_answered_with_nothing
+            racing_equal_requests_make_one_link
+            a_refused_insert_leaves_no_request_behind
+            old_requests_are_forgotten
+            an_update_needs_the_latest_revision
+            an_update_of_nothing_says_so
+            what_identifies_a_link_never_changes
+            a_deleted_link_holds_its_code_and_can_be_restored
+            of_racing_updates_one_wins
+            clicks_are_spent_exactly
+            spending_without_a_limit_counts_nothing
+            lists_are_in_order
+            a_walk_sees_every_link_once_while_others_write
+            links_of_one_moment_are_walked_without_loss
+            a_foreign_cursor_is_an_error
+            lists_are_filtered_by_owner_domain_and_tag
+            text_is_searched_literally
+            states_are_judged_at_the_given_moment
+            leases_never_overlap
+            leases_end_at_the_capacity
+            numbers_are_never_handed_out_again
+            no_existing_link_is_surely_absent
+            expired_links_are_marked_once
+            purged_links_are_gone_and_their_aliases_free
+            purging_has_a_limit_and_keeps_the_rest
+            a_healthy_store_says_so
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! link_store_promises {
+    ($fresh:path => $($promise:ident)*) => {
+        mod link_store {
+            #[allow(unused_imports)]
+            use super::*;
+            $(
+                #[test]
+                fn $promise() {
+                    $crate::link_store::prove(stringify!($promise), || $fresh(), $crate::link_store::$promise);
+                }
+            )*
+        }
+    };
+}
+
+/// Runs one promise on a fresh store, with two threads so that races are real.
+pub fn prove<S, F, P>(name: &str, fresh: impl FnOnce() -> F, promise: impl FnOnce(Store) -> P)
+where
+    S: LinkStore,
+    F: Future<Output = Option<S>>,
+    P: Future<Output = ()>,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        match fresh().await {
+            Some(store) => tokio::time::timeout(PATIENCE, promise(Arc::new(store))).await.expect("the store hangs"),
+            None => eprintln!("SKIPPED {name}: no store is offered"),
+        }
+    });
+}
+
+fn numbering(store: &Store) -> Numbering {
+    Numbering::new(store.identity())
+}
+
+/// Inserts, and expects it to be new.
+async fn put(store: &Store, link: &Link) {
+    let outcome = store.insert(Insert { link: link.clone(), request: None }).await.unwrap();
+    assert_eq!(outcome, Inserted::Created, "{:?}", link.key);
+}
+
+/// Inserts, and expects the code to be taken.
+async fn put_in_vain(store: &Store, link: &Link) {
+    let outcome = store.insert(Insert { link: link.clone(), request: None }).await;
+    assert!(matches!(outcome, Err(StoreError::CodeTaken)), "{:?}: {outcome:?}", link.key);
+}
+
+/// A generated code whose number was properly leased.
+async fn leased_code(store: &Store) -> String {
+    let numbering = numbering(store);
+    let range = store.lease(7, 1, numbering.capacity(7)).await.unwrap();
+    numbering.code(7, range.start).to_string()
+}
+
+pub async fn a_healthy_store_says_so(store: Store) {
+    store.check().await.unwrap();
+}

@@ -1,0 +1,91 @@
+//! Leased numbers, and what follows from them.
+
+use terse_core::{Domain, LinkKey, StoreError};
+
+use super::{Store, leased_code, numbering, put};
+use crate::{alias, generated, key};
+
+pub async fn leases_never_overlap(store: Store) {
+    let capacity = numbering(&store).capacity(7);
+    let leases: Vec<_> = (0..60)
+        .map(|n| {
+            let store = store.clone();
+            tokio::spawn(async move { store.lease(7, 1 + n % 7, capacity).await.unwrap() })
+        })
+        .collect();
+    let mut ranges = Vec::new();
+    for lease in leases {
+        let range = lease.await.unwrap();
+        assert!(!range.is_empty());
+        ranges.push(range);
+    }
+    // Lengths are counted apart.
+    assert_eq!(store.lease(8, 3, numbering(&store).capacity(8)).await.unwrap().start, 0);
+    ranges.sort_by_key(|range| range.start);
+    assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
+}
+
+pub async fn leases_end_at_the_capacity(store: Store) {
+    assert_eq!(store.lease(5, 10, 25).await.unwrap(), 0..10);
+    assert_eq!(store.lease(5, 10, 25).await.unwrap(), 10..20);
+    assert_eq!(store.lease(5, 10, 25).await.unwrap(), 20..25);
+    for _ in 0..2 {
+        assert!(matches!(store.lease(5, 10, 25).await, Err(StoreError::Exhausted)));
+    }
+    assert!(!store.lease(6, 0, 25).await.unwrap().is_empty(), "never empty");
+    assert!(matches!(store.lease(6, u64::MAX, 25).await, Ok(range) if range.end == 25));
+}
+
+pub async fn numbers_are_never_handed_out_again(store: Store) {
+    let code = leased_code(&store).await;
+    let brief = terse_core::Link { expires_at: Some(crate::moment(1)), ..generated(&code, "https://example.com/") };
+    put(&store, &brief).await;
+    assert_eq!(store.purge(crate::moment(2), 10).await.unwrap(), [brief.key.clone()]);
+    assert_eq!(store.get(&brief.key).await.unwrap(), None);
+    let numbering = numbering(&store);
+    let (_, n) = numbering.number(code.as_bytes()).unwrap();
+    for _ in 0..5 {
+        let range = store.lease(7, 100, numbering.capacity(7)).await.unwrap();
+        assert!(range.start > n);
+    }
+}
+
+pub async fn no_existing_link_is_surely_absent(store: Store) {
+    let numbering = numbering(&store);
+    let elsewhere = Domain::from_stored("go.example");
+    let mut links = vec![
+        generated(&leased_code(&store).await, "https://example.com/"),
+        alias("has-a-dash", "https://example.com/"),
+        alias("abc", "https://example.com/"),
+        alias("AliasLike", "https://example.com/"),
+        alias("waytoolongforus", "https://example.com/"),
+    ];
+    // Shaped like codes that will be generated much later, on each domain.
+    for n in 0..20 {
+        let mut link = alias(numbering.code(7, 1_000_000 + n).as_str(), "https://example.com/");
+        link.generated = n % 3 == 0;
+        if n % 2 == 0 {
+            link.key.domain = elsewhere.clone();
+        }
+        links.push(link);
+    }
+    let mut numbered_elsewhere = generated(&leased_code(&store).await, "https://example.com/");
+    numbered_elsewhere.key.domain = elsewhere.clone();
+    links.push(numbered_elsewhere);
+    for link in &links {
+        put(&store, link).await;
+        assert!(!store.surely_absent(&link.key), "{:?}", link.key);
+    }
+    // Still, after leases reached them and a purge went by.
+    store.lease(7, 1_000_005, numbering.capacity(7)).await.unwrap();
+    store.purge(crate::moment(1000), 100).await.unwrap();
+    for link in &links {
+        assert!(!store.surely_absent(&link.key), "{:?}", link.key);
+        assert!(store.get(&link.key).await.unwrap().is_some());
+    }
+    // A code that may exist tomorrow may be called absent today only if it is.
+    for n in 2_000_000..2_000_100 {
+        let key = LinkKey { code: numbering.code(7, n), ..key("any") };
+        assert!(!store.surely_absent(&key) || store.get(&key).await.unwrap().is_none());
+    }
+}

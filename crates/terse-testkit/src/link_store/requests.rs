@@ -1,0 +1,98 @@
+//! Writes that are safe to repeat.
+
+use terse_core::{Insert, Inserted, Link, Request, Revision, StoreError};
+
+use super::{Store, leased_code, put};
+use crate::{alias, generated, moment};
+
+fn request(id: u8, fingerprint: u8) -> Option<Request> {
+    Some(Request { id: [id; 32], fingerprint: [fingerprint; 32] })
+}
+
+async fn insert(store: &Store, link: &Link, request: Option<Request>) -> Inserted {
+    store.insert(Insert { link: link.clone(), request }).await.unwrap()
+}
+
+pub async fn a_repeated_request_gets_the_first_answer(store: Store) {
+    let first = generated(&leased_code(&store).await, "https://example.com/");
+    assert_eq!(insert(&store, &first, request(1, 1)).await, Inserted::Created);
+    let again = generated(&leased_code(&store).await, "https://example.com/");
+    for repeated in [&again, &first] {
+        assert_eq!(insert(&store, repeated, request(1, 1)).await, Inserted::Replayed(Some(Box::new(first.clone()))));
+    }
+    assert_eq!(store.get(&again.key).await.unwrap(), None);
+    // It shows the link as it is now.
+    let changed = Link { target: alias("x23", "https://example.com/new").target, revision: Revision(2), ..first };
+    store.update(&changed, Revision(1)).await.unwrap();
+    assert_eq!(insert(&store, &again, request(1, 1)).await, Inserted::Replayed(Some(Box::new(changed))));
+    // Another request is another link.
+    assert_eq!(insert(&store, &again, request(2, 1)).await, Inserted::Created);
+}
+
+pub async fn a_request_id_used_for_something_else_is_a_mismatch(store: Store) {
+    assert_eq!(insert(&store, &alias("first", "https://example.com/1"), request(1, 1)).await, Inserted::Created);
+    let other = alias("second", "https://example.com/2");
+    assert_eq!(insert(&store, &other, request(1, 2)).await, Inserted::RequestMismatch);
+    assert_eq!(store.get(&other.key).await.unwrap(), None);
+}
+
+pub async fn a_request_whose_link_is_gone_is_answered_with_nothing(store: Store) {
+    let numbered = generated(&leased_code(&store).await, "https://example.com/");
+    for (id, link) in [(1, alias("brief", "https://example.com/1")), (2, numbered)] {
+        let brief = Link { expires_at: Some(moment(10)), ..link };
+        assert_eq!(insert(&store, &brief, request(id, 1)).await, Inserted::Created);
+        assert_eq!(store.purge(moment(20), 10).await.unwrap(), [brief.key.clone()]);
+        assert_eq!(insert(&store, &brief, request(id, 1)).await, Inserted::Replayed(None));
+    }
+    // The alias now belongs to somebody else, who is none of the first caller's business.
+    put(&store, &Link { created_at: moment(30), ..alias("brief", "https://example.com/other") }).await;
+    assert_eq!(insert(&store, &alias("brief", "https://example.com/1"), request(1, 1)).await, Inserted::Replayed(None));
+}
+
+pub async fn racing_equal_requests_make_one_link(store: Store) {
+    for round in 0..4u8 {
+        let mut racers = Vec::new();
+        for _ in 0..50 {
+            let link = generated(&leased_code(&store).await, "https://example.com/");
+            let store = store.clone();
+            racers.push(tokio::spawn(async move {
+                match insert(&store, &link, request(round, 9)).await {
+                    Inserted::Created => (link.key, true),
+                    Inserted::Replayed(Some(link)) => (link.key, false),
+                    other => panic!("{other:?}"),
+                }
+            }));
+        }
+        let mut answers = Vec::new();
+        for racer in racers {
+            answers.push(racer.await.unwrap());
+        }
+        assert_eq!(answers.iter().filter(|(_, new)| *new).count(), 1);
+        assert!(answers.iter().all(|(key, _)| *key == answers[0].0));
+    }
+}
+
+pub async fn a_refused_insert_leaves_no_request_behind(store: Store) {
+    put(&store, &alias("taken", "https://example.com/")).await;
+    let refused = store.insert(Insert { link: alias("taken", "https://example.com/2"), request: request(1, 1) }).await;
+    assert!(matches!(refused, Err(StoreError::CodeTaken)));
+    assert_eq!(insert(&store, &alias("free", "https://example.com/2"), request(1, 1)).await, Inserted::Created);
+}
+
+pub async fn old_requests_are_forgotten(store: Store) {
+    for id in 0..5u8 {
+        let at = moment(i64::from(id));
+        let link = Link { created_at: at, updated_at: at, ..alias(&format!("req-{id}"), "https://example.com/") };
+        assert_eq!(insert(&store, &link, request(id, 1)).await, Inserted::Created);
+    }
+    assert_eq!(store.forget_requests(moment(0), 10).await.unwrap(), 0, "nothing is older than the first");
+    assert_eq!(store.forget_requests(moment(3), 2).await.unwrap(), 2);
+    assert_eq!(store.forget_requests(moment(3), 2).await.unwrap(), 1);
+    assert_eq!(store.forget_requests(moment(3), 2).await.unwrap(), 0);
+    // 0, 1 and 2 are new again; 3 and 4 are remembered.
+    for id in 0..5u8 {
+        let link = alias(&format!("new-{id}"), "https://example.com/");
+        let outcome = insert(&store, &link, request(id, 1)).await;
+        assert_eq!(matches!(outcome, Inserted::Replayed(Some(_))), id >= 3, "{id}: {outcome:?}");
+    }
+}

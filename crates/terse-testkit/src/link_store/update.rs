@@ -1,0 +1,144 @@
+//! Changing a link, and spending its clicks.
+
+use terse_core::{Link, OwnerId, RedirectKind, Revision, Spent, Standing, StoreError, Tags, Title, Updated};
+
+use super::{Store, leased_code, put, put_in_vain};
+use crate::{alias, generated, key, moment};
+
+pub async fn an_update_needs_the_latest_revision(store: Store) {
+    let numbered = generated(&leased_code(&store).await, "https://example.com/");
+    for link in [alias("edit", "https://example.com/"), numbered] {
+        put(&store, &link).await;
+        let changed = Link {
+            target: alias("x23", "https://example.com/changed").target,
+            updated_at: moment(5),
+            expires_at: Some(moment(100)),
+            valid_from: Some(moment(50)),
+            max_clicks: Some(3),
+            redirect: RedirectKind::Temporary,
+            title: Some(Title::from_stored("a title".into())),
+            tags: Tags::parse(&["a", "b"]).unwrap(),
+            forward_query: true,
+            crawlable: true,
+            standing: Standing::Suspicious,
+            revision: Revision(2),
+            ..link.clone()
+        };
+        assert_eq!(store.update(&changed, Revision(1)).await.unwrap(), Updated::Done);
+        assert_eq!(store.get(&link.key).await.unwrap().as_ref(), Some(&changed));
+        for stale in [Revision(0), Revision(1), Revision(3)] {
+            assert!(matches!(store.update(&link, stale).await, Err(StoreError::Conflict)));
+        }
+        assert_eq!(store.get(&link.key).await.unwrap().as_ref(), Some(&changed));
+        // And all the way back.
+        let back = Link { revision: Revision(3), ..link.clone() };
+        assert_eq!(store.update(&back, Revision(2)).await.unwrap(), Updated::Done);
+        assert_eq!(store.get(&link.key).await.unwrap(), Some(back));
+    }
+}
+
+pub async fn an_update_of_nothing_says_so(store: Store) {
+    let numbered = generated(&leased_code(&store).await, "https://example.com/");
+    for link in [alias("absent", "https://example.com/"), numbered] {
+        assert_eq!(store.update(&link, Revision(1)).await.unwrap(), Updated::Missing);
+        assert_eq!(store.get(&link.key).await.unwrap(), None);
+    }
+}
+
+pub async fn what_identifies_a_link_never_changes(store: Store) {
+    let link = Link { max_clicks: Some(10), ..alias("fixed", "https://example.com/") };
+    put(&store, &link).await;
+    assert_eq!(store.spend(&link.key).await.unwrap(), Spent::Yes);
+    let attempt = Link {
+        owner: OwnerId(99),
+        generated: true,
+        created_at: moment(999),
+        spent_clicks: 0,
+        updated_at: moment(1),
+        revision: Revision(2),
+        ..link.clone()
+    };
+    assert_eq!(store.update(&attempt, Revision(1)).await.unwrap(), Updated::Done);
+    let want = Link { spent_clicks: 1, updated_at: moment(1), revision: Revision(2), ..link };
+    assert_eq!(store.get(&want.key).await.unwrap(), Some(want));
+}
+
+pub async fn a_deleted_link_holds_its_code_and_can_be_restored(store: Store) {
+    let numbered = generated(&leased_code(&store).await, "https://example.com/");
+    for link in [alias("oops", "https://example.com/"), numbered] {
+        put(&store, &link).await;
+        let deleted = Link { deleted_at: Some(moment(5)), revision: Revision(2), ..link.clone() };
+        store.update(&deleted, Revision(1)).await.unwrap();
+        assert_eq!(store.get(&link.key).await.unwrap(), Some(deleted));
+        put_in_vain(&store, &link).await;
+        let restored = Link { revision: Revision(3), ..link };
+        store.update(&restored, Revision(2)).await.unwrap();
+        assert_eq!(store.get(&restored.key).await.unwrap().as_ref(), Some(&restored));
+        assert_eq!(store.purge(moment(1000), 10).await.unwrap(), [], "what was restored is not purged");
+    }
+}
+
+pub async fn of_racing_updates_one_wins(store: Store) {
+    let link = alias("contended", "https://example.com/");
+    put(&store, &link).await;
+    for revision in 1..5 {
+        let racers: Vec<_> = (0..20)
+            .map(|racer| {
+                let store = store.clone();
+                let target = alias("x23", &format!("https://example.com/{racer}")).target;
+                let new = Link { target, revision: Revision(revision + 1), ..link.clone() };
+                tokio::spawn(async move { (new.clone(), store.update(&new, Revision(revision)).await) })
+            })
+            .collect();
+        let mut winners = Vec::new();
+        for racer in racers {
+            match racer.await.unwrap() {
+                (new, Ok(Updated::Done)) => winners.push(new),
+                (_, Err(StoreError::Conflict)) => {}
+                (_, other) => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(winners.len(), 1);
+        assert_eq!(store.get(&link.key).await.unwrap(), winners.pop());
+    }
+}
+
+pub async fn clicks_are_spent_exactly(store: Store) {
+    let numbered = generated(&leased_code(&store).await, "https://example.com/");
+    for link in [alias("few", "https://example.com/"), numbered] {
+        let link = Link { max_clicks: Some(37), ..link };
+        put(&store, &link).await;
+        let visitors: Vec<_> = (0..100)
+            .map(|_| {
+                let (store, key) = (store.clone(), link.key.clone());
+                tokio::spawn(async move { store.spend(&key).await.unwrap() })
+            })
+            .collect();
+        let mut counted = 0;
+        for visitor in visitors {
+            match visitor.await.unwrap() {
+                Spent::Yes => counted += 1,
+                Spent::UsedUp => {}
+                Spent::Missing => panic!("the link is there"),
+            }
+        }
+        assert_eq!(counted, 37);
+        let spent = store.get(&link.key).await.unwrap().unwrap();
+        assert_eq!(spent, Link { spent_clicks: 37, ..link }, "spending is no change of the link");
+        // More may be allowed later.
+        let more = Link { max_clicks: Some(38), revision: Revision(2), ..spent };
+        store.update(&more, Revision(1)).await.unwrap();
+        assert_eq!(store.spend(&more.key).await.unwrap(), Spent::Yes);
+        assert_eq!(store.spend(&more.key).await.unwrap(), Spent::UsedUp);
+    }
+    assert_eq!(store.spend(&key("nothing-here")).await.unwrap(), Spent::Missing);
+}
+
+pub async fn spending_without_a_limit_counts_nothing(store: Store) {
+    let link = alias("endless", "https://example.com/");
+    put(&store, &link).await;
+    for _ in 0..3 {
+        assert_eq!(store.spend(&link.key).await.unwrap(), Spent::Yes);
+    }
+    assert_eq!(store.get(&link.key).await.unwrap(), Some(link));
+}

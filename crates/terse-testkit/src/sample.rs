@@ -1,0 +1,43 @@
+//! Links to test with.
+
+use terse_core::{Code, Domain, Link, LinkKey, Moment, OwnerId, RedirectKind, Revision, Standing, Tags, Target};
+
+/// When sample links are made: 2026-01-01T00:00:00Z, and `ms` later.
+pub fn moment(ms: i64) -> Moment {
+    Moment::from_ms(1_767_225_600_000 + ms)
+}
+
+/// A key on the primary domain.
+pub fn key(code: &str) -> LinkKey {
+    LinkKey { domain: Domain::primary(), code: Code::parse(code).expect("a code of the right shape") }
+}
+
+/// A plain link whose code was made by us, owned by the operator.
+pub fn generated(code: &str, target: &str) -> Link {
+    Link {
+        key: key(code),
+        generated: true,
+        owner: OwnerId::ADMIN,
+        target: Target::from_stored(target.into()),
+        created_at: moment(0),
+        updated_at: moment(0),
+        expires_at: None,
+        valid_from: None,
+        max_clicks: None,
+        spent_clicks: 0,
+        redirect: RedirectKind::default(),
+        title: None,
+        tags: Tags::default(),
+        forward_query: false,
+        crawlable: false,
+        standing: Standing::Clear,
+        deleted_at: None,
+        reusable: false,
+        revision: Revision(1),
+    }
+}
+
+/// A plain link whose code was chosen by a person.
+pub fn alias(code: &str, target: &str) -> Link {
+    Link { generated: false, ..generated(code, target) }
+}
