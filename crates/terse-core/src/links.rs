@@ -109,6 +109,8 @@ pub struct Created {
     pub link: Link,
     /// Whether it is new; otherwise one that existed was given back.
     pub new: bool,
+    /// Whether it is the answer to an earlier attempt of the same request.
+    pub replayed: bool,
 }
 
 /// A part of a caller's list.
@@ -180,7 +182,7 @@ impl Links {
             (Err(LinkError::Refused(refusal)), Some(key)) if refusal.kind == RefusalKind::AliasTaken => {
                 match self.store.get(&key).await? {
                     Some(link) if link.target == target && link.owner == caller.owner() && link.deleted_at.is_none() => {
-                        Ok(Created { link, new: false })
+                        Ok(Created { link, new: false, replayed: false })
                     }
                     _ => Err(refusal.into()),
                 }
@@ -213,9 +215,10 @@ impl Links {
             match self.store.insert(insert).await {
                 Ok(Inserted::Created) => {
                     self.feed.announce(&link.key);
-                    return Ok(Created { link, new: true });
+                    return Ok(Created { link, new: true, replayed: false });
                 }
-                Ok(Inserted::Existing(link) | Inserted::Replayed(Some(link))) => return Ok(Created { link: *link, new: false }),
+                Ok(Inserted::Existing(link)) => return Ok(Created { link: *link, new: false, replayed: false }),
+                Ok(Inserted::Replayed(Some(link))) => return Ok(Created { link: *link, new: false, replayed: true }),
                 Ok(Inserted::Replayed(None)) => return Err(LinkError::NotFound),
                 Ok(Inserted::RequestMismatch) => return Err(LinkError::RequestMismatch),
                 Err(StoreError::CodeTaken) if new.alias.is_some() => {
