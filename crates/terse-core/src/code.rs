@@ -21,6 +21,7 @@ const RESERVED: &[&str] = &[
     "auth",
     "blocked",
     "blog",
+    "bulk",
     "callback",
     "cdn",
     "config",
