@@ -62,7 +62,7 @@ enum Next {
 /// Serves a connection to its end.
 pub(crate) async fn serve<D: FrontDoor>(stream: TcpStream, peer: SocketAddr, thread: Rc<Thread>, seat: Rc<Seat>, door: D) {
     let mut connection = Connection { stream, kept: Vec::new(), unsent: Vec::new(), found: None, unread: false, thread, seat };
-    loop {
+    while connection.thread.redirector.settings.fast_path {
         let next = poll_fn(|cx| connection.poll_turn(cx)).await;
         if !connection.unsent.is_empty() && connection.send_rest().await.is_err() {
             return;

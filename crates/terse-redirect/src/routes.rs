@@ -174,10 +174,10 @@ mod tests {
     use super::*;
     use crate::settings::Settings;
     use terse_core::Moment;
-    use terse_testkit::link_to;
+    use terse_testkit::alias;
 
     fn route(code: &str) -> Route {
-        Route::of_link(0, link_to(code, "https://example.com/"), Moment::from_ms(0), &Settings::default())
+        Route::of_link(0, alias(code, "https://example.com/"), Moment::from_ms(0), &Settings::default())
     }
 
     fn hit(routes: &Routes, code: &str) -> bool {

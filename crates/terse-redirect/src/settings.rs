@@ -17,6 +17,8 @@ pub enum ErrorStyle {
 pub struct Settings {
     /// Serving threads.
     pub threads: usize,
+    /// Off only to compare the fast path with what stands behind it.
+    pub fast_path: bool,
     /// How failures are answered.
     pub errors: ErrorStyle,
     /// How long caches may keep a 301 or 308.
@@ -47,6 +49,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            fast_path: true,
             errors: ErrorStyle::Status,
             permanent_max_age: Duration::from_hours(24),
             store_timeout: Duration::from_millis(500),

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use tokio::net::TcpStream;
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, watch};
-use tokio::task::LocalSet;
 
 use crate::connection::{self, Thread};
 use crate::counts::{Counts, Snapshot};
@@ -36,10 +36,11 @@ pub trait FrontDoor: Clone + Send + 'static {
 
 /// The running threads.
 pub struct Workers {
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     counts: Vec<Arc<Counts>>,
     redirector: Arc<Redirector>,
     stop: watch::Sender<bool>,
+    peers: Arc<Peers>,
 }
 
 /// What a thread needs to hand a socket to another.
@@ -56,26 +57,30 @@ impl Workers {
         let (stop, stopped) = watch::channel(false);
         let (doors, arrivals): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel(IN_TRANSIT)).unzip();
         let peers = Arc::new(Peers { open: (0..count).map(|_| AtomicUsize::new(0)).collect(), doors });
-        let mut workers = Self { threads: Vec::new(), counts: Vec::new(), redirector: Arc::clone(&redirector), stop };
+        let mut threads = Vec::new();
+        let mut all_counts = Vec::new();
         for (me, arrivals) in arrivals.into_iter().enumerate() {
             let counts = Arc::new(Counts::default());
-            workers.counts.push(Arc::clone(&counts));
+            all_counts.push(Arc::clone(&counts));
             let (listener, redirector, peers) = (listener.try_clone()?, Arc::clone(&redirector), Arc::clone(&peers));
             let (door, stopped) = (door.clone(), stopped.clone());
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let thread = std::thread::Builder::new().name(format!("redirect-{me}")).spawn(move || {
-                let local = LocalSet::new();
+                // Made on its own thread, which it never leaves: its tasks need not be `Send`.
+                let runtime = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+                    Ok(runtime) => runtime,
+                    Err(error) => return tracing::error!(%error, "a serving thread could not start"),
+                };
                 let thread = Rc::new(Thread::new(redirector, counts, stopped));
-                local.block_on(&runtime, async move {
+                runtime.block_on(async move {
                     let worker = Worker { me, thread, peers, door };
                     if let Err(error) = worker.run(listener, arrivals).await {
                         tracing::error!(%error, "a serving thread ended");
                     }
                 });
             })?;
-            workers.threads.push(thread);
+            threads.push(thread);
         }
-        Ok(workers)
+        Ok(Self { threads: Mutex::new(threads), counts: all_counts, redirector, stop, peers })
     }
 
     /// What all threads have counted.
@@ -86,12 +91,18 @@ impl Workers {
         sum
     }
 
-    /// Stops accepting, lets requests under way finish for up to `patience`, and joins the threads.
-    pub fn stop(self, patience: Duration) {
+    /// How many connections each thread has.
+    pub fn open_per_thread(&self) -> Vec<usize> {
+        self.peers.open.iter().map(|open| open.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Stops accepting, lets requests under way finish for up to `patience`, and joins the threads. Those who are still busy
+    /// then are left to the end of the process.
+    pub fn stop(&self, patience: Duration) {
         let _ = self.stop.send(true);
         let deadline = std::time::Instant::now() + patience;
-        for thread in self.threads {
-            // The threads give up by themselves; this is the net below.
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
             while !thread.is_finished() && std::time::Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(5));
             }

@@ -1,0 +1,154 @@
+//! Real sockets: pipelines, slow clients, closing, stopping.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use terse_testkit::alias;
+
+use crate::fixture::Fixture;
+
+const TARGET: &str = "https://example.com/";
+
+async fn fixture(change: impl FnOnce(&mut terse_redirect::Settings)) -> Fixture {
+    let fixture = Fixture::new(change);
+    fixture.insert(alias("abc1234", TARGET)).await;
+    fixture
+}
+
+fn statuses(answers: &str) -> Vec<&str> {
+    let lines = answers.split("HTTP/1.1 ").skip(1);
+    lines.map(|line| &line[..3]).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pipelined_requests_are_answered_in_order_whoever_answers_them() {
+    let served = fixture(|_| ()).await.serve();
+    let fast = "GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n";
+    let missing = "GET /missing HTTP/1.1\r\nHost: go.example\r\n\r\n";
+    let slow = "POST /api HTTP/1.1\r\nHost: go.example\r\nContent-Length: 3\r\n\r\nabc";
+    let answers = served.exchange([fast, missing, fast, fast].concat().as_bytes());
+    assert_eq!(statuses(&answers), ["302", "404", "302", "302"]);
+    let answers = served.exchange([fast, fast, slow, slow].concat().as_bytes());
+    assert_eq!(statuses(&answers), ["302", "302", "418", "418"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_may_arrive_byte_by_byte() {
+    let served = fixture(|_| ()).await.serve();
+    let mut stream = served.connect();
+    stream.set_nodelay(true).unwrap();
+    for byte in b"GET /abc1234?x HTTP/1.1\r\nHost: go.example\r\n\r\n" {
+        stream.write_all(&[*byte]).unwrap();
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(statuses(&answer), ["302"]);
+    assert!(answer.contains("\r\nlocation: https://example.com/\r\n"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_pipelined_requests_with_long_answers_all_arrive() {
+    let fixture = fixture(|_| ()).await;
+    let long = format!("https://example.com/{}", "x".repeat(8000));
+    fixture.insert(alias("long123", &long)).await;
+    let served = fixture.serve();
+    let mut stream = served.connect();
+    let mut writer = stream.try_clone().unwrap();
+    let sender = std::thread::spawn(move || {
+        for _ in 0..1000 {
+            writer.write_all(b"GET /long123 HTTP/1.1\r\nHost: go.example\r\n\r\n").unwrap();
+        }
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).unwrap();
+    sender.join().unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 302 Found\r\n").count(), 1000);
+    assert_eq!(answers.matches(&format!("location: {long}\r\n")).count(), 1000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_close_is_said_and_done() {
+    let served = fixture(|_| ()).await.serve();
+    let mut stream = served.connect();
+    stream.write_all(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 302 Found\r\n") && answer.contains("connection: close\r\n"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_and_idle_clients_are_sent_away_and_others_served_meanwhile() {
+    let served = fixture(|settings| {
+        settings.header_timeout = Duration::from_secs(1);
+        settings.idle_timeout = Duration::from_secs(2);
+    })
+    .await
+    .serve();
+    let mut slow = served.connect();
+    slow.write_all(b"GET /abc1234 HTTP/1.1\r\nHost: go.exa").unwrap();
+    let mut idle = served.connect();
+    // Hyper's side of the door has the same patience.
+    let mut slow_there = served.connect();
+    slow_there.write_all(b"POST / HTTP/1.1\r\nHost: go.example\r\nContent-Length: 0\r\n\r\nPOST / HT").unwrap();
+    assert_eq!(statuses(&served.exchange(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n")), ["302"]);
+    for stream in [&mut slow, &mut idle, &mut slow_there] {
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+    }
+    assert!(served.workers.counts().timed_out >= 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_connections_are_refused_and_room_is_found_again() {
+    let served = fixture(|settings| settings.max_connections = 10).await.serve();
+    let held: Vec<_> = (0..10).map(|_| served.connect()).collect();
+    std::thread::sleep(Duration::from_millis(100));
+    let mut refused = served.connect();
+    let _ = refused.write_all(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n");
+    let mut answer = Vec::new();
+    let _ = refused.read_to_end(&mut answer);
+    assert!(answer.is_empty());
+    drop(held);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(statuses(&served.exchange(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n")), ["302"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_are_shared_out_evenly() {
+    let served = fixture(|_| ()).await.serve();
+    let held: Vec<_> = (0..100).map(|_| served.connect()).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    let open = served.workers.open_per_thread();
+    assert_eq!(open.iter().sum::<usize>(), held.len());
+    assert!(open.iter().all(|&open| (40..=60).contains(&open)), "{open:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_lengths_are_refused_in_any_order() {
+    let served = fixture(|_| ()).await.serve();
+    for fields in ["Transfer-Encoding: chunked\r\nContent-Length: 4", "Content-Length: 4\r\nTransfer-Encoding: chunked"] {
+        let request =
+            format!("POST /api HTTP/1.1\r\nHost: go.example\r\n{fields}\r\n\r\n5c\r\nGET /admin HTTP/1.1\r\n\r\n0\r\n\r\n");
+        assert_eq!(statuses(&served.exchange(request.as_bytes())), ["400"], "{fields}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_lets_idle_connections_go_and_ends() {
+    let served = fixture(|_| ()).await.serve();
+    let mut idle = served.connect();
+    let mut handed_over = served.connect();
+    handed_over.write_all(b"POST / HTTP/1.1\r\nHost: go.example\r\nContent-Length: 0\r\n\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let address = served.address;
+    drop(served);
+    let mut rest = Vec::new();
+    idle.read_to_end(&mut rest).unwrap();
+    handed_over.read_to_end(&mut rest).unwrap();
+    assert!(std::net::TcpStream::connect(address).is_err());
+}

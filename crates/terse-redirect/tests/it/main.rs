@@ -1,0 +1,5 @@
+//! The redirect plane through its public door, on a store in memory.
+
+mod connections;
+mod fixture;
+mod misses;

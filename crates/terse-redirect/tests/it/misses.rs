@@ -1,0 +1,211 @@
+//! What happens when a link is not in memory, or no longer as it was.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use terse_core::{ChangeFeed, LinkStore, Revision, Standing};
+use terse_redirect::{ErrorStyle, Visitor};
+use terse_testkit::{alias, key};
+
+use crate::fixture::Fixture;
+
+const TARGET: &str = "https://example.com/a?b=c#d";
+
+#[tokio::test]
+async fn a_link_is_read_once_and_then_remembered() {
+    let fixture = Fixture::new(|_| ());
+    fixture.insert(alias("abc1234", TARGET)).await;
+    for _ in 0..10 {
+        assert_eq!(fixture.visit("abc1234").await, (302, Some(TARGET.into())));
+    }
+    assert_eq!(fixture.store.gets(), 1);
+}
+
+#[tokio::test]
+async fn a_missing_link_is_remembered_as_missing_until_it_is_made() {
+    let fixture = Fixture::new(|_| ());
+    for _ in 0..10 {
+        assert_eq!(fixture.visit("my-link").await.0, 404);
+    }
+    assert_eq!(fixture.store.gets(), 1);
+    fixture.insert(alias("my-link", TARGET)).await;
+    fixture.redirector.announce(&key("my-link"));
+    assert_eq!(fixture.visit("my-link").await.0, 302);
+    // And without an announcement, as on another node of a fleet, after the negative time-to-live.
+    assert_eq!(fixture.visit("other-one").await.0, 404);
+    fixture.insert(alias("other-one", TARGET)).await;
+    fixture.clock.advance(Duration::from_secs(31));
+    assert_eq!(fixture.visit("other-one").await.0, 302);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_visitors_of_one_cold_link_cost_one_read() {
+    let fixture = Arc::new(Fixture::new(|_| ()));
+    fixture.insert(alias("abc1234", TARGET)).await;
+    fixture.store.delay(Duration::from_millis(50));
+    let visits = (0..200).map(|_| {
+        let fixture = Arc::clone(&fixture);
+        tokio::spawn(async move { fixture.visit("abc1234").await.0 })
+    });
+    for visit in visits.collect::<Vec<_>>() {
+        assert_eq!(visit.await.unwrap(), 302);
+    }
+    assert_eq!(fixture.store.gets(), 1);
+}
+
+#[tokio::test]
+async fn whoever_looks_up_may_hang_up_without_harming_the_others() {
+    let fixture = Arc::new(Fixture::new(|_| ()));
+    fixture.insert(alias("abc1234", TARGET)).await;
+    fixture.store.delay(Duration::from_millis(50));
+    let spawn = || {
+        let fixture = Arc::clone(&fixture);
+        tokio::spawn(async move { fixture.visit("abc1234").await.0 })
+    };
+    let first = spawn();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let second = spawn();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    first.abort();
+    assert_eq!(second.await.unwrap(), 302);
+}
+
+#[tokio::test]
+async fn a_change_during_a_look_up_is_not_overwritten_by_its_result() {
+    let fixture = Arc::new(Fixture::new(|_| ()));
+    fixture.insert(alias("abc1234", TARGET)).await;
+    fixture.store.delay(Duration::from_millis(50));
+    let visit = {
+        let fixture = Arc::clone(&fixture);
+        tokio::spawn(async move { fixture.visit("abc1234").await })
+    };
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    fixture.store.delay(Duration::ZERO);
+    let mut changed = alias("abc1234", "https://example.com/new");
+    changed.revision = Revision(2);
+    fixture.store.update(&changed, Revision(1)).await.unwrap();
+    fixture.redirector.announce(&key("abc1234"));
+    assert_eq!(visit.await.unwrap().1.as_deref(), Some("https://example.com/new"));
+    assert_eq!(fixture.visit("abc1234").await.1.as_deref(), Some("https://example.com/new"));
+}
+
+#[tokio::test]
+async fn while_the_store_is_away_what_is_remembered_is_served_and_the_rest_is_503() {
+    let fixture = Fixture::new(|_| ());
+    let mut expiring = alias("expiring", TARGET);
+    expiring.expires_at = fixture.clock.now().checked_add(Duration::from_hours(1));
+    fixture.insert(alias("abc1234", TARGET)).await;
+    fixture.insert(alias("unseen1", TARGET)).await;
+    fixture.insert(expiring).await;
+    fixture.visit("abc1234").await;
+    fixture.visit("expiring").await;
+    fixture.store.fail(true);
+    fixture.clock.advance(Duration::from_mins(30));
+    assert_eq!(fixture.visit("abc1234").await, (302, Some(TARGET.into())));
+    assert_eq!(fixture.visit("expiring").await.0, 302);
+    assert_eq!(fixture.visit("unseen1").await.0, 503);
+    // Stale never means past its end.
+    fixture.clock.advance(Duration::from_hours(1));
+    assert_eq!(fixture.visit("expiring").await.0, 503);
+    fixture.store.fail(false);
+    assert_eq!(fixture.visit("expiring").await.0, 410);
+    assert_eq!(fixture.visit("unseen1").await.0, 302);
+}
+
+#[tokio::test]
+async fn a_slow_store_costs_a_visitor_the_timeout_and_no_more() {
+    let fixture = Fixture::new(|settings| settings.store_timeout = Duration::from_millis(50));
+    fixture.insert(alias("abc1234", TARGET)).await;
+    fixture.store.delay(Duration::from_secs(60));
+    assert_eq!(fixture.visit("abc1234").await.0, 503);
+}
+
+#[tokio::test]
+async fn a_popular_link_is_refreshed_before_its_time_is_over() {
+    let fixture = Fixture::new(|_| ());
+    fixture.insert(alias("abc1234", TARGET)).await;
+    fixture.visit("abc1234").await;
+    let mut changed = alias("abc1234", "https://example.com/new");
+    changed.revision = Revision(2);
+    fixture.store.update(&changed, Revision(1)).await.unwrap();
+    // One second before the end of its five minutes: answered from memory, and looked up behind the visitor's back.
+    fixture.clock.advance(Duration::from_secs(299));
+    fixture.visit("abc1234").await;
+    for _ in 0..100 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        if fixture.store.gets() == 2 {
+            break;
+        }
+    }
+    assert_eq!(fixture.visit("abc1234").await.1.as_deref(), Some("https://example.com/new"));
+    assert_eq!(fixture.store.gets(), 2);
+}
+
+#[tokio::test]
+async fn a_links_dates_are_kept_to_the_moment_though_it_is_remembered() {
+    let fixture = Fixture::new(|_| ());
+    let now = fixture.clock.now();
+    let mut link = alias("window1", TARGET);
+    link.valid_from = now.checked_add(Duration::from_secs(10));
+    link.expires_at = now.checked_add(Duration::from_secs(20));
+    fixture.insert(link).await;
+    assert_eq!(fixture.visit("window1").await.0, 404);
+    fixture.clock.advance(Duration::from_secs(10));
+    assert_eq!(fixture.visit("window1").await.0, 302);
+    fixture.clock.advance(Duration::from_secs(10));
+    assert_eq!(fixture.visit("window1").await.0, 410);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_good_for_three_clicks_redirects_three_times() {
+    let fixture = Arc::new(Fixture::new(|_| ()));
+    let mut link = alias("limited1", TARGET);
+    link.max_clicks = Some(3);
+    fixture.insert(link).await;
+    let head = Visitor { domain: 0, code: "limited1", query: None, html: false, head: true };
+    assert_eq!(fixture.visit_as(head).await.0, 302);
+    let visits = (0..50).map(|_| {
+        let fixture = Arc::clone(&fixture);
+        tokio::spawn(async move { fixture.visit("limited1").await.0 })
+    });
+    let mut went = 0;
+    for visit in visits.collect::<Vec<_>>() {
+        match visit.await.unwrap() {
+            302 => went += 1,
+            other => assert_eq!(other, 410),
+        }
+    }
+    assert_eq!(went, 3);
+    assert_eq!(fixture.visit_as(head).await.0, 410);
+}
+
+#[tokio::test]
+async fn standing_decides_and_a_query_is_passed_on_only_where_wished() {
+    let fixture = Fixture::new(|_| ());
+    for (code, standing) in [("blocked1", Standing::Blocked), ("flagged1", Standing::Suspicious)] {
+        fixture.insert(terse_core::Link { standing, ..alias(code, TARGET) }).await;
+    }
+    fixture.insert(terse_core::Link { forward_query: true, ..alias("forward1", TARGET) }).await;
+    fixture.insert(alias("ordinary", TARGET)).await;
+    assert_eq!(fixture.visit("blocked1").await, (451, None));
+    assert_eq!(fixture.visit("flagged1").await, (200, None));
+    let with = |code| Visitor { domain: 0, code, query: Some("x=1"), html: false, head: false };
+    assert_eq!(fixture.visit_as(with("ordinary")).await.1.as_deref(), Some(TARGET));
+    assert_eq!(fixture.visit_as(with("forward1")).await.1.as_deref(), Some("https://example.com/a?b=c&x=1#d"));
+}
+
+#[tokio::test]
+async fn in_page_mode_a_failure_is_a_redirect_to_its_page() {
+    let fixture = Fixture::new(|settings| settings.errors = ErrorStyle::Page);
+    assert_eq!(fixture.visit("nothing1").await, (302, Some("/r/nothing1?error=not_found".into())));
+    fixture.store.fail(true);
+    assert_eq!(fixture.visit("nothing-2").await, (503, None));
+}
+
+#[tokio::test]
+async fn in_loose_mode_an_alias_is_found_whatever_its_case() {
+    let fixture = Fixture::new(|settings| settings.loose = true);
+    fixture.insert(alias("My-Link", TARGET)).await;
+    assert_eq!(fixture.visit("my-LINK").await.0, 302);
+    assert_eq!(Fixture::new(|_| ()).visit("my-LINK").await.0, 404);
+}
