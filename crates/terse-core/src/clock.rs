@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::when::{Moment, machine_now};
 
@@ -24,8 +24,11 @@ impl Clock {
         self.ahead_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
-    /// How far this clock runs ahead of the machine's, in milliseconds: for those who read the time by themselves.
-    pub fn ahead_ms(&self) -> i64 {
-        self.ahead_ms.load(Ordering::Relaxed)
+    /// Now, in microseconds, for those who measure how long something takes as well as when it happens.
+    pub fn now_micros(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        since.as_secs().cast_signed() * 1_000_000
+            + i64::from(since.subsec_micros())
+            + self.ahead_ms.load(Ordering::Relaxed) * 1000
     }
 }

@@ -97,7 +97,7 @@ impl fmt::Display for Moment {
 /// The moment in the machine's own clock.
 pub(crate) fn machine_now() -> Moment {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Moment::from_ms(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    Moment::from_ms(since.as_secs().cast_signed() * 1000 + i64::from(since.subsec_millis()))
 }
 
 /// A moment after `now` at which a link ends.

@@ -127,8 +127,8 @@ impl Connection {
                     return Poll::Ready(Next::Close);
                 }
             }
-            let now_ms = thread.redirector.now_ms();
-            let started = std::time::Instant::now();
+            let started = thread.redirector.now_micros();
+            let now_ms = started / 1000;
             let mut kept = std::mem::take(&mut self.kept);
             let bytes = if kept.is_empty() {
                 &input[..count]
@@ -177,7 +177,8 @@ impl Connection {
                 self.send(cx, output);
             }
             if answers > 0 {
-                thread.counts.took(u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX), answers);
+                let took = thread.redirector.now_micros() - started;
+                thread.counts.took(u64::try_from(took).unwrap_or(0), answers);
             }
             self.seat.wait(if rest == 0 { Waiting::Request } else { Waiting::Rest }, now_ms);
             if !matches!(next, Next::Read) || !self.unsent.is_empty() {

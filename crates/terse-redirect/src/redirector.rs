@@ -118,6 +118,11 @@ impl Redirector {
         self.clock.now().as_ms()
     }
 
+    /// The time, in microseconds.
+    pub(crate) fn now_micros(&self) -> i64 {
+        self.clock.now_micros()
+    }
+
     /// The routes in memory.
     pub fn routes(&self) -> &Routes {
         &self.routes
