@@ -218,10 +218,9 @@ fn as_ms(duration: std::time::Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Somewhere in the last quarter of its life, another place for each route, so that what was loaded together is not
-/// refreshed together.
+/// Towards the end of its life, at another place for each route, so that what was loaded together is not refreshed together.
 fn refresh_time(code: &[u8], now_ms: i64, fresh_until: i64) -> i64 {
     let mixed = code.iter().fold(now_ms, |mixed, &byte| mixed.wrapping_mul(31).wrapping_add(i64::from(byte)));
     let life = fresh_until.saturating_sub(now_ms);
-    fresh_until - life / 4 * (mixed & 255) / 256 - 1
+    fresh_until - life / 16 - life / 4 * (mixed & 255) / 256
 }
