@@ -1,1 +1,17 @@
-//! The web side.
+//! The web side of terse: the REST API and the pages.
+//!
+//! Turns requests into calls of [`terse_core::Links`] and answers into JSON or HTML. Every rule about links lives in the core;
+//! what is decided here is how things look from outside. Absent on purpose: redirects (their plane is a crate of its own),
+//! health and metrics (the binary's), and anything about how links are stored.
+
+mod api;
+mod keys;
+mod pages;
+mod router;
+mod stats;
+
+pub use api::openapi;
+pub use keys::Keys;
+pub use pages::{Pages, pages, warning_page};
+pub use router::{Parts, router};
+pub use stats::{ApiStats, Outcome};

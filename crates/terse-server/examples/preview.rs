@@ -1,0 +1,42 @@
+//! Serves the web side on a free port with a store in memory, to look at the pages and to try the API:
+//! `cargo run -p terse-server --example preview`. The key is `terse_preview`.
+
+#[path = "../tests/it/fake.rs"]
+mod fake;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use terse_core::*;
+use terse_server::{ApiStats, Keys, Parts, router};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let port = std::env::args().nth(1).unwrap_or_else(|| "0".into());
+    let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    let address = listener.local_addr()?;
+    let base = url::Url::parse(&format!("http://{address}/"))?;
+    let hosts = Hosts::new(&base, &["localhost"], vec![]).ok_or("no host")?;
+    let rules = Rules {
+        targets: TargetRules { own_hosts: hosts.names().map(str::to_owned).collect(), ..TargetRules::default() },
+        hosts,
+        anonymous_create: std::env::var_os("CLOSED").is_none(),
+        anonymous_ttl: Duration::from_secs(8 * 3600),
+        grace: Duration::from_secs(7 * 86_400),
+    };
+    let codes = Arc::new(Random::new(Alphabet::Base62, 7));
+    let links = Arc::new(Links::new(fake::Fake::new(), codes, Arc::new(NoFeed), rules, Clock::default()));
+    let keys = Keys::new(vec![Keys::hash("terse_preview")]);
+    let app = router(Parts { links, keys, cursor_key: [0; 32], stats: Arc::new(ApiStats::default()) });
+    println!("http://{address}/");
+    loop {
+        let (socket, _) = listener.accept().await?;
+        let service = TowerToHyperService::new(app.clone());
+        tokio::spawn(async move {
+            let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
+        });
+    }
+}

@@ -1,0 +1,68 @@
+//! The answers a call can give, for its description.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use utoipa::IntoResponses;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::schema::{ObjectBuilder, Ref, Type};
+use utoipa::openapi::{ContentBuilder, RefOr, Response, ResponseBuilder};
+
+use super::problem;
+
+/// Names a set of problems by their statuses.
+macro_rules! problems {
+    ($($(#[$about:meta])* $name:ident: $($status:literal)*;)*) => {
+        $($(#[$about])*
+        pub(crate) struct $name;
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, RefOr<Response>> {
+                [$($status),*].into_iter().map(|status: u16| (status.to_string(), problem_answer(status))).collect()
+            }
+        })*
+    };
+}
+
+problems! {
+    /// Making one link.
+    CreateProblems: 400 401 409 413 415 422 503;
+    /// Making many.
+    BulkProblems: 400 401 413 415 503;
+    /// Taking over many.
+    ImportProblems: 400 401 403 413 415 503;
+    /// Looking at many.
+    ListProblems: 400 401 503;
+    /// Looking at one.
+    GetProblems: 400 401 404 503;
+    /// Changing one.
+    PatchProblems: 400 401 404 409 412 413 415 422 503;
+    /// Removing or restoring one.
+    TouchProblems: 400 401 404 409 503;
+    /// Judging one.
+    StandingProblems: 400 401 403 404 409 413 415 503;
+    /// Drawing one.
+    QrProblems: 400 404 503;
+}
+
+fn problem_answer(status: u16) -> RefOr<Response> {
+    let kinds: Vec<_> = problem::ALL.iter().filter(|kind| kind.status == status).collect();
+    let codes: Vec<_> = kinds.iter().map(|kind| format!("`{}`", kind.code)).collect();
+    let example = kinds.first().map(|kind| {
+        json!({
+            "type": format!("/api/docs#{}", kind.code), "title": kind.title, "status": status, "code": kind.code,
+            "detail": kind.title, "field": null
+        })
+    });
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).example(example).build();
+    let mut response = ResponseBuilder::new().description(codes.join(", ")).content("application/problem+json", content);
+    let header = match status {
+        401 => Some(("WWW-Authenticate", "Always `Bearer`.")),
+        503 => Some(("Retry-After", "Seconds to wait before trying again.")),
+        _ => None,
+    };
+    if let Some((name, about)) = header {
+        let text = ObjectBuilder::new().schema_type(Type::String).build();
+        response = response.header(name, HeaderBuilder::new().schema(Some(text)).description(Some(about)).build());
+    }
+    response.build().into()
+}

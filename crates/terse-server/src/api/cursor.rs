@@ -1,0 +1,88 @@
+//! Cursors as clients hold them: opaque, and good only for the list and the caller they were made for.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+use terse_core::{Caller, Cursor};
+
+/// How much of the HMAC is kept: too much to guess.
+const TAG: usize = 16;
+
+/// Seals cursors of one list.
+pub(super) struct Seal(Hmac<Sha256>);
+
+impl Seal {
+    pub(super) fn new(key: &[u8; 32], caller: Caller) -> Self {
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+        mac.update(b"cursor");
+        mac.update(&[u8::from(caller == Caller::Admin)]);
+        mac.update(&caller.owner().0.to_be_bytes());
+        Self(mac)
+    }
+
+    /// One more filter of the list. Each is preceded by its length, so that no two lists are bound alike.
+    pub(super) fn bind(&mut self, filter: Option<&str>) {
+        match filter {
+            None => self.0.update(&u64::MAX.to_be_bytes()),
+            Some(text) => {
+                self.0.update(&(text.len() as u64).to_be_bytes());
+                self.0.update(text.as_bytes());
+            }
+        }
+    }
+
+    pub(super) fn close(&self, cursor: &Cursor) -> String {
+        let mut sealed = cursor.0.clone();
+        sealed.extend_from_slice(&self.tag(&cursor.0));
+        URL_SAFE_NO_PAD.encode(sealed)
+    }
+
+    /// `None` if we did not close it, or for another list.
+    pub(super) fn open(&self, text: &str) -> Option<Cursor> {
+        if text.len() > 1024 {
+            return None;
+        }
+        let sealed = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (cursor, tag) = sealed.split_at_checked(sealed.len().checked_sub(TAG)?)?;
+        bool::from(self.tag(cursor).ct_eq(tag)).then(|| Cursor(cursor.to_vec()))
+    }
+
+    fn tag(&self, cursor: &[u8]) -> [u8; TAG] {
+        let whole = self.0.clone().chain_update(cursor).finalize().into_bytes();
+        let mut tag = [0; TAG];
+        tag.copy_from_slice(&whole[..TAG]);
+        tag
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seal(caller: Caller, filters: &[Option<&str>]) -> Seal {
+        let mut seal = Seal::new(&[7; 32], caller);
+        filters.iter().for_each(|filter| seal.bind(*filter));
+        seal
+    }
+
+    #[test]
+    fn a_cursor_opens_only_for_its_own_list() {
+        let ours = seal(Caller::Admin, &[Some("a"), None]);
+        let cursor = Cursor(vec![1, 2, 3]);
+        let text = ours.close(&cursor);
+        assert_eq!(ours.open(&text), Some(cursor));
+        let owner = Caller::Owner(terse_core::OwnerId::ADMIN);
+        for other in [
+            seal(Caller::Admin, &[None, Some("a")]),
+            seal(Caller::Admin, &[Some("a"), Some("")]),
+            seal(owner, &[Some("a"), None]),
+        ] {
+            assert_eq!(other.open(&text), None);
+        }
+        for forged in ["", "AAAA", "~", &text[1..], &text[..text.len() - 1], &format!("AA{text}"), &"A".repeat(2000)] {
+            assert_eq!(ours.open(forged), None, "{forged}");
+        }
+    }
+}

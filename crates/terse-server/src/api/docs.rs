@@ -1,0 +1,196 @@
+//! The API for people: the OpenAPI document, written out as one page.
+
+use askama::Template;
+use serde_json::Value;
+
+use super::problem::{self, Kind};
+
+#[derive(Template)]
+#[template(path = "docs.html")]
+struct Docs {
+    about: String,
+    groups: Vec<Group>,
+    kinds: &'static [&'static Kind],
+}
+
+struct Group {
+    name: String,
+    about: String,
+    calls: Vec<Call>,
+}
+
+struct Call {
+    id: String,
+    method: String,
+    path: String,
+    summary: String,
+    about: String,
+    key: &'static str,
+    params: Vec<Param>,
+    fields: Vec<Param>,
+    curl: String,
+    answers: Vec<Answer>,
+    problems: Vec<Answer>,
+}
+
+struct Param {
+    name: String,
+    place: String,
+    needed: bool,
+    shape: String,
+    about: String,
+}
+
+struct Answer {
+    status: String,
+    about: String,
+    codes: Vec<String>,
+    example: Option<String>,
+}
+
+/// The page, from the document as it is served.
+pub(crate) fn docs_page(document: &str) -> String {
+    let document: Value = serde_json::from_str(document).unwrap_or_default();
+    let mut groups: Vec<Group> = Vec::new();
+    for tag in document["tags"].as_array().into_iter().flatten() {
+        groups.push(Group { name: text(&tag["name"]), about: text(&tag["description"]), calls: Vec::new() });
+    }
+    for (path, item) in document["paths"].as_object().into_iter().flatten() {
+        for (method, operation) in item.as_object().into_iter().flatten() {
+            let call = Call::new(&document, path, method, operation);
+            if let Some(group) = groups.iter_mut().find(|group| operation["tags"][0] == group.name.as_str()) {
+                group.calls.push(call);
+            }
+        }
+    }
+    let docs = Docs { about: text(&document["info"]["description"]), groups, kinds: problem::ALL };
+    docs.render().unwrap_or_else(|error| {
+        tracing::error!(%error, "the documentation could not be written");
+        String::new()
+    })
+}
+
+impl Call {
+    fn new(document: &Value, path: &str, method: &str, operation: &Value) -> Self {
+        let params = operation["parameters"].as_array().into_iter().flatten().map(|param| Param {
+            name: text(&param["name"]),
+            place: text(&param["in"]),
+            needed: param["required"] == true,
+            shape: shape(&param["schema"]),
+            about: text(&param["description"]),
+        });
+        let body = &operation["requestBody"]["content"]["application/json"];
+        let schema = resolve(document, &body["schema"]);
+        let example = if body["example"].is_null() { &schema["example"] } else { &body["example"] };
+        let mut answers = Vec::new();
+        let mut problems = Vec::new();
+        for (status, answer) in operation["responses"].as_object().into_iter().flatten() {
+            let content = &answer["content"]["application/json"];
+            let example = resolve(document, &content["schema"])["example"].clone();
+            let about = text(&answer["description"]);
+            let is_problem = status.starts_with('4') || status.starts_with('5');
+            let codes =
+                if is_problem { about.split(", ").map(|code| code.trim_matches('`').to_owned()).collect() } else { vec![] };
+            let example = (!example.is_null()).then(|| pretty(&example));
+            let answer = Answer { status: status.clone(), about, codes, example };
+            if is_problem { &mut problems } else { &mut answers }.push(answer);
+        }
+        let security = operation["security"].as_array();
+        let optional = security.is_some_and(|all| all.iter().any(|one| one.as_object().is_some_and(serde_json::Map::is_empty)));
+        let key = match (security.is_some(), optional) {
+            (false, _) => "no key",
+            (true, true) => "key optional",
+            (true, false) => "key needed",
+        };
+        Self {
+            id: text(&operation["operationId"]),
+            method: method.to_uppercase(),
+            path: path.to_owned(),
+            summary: text(&operation["summary"]),
+            about: text(&operation["description"]),
+            key,
+            params: params.collect(),
+            fields: fields(schema),
+            curl: curl(path, method, key != "no key", example),
+            answers,
+            problems,
+        }
+    }
+}
+
+/// The fields of a body, in their order.
+fn fields(schema: &Value) -> Vec<Param> {
+    let needed = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    properties
+        .map(|(name, property)| Param {
+            name: name.clone(),
+            place: "body".into(),
+            needed: needed(name),
+            shape: shape(property),
+            about: text(&property["description"]),
+        })
+        .collect()
+}
+
+/// A schema in a few words.
+fn shape(schema: &Value) -> String {
+    let kind = match &schema["type"] {
+        Value::Array(kinds) => kinds.iter().map(text).collect::<Vec<_>>().join(" or "),
+        kind => text(kind),
+    };
+    let mut words = vec![kind];
+    if let Some(values) = schema["enum"].as_array() {
+        let values: Vec<_> = values.iter().filter(|value| !value.is_null()).map(plain).collect();
+        words.push(format!("one of {}", values.join(", ")));
+    }
+    let (least, most) = (&schema["minimum"], &schema["maximum"]);
+    match (least.is_null(), most.is_null()) {
+        (false, false) => words.push(format!("{least} to {most}")),
+        (false, true) => words.push(format!("from {least}")),
+        _ => {}
+    }
+    if let Some(most) = schema["maxLength"].as_u64() {
+        words.push(format!("at most {most} characters"));
+    }
+    if let Some(most) = schema["maxItems"].as_u64() {
+        words.push(format!("at most {most}"));
+    }
+    words.join(", ")
+}
+
+fn curl(path: &str, method: &str, key: bool, example: &Value) -> String {
+    let path = path.replace("{code}", "spring-sale");
+    let mut curl = String::from("curl");
+    if method != "get" {
+        curl.push_str(&format!(" -X {}", method.to_uppercase()));
+    }
+    curl.push_str(&format!(" \"$TERSE{path}\""));
+    if key {
+        curl.push_str(" \\\n  -H \"Authorization: Bearer $KEY\"");
+    }
+    if !example.is_null() {
+        curl.push_str(&format!(" \\\n  -H 'Content-Type: application/json' \\\n  -d '{}'", pretty(example)));
+    }
+    curl
+}
+
+fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema["$ref"].as_str().and_then(|path| path.strip_prefix('#')) {
+        Some(path) => document.pointer(path).unwrap_or(schema),
+        None => schema,
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Descriptions mark code with backticks; here they are shown as they are, without them.
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().replace('`', "")
+}

@@ -1,0 +1,280 @@
+//! One link at a time: make, read, change, delete, restore.
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use terse_core::{Caller, Code, Domain, Hosts, Link, LinkError, LinkKey, RefusalKind, Request, Revision};
+
+use super::answers::{CreateProblems, GetProblems, PatchProblems, TouchProblems};
+use super::problem::{INVALID_EXPIRY, PRECONDITION_FAILED, Problem, UNAUTHORIZED};
+use super::request::{Anyone, Json, Keyed, NoParams, Params, SMALL, parse_object};
+use super::schemas::LONGEST_TTL;
+use super::shapes::{CreateLink, LinkBody, PatchLink};
+use crate::router::{Parts, Web};
+use crate::stats::Outcome;
+
+const REPLAYED: &str = "idempotency-replayed";
+
+/// Make a link
+///
+/// Answers once the link is on stable storage and can be followed everywhere. Shortening the same target again, with no other
+/// wishes, gives back the same link (200) unless `reuse` is false. Without a key this works where the operator allows it, and
+/// such links do not live long.
+#[utoipa::path(post, path = "/api/v1/urls", operation_id = "create_link", tag = "Links",
+    request_body(content = CreateLink),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to send the same request again for 24 \
+        hours: the first answer is given once more. 1 to 255 visible ASCII characters.",
+        min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
+    responses(
+        (status = 201, description = "The new link", body = LinkBody, headers(("ETag" = String, description = "The revision"))),
+        (status = 200, description = "A link that existed before", body = LinkBody, headers(
+            ("ETag" = String, description = "The revision"),
+            ("Idempotency-Replayed" = String, description = "`true` where an earlier request is answered again"))),
+        CreateProblems),
+    security((), ("key" = [])))]
+pub(super) async fn create(
+    State(parts): Web,
+    Anyone(caller): Anyone,
+    _: NoParams,
+    headers: HeaderMap,
+    Json(body): Json<SMALL>,
+) -> Result<Response, Problem> {
+    create_one(&parts, caller, &headers, &body).await
+}
+
+/// Make a link (the same as `POST /api/v1/urls`)
+#[utoipa::path(post, path = "/api/v1/shorten", operation_id = "shorten", tag = "Links",
+    request_body(content = CreateLink),
+    params(("Idempotency-Key" = Option<String>, Header, description = "As for `POST /api/v1/urls`.",
+        min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
+    responses(
+        (status = 201, description = "The new link", body = LinkBody, headers(("ETag" = String, description = "The revision"))),
+        (status = 200, description = "A link that existed before", body = LinkBody, headers(
+            ("ETag" = String, description = "The revision"),
+            ("Idempotency-Replayed" = String, description = "`true` where an earlier request is answered again"))),
+        CreateProblems),
+    security((), ("key" = [])))]
+pub(super) async fn shorten(
+    State(parts): Web,
+    Anyone(caller): Anyone,
+    _: NoParams,
+    headers: HeaderMap,
+    Json(body): Json<SMALL>,
+) -> Result<Response, Problem> {
+    create_one(&parts, caller, &headers, &body).await
+}
+
+async fn create_one(parts: &Parts, caller: Caller, headers: &HeaderMap, body: &Bytes) -> Result<Response, Problem> {
+    may_create(parts, caller)?;
+    let key = idempotency_key(headers)?;
+    let outcome = match parse_object::<CreateLink>(body) {
+        Ok(create) => create_link(parts, caller, create, key.map(|key| (key, None))).await,
+        Err(problem) => {
+            parts.stats.count_create(Outcome::Refused);
+            Err(problem)
+        }
+    };
+    let (status, replayed, link) = outcome?;
+    let mut response = answer(parts, status, &link);
+    if replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// Strangers are turned away before their body is looked at.
+pub(super) fn may_create(parts: &Parts, caller: Caller) -> Result<(), Problem> {
+    if caller == Caller::Anonymous && !parts.links.rules().anonymous_create {
+        return Err(Problem::new(&UNAUTHORIZED, "making links needs a key here").on("Authorization"));
+    }
+    Ok(())
+}
+
+/// Makes a link and counts how it went. The key may carry the place of an item in a list.
+pub(super) async fn create_link(
+    parts: &Parts,
+    caller: Caller,
+    create: CreateLink,
+    key: Option<(&str, Option<usize>)>,
+) -> Result<(StatusCode, bool, Link), Problem> {
+    let result = match check_ttl(create.ttl) {
+        Err(problem) => {
+            parts.stats.count_create(Outcome::Refused);
+            return Err(problem);
+        }
+        Ok(()) => {
+            let request = key.map(|(key, place)| request_of(caller, key, place, &create));
+            parts.links.create(caller, create.into_wish(), request).await
+        }
+    };
+    parts.stats.count_create(Outcome::of(&result));
+    let created = result?;
+    let status = if created.new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, created.replayed, created.link))
+}
+
+/// The same bound as in the schema, whatever the time is.
+pub(super) fn check_ttl(ttl: Option<u64>) -> Result<(), Problem> {
+    match ttl {
+        Some(ttl) if ttl > LONGEST_TTL => Err(Problem::new(&INVALID_EXPIRY, "too far in the future").on("ttl")),
+        _ => Ok(()),
+    }
+}
+
+/// The caller's idempotency key, if one was sent.
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let mut sent = headers.get_all("idempotency-key").iter();
+    let Some(value) = sent.next() else { return Ok(None) };
+    let text = value.to_str().ok().filter(|text| (1..=255).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()));
+    match (text, sent.next()) {
+        (Some(text), None) => Ok(Some(text)),
+        _ => Err(Problem::invalid("Idempotency-Key", "one key of 1 to 255 visible ASCII characters")),
+    }
+}
+
+/// Names an attempt per owner, and what was asked for.
+fn request_of(caller: Caller, key: &str, place: Option<usize>, create: &CreateLink) -> Request {
+    let mut id = Sha256::new().chain_update("idempotency").chain_update(caller.owner().0.to_be_bytes()).chain_update(key);
+    if let Some(place) = place {
+        // No key contains a zero, so this can never be the id of another key.
+        id = id.chain_update("\0").chain_update((place as u64).to_be_bytes());
+    }
+    // Field by field in a fixed order: spelling and order in the client's text do not matter.
+    let canonical = serde_json::to_vec(create).unwrap_or_default();
+    Request { id: id.finalize().into(), fingerprint: Sha256::digest(canonical).into() }
+}
+
+/// Read a link
+#[utoipa::path(get, path = "/api/v1/urls/{code}", operation_id = "get_link", tag = "Links",
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The link", body = LinkBody, headers(("ETag" = String, description = "The revision"))),
+        GetProblems),
+    security(("key" = [])))]
+pub(super) async fn get(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    params: Params,
+    Path(code): Path<String>,
+) -> Result<Response, Problem> {
+    let key = link_key(&parts, params, &code)?;
+    let link = parts.links.get(caller, &key).await?;
+    // A deleted link can still be listed and restored, but it is no longer there.
+    if link.deleted_at.is_some() {
+        return Err(Problem::no_link());
+    }
+    Ok(answer(&parts, StatusCode::OK, &link))
+}
+
+/// Change a link
+///
+/// With `If-Match`, only if the link is still at that revision.
+#[utoipa::path(patch, path = "/api/v1/urls/{code}", operation_id = "change_link", tag = "Links",
+    request_body(content = PatchLink),
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false),
+        ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you know it, or `*`",
+            pattern = "^(\\*|\"[0-9]{1,19}\")$", nullable = false)),
+    responses((status = 200, description = "The link as it is now", body = LinkBody,
+            headers(("ETag" = String, description = "The revision"))),
+        PatchProblems),
+    security(("key" = [])))]
+pub(super) async fn patch(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    params: Params,
+    Path(code): Path<String>,
+    headers: HeaderMap,
+    Json(body): Json<SMALL>,
+) -> Result<Response, Problem> {
+    let key = link_key(&parts, params, &code)?;
+    let expected = if_match(&headers)?;
+    let patch: PatchLink = parse_object(&body)?;
+    check_ttl(patch.ttl())?;
+    let changed = parts.links.patch(caller, &key, &patch.into_patch(), expected).await;
+    let link = changed.map_err(|error| match error {
+        LinkError::Conflict if expected.is_some() => {
+            Problem::new(&PRECONDITION_FAILED, "the link was changed since; read it again").on("If-Match")
+        }
+        error => error.into(),
+    })?;
+    Ok(answer(&parts, StatusCode::OK, &link))
+}
+
+/// Delete a link
+///
+/// It stops redirecting at once. For a while it can be restored; deleting it again changes nothing.
+#[utoipa::path(delete, path = "/api/v1/urls/{code}", operation_id = "delete_link", tag = "Links",
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    responses((status = 204, description = "It is deleted"), TouchProblems),
+    security(("key" = [])))]
+pub(super) async fn delete(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    params: Params,
+    Path(code): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let key = link_key(&parts, params, &code)?;
+    parts.links.delete(caller, &key).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Restore a deleted link
+#[utoipa::path(post, path = "/api/v1/urls/{code}/restore", operation_id = "restore_link", tag = "Links",
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The link, as before", body = LinkBody,
+            headers(("ETag" = String, description = "The revision"))),
+        TouchProblems),
+    security(("key" = [])))]
+pub(super) async fn restore(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    params: Params,
+    Path(code): Path<String>,
+) -> Result<Response, Problem> {
+    let key = link_key(&parts, params, &code)?;
+    let link = parts.links.restore(caller, &key).await?;
+    Ok(answer(&parts, StatusCode::OK, &link))
+}
+
+/// The link a path and `?domain=` speak of. A code that no link can have is simply not there.
+pub(super) fn link_key(parts: &Parts, mut params: Params, code: &str) -> Result<LinkKey, Problem> {
+    let domain = params.take("domain");
+    params.done()?;
+    let domain = domain.map(|host| domain_of(&parts.links.rules().hosts, &host)).transpose()?.unwrap_or_else(Domain::primary);
+    let code = Code::parse(code).ok_or_else(Problem::no_link)?;
+    Ok(LinkKey { domain, code })
+}
+
+pub(super) fn domain_of(hosts: &Hosts, host: &str) -> Result<Domain, Problem> {
+    let refusal = || terse_core::Refusal::new(RefusalKind::InvalidRequest, "domain", "not a short domain of this server").into();
+    hosts.domain_of(host).ok_or_else(refusal)
+}
+
+/// The revision that the client saw; `*` is any.
+fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem> {
+    let refuse = || Problem::invalid("If-Match", "one ETag as we gave it, such as \"3\", or *");
+    let mut sent = headers.get_all(header::IF_MATCH).iter();
+    let Some(value) = sent.next() else { return Ok(None) };
+    let text = value.to_str().map_err(|_| refuse())?.trim();
+    if sent.next().is_some() {
+        return Err(refuse());
+    }
+    if text == "*" {
+        return Ok(None);
+    }
+    let digits = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let digits = digits.filter(|digits| (1..=19).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit()));
+    digits.and_then(|digits| digits.parse().ok()).map(|revision| Some(Revision(revision))).ok_or_else(refuse)
+}
+
+/// A link as JSON, with its revision as `ETag`.
+pub(super) fn answer(parts: &Parts, status: StatusCode, link: &Link) -> Response {
+    let body = LinkBody::new(link, &parts.links.rules().hosts, parts.links.now());
+    let etag = format!("\"{}\"", body.revision);
+    (status, [(header::ETAG, etag)], axum::Json(body)).into_response()
+}

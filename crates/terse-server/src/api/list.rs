@@ -1,0 +1,116 @@
+//! The caller's links, page by page.
+
+use axum::extract::State;
+use serde::Serialize;
+use terse_core::{ListQuery, Sort, Status};
+use utoipa::ToSchema;
+
+use super::answers::ListProblems;
+use super::cursor::Seal;
+use super::links::domain_of;
+use super::problem::Problem;
+use super::request::{Keyed, Params};
+use super::shapes::LinkBody;
+use crate::router::Web;
+
+/// A part of a list.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "links": [], "next_cursor": null }))]
+pub(crate) struct LinkList {
+    /// The links. May be fewer than asked for, even none, although there are more.
+    #[schema(max_items = 100)]
+    links: Vec<LinkBody>,
+    /// Give it as `cursor` to go on; null at the end.
+    #[schema(required = true)]
+    next_cursor: Option<String>,
+}
+
+/// List your links
+///
+/// Newest first unless asked otherwise. Deleted links are listed only with `status=deleted`.
+#[utoipa::path(get, path = "/api/v1/urls", operation_id = "list_links", tag = "Links",
+    params(
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with the same filters",
+            min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
+        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false),
+        ("q" = Option<String>, Query, description = "Only those whose code, target or title contains this text", max_length = 256, nullable = false),
+        ("tag" = Option<String>, Query, description = "Only those with this tag", min_length = 1, max_length = 50, nullable = false),
+        ("domain" = Option<String>, Query, description = "Only those on this short domain", max_length = 253, nullable = false),
+        ("status" = inline(Option<StatusWord>), Query, description = "Only those in this state", nullable = false),
+        ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is newest first", nullable = false)),
+    responses((status = 200, description = "A part of the list", body = LinkList), ListProblems),
+    security(("key" = [])))]
+pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, mut params: Params) -> Result<axum::Json<LinkList>, Problem> {
+    let hosts = &parts.links.rules().hosts;
+    let (cursor, limit) = (params.take("cursor"), params.take("limit"));
+    let text = short_enough("q", params.take("q"), 0, 256)?;
+    let tag = short_enough("tag", params.take("tag"), 1, 50)?;
+    let domain = params.take("domain").map(|host| domain_of(hosts, &host)).transpose()?;
+    let status = params.take("status").map(|word| Status::parse(&word).ok_or_else(|| bad_word("status"))).transpose()?;
+    let sort = match params.take("sort").as_deref() {
+        None | Some("-created_at") => Sort::Newest,
+        Some("created_at") => Sort::Oldest,
+        Some(_) => return Err(bad_word("sort")),
+    };
+    params.done()?;
+    let limit = limit.map_or(Ok(50), |text| parse_limit(&text))?;
+    let mut seal = Seal::new(&parts.cursor_key, caller);
+    seal.bind(text.as_deref());
+    seal.bind(tag.as_deref());
+    seal.bind(domain.as_ref().map(terse_core::Domain::as_str));
+    seal.bind(status.map(Status::as_str));
+    seal.bind(Some(if sort == Sort::Newest { "newest" } else { "oldest" }));
+    let bad_cursor = || Problem::invalid("cursor", "not a cursor that we gave out for this list; start again without one");
+    let after = cursor.map(|text| seal.open(&text).ok_or_else(bad_cursor)).transpose()?;
+    let text = text.filter(|text| !text.is_empty());
+    let query = ListQuery { owner: None, domain, tag, text, status, sort, after, limit, now: parts.links.now() };
+    let listing = parts.links.list(caller, query).await?;
+    Ok(axum::Json(LinkList {
+        links: listing.page.links.iter().map(|link| LinkBody::new(link, hosts, listing.now)).collect(),
+        next_cursor: listing.page.next.map(|cursor| seal.close(&cursor)),
+    }))
+}
+
+/// Only for the description: what `status` may be.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "its names are what matters")]
+enum StatusWord {
+    Active,
+    Scheduled,
+    Expired,
+    UsedUp,
+    Suspicious,
+    Blocked,
+    Deleted,
+}
+
+/// Only for the description: what `sort` may be.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "its names are what matters")]
+enum SortWord {
+    #[schema(rename = "-created_at")]
+    Newest,
+    #[schema(rename = "created_at")]
+    Oldest,
+}
+
+fn bad_word(field: &'static str) -> Problem {
+    Problem::invalid(field, "not one of the words known here")
+}
+
+fn short_enough(field: &'static str, text: Option<String>, least: usize, most: usize) -> Result<Option<String>, Problem> {
+    match &text {
+        Some(given) if !(least..=most).contains(&given.chars().count()) => {
+            Err(Problem::invalid(field, format!("expected {least} to {most} characters")))
+        }
+        _ => Ok(text),
+    }
+}
+
+/// Digits only, so that neither a sign nor a space passes; zeros in front do not make it octal.
+fn parse_limit(text: &str) -> Result<usize, Problem> {
+    let digits = !text.is_empty() && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let limit = digits.then(|| text.trim_start_matches('0').parse().ok()).flatten();
+    limit.filter(|limit| (1..=100).contains(limit)).ok_or_else(|| Problem::invalid("limit", "a whole number from 1 to 100"))
+}

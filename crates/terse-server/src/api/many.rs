@@ -1,0 +1,163 @@
+//! Many links at once, each with an outcome of its own.
+
+use std::future::Future;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use terse_core::{Caller, Link, Moment};
+use utoipa::ToSchema;
+
+use super::answers::{BulkProblems, ImportProblems};
+use super::links::{check_ttl, create_link, idempotency_key, may_create};
+use super::problem::{INVALID_REQUEST, Problem, ProblemBody};
+use super::request::{Anyone, Json, LARGE, NoParams, Operator, not_json, parse_object};
+use super::schemas::{CreateLinks, ImportLinks, MOST_ITEMS};
+use super::shapes::{CreateLink, ImportLink, LinkBody};
+use crate::router::{Parts, Web};
+use crate::stats::Outcome;
+
+/// How many items of one request are on their way to the store together: enough to share its syncs, few enough for others.
+const TOGETHER: usize = 256;
+
+/// What became of each item, in the order they were given.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "results": [
+    { "index": 0, "status": 201, "link": { "short_code": "x7Kq2Lm", "short_url": "https://go.example/x7Kq2Lm",
+        "long_url": "https://example.com/", "domain": "go.example", "title": null, "tags": [],
+        "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z", "expires_at": null, "valid_from": null,
+        "max_clicks": null, "redirect": 302, "forward_query": false, "crawlable": false, "status": "active",
+        "deleted_at": null, "qr_url": "https://go.example/x7Kq2Lm/qr", "preview_url": "https://go.example/x7Kq2Lm+",
+        "revision": 1 }, "problem": null },
+    { "index": 1, "status": 400, "link": null, "problem": { "type": "/api/docs#scheme_not_allowed",
+        "title": "Only http and https URLs can be shortened", "status": 400, "code": "scheme_not_allowed",
+        "detail": "only http and https URLs can be shortened", "field": "long_url" } }
+] }))]
+pub(crate) struct Results {
+    results: Vec<ItemResult>,
+}
+
+/// What became of one item.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ItemResult {
+    /// Its place in the request, from 0.
+    #[schema(minimum = 0)]
+    index: usize,
+    /// The status it would have been answered with alone.
+    #[schema(minimum = 200, maximum = 599)]
+    status: u16,
+    /// The link.
+    #[schema(required = true)]
+    link: Option<LinkBody>,
+    /// What went wrong.
+    #[schema(required = true, value_type = Option<ProblemBody>)]
+    problem: Option<ProblemBody>,
+}
+
+/// Make up to 1,000 links
+///
+/// The body is an array of what `POST /api/v1/urls` takes, or an object with that array as `links` or `urls`. One item's
+/// problem does not keep the others from being made. With an `Idempotency-Key` the whole request is safe to send again.
+#[utoipa::path(post, path = "/api/v1/urls/bulk", operation_id = "create_links", tag = "Links",
+    request_body(content = CreateLinks, content_type = "application/json",
+        example = json!([{ "long_url": "https://example.com/" }, { "long_url": "https://example.org/", "custom_alias": "org" }])),
+    params(("Idempotency-Key" = Option<String>, Header, description = "As for `POST /api/v1/urls`.",
+        min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
+    responses((status = 207, description = "One result per item, in order", body = Results), BulkProblems),
+    security((), ("key" = [])))]
+pub(super) async fn create_many(
+    State(parts): Web,
+    Anyone(caller): Anyone,
+    _: NoParams,
+    headers: HeaderMap,
+    Json(body): Json<LARGE>,
+) -> Result<Response, Problem> {
+    may_create(&parts, caller)?;
+    let key = idempotency_key(&headers)?;
+    let items = items(&body)?.into_iter().enumerate();
+    let running = items.map(|(place, item)| create_one(&parts, caller, key.map(|key| (key, Some(place))), item));
+    Ok(answer_all(&parts, running.collect()).await)
+}
+
+async fn create_one(
+    parts: &Parts,
+    caller: Caller,
+    key: Option<(&str, Option<usize>)>,
+    item: Box<RawValue>,
+) -> Result<(StatusCode, Link), Problem> {
+    let create: CreateLink = parse_object(item.get().as_bytes()).inspect_err(|_| parts.stats.count_create(Outcome::Refused))?;
+    let (status, _, link) = create_link(parts, caller, create, key).await?;
+    Ok((status, link))
+}
+
+/// Take over up to 1,000 links from elsewhere
+///
+/// Each keeps its code and its age. Importing the same link twice is fine: the second time it is answered with 200.
+#[utoipa::path(post, path = "/api/v1/admin/import", operation_id = "import_links", tag = "Admin",
+    request_body(content = ImportLinks, content_type = "application/json",
+        example = json!([{ "long_url": "https://example.com/", "short_code": "x7Kq2Lm", "created_at": "2021-05-04T03:02:01Z" }])),
+    responses((status = 207, description = "One result per item, in order", body = Results), ImportProblems),
+    security(("key" = [])))]
+pub(super) async fn import_many(
+    State(parts): Web,
+    Operator(caller): Operator,
+    _: NoParams,
+    Json(body): Json<LARGE>,
+) -> Result<Response, Problem> {
+    let running = items(&body)?.into_iter().map(|item| import_one(&parts, caller, item));
+    Ok(answer_all(&parts, running.collect()).await)
+}
+
+async fn import_one(parts: &Parts, caller: Caller, item: Box<RawValue>) -> Result<(StatusCode, Link), Problem> {
+    let row: ImportLink = parse_object(item.get().as_bytes())?;
+    let created_at = match &row.created_at {
+        None => None,
+        Some(text) => {
+            let at = Moment::parse(text);
+            Some(at.ok_or_else(|| Problem::invalid("created_at", "not an RFC 3339 time with offset nor a date"))?)
+        }
+    };
+    let wish = row.into_wish();
+    check_ttl(wish.ttl)?;
+    let result = parts.links.import(caller, wish, created_at).await;
+    parts.stats.count_create(Outcome::of(&result));
+    let created = result.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))?;
+    Ok((if created.new { StatusCode::CREATED } else { StatusCode::OK }, created.link))
+}
+
+/// The items, each still as its own text: what is wrong with one is that one's problem.
+fn items(body: &[u8]) -> Result<Vec<Box<RawValue>>, Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Wrapped {
+        #[serde(alias = "urls")]
+        links: Vec<Box<RawValue>>,
+    }
+    let array = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    let items = if array { serde_json::from_slice(body).map_err(|_| not_json())? } else { parse_object::<Wrapped>(body)?.links };
+    if !(1..=MOST_ITEMS).contains(&items.len()) {
+        return Err(Problem::new(&INVALID_REQUEST, format!("expected 1 to {MOST_ITEMS} items, got {}", items.len())));
+    }
+    Ok(items)
+}
+
+/// Runs the items side by side and answers in their order.
+async fn answer_all<F>(parts: &Parts, running: Vec<F>) -> Response
+where
+    F: Future<Output = Result<(StatusCode, Link), Problem>>,
+{
+    let hosts = &parts.links.rules().hosts;
+    let outcomes: Vec<_> = futures_util::stream::iter(running).buffered(TOGETHER).collect().await;
+    let now = parts.links.now();
+    let results = outcomes.into_iter().enumerate().map(|(index, outcome)| match outcome {
+        Ok((status, link)) => {
+            let link = LinkBody::new(&link, hosts, now);
+            ItemResult { index, status: status.as_u16(), link: Some(link), problem: None }
+        }
+        Err(problem) => ItemResult { index, status: problem.status(), link: None, problem: Some(problem.into_body()) },
+    });
+    (StatusCode::MULTI_STATUS, axum::Json(Results { results: results.collect() })).into_response()
+}

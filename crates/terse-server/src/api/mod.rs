@@ -1,0 +1,87 @@
+//! The REST API. Each call is described beside its handler; the OpenAPI document and the documentation page are made from that.
+
+mod admin;
+mod answers;
+mod cursor;
+mod docs;
+mod links;
+mod list;
+mod many;
+pub(crate) mod problem;
+pub(crate) mod request;
+mod schemas;
+pub(crate) mod shapes;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use utoipa::OpenApi as _;
+use utoipa::openapi::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(crate) use answers::QrProblems;
+pub(crate) use docs::docs_page;
+
+use crate::pages::qr;
+use crate::router::Parts;
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(
+        title = "terse",
+        version = "1",
+        description = "Short links. Names are in snake_case, times in RFC 3339, errors are application/problem+json with a stable \
+            `code`. Unknown fields and parameters are refused.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
+    ),
+    servers((url = "/")),
+    tags((name = "Links", description = "Make links and look after them."),
+         (name = "Pages", description = "What anyone can see of a link."),
+         (name = "Admin", description = "For the operator.")),
+    components(schemas(problem::ProblemBody))
+)]
+struct Base;
+
+/// Every call that is described, as a router and as a document: what is in one is in the other.
+pub(crate) fn described() -> OpenApiRouter<Arc<Parts>> {
+    let mut base = Base::openapi();
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("Your key: `Authorization: Bearer terse_…`"));
+    if let Some(components) = base.components.as_mut() {
+        components.add_security_scheme("key", SecurityScheme::Http(bearer.build()));
+    }
+    OpenApiRouter::with_openapi(base)
+        .routes(routes!(links::create, list::list))
+        .routes(routes!(links::shorten))
+        .routes(routes!(many::create_many))
+        .routes(routes!(links::get, links::patch, links::delete))
+        .routes(routes!(links::restore))
+        .routes(routes!(qr::draw))
+        .routes(routes!(admin::set_standing))
+        .routes(routes!(many::import_many))
+}
+
+/// The description of the API, whatever server it runs on.
+pub fn openapi() -> OpenApi {
+    described().into_openapi()
+}
+
+/// The description of the API on this server, as JSON: it names the domains that there are.
+pub(crate) fn document<'a>(hosts: impl Iterator<Item = &'a str>) -> String {
+    let hosts: Vec<Value> = hosts.map(Into::into).collect();
+    let mut document = serde_json::to_value(openapi()).unwrap_or_default();
+    for name in ["CreateLink", "ImportLink"] {
+        let domain = &mut document["components"]["schemas"][name]["properties"]["domain"];
+        domain["enum"] = hosts.iter().cloned().chain([Value::Null]).collect();
+    }
+    let operations = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
+    for operation in operations.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut()) {
+        for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
+            if parameter["name"] == "domain" {
+                parameter["schema"]["enum"] = json!(hosts);
+            }
+        }
+    }
+    document.to_string()
+}

@@ -1,0 +1,199 @@
+//! What went wrong, as programs are told: RFC 9457 with a stable `code`. The only place that knows which error has which status.
+
+use std::borrow::Cow;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use terse_core::{LinkError, Refusal, RefusalKind, StoreError};
+use utoipa::ToSchema;
+
+/// A kind of problem that clients may rely on.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) status: u16,
+    pub(crate) code: &'static str,
+    pub(crate) title: &'static str,
+}
+
+macro_rules! kinds {
+    ($($name:ident = $status:literal $code:literal $title:literal;)*) => {
+        $(pub(crate) static $name: Kind = Kind { status: $status, code: $code, title: $title };)*
+        /// All of them, for the documentation.
+        pub(crate) static ALL: &[&Kind] = &[$(&$name),*];
+    };
+}
+
+kinds! {
+    INVALID_REQUEST = 400 "invalid_request" "The request is not well-formed";
+    INVALID_URL = 400 "invalid_url" "The URL cannot be used";
+    SCHEME_NOT_ALLOWED = 400 "scheme_not_allowed" "Only http and https URLs can be shortened";
+    INVALID_ALIAS = 400 "invalid_alias" "The alias is not well-formed";
+    RESERVED_ALIAS = 400 "reserved_alias" "The alias is a word of our own";
+    INVALID_EXPIRY = 400 "invalid_expiry" "The link cannot end then";
+    UNAUTHORIZED = 401 "unauthorized" "A valid key is needed";
+    FORBIDDEN = 403 "forbidden" "This key may not do that";
+    NOT_FOUND = 404 "not_found" "There is nothing here";
+    METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The method is not known here";
+    ALIAS_TAKEN = 409 "alias_taken" "The alias is taken";
+    CONFLICT = 409 "conflict" "Somebody else changed the link";
+    PRECONDITION_FAILED = 412 "precondition_failed" "The link is not at that revision any more";
+    TOO_LARGE = 413 "too_large" "The body is too large";
+    UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body should be plain JSON";
+    SELF_REFERENCE = 422 "self_reference" "The URL leads back to us";
+    DESTINATION_NOT_PUBLIC = 422 "destination_not_public" "The destination is not public";
+    BLOCKED_DESTINATION = 422 "blocked_destination" "The destination is blocked";
+    IDEMPOTENCY_MISMATCH = 422 "idempotency_mismatch" "The idempotency key was used for something else";
+    STORE_UNAVAILABLE = 503 "store_unavailable" "The store is away or busy";
+}
+
+/// A problem about to be answered.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    kind: &'static Kind,
+    detail: Cow<'static, str>,
+    field: Option<String>,
+}
+
+/// What went wrong (RFC 9457, application/problem+json).
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem, example = json!({
+    "type": "/api/docs#alias_taken", "title": "The alias is taken", "status": 409, "code": "alias_taken",
+    "detail": "this alias is taken", "field": "custom_alias"
+}))]
+pub(crate) struct ProblemBody {
+    /// Where this kind of problem is explained.
+    #[serde(rename = "type")]
+    about: String,
+    /// The kind of problem, in words.
+    title: &'static str,
+    /// The HTTP status, again.
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    /// The kind of problem, for programs; stable.
+    code: &'static str,
+    /// What is wrong this time, in words.
+    detail: Cow<'static, str>,
+    /// The field, parameter or header it is about.
+    #[schema(required = true)]
+    field: Option<String>,
+}
+
+impl Problem {
+    pub(crate) fn new(kind: &'static Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, detail: detail.into(), field: None }
+    }
+
+    /// A request that is not well-formed, and where.
+    pub(crate) fn invalid(field: impl Into<String>, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(&INVALID_REQUEST, detail).on(field)
+    }
+
+    /// What it is about.
+    pub(crate) fn on(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// The same, with what clients know under another name.
+    pub(crate) fn renamed(mut self, from: &str, to: &str) -> Self {
+        if self.field.as_deref() == Some(from) {
+            self.field = Some(to.to_owned());
+        }
+        self
+    }
+
+    pub(crate) fn status(&self) -> u16 {
+        self.kind.status
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    pub(crate) fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
+    pub(crate) fn into_body(self) -> ProblemBody {
+        let Kind { status, code, title } = *self.kind;
+        ProblemBody { about: format!("/api/docs#{code}"), title, status, code, detail: self.detail, field: self.field }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.kind.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self.into_body()).unwrap_or_default();
+        let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
+        let (name, value) = match status {
+            StatusCode::UNAUTHORIZED => (header::WWW_AUTHENTICATE, "Bearer"),
+            StatusCode::SERVICE_UNAVAILABLE => (header::RETRY_AFTER, "1"),
+            _ => return response,
+        };
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match refusal.kind {
+            RefusalKind::InvalidRequest => &INVALID_REQUEST,
+            RefusalKind::InvalidUrl => &INVALID_URL,
+            RefusalKind::SchemeNotAllowed => &SCHEME_NOT_ALLOWED,
+            RefusalKind::SelfReference => &SELF_REFERENCE,
+            RefusalKind::DestinationNotPublic => &DESTINATION_NOT_PUBLIC,
+            RefusalKind::BlockedDestination => &BLOCKED_DESTINATION,
+            RefusalKind::InvalidAlias => &INVALID_ALIAS,
+            RefusalKind::ReservedAlias => &RESERVED_ALIAS,
+            RefusalKind::AliasTaken => &ALIAS_TAKEN,
+            RefusalKind::InvalidExpiry => &INVALID_EXPIRY,
+        };
+        Self::new(kind, refusal.detail).on(refusal.field)
+    }
+}
+
+impl From<LinkError> for Problem {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Refused(refusal) => refusal.into(),
+            LinkError::NotFound => Self::no_link(),
+            LinkError::KeyNeeded => Self::new(&UNAUTHORIZED, "this needs a key"),
+            LinkError::Conflict => Self::new(&CONFLICT, "somebody else changed the link at the same time; read it and try again"),
+            LinkError::RequestMismatch => {
+                Self::new(&IDEMPOTENCY_MISMATCH, "this key was used for another request").on("Idempotency-Key")
+            }
+            LinkError::Store(StoreError::Busy) => Self::new(&STORE_UNAVAILABLE, "too much is waiting to be written; try again"),
+            // Corrupt and unavailable look alike from outside: nothing can be done but to try later. Inside they do not.
+            error @ (LinkError::Store(_) | LinkError::NoCode(_)) => {
+                tracing::error!(error = chain(&error), "the store did not answer an API request");
+                Self::new(&STORE_UNAVAILABLE, "the store cannot be reached; try again")
+            }
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        LinkError::from(error).into()
+    }
+}
+
+impl Problem {
+    /// No such link, or none of the caller's: the same words, so that nobody learns which codes exist.
+    pub(crate) fn no_link() -> Self {
+        Self::new(&NOT_FOUND, "there is no such link")
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

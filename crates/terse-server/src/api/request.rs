@@ -1,0 +1,233 @@
+//! What a request says: who is asking, the query, the body. Each is read strictly, so that a typo never passes silently.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::{HeaderMap, request};
+use bytes::Bytes;
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use terse_core::Caller;
+
+use super::problem::{FORBIDDEN, INVALID_REQUEST, Problem, TOO_LARGE, UNAUTHORIZED, UNSUPPORTED_MEDIA_TYPE};
+use crate::router::Parts;
+
+/// The most a single link's body may hold: the longest target, four times over, and all the rest.
+pub(crate) const SMALL: usize = 64 * 1024;
+/// The most a list of links may hold.
+pub(crate) const LARGE: usize = 10 * 1024 * 1024;
+/// A body that trickles in is given up.
+const BODY_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whoever asks, with a key or without. A key that is shown must be right, even where none is needed.
+pub(crate) struct Anyone(pub(crate) Caller);
+/// Somebody with a key.
+pub(crate) struct Keyed(pub(crate) Caller);
+/// The operator.
+pub(crate) struct Operator(pub(crate) Caller);
+
+impl FromRequestParts<Arc<Parts>> for Anyone {
+    type Rejection = Problem;
+
+    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
+        let refuse = || Problem::new(&UNAUTHORIZED, "this key is not known").on("Authorization");
+        let mut shown = request.headers.get_all(AUTHORIZATION).iter();
+        let Some(value) = shown.next() else { return Ok(Self(Caller::Anonymous)) };
+        let text = value.to_str().map_err(|_| refuse())?.trim();
+        let key = match text.split_once(' ') {
+            Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim_start(),
+            Some(_) => return Err(refuse()),
+            None => text,
+        };
+        if shown.next().is_some() {
+            return Err(refuse());
+        }
+        parts.keys.caller(key).map(Self).ok_or_else(refuse)
+    }
+}
+
+impl FromRequestParts<Arc<Parts>> for Keyed {
+    type Rejection = Problem;
+
+    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
+        match Anyone::from_request_parts(request, parts).await?.0 {
+            Caller::Anonymous => Err(Problem::new(&UNAUTHORIZED, "this needs a key").on("Authorization")),
+            caller => Ok(Self(caller)),
+        }
+    }
+}
+
+impl FromRequestParts<Arc<Parts>> for Operator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
+        match Keyed::from_request_parts(request, parts).await?.0 {
+            Caller::Admin => Ok(Self(Caller::Admin)),
+            _ => Err(Problem::new(&FORBIDDEN, "this needs an admin's key").on("Authorization")),
+        }
+    }
+}
+
+/// The query, taken apart. Whoever reads it takes what they know and then says `done`: what is left was a mistake.
+#[derive(Debug)]
+pub(crate) struct Params(Vec<(String, String)>);
+
+impl Params {
+    /// From `a=b&c=d`, as in a query or a form. A name given twice is refused: one of the two would be ignored.
+    pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
+        let mut params: Vec<(String, String)> = Vec::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let name = decode(name).ok_or_else(|| Problem::new(&INVALID_REQUEST, "a name in the query is not UTF-8"))?;
+            let value = decode(value).ok_or_else(|| Problem::invalid(short(&name), "not UTF-8"))?;
+            if params.iter().any(|(have, _)| *have == name) {
+                return Err(Problem::invalid(short(&name), format!("`{}` is given twice", short(&name))));
+            }
+            params.push((name, value));
+            if params.len() > 32 {
+                return Err(Problem::new(&INVALID_REQUEST, "too many parameters"));
+            }
+        }
+        Ok(Self(params))
+    }
+
+    /// The value of a parameter, once.
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
+        let place = self.0.iter().position(|(have, _)| have == name)?;
+        Some(self.0.swap_remove(place).1)
+    }
+
+    /// Nothing may be left.
+    pub(crate) fn done(self) -> Result<(), Problem> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(Problem::invalid(short(name), format!("`{}` is not a parameter of this call", short(name)))),
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Params {
+    type Rejection = Problem;
+
+    async fn from_request_parts(request: &mut request::Parts, _: &S) -> Result<Self, Problem> {
+        Self::parse(request.uri.query().unwrap_or_default())
+    }
+}
+
+/// A call that knows no parameters.
+pub(crate) struct NoParams;
+
+impl<S: Sync> FromRequestParts<S> for NoParams {
+    type Rejection = Problem;
+
+    async fn from_request_parts(request: &mut request::Parts, state: &S) -> Result<Self, Problem> {
+        Params::from_request_parts(request, state).await?.done().map(|()| Self)
+    }
+}
+
+fn decode(text: &str) -> Option<String> {
+    let spaced = text.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8().ok().map(std::borrow::Cow::into_owned)
+}
+
+/// Names of strangers are shown, but not at length.
+fn short(name: &str) -> String {
+    name.chars().take(64).collect()
+}
+
+/// A JSON body of at most `LIMIT` octets, not yet parsed.
+pub(crate) struct Json<const LIMIT: usize>(pub(crate) Bytes);
+
+impl<const LIMIT: usize> FromRequest<Arc<Parts>> for Json<LIMIT> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &Arc<Parts>) -> Result<Self, Problem> {
+        let (head, body) = request.into_parts();
+        let essence = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let essence = essence.split(';').next().unwrap_or_default().trim();
+        if !essence.eq_ignore_ascii_case("application/json") {
+            return Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "the body should be application/json").on("Content-Type"));
+        }
+        refuse_encoding(&head.headers)?;
+        read(body, LIMIT).await.map(Self)
+    }
+}
+
+/// A small compressed body may be a huge one: nobody needs that here.
+fn refuse_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get(CONTENT_ENCODING) {
+        Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
+            Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "compressed bodies are not taken").on("Content-Encoding"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The whole body, if it is not too large and does not take too long.
+pub(crate) async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    match tokio::time::timeout(BODY_PATIENCE, to_bytes(body, limit)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if is_too_large(&error) => {
+            Err(Problem::new(&TOO_LARGE, format!("a body has at most {limit} octets here")))
+        }
+        Ok(Err(_)) => Err(Problem::new(&INVALID_REQUEST, "the body ended early")),
+        Err(_) => Err(Problem::new(&INVALID_REQUEST, "the body took too long to arrive")),
+    }
+}
+
+fn is_too_large(error: &axum::Error) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// A JSON object as a `T`; the problem names the field.
+pub(crate) fn parse_object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Problem> {
+    // A struct could also be read from an array of its values in order, which nobody means.
+    if json.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|&byte| byte != b'{') {
+        let problem = Problem::new(&INVALID_REQUEST, "expected a JSON object");
+        return Err(if serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok() { problem } else { not_json() });
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| describe(&error))?;
+    deserializer.end().map_err(|_| not_json())?;
+    Ok(value)
+}
+
+pub(crate) fn not_json() -> Problem {
+    Problem::new(&INVALID_REQUEST, "the body is not JSON")
+}
+
+fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
+    let inner = error.inner();
+    if !inner.is_data() {
+        return not_json();
+    }
+    let message = inner.to_string();
+    // serde names the field in the text only; where it is missing or unknown the path stops at its parent.
+    for start in ["unknown field `", "missing field `", "duplicate field `"] {
+        if let Some(name) = message.strip_prefix(start).and_then(|rest| rest.split('`').next()) {
+            let what = start.trim_end_matches(" field `");
+            return Problem::invalid(short(name), format!("{what} field `{}`", short(name)));
+        }
+    }
+    let path = error.path().to_string();
+    let message = message.split(" at line ").next().unwrap_or_default();
+    let mut detail: String = message.chars().take(200).collect();
+    // The names of our own types mean nothing to a client.
+    for (ours, theirs) in [("u64", "a whole number, 0 or more"), ("a sequence", "a list"), ("struct ", "an object ")] {
+        detail = detail.replace(&format!("expected {ours}"), &format!("expected {theirs}"));
+    }
+    match path.as_str() {
+        "." | "?" => Problem::new(&INVALID_REQUEST, detail),
+        path => Problem::invalid(short(path), detail),
+    }
+}

@@ -1,0 +1,130 @@
+//! Schemas that say exactly what is accepted, where the derived ones would say less.
+
+use serde_json::json;
+use terse_core::{Code, Status, Target};
+use utoipa::openapi::schema::{AdditionalProperties, AnyOf, Array, Object, ObjectBuilder, OneOf, Ref, SchemaType, Type};
+use utoipa::openapi::{RefOr, Schema};
+
+/// The furthest end that can be asked for in seconds: about 7,900 years, so that now plus it is still a date.
+pub(crate) const LONGEST_TTL: u64 = 250_000_000_000;
+/// How many links one request may bring.
+pub(crate) const MOST_ITEMS: usize = 1000;
+
+const MOMENT: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$";
+pub(crate) const CODE: &str = "^[A-Za-z0-9_-]{3,64}$";
+
+fn kind(of: Type) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(SchemaType::Type(of))
+}
+
+fn or_null(of: Type) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(SchemaType::from_iter([of, Type::Null]))
+}
+
+pub(super) fn target() -> Object {
+    kind(Type::String).min_length(Some(8)).max_length(Some(Target::MAX)).pattern(Some("^https?://")).build()
+}
+
+pub(super) fn alias() -> Object {
+    or_null(Type::String).min_length(Some(Code::MIN)).max_length(Some(Code::MAX)).pattern(Some(CODE)).build()
+}
+
+pub(super) fn moment() -> Object {
+    or_null(Type::String).pattern(Some(MOMENT)).build()
+}
+
+pub(super) fn ttl() -> Object {
+    or_null(Type::Integer).minimum(Some(1)).maximum(Some(LONGEST_TTL as usize)).build()
+}
+
+pub(super) fn ttl_given() -> Object {
+    kind(Type::Integer).minimum(Some(1)).maximum(Some(LONGEST_TTL as usize)).build()
+}
+
+pub(super) fn max_clicks() -> Object {
+    or_null(Type::Integer).minimum(Some(1)).maximum(Some(i64::MAX as usize)).build()
+}
+
+pub(super) fn redirect() -> Object {
+    kind(Type::Integer).enum_values(Some([301, 302, 307, 308])).build()
+}
+
+pub(super) fn redirect_or_null() -> Object {
+    or_null(Type::Integer).enum_values(Some([json!(301), json!(302), json!(307), json!(308), json!(null)])).build()
+}
+
+pub(super) fn status() -> Object {
+    kind(Type::String).enum_values(Some(Status::ALL.map(Status::as_str))).build()
+}
+
+pub(super) fn yes_or_no() -> Object {
+    kind(Type::Boolean).build()
+}
+
+fn tag() -> Object {
+    let no_comma = "^[^,\\u0000-\\u001f\\u007f-\\u009f]*$";
+    kind(Type::String).min_length(Some(1)).max_length(Some(50)).pattern(Some(no_comma)).build()
+}
+
+pub(super) fn tags() -> Array {
+    let mut tags = Array::new(tag());
+    tags.max_items = Some(20);
+    tags
+}
+
+pub(super) fn tags_or_null() -> Array {
+    let mut tags = tags();
+    tags.schema_type = SchemaType::from_iter([Type::Array, Type::Null]);
+    tags
+}
+
+/// A list of links to be made: as it is, or as the only member of an object.
+fn list_of(item: &str, names: &[&str]) -> RefOr<Schema> {
+    let anything = kind(Type::Object);
+    let anything = anything.schema_type(SchemaType::AnyValue).description(Some("Anything else becomes a problem in its place."));
+    let items = AnyOf::builder().item(Ref::from_schema_name(item)).item(anything.build()).build();
+    let mut list = Array::new(Schema::AnyOf(items));
+    (list.min_items, list.max_items) = (Some(1), Some(MOST_ITEMS));
+    let mut shapes = OneOf::builder().item(list.clone());
+    for name in names {
+        let wrapped = kind(Type::Object).property(*name, list.clone()).required(*name);
+        shapes = shapes.item(wrapped.additional_properties(Some(AdditionalProperties::FreeForm(false))).build());
+    }
+    Schema::OneOf(shapes.build()).into()
+}
+
+pub(super) struct CreateLinks;
+
+impl utoipa::PartialSchema for CreateLinks {
+    fn schema() -> RefOr<Schema> {
+        list_of("CreateLink", &["links", "urls"])
+    }
+}
+
+impl utoipa::ToSchema for CreateLinks {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "CreateLinks".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push(("CreateLink".into(), <super::shapes::CreateLink as utoipa::PartialSchema>::schema()));
+    }
+}
+
+pub(super) struct ImportLinks;
+
+impl utoipa::PartialSchema for ImportLinks {
+    fn schema() -> RefOr<Schema> {
+        list_of("ImportLink", &["links", "urls"])
+    }
+}
+
+impl utoipa::ToSchema for ImportLinks {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "ImportLinks".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push(("ImportLink".into(), <super::shapes::ImportLink as utoipa::PartialSchema>::schema()));
+    }
+}

@@ -1,0 +1,362 @@
+//! The JSON that clients send and get.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use terse_core::{Change, Hosts, Link, Moment, Patch, Standing, Wish};
+use utoipa::ToSchema;
+
+use super::schemas;
+
+/// A link to be made. Only `long_url` is required; null means absent. The camelCase spelling of each name is accepted too.
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "long_url": "https://example.com/a/rather/long/path?with=parameters",
+    "custom_alias": "spring-sale", "expires_at": "2030-01-31T12:00:00Z", "title": "Spring sale", "tags": ["spring", "sale"]
+}))]
+pub(crate) struct CreateLink {
+    /// Where the link leads: an absolute http or https URL of at most 8,192 octets.
+    #[serde(alias = "longUrl")]
+    #[schema(schema_with = schemas::target)]
+    pub(crate) long_url: String,
+    /// A code of your own choice (also `alias`). Without it, one is made.
+    #[serde(alias = "customAlias", alias = "alias")]
+    #[schema(schema_with = schemas::alias)]
+    pub(crate) custom_alias: Option<String>,
+    /// When the link ends: RFC 3339 with an offset, or a date meaning that day 00:00 UTC. Not together with `ttl`.
+    #[serde(alias = "expiresAt")]
+    #[schema(schema_with = schemas::moment)]
+    pub(crate) expires_at: Option<String>,
+    /// When the link ends, in seconds from now. Not together with `expires_at`.
+    #[schema(schema_with = schemas::ttl)]
+    pub(crate) ttl: Option<u64>,
+    /// When the link begins. Before, visitors are told that it does not exist.
+    #[serde(alias = "validFrom")]
+    #[schema(schema_with = schemas::moment)]
+    pub(crate) valid_from: Option<String>,
+    /// How many visits the link is good for.
+    #[serde(alias = "maxClicks")]
+    #[schema(schema_with = schemas::max_clicks)]
+    pub(crate) max_clicks: Option<u64>,
+    /// The status the link redirects with. 302 by default; browsers remember 301 and 308 for long.
+    #[schema(schema_with = schemas::redirect_or_null)]
+    pub(crate) redirect: Option<u64>,
+    /// A name for people.
+    #[schema(max_length = 1000)]
+    pub(crate) title: Option<String>,
+    /// Words to find the link by.
+    #[schema(schema_with = schemas::tags_or_null)]
+    pub(crate) tags: Option<Vec<String>>,
+    /// A short domain of this server. The primary one by default.
+    #[schema(max_length = 253)]
+    pub(crate) domain: Option<String>,
+    /// Whether a visitor's query is passed on to the target.
+    #[serde(alias = "forwardQuery")]
+    pub(crate) forward_query: Option<bool>,
+    /// Whether search engines may follow the link.
+    pub(crate) crawlable: Option<bool>,
+    /// `false` asks for a new link even where you have one for the same target already.
+    pub(crate) reuse: Option<bool>,
+}
+
+impl CreateLink {
+    pub(crate) fn into_wish(self) -> Wish {
+        Wish {
+            long_url: self.long_url,
+            custom_alias: self.custom_alias,
+            expires_at: self.expires_at,
+            ttl: self.ttl,
+            valid_from: self.valid_from,
+            max_clicks: self.max_clicks,
+            redirect: self.redirect,
+            title: self.title,
+            tags: self.tags,
+            domain: self.domain,
+            forward_query: self.forward_query,
+            crawlable: self.crawlable,
+            reuse: self.reuse,
+        }
+    }
+}
+
+/// A link made elsewhere: as for a new one, with the code and the age it has there.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "long_url": "https://example.com/", "short_code": "x7Kq2Lm", "created_at": "2021-05-04T03:02:01Z"
+}))]
+pub(crate) struct ImportLink {
+    /// Where the link leads.
+    #[serde(alias = "longUrl")]
+    #[schema(schema_with = schemas::target)]
+    long_url: String,
+    /// The code it has. Without it, one is made.
+    #[serde(alias = "shortCode")]
+    #[schema(schema_with = schemas::alias)]
+    short_code: Option<String>,
+    /// When it was made; now by default, and never later than now.
+    #[serde(alias = "createdAt")]
+    #[schema(schema_with = schemas::moment)]
+    pub(crate) created_at: Option<String>,
+    /// When the link ends.
+    #[serde(alias = "expiresAt")]
+    #[schema(schema_with = schemas::moment)]
+    expires_at: Option<String>,
+    /// When the link ends, in seconds from now.
+    #[schema(schema_with = schemas::ttl)]
+    ttl: Option<u64>,
+    /// When the link begins.
+    #[serde(alias = "validFrom")]
+    #[schema(schema_with = schemas::moment)]
+    valid_from: Option<String>,
+    /// How many visits the link is good for.
+    #[serde(alias = "maxClicks")]
+    #[schema(schema_with = schemas::max_clicks)]
+    max_clicks: Option<u64>,
+    /// The status the link redirects with.
+    #[schema(schema_with = schemas::redirect_or_null)]
+    redirect: Option<u64>,
+    /// A name for people.
+    #[schema(max_length = 1000)]
+    title: Option<String>,
+    /// Words to find the link by.
+    #[schema(schema_with = schemas::tags_or_null)]
+    tags: Option<Vec<String>>,
+    /// A short domain of this server.
+    #[schema(max_length = 253)]
+    domain: Option<String>,
+    /// Whether a visitor's query is passed on to the target.
+    #[serde(alias = "forwardQuery")]
+    forward_query: Option<bool>,
+    /// Whether search engines may follow the link.
+    crawlable: Option<bool>,
+    /// Whether the link may be given back when you shorten the same target again.
+    reuse: Option<bool>,
+}
+
+impl ImportLink {
+    pub(crate) fn into_wish(self) -> Wish {
+        Wish {
+            long_url: self.long_url,
+            custom_alias: self.short_code,
+            expires_at: self.expires_at,
+            ttl: self.ttl,
+            valid_from: self.valid_from,
+            max_clicks: self.max_clicks,
+            redirect: self.redirect,
+            title: self.title,
+            tags: self.tags,
+            domain: self.domain,
+            forward_query: self.forward_query,
+            crawlable: self.crawlable,
+            reuse: self.reuse,
+        }
+    }
+}
+
+/// Changes to a link. What is absent stays; null clears what may be absent. Code, owner and domain never change.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(example = json!({ "long_url": "https://example.com/elsewhere", "expires_at": null }))]
+pub(crate) struct PatchLink {
+    /// A new target.
+    #[serde(alias = "longUrl", deserialize_with = "given")]
+    #[schema(schema_with = schemas::target)]
+    long_url: Option<String>,
+    /// A new end; null for none.
+    #[serde(alias = "expiresAt", deserialize_with = "given")]
+    #[schema(schema_with = schemas::moment)]
+    expires_at: Option<Option<String>>,
+    /// A new end, in seconds from now.
+    #[serde(deserialize_with = "given")]
+    #[schema(schema_with = schemas::ttl_given)]
+    ttl: Option<u64>,
+    /// A new beginning; null for none.
+    #[serde(alias = "validFrom", deserialize_with = "given")]
+    #[schema(schema_with = schemas::moment)]
+    valid_from: Option<Option<String>>,
+    /// A new limit; null for none.
+    #[serde(alias = "maxClicks", deserialize_with = "given")]
+    #[schema(schema_with = schemas::max_clicks)]
+    max_clicks: Option<Option<u64>>,
+    /// A new status.
+    #[serde(deserialize_with = "given")]
+    #[schema(schema_with = schemas::redirect)]
+    redirect: Option<u64>,
+    /// A new title; null for none.
+    #[serde(deserialize_with = "given")]
+    #[schema(max_length = 1000)]
+    title: Option<Option<String>>,
+    /// New tags, replacing the old ones.
+    #[serde(deserialize_with = "given")]
+    #[schema(schema_with = schemas::tags)]
+    tags: Option<Vec<String>>,
+    /// Whether a visitor's query is passed on to the target.
+    #[serde(alias = "forwardQuery", deserialize_with = "given")]
+    #[schema(schema_with = schemas::yes_or_no)]
+    forward_query: Option<bool>,
+    /// Whether search engines may follow the link.
+    #[serde(deserialize_with = "given")]
+    #[schema(schema_with = schemas::yes_or_no)]
+    crawlable: Option<bool>,
+}
+
+/// Present, whatever it is: keeps an explicit null apart from an absent field.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+impl PatchLink {
+    pub(crate) fn into_patch(self) -> Patch {
+        Patch {
+            long_url: self.long_url,
+            expires_at: change(self.expires_at),
+            ttl: self.ttl,
+            valid_from: change(self.valid_from),
+            max_clicks: change(self.max_clicks),
+            redirect: self.redirect,
+            title: change(self.title),
+            tags: self.tags,
+            forward_query: self.forward_query,
+            crawlable: self.crawlable,
+            standing: None,
+        }
+    }
+
+    pub(crate) fn ttl(&self) -> Option<u64> {
+        self.ttl
+    }
+}
+
+fn change<T>(field: Option<Option<T>>) -> Change<T> {
+    match field {
+        None => Change::Keep,
+        Some(None) => Change::Clear,
+        Some(Some(value)) => Change::Set(value),
+    }
+}
+
+/// Moderation's word on a link.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "standing": "blocked" }))]
+pub(crate) struct SetStanding {
+    /// `suspicious` puts a warning page before the link, `blocked` takes it down.
+    #[schema(inline)]
+    pub(crate) standing: StandingWord,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StandingWord {
+    Clear,
+    Suspicious,
+    Blocked,
+}
+
+impl From<StandingWord> for Standing {
+    fn from(word: StandingWord) -> Self {
+        match word {
+            StandingWord::Clear => Self::Clear,
+            StandingWord::Suspicious => Self::Suspicious,
+            StandingWord::Blocked => Self::Blocked,
+        }
+    }
+}
+
+/// A link. Every field is always there; what a link does not have is null.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Link, example = json!({
+    "short_code": "spring-sale", "short_url": "https://go.example/spring-sale",
+    "long_url": "https://example.com/a/rather/long/path?with=parameters", "domain": "go.example", "title": "Spring sale",
+    "tags": ["spring", "sale"], "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z",
+    "expires_at": "2030-01-31T12:00:00Z", "valid_from": null, "max_clicks": null, "redirect": 302, "forward_query": false,
+    "crawlable": false, "status": "active", "deleted_at": null, "qr_url": "https://go.example/spring-sale/qr",
+    "preview_url": "https://go.example/spring-sale+", "revision": 1
+}))]
+pub(crate) struct LinkBody {
+    /// The code.
+    #[schema(pattern = "^[A-Za-z0-9_-]{3,64}$")]
+    pub(crate) short_code: String,
+    /// The short link itself.
+    pub(crate) short_url: String,
+    /// Where it leads.
+    #[schema(max_length = 8192, pattern = "^https?://")]
+    pub(crate) long_url: String,
+    /// The host it lives under.
+    domain: String,
+    /// A name for people.
+    #[schema(required = true, max_length = 1000)]
+    title: Option<String>,
+    /// Words to find it by.
+    #[schema(max_items = 20)]
+    tags: Vec<String>,
+    /// When it was made.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// When it was last changed.
+    #[schema(format = DateTime)]
+    updated_at: String,
+    /// When it ends.
+    #[schema(required = true, format = DateTime)]
+    expires_at: Option<String>,
+    /// When it begins.
+    #[schema(required = true, format = DateTime)]
+    valid_from: Option<String>,
+    /// How many visits it is good for.
+    #[schema(required = true, minimum = 1)]
+    max_clicks: Option<u64>,
+    /// The status it redirects with.
+    #[schema(schema_with = schemas::redirect)]
+    redirect: u16,
+    /// Whether a visitor's query is passed on.
+    forward_query: bool,
+    /// Whether search engines may follow it.
+    crawlable: bool,
+    /// What it is right now.
+    #[schema(schema_with = schemas::status)]
+    status: &'static str,
+    /// When it was deleted.
+    #[schema(required = true, format = DateTime)]
+    deleted_at: Option<String>,
+    /// Its QR code.
+    qr_url: String,
+    /// A page that tells where it leads, without going there.
+    preview_url: String,
+    /// Which change of it this is; also its `ETag`.
+    #[schema(minimum = 0)]
+    pub(crate) revision: u64,
+}
+
+impl LinkBody {
+    pub(crate) fn new(link: &Link, hosts: &Hosts, now: Moment) -> Self {
+        let short_url = short_url(link, hosts);
+        let domain = &link.key.domain;
+        let text = |at: Option<Moment>| at.map(|at| at.to_string());
+        Self {
+            short_code: link.key.code.to_string(),
+            long_url: link.target.to_string(),
+            domain: if domain.is_primary() { hosts.primary_host() } else { domain.as_str() }.to_owned(),
+            title: link.title.as_ref().map(|title| title.as_str().to_owned()),
+            tags: link.tags.iter().map(str::to_owned).collect(),
+            created_at: link.created_at.to_string(),
+            updated_at: link.updated_at.to_string(),
+            expires_at: text(link.expires_at),
+            valid_from: text(link.valid_from),
+            max_clicks: link.max_clicks,
+            redirect: link.redirect.status(),
+            forward_query: link.forward_query,
+            crawlable: link.crawlable,
+            status: link.status(now).as_str(),
+            deleted_at: text(link.deleted_at),
+            qr_url: format!("{short_url}/qr"),
+            preview_url: format!("{short_url}+"),
+            short_url,
+            revision: link.revision.0,
+        }
+    }
+}
+
+/// What people type or scan.
+pub(crate) fn short_url(link: &Link, hosts: &Hosts) -> String {
+    format!("{}/{}", hosts.base_of(&link.key.domain), link.key.code)
+}

@@ -1,0 +1,57 @@
+//! The few files that pages need. Their names change with their content, so that browsers may keep them for good.
+
+use std::sync::LazyLock;
+
+use axum::extract::Path;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use sha2::{Digest, Sha256};
+
+struct Asset {
+    path: String,
+    kind: &'static str,
+    body: &'static str,
+}
+
+impl Asset {
+    fn new(extension: &str, kind: &'static str, body: &'static str) -> Self {
+        let hash = super::hex(&Sha256::digest(body)[..6]);
+        Self { path: format!("/assets/terse-{hash}.{extension}"), kind, body }
+    }
+}
+
+static CSS: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("css", "text/css; charset=utf-8", include_str!("../../assets/terse.css")));
+static JS: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("js", "text/javascript; charset=utf-8", include_str!("../../assets/terse.js")));
+const ICON: &str = include_str!("../../assets/favicon.svg");
+
+/// Where the style sheet is.
+pub(crate) fn css() -> &'static str {
+    &CSS.path
+}
+
+/// Where the script is.
+pub(crate) fn js() -> &'static str {
+    &JS.path
+}
+
+pub(super) async fn asset(Path(name): Path<String>) -> Response {
+    let found = [&*CSS, &*JS].into_iter().find(|asset| asset.path.strip_prefix("/assets/") == Some(&*name));
+    match found {
+        Some(asset) => {
+            let headers = [(header::CONTENT_TYPE, asset.kind), (header::CACHE_CONTROL, "public, max-age=31536000, immutable")];
+            (headers, asset.body).into_response()
+        }
+        None => super::not_found(),
+    }
+}
+
+pub(super) async fn icon() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "image/svg+xml"), (header::CACHE_CONTROL, "public, max-age=86400")], ICON)
+}
+
+pub(super) async fn robots() -> impl IntoResponse {
+    let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "public, max-age=86400")];
+    (headers, "User-agent: *\nAllow: /\nDisallow: /api/\n")
+}

@@ -1,0 +1,220 @@
+//! The home page: paste a URL, get the short one. No account, no script needed.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use terse_core::{Caller, Link, Wish};
+
+use super::qr::Matrix;
+use super::words::{moment, span};
+use super::{CROSS_SITE, html, message, page};
+use crate::api::problem::{INVALID_REQUEST, Problem, UNSUPPORTED_MEDIA_TYPE};
+use crate::api::request::{Params, SMALL, read};
+use crate::api::shapes::short_url;
+use crate::router::{Parts, Web};
+use crate::stats::Outcome;
+
+/// Lives a visitor can choose, in seconds; those longer than the operator allows are not offered.
+const LIVES: [u64; 7] = [600, 3600, 28_800, 86_400, 604_800, 2_592_000, 31_536_000];
+
+#[derive(Template)]
+#[template(path = "home.html")]
+struct Home {
+    /// Whether links can be made without a key.
+    open: bool,
+    /// How long they live at most.
+    longest: String,
+    base: String,
+    form: Form,
+    lives: Vec<(u64, String, bool)>,
+    made: Option<Made>,
+    /// Under which field a problem is shown, and the problem.
+    problem: Option<(&'static str, String)>,
+}
+
+#[derive(Default)]
+struct Form {
+    long_url: String,
+    alias: String,
+    ttl: String,
+}
+
+/// A link just made.
+struct Made {
+    /// What short links begin with, and the code.
+    before: String,
+    code: String,
+    short: String,
+    target: String,
+    ends: Option<(String, String)>,
+    qr_path: String,
+    qr_across: u32,
+}
+
+impl Made {
+    fn new(link: &Link, parts: &Parts) -> Self {
+        let short = short_url(link, &parts.links.rules().hosts);
+        let matrix = Matrix::of(&short, qrcode::EcLevel::M);
+        let code = link.key.code.to_string();
+        Self {
+            before: short.strip_suffix(&code).unwrap_or_default().to_owned(),
+            code,
+            target: link.target.to_string(),
+            ends: link.expires_at.map(|at| (moment(at), at.to_string())),
+            qr_path: matrix.as_ref().map(|matrix| matrix.path(2)).unwrap_or_default(),
+            qr_across: matrix.as_ref().map_or(1, |matrix| matrix.across(2)),
+            short,
+        }
+    }
+}
+
+impl Home {
+    fn new(parts: &Parts, form: Form) -> Self {
+        let rules = parts.links.rules();
+        let shorter = LIVES.into_iter().filter(|life| Duration::from_secs(*life) < rules.anonymous_ttl);
+        let base = rules.hosts.base_of(&terse_core::Domain::primary());
+        Self {
+            open: rules.anonymous_create,
+            longest: span(rules.anonymous_ttl),
+            base: base.split_once("://").map_or(base.as_str(), |(_, rest)| rest).to_owned(),
+            lives: shorter.map(|life| (life, span(Duration::from_secs(life)), form.ttl == life.to_string())).collect(),
+            form,
+            made: None,
+            problem: None,
+        }
+    }
+}
+
+pub(super) async fn show(State(parts): Web) -> Response {
+    page(StatusCode::OK, html(&Home::new(&parts, Form::default())))
+}
+
+pub(super) async fn shorten(State(parts): Web, headers: HeaderMap, body: Body) -> Response {
+    if !is_own_form(&headers) {
+        return message(&CROSS_SITE);
+    }
+    let form = match read_form(&headers, body).await {
+        Ok(form) => form,
+        Err(problem) => return refused(&parts, Form::default(), &problem),
+    };
+    let wish = Wish {
+        long_url: form.long_url.clone(),
+        custom_alias: Some(form.alias.trim().to_owned()).filter(|alias| !alias.is_empty()),
+        ttl: form.ttl.parse().ok(),
+        ..Wish::default()
+    };
+    let result = parts.links.create(Caller::Anonymous, wish, None).await;
+    parts.stats.count_create(Outcome::of(&result));
+    match result {
+        Ok(created) => {
+            let mut home = Home::new(&parts, Form::default());
+            home.made = Some(Made::new(&created.link, &parts));
+            page(StatusCode::CREATED, html(&home))
+        }
+        Err(error) => refused(&parts, form, &error.into()),
+    }
+}
+
+/// The form again, with what was typed and what is wrong with it.
+fn refused(parts: &Parts, form: Form, problem: &Problem) -> Response {
+    let mut home = Home::new(parts, form);
+    let field = match problem.field() {
+        Some("custom_alias") => "alias",
+        Some("ttl") => "ttl",
+        _ => "long_url",
+    };
+    let mut detail = problem.detail().to_owned();
+    // Details begin small, as they follow a field's name elsewhere.
+    if let Some(first) = detail.get(..1) {
+        detail.replace_range(..1, &first.to_uppercase());
+    }
+    home.problem = Some((field, format!("{}.", detail.trim_end_matches('.'))));
+    page(StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST), html(&home))
+}
+
+/// Whether a form was sent from a page of ours, as far as the browser tells. Programs that tell nothing are fine: there is no
+/// cookie that another site could abuse.
+fn is_own_form(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    if let Some(site) = text("sec-fetch-site") {
+        return matches!(site, "same-origin" | "none");
+    }
+    match (text("origin"), text("host")) {
+        (None, _) => true,
+        (Some(origin), Some(host)) => origin.split_once("://").is_some_and(|(_, sender)| sender.eq_ignore_ascii_case(host)),
+        (Some(_), None) => false,
+    }
+}
+
+async fn read_form(headers: &HeaderMap, body: Body) -> Result<Form, Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        return Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "this is not what our form sends"));
+    }
+    let bytes = read(body, SMALL).await?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| Problem::new(&INVALID_REQUEST, "this is not what our form sends"))?;
+    let mut params = Params::parse(text)?;
+    let mut take = |name| params.take(name).unwrap_or_default();
+    let form = Form { long_url: with_scheme(&take("long_url")), alias: take("alias"), ttl: take("ttl") };
+    params.done()?;
+    if !form.ttl.is_empty() && !LIVES.iter().any(|life| life.to_string() == form.ttl) {
+        return Err(Problem::invalid("ttl", "choose one of the times offered"));
+    }
+    Ok(form)
+}
+
+/// People type `example.com`. Here, where they see what becomes of it, that may mean `https://example.com`.
+fn with_scheme(text: &str) -> String {
+    let text = text.trim();
+    let first = text.split(['/', '?', '#']).next().unwrap_or_default();
+    // In `example.com:8080` what stands before the colon is a host; in `mailto:me@example.com` it is not.
+    let has_scheme = match first.split_once(':') {
+        None => false,
+        Some((before, port)) => !(before.contains('.') && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())),
+    };
+    if has_scheme || first.is_empty() { text.to_owned() } else { format!("https://{text}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_is_added_only_where_none_was_typed() {
+        for (typed, want) in [
+            (" example.com ", "https://example.com"),
+            ("example.com:8080/x?y=z:1", "https://example.com:8080/x?y=z:1"),
+            ("example.com/a:b", "https://example.com/a:b"),
+            ("http://example.com", "http://example.com"),
+            ("javascript:alert(1)", "javascript:alert(1)"),
+            ("mailto:me@example.com", "mailto:me@example.com"),
+            ("", ""),
+            ("/path", "/path"),
+        ] {
+            assert_eq!(with_scheme(typed), want);
+        }
+    }
+
+    #[test]
+    fn only_our_own_form_counts() {
+        let own = |pairs: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.insert(*name, value.parse().unwrap());
+            }
+            is_own_form(&headers)
+        };
+        assert!(own(&[]));
+        assert!(own(&[("sec-fetch-site", "same-origin"), ("origin", "null")]));
+        assert!(own(&[("origin", "http://go.example:80"), ("host", "go.example:80")]));
+        assert!(!own(&[("sec-fetch-site", "cross-site")]));
+        assert!(!own(&[("sec-fetch-site", "same-site")]));
+        assert!(!own(&[("origin", "https://evil.example"), ("host", "go.example")]));
+        assert!(!own(&[("origin", "null"), ("host", "go.example")]));
+    }
+}

@@ -1,0 +1,154 @@
+//! The pages: home, previews, warnings, and what a visitor sees when a link does not work.
+//!
+//! Made on the server, readable without scripts, nothing loaded from elsewhere. What people typed is escaped by the templates,
+//! and what was asked for is never repeated on a page that says it is not there.
+
+mod assets;
+mod home;
+mod preview;
+pub(crate) mod qr;
+mod words;
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Router;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use terse_core::{Code, Domain, LinkKey};
+
+pub(crate) use assets::{css, js};
+pub use preview::warning_page;
+
+use crate::router::Parts;
+
+const CSP: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; form-action 'self'; \
+    base-uri 'none'; frame-ancestors 'none'";
+
+pub(crate) fn routes() -> Router<Arc<Parts>> {
+    Router::new()
+        .route("/", get(home::show).post(home::shorten))
+        .route("/r/{code}", get(preview::state_page))
+        .route("/{code}", get(preview::preview))
+        .route("/assets/{name}", get(assets::asset))
+        .route("/favicon.ico", get(assets::icon))
+        .route("/favicon.svg", get(assets::icon))
+        .route("/robots.txt", get(assets::robots))
+}
+
+/// A page that says one thing.
+#[derive(Template)]
+#[template(path = "message.html")]
+struct Message {
+    status: u16,
+    /// Also the page's title.
+    heading: &'static str,
+    text: &'static str,
+    hint: &'static str,
+}
+
+const NOT_FOUND: Message = Message {
+    status: 404,
+    heading: "Nothing here",
+    text: "This short link does not lead anywhere. It may have been mistyped, or its owner has removed it.",
+    hint: "Capital and small letters matter: check the link against where you found it.",
+};
+const GONE: Message = Message {
+    status: 410,
+    heading: "This link has expired",
+    text: "It worked once, but its time or its number of visits is used up.",
+    hint: "Whoever gave it to you can make a new one.",
+};
+const BLOCKED: Message = Message {
+    status: 451,
+    heading: "This link is blocked",
+    text: "It was taken down because its destination is harmful or unlawful. We do not show where it led.",
+    hint: "You did nothing wrong by following it, and nothing was opened.",
+};
+const UNAVAILABLE: Message = Message {
+    status: 503,
+    heading: "One moment, please",
+    text: "We cannot look this link up right now. The link itself is safe.",
+    hint: "Try again in a few seconds.",
+};
+const WRONG_METHOD: Message = Message {
+    status: 405,
+    heading: "That does not work here",
+    text: "This address can be opened, but not in the way your program tried.",
+    hint: "Start again from the home page.",
+};
+const CROSS_SITE: Message = Message {
+    status: 403,
+    heading: "This came from another site",
+    text: "Another website tried to make a short link in your name. We did not let it.",
+    hint: "If you meant to make one, do it on our home page.",
+};
+
+/// Pages for the redirect plane, ready to send. None of them contains anything of the request.
+#[derive(Clone, Debug)]
+pub struct Pages {
+    /// 404.
+    pub not_found: String,
+    /// 410.
+    pub gone: String,
+    /// 451.
+    pub blocked: String,
+    /// 503.
+    pub unavailable: String,
+}
+
+/// The pages for the redirect plane. Send them with [`CSP`](self) as the web side does: they load one style sheet from us.
+pub fn pages() -> Pages {
+    Pages { not_found: html(&NOT_FOUND), gone: html(&GONE), blocked: html(&BLOCKED), unavailable: html(&UNAVAILABLE) }
+}
+
+/// What a template says. Writing into a string cannot fail, and no template of ours calls anything that does.
+fn html(template: &impl Template) -> String {
+    template.render().unwrap_or_else(|error| {
+        tracing::error!(%error, "a page could not be written");
+        "<!doctype html><title>terse</title><p>This page could not be written.".to_owned()
+    })
+}
+
+/// A page with the headers every page has.
+pub(crate) fn page(status: StatusCode, html: String) -> Response {
+    let mut response = (status, Html(html)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CSP));
+    // Not `no-referrer`: with it browsers send `Origin: null` for our own form.
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+fn message(message: &Message) -> Response {
+    page(StatusCode::from_u16(message.status).unwrap_or(StatusCode::OK), html(message))
+}
+
+pub(crate) fn not_found() -> Response {
+    message(&NOT_FOUND)
+}
+
+pub(crate) fn wrong_method() -> Response {
+    message(&WRONG_METHOD)
+}
+
+/// Which link a path on the host of this request speaks of, if it can be one.
+fn key_of(parts: &Parts, uri: &Uri, headers: &HeaderMap, code: &str) -> Option<LinkKey> {
+    let code = Code::parse(code)?;
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).or_else(|| uri.host()).unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
+    };
+    let domain = parts.links.rules().hosts.domain_of(name).unwrap_or_else(Domain::primary);
+    Some(LinkKey { domain, code })
+}
+
+/// Two digits an octet.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

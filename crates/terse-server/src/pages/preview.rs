@@ -1,0 +1,100 @@
+//! What anyone may see of a link: where it leads, how old it is, whether it is safe. Never goes there by itself.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::Response;
+use terse_core::{Link, Status};
+
+use super::words::{ago, moment, unicode_host};
+use super::{BLOCKED, GONE, NOT_FOUND, UNAVAILABLE, html, key_of, message, page};
+use crate::api::shapes::short_url;
+use crate::router::{Parts, Web, nothing_here};
+
+#[derive(Template)]
+#[template(path = "preview.html")]
+struct Preview<'a> {
+    warn: bool,
+    short: String,
+    target: &'a str,
+    host: String,
+    /// The host in its own script, where that differs.
+    host_unicode: Option<String>,
+    secure: bool,
+    title: Option<&'a str>,
+    made: String,
+    made_ago: String,
+    made_at: String,
+    ends: Option<(String, String)>,
+    visits_left: Option<u64>,
+}
+
+impl<'a> Preview<'a> {
+    fn new(link: &'a Link, parts: &Parts, warn: bool) -> Self {
+        let now = parts.links.now();
+        let host = link.target.host().unwrap_or_default();
+        Self {
+            warn,
+            short: short_url(link, &parts.links.rules().hosts),
+            target: link.target.as_str(),
+            host_unicode: unicode_host(&host),
+            host,
+            secure: link.target.as_str().starts_with("https:"),
+            title: link.title.as_ref().map(terse_core::Title::as_str),
+            made: moment(link.created_at),
+            made_ago: ago(link.created_at, now),
+            made_at: link.created_at.to_string(),
+            ends: link.expires_at.map(|at| (moment(at), at.to_string())),
+            visits_left: link.max_clicks.map(|max| max.saturating_sub(link.spent_clicks)),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "warning.html")]
+struct Warning<'a> {
+    target: &'a str,
+    host: String,
+    host_unicode: Option<String>,
+}
+
+/// The page before a suspicious link: 200, and going on takes a click.
+pub fn warning_page(link: &Link) -> String {
+    let host = link.target.host().unwrap_or_default();
+    html(&Warning { target: link.target.as_str(), host_unicode: unicode_host(&host), host })
+}
+
+/// `/{code}+`. A path without the plus is a short link, which is none of our business, or nothing.
+pub(super) async fn preview(State(parts): Web, uri: Uri, headers: HeaderMap, Path(code): Path<String>) -> Response {
+    match code.strip_suffix('+') {
+        Some(code) => by_state(&parts, &uri, &headers, code, false).await,
+        None => nothing_here(uri, headers).await,
+    }
+}
+
+/// `/r/{code}`: where redirects that failed may send a browser. Tells how the link is now, whatever the query claims.
+pub(super) async fn state_page(State(parts): Web, uri: Uri, headers: HeaderMap, Path(code): Path<String>) -> Response {
+    by_state(&parts, &uri, &headers, &code, true).await
+}
+
+async fn by_state(parts: &Arc<Parts>, uri: &Uri, headers: &HeaderMap, code: &str, stopped: bool) -> Response {
+    let Some(key) = key_of(parts, uri, headers, code) else { return message(&NOT_FOUND) };
+    let link = match parts.links.preview(&key).await {
+        Ok(Some(link)) => link,
+        Ok(None) => return message(&NOT_FOUND),
+        Err(error) => {
+            tracing::error!(%error, "a preview could not be looked up");
+            return message(&UNAVAILABLE);
+        }
+    };
+    match link.status(parts.links.now()) {
+        Status::Deleted | Status::Scheduled => message(&NOT_FOUND),
+        Status::Expired | Status::UsedUp => message(&GONE),
+        Status::Blocked => message(&BLOCKED),
+        // Somebody on the way to the target is warned; somebody who asked about the link is told about it.
+        Status::Suspicious if stopped => page(StatusCode::OK, warning_page(&link)),
+        status => page(StatusCode::OK, html(&Preview::new(&link, parts, status == Status::Suspicious))),
+    }
+}

@@ -1,0 +1,105 @@
+//! The router: every route of the web side, and what is true of each answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use terse_core::Links;
+
+use crate::api::problem::{self, Problem};
+use crate::keys::Keys;
+use crate::stats::ApiStats;
+use crate::{api, pages};
+
+/// Longer than any request should take; the caller is told to try again rather than left waiting.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the web side is made of.
+#[derive(Clone)]
+pub struct Parts {
+    /// The rules and the store behind them.
+    pub links: Arc<Links>,
+    /// Who may do what.
+    pub keys: Keys,
+    /// Seals list cursors. The same on every node of a fleet, so that any of them can go on with a list.
+    pub cursor_key: [u8; 32],
+    /// Where to count.
+    pub stats: Arc<ApiStats>,
+}
+
+/// What every handler is given.
+pub(crate) type Web = State<Arc<Parts>>;
+
+/// Everything but redirects, `/livez`, `/readyz` and `/metrics`.
+pub fn router(parts: Parts) -> Router {
+    let parts = Arc::new(parts);
+    let document: Arc<str> = api::document(parts.links.rules().hosts.names()).into();
+    let docs: Arc<str> = api::docs_page(&document).into();
+    let json = move || {
+        let document = document.to_string();
+        async move { ([(header::CONTENT_TYPE, "application/json")], document) }
+    };
+    let docs = move || {
+        let docs = docs.to_string();
+        async move { pages::page(StatusCode::OK, docs) }
+    };
+    let (described, _) = api::described().split_for_parts();
+    described
+        .route("/openapi.json", get(json.clone()))
+        .route("/api/v1/openapi.json", get(json))
+        .route("/api/docs", get(docs))
+        .route("/api/v1/docs", get(|| async { (StatusCode::FOUND, [(header::LOCATION, "/api/docs")]) }))
+        .merge(pages::routes())
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(parts.clone(), finish))
+        .with_state(parts)
+}
+
+/// A path that is no route.
+pub(crate) async fn nothing_here(uri: Uri, headers: HeaderMap) -> Response {
+    if wants_page(&uri, &headers) {
+        return pages::not_found();
+    }
+    Problem::new(&problem::NOT_FOUND, "there is nothing at this address").into_response()
+}
+
+/// A route that does not know the method. The router adds `Allow`.
+async fn wrong_method(uri: Uri, headers: HeaderMap) -> Response {
+    if wants_page(&uri, &headers) {
+        return pages::wrong_method();
+    }
+    Problem::new(&problem::METHOD_NOT_ALLOWED, "this address does not answer to that method; see Allow").into_response()
+}
+
+fn wants_page(uri: &Uri, headers: &HeaderMap) -> bool {
+    let path = uri.path();
+    let api = path == "/api" || path.starts_with("/api/");
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    !api && accept.contains("text/html")
+}
+
+/// Wraps every request: bounds its time, counts it, and sets the headers that hold for all.
+async fn finish(State(parts): Web, request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let api = request.uri().path().starts_with("/api");
+    let mut response = match tokio::time::timeout(PATIENCE, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            tracing::error!(route = route.as_ref().map(MatchedPath::as_str), "a request took too long and was given up");
+            Problem::new(&problem::STORE_UNAVAILABLE, "this took too long; try again").into_response()
+        }
+    };
+    parts.stats.count_request(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if api || !headers.contains_key(header::CACHE_CONTROL) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}

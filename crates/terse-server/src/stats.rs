@@ -1,0 +1,76 @@
+//! What the web side counts about itself.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::http::StatusCode;
+use terse_core::{Created, LinkError};
+
+/// How asking for a link ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// A new link.
+    Created,
+    /// An existing one was given back.
+    Reused,
+    /// The caller asked for something that is not allowed.
+    Refused,
+    /// We could not do it.
+    Failed,
+}
+
+impl Outcome {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Created, Self::Reused, Self::Refused, Self::Failed];
+
+    /// The word for a metric's label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Reused => "reused",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+
+    pub(crate) fn of(result: &Result<Created, LinkError>) -> Self {
+        match result {
+            Ok(created) if created.new => Self::Created,
+            Ok(_) => Self::Reused,
+            Err(LinkError::Store(_) | LinkError::NoCode(_)) => Self::Failed,
+            Err(_) => Self::Refused,
+        }
+    }
+}
+
+/// Counters of the web side, for whoever publishes them.
+#[derive(Debug, Default)]
+pub struct ApiStats {
+    creates: [AtomicU64; 4],
+    /// By route template and status class. Routes are few and fixed, and nothing here is on a redirect's way: a lock will do.
+    requests: Mutex<BTreeMap<(Box<str>, u8), u64>>,
+}
+
+impl ApiStats {
+    /// How often asking for a link ended like this.
+    pub fn creates(&self, outcome: Outcome) -> u64 {
+        self.creates[outcome as usize].load(Ordering::Relaxed)
+    }
+
+    /// Requests so far: route template (or `other`), status class (2 for 2xx), count.
+    pub fn requests(&self) -> Vec<(Box<str>, u8, u64)> {
+        let requests = self.requests.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        requests.iter().map(|((route, class), count)| (route.clone(), *class, *count)).collect()
+    }
+
+    pub(crate) fn count_create(&self, outcome: Outcome) {
+        self.creates[outcome as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_request(&self, route: &str, status: StatusCode) {
+        let class = u8::try_from(status.as_u16() / 100).unwrap_or_default();
+        let mut requests = self.requests.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *requests.entry((route.into(), class)).or_default() += 1;
+    }
+}

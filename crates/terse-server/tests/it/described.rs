@@ -1,0 +1,105 @@
+use serde_json::Value;
+
+use crate::web::Web;
+
+/// The OpenAPI document is a promise: a changed one is reviewed like any other change. `UPDATE=1 cargo test` rewrites it.
+#[test]
+fn the_description_is_as_it_was_reviewed() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/openapi.json");
+    let now = terse_server::openapi().to_pretty_json().unwrap() + "\n";
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, &now).unwrap();
+    }
+    let reviewed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(now == reviewed, "the description changed: run with UPDATE=1 and review the difference");
+}
+
+#[tokio::test]
+async fn what_is_served_is_what_is_described_with_our_domains() {
+    let web = Web::new();
+    let served = web.page("/openapi.json").await;
+    assert_eq!(served.header("content-type"), "application/json");
+    let served = served.json();
+    assert_eq!(served, web.page("/api/v1/openapi.json").await.json());
+    assert_eq!(served["components"]["schemas"]["CreateLink"]["properties"]["domain"]["enum"][0], "go.example");
+    let described = serde_json::to_value(terse_server::openapi()).unwrap();
+    assert_eq!(served["paths"].as_object().unwrap().len(), described["paths"].as_object().unwrap().len());
+}
+
+#[tokio::test]
+async fn every_described_call_exists_and_every_call_is_described() {
+    let web = Web::new();
+    let document = serde_json::to_value(terse_server::openapi()).unwrap();
+    let mut described = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            described.push(format!("{} {path}", method.to_uppercase()));
+        }
+    }
+    let paths = [
+        "/urls",
+        "/shorten",
+        "/urls/bulk",
+        "/urls/{code}",
+        "/urls/{code}/restore",
+        "/admin/links/{code}/standing",
+        "/admin/import",
+    ];
+    let mut known = vec!["GET /{code}/qr".to_owned()];
+    for path in paths.map(|path| format!("/api/v1{path}")) {
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+            let line = format!("{method} {}", path.replace("{code}", "abc"));
+            if web.call(&line, &[], "").await.status != 405 {
+                known.push(format!("{method} {path}"));
+            }
+        }
+    }
+    described.sort();
+    known.sort();
+    assert_eq!(described, known);
+}
+
+#[test]
+fn inputs_are_closed_and_every_reference_leads_somewhere() {
+    let document = serde_json::to_value(terse_server::openapi()).unwrap();
+    for name in ["CreateLink", "ImportLink", "PatchLink", "SetStanding"] {
+        assert_eq!(document["components"]["schemas"][name]["additionalProperties"], false, "{name}");
+    }
+    let link = &document["components"]["schemas"]["Link"];
+    assert_eq!(link["required"].as_array().unwrap().len(), link["properties"].as_object().unwrap().len());
+    let mut waiting: Vec<&Value> = vec![&document];
+    while let Some(value) = waiting.pop() {
+        match value {
+            Value::Object(members) => {
+                if let Some(path) = members.get("$ref").and_then(Value::as_str) {
+                    assert!(document.pointer(path.strip_prefix('#').unwrap()).is_some(), "{path}");
+                }
+                waiting.extend(members.values());
+            }
+            Value::Array(items) => waiting.extend(items),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_documentation_page_tells_every_call_and_every_problem() {
+    let web = Web::new();
+    let page = web.page("/api/docs").await;
+    assert_eq!(page.status, 200);
+    assert!(page.header("content-security-policy").contains("default-src 'none'"));
+    let text = page.text();
+    let document = serde_json::to_value(terse_server::openapi()).unwrap();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        assert!(text.contains(&format!("<code>{path}</code>")), "{path}");
+        for operation in item.as_object().unwrap().values() {
+            assert!(text.contains(&format!("id=\"{}\"", operation["operationId"].as_str().unwrap())));
+        }
+    }
+    for code in ["invalid_url", "alias_taken", "store_unavailable", "precondition_failed"] {
+        assert!(text.contains(&format!("id=\"{code}\"")), "{code}");
+    }
+    assert!(!text.contains("src=\"http") && !text.contains("href=\"http"));
+    let redirect = web.page("/api/v1/docs").await;
+    assert_eq!((redirect.status.as_u16(), redirect.header("location")), (302, "/api/docs"));
+}

@@ -1,0 +1,132 @@
+//! A store in memory, just enough for the web side.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use terse_core::*;
+
+pub(crate) struct Fake {
+    identity: Identity,
+    inner: Mutex<Inner>,
+    /// While set, every call fails.
+    pub(crate) away: AtomicBool,
+}
+
+#[derive(Default)]
+struct Inner {
+    links: BTreeMap<LinkKey, Link>,
+    requests: Vec<(Request, LinkKey)>,
+    next: u64,
+}
+
+impl Fake {
+    pub(crate) fn new() -> Arc<Self> {
+        let identity = Identity::from_stored([1; 32], Alphabet::Base62);
+        Arc::new(Self { identity, inner: Mutex::default(), away: AtomicBool::new(false) })
+    }
+
+    fn open(&self) -> Result<std::sync::MutexGuard<'_, Inner>, StoreError> {
+        if self.away.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("pulled the plug".into()));
+        }
+        Ok(self.inner.lock().expect("no test panics in here"))
+    }
+}
+
+#[async_trait]
+impl LinkStore for Fake {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        Ok(self.open()?.links.get(key).cloned())
+    }
+
+    async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.get(key).await
+    }
+
+    async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
+        let mut inner = self.open()?;
+        let link = insert.link;
+        let before = |request: &Request| inner.requests.iter().find(|(have, _)| have.id == request.id);
+        if let Some((request, (have, key))) = insert.request.as_ref().and_then(|request| Some((request, before(request)?))) {
+            if have.fingerprint != request.fingerprint {
+                return Ok(Inserted::RequestMismatch);
+            }
+            return Ok(Inserted::Replayed(inner.links.get(key).cloned().map(Box::new)));
+        }
+        let same = |have: &&Link| have.reusable && have.owner == link.owner && have.target == link.target;
+        if let Some(have) = inner.links.values().find(same).filter(|_| link.reusable) {
+            return Ok(Inserted::Existing(Box::new(have.clone())));
+        }
+        if inner.links.contains_key(&link.key) {
+            return Err(StoreError::CodeTaken);
+        }
+        inner.requests.extend(insert.request.map(|request| (request, link.key.clone())));
+        inner.links.insert(link.key.clone(), link);
+        Ok(Inserted::Created)
+    }
+
+    async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError> {
+        match self.open()?.links.get_mut(&link.key) {
+            None => Ok(Updated::Missing),
+            Some(have) if have.revision != expected => Err(StoreError::Conflict),
+            Some(have) => {
+                *have = link.clone();
+                Ok(Updated::Done)
+            }
+        }
+    }
+
+    async fn spend(&self, _: &LinkKey) -> Result<Spent, StoreError> {
+        Ok(Spent::Yes)
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        let skip = query.after.as_ref().map_or(0, |cursor| usize::from(cursor.0[0]));
+        let inner = self.open()?;
+        let matching = inner.links.values().filter(|link| {
+            let status = link.status(query.now);
+            query.status.map_or(status != Status::Deleted, |wanted| wanted == status)
+                && query.tag.as_ref().is_none_or(|tag| link.tags.iter().any(|have| have == tag))
+                && query.domain.as_ref().is_none_or(|domain| link.key.domain == *domain)
+                && query.text.as_ref().is_none_or(|text| link.target.as_str().contains(text))
+        });
+        let mut all: Vec<Link> = matching.cloned().collect();
+        all.sort_by_key(|link| (link.created_at, link.key.clone()));
+        if query.sort == Sort::Newest {
+            all.reverse();
+        }
+        let end = all.len().min(skip + query.limit);
+        let next = (end < all.len()).then(|| Cursor(vec![u8::try_from(end).expect("few links")]));
+        Ok(Page { links: all[skip.min(end)..end].to_vec(), next })
+    }
+
+    async fn lease(&self, _: u8, count: u64, _: u64) -> Result<Range<u64>, StoreError> {
+        let mut inner = self.open()?;
+        let start = inner.next;
+        inner.next += count;
+        Ok(start..inner.next)
+    }
+
+    async fn mark_expired(&self, _: Moment, _: usize) -> Result<Vec<LinkKey>, StoreError> {
+        Ok(vec![])
+    }
+
+    async fn purge(&self, _: Moment, _: usize) -> Result<Vec<LinkKey>, StoreError> {
+        Ok(vec![])
+    }
+
+    async fn forget_requests(&self, _: Moment, _: usize) -> Result<usize, StoreError> {
+        Ok(0)
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.open().map(|_| ())
+    }
+}

@@ -1,0 +1,205 @@
+use serde_json::{Value, json};
+
+use crate::web::{KEY, Web};
+
+async fn with_link(code: &str) -> Web {
+    let web = Web::new();
+    let body = json!({"long_url": "https://example.com/a", "custom_alias": code, "title": "T", "expires_at": "2199-01-01", "max_clicks": 5});
+    assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
+    web
+}
+
+#[tokio::test]
+async fn a_patch_changes_what_it_names_and_clears_what_it_nulls() {
+    let web = with_link("abc").await;
+    let line = "PATCH /api/v1/urls/abc";
+    let same = web.api(line, json!({})).await;
+    assert_eq!((same.status.as_u16(), same.header("etag")), (200, "\"1\""));
+    let answer = web.api(line, json!({"title": null, "longUrl": "https://example.org/"})).await;
+    assert_eq!((answer.status.as_u16(), answer.header("etag")), (200, "\"2\""));
+    let body = answer.json();
+    assert_eq!((&body["title"], &body["long_url"]), (&Value::Null, &json!("https://example.org/")));
+    assert_eq!((&body["expires_at"], &body["max_clicks"]), (&json!("2199-01-01T00:00:00Z"), &json!(5)));
+    let body = web.api(line, json!({"expires_at": null, "max_clicks": null, "tags": ["x"], "redirect": 308})).await.json();
+    assert_eq!((&body["expires_at"], &body["max_clicks"], &body["redirect"]), (&Value::Null, &Value::Null, &json!(308)));
+    for (change, code, field) in [
+        (json!({"long_url": null}), "invalid_request", "long_url"),
+        (json!({"tags": null}), "invalid_request", "tags"),
+        (json!({"ttl": null}), "invalid_request", "ttl"),
+        (json!({"custom_alias": "other"}), "invalid_request", "custom_alias"),
+        (json!({"standing": "blocked"}), "invalid_request", "standing"),
+        (json!({"expires_at": "2001-01-01"}), "invalid_expiry", "expires_at"),
+        (json!({"long_url": "ftp://example.com/"}), "scheme_not_allowed", "long_url"),
+    ] {
+        web.api(line, change).await.is_problem(400, code, field);
+    }
+    web.api(line, json!([])).await.is_problem(400, "invalid_request", "");
+    web.api("PATCH /api/v1/urls/none", json!({})).await.is_problem(404, "not_found", "");
+}
+
+#[tokio::test]
+async fn a_patch_with_if_match_is_done_only_at_that_revision() {
+    let web = with_link("abc").await;
+    let send = async |tag: &str, body: &'static str| {
+        let headers = [("authorization", KEY), ("content-type", "application/json"), ("if-match", tag)];
+        web.call("PATCH /api/v1/urls/abc", &headers, body).await
+    };
+    assert_eq!(send("\"1\"", r#"{"title": "second"}"#).await.status, 200);
+    send("\"1\"", r#"{"title": "third"}"#).await.is_problem(412, "precondition_failed", "If-Match");
+    assert_eq!(send("*", r#"{"title": "third"}"#).await.header("etag"), "\"3\"");
+    for bad in ["1", "W/\"3\"", "\"x\"", "\"3\", \"4\"", ""] {
+        send(bad, "{}").await.is_problem(400, "invalid_request", "If-Match");
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_link_is_gone_until_it_is_restored() {
+    let web = with_link("abc").await;
+    let deleted = web.api("DELETE /api/v1/urls/abc", Value::Null).await;
+    assert_eq!((deleted.status.as_u16(), deleted.bytes.len()), (204, 0));
+    assert_eq!(web.api("DELETE /api/v1/urls/abc", Value::Null).await.status, 204);
+    web.api("GET /api/v1/urls/abc", Value::Null).await.is_problem(404, "not_found", "");
+    assert_eq!(web.api("GET /api/v1/urls?status=deleted", Value::Null).await.json()["links"][0]["status"], "deleted");
+    assert_eq!(web.page("/abc+").await.status, 404);
+    let restored = web.api("POST /api/v1/urls/abc/restore", Value::Null).await;
+    assert_eq!((restored.status.as_u16(), &restored.json()["status"]), (200, &json!("active")));
+    assert_eq!(web.api("GET /api/v1/urls/abc", Value::Null).await.status, 200);
+    web.api("DELETE /api/v1/urls/none", Value::Null).await.is_problem(404, "not_found", "");
+    web.api("DELETE /api/v1/urls/a.b", Value::Null).await.is_problem(404, "not_found", "");
+    web.api("GET /api/v1/urls/abc?x=1", Value::Null).await.is_problem(400, "invalid_request", "x");
+    web.api("GET /api/v1/urls/abc?domain=x.example", Value::Null).await.is_problem(400, "invalid_request", "domain");
+}
+
+#[tokio::test]
+async fn the_operator_judges_links() {
+    let web = with_link("abc").await;
+    let line = "PUT /api/v1/admin/links/abc/standing";
+    assert_eq!(web.api(line, json!({"standing": "suspicious"})).await.json()["status"], "suspicious");
+    assert_eq!(web.api(line, json!({"standing": "blocked"})).await.json()["status"], "blocked");
+    web.api(line, json!({"standing": "odd"})).await.is_problem(400, "invalid_request", "standing");
+    web.api(line, json!({})).await.is_problem(400, "invalid_request", "standing");
+}
+
+#[tokio::test]
+async fn many_links_are_made_in_order_each_with_its_own_outcome() {
+    let web = Web::new();
+    let good = json!({"long_url": "https://example.com/1"});
+    let items = json!([good, {"long_url": "nope"}, 7, {"long_url": "https://example.com/2", "custom_alias": "abc"}, good]);
+    for body in [items.clone(), json!({"links": items}), json!({"urls": items})] {
+        let fresh = Web::new();
+        let answer = fresh.api("POST /api/v1/urls/bulk", body).await;
+        assert_eq!(answer.status, 207, "{}", answer.text());
+        let results = answer.json()["results"].as_array().unwrap().clone();
+        let statuses: Vec<_> = results.iter().map(|one| one["status"].as_u64().unwrap()).collect();
+        assert_eq!(statuses, [201, 400, 400, 201, 200]);
+        for (index, result) in results.iter().enumerate() {
+            assert_eq!(result["index"], index);
+            assert_eq!(result["link"].is_null(), !result["problem"].is_null());
+        }
+        assert_eq!(results[1]["problem"]["code"], "invalid_url");
+        assert_eq!(results[3]["link"]["short_code"], "abc");
+    }
+    let many: Vec<_> = (0..1000).map(|n| json!({"long_url": format!("https://example.com/{n}")})).collect();
+    let results = web.api("POST /api/v1/urls/bulk", json!(many)).await.json()["results"].take();
+    for (n, result) in results.as_array().unwrap().iter().enumerate() {
+        assert_eq!(result["link"]["long_url"], format!("https://example.com/{n}"));
+    }
+    let too_many: Vec<_> = (0..1001).map(|_| good.clone()).collect();
+    for bad in [json!([]), json!(too_many), json!({"links": []}), json!({}), json!("x")] {
+        assert_eq!(web.api("POST /api/v1/urls/bulk", bad).await.problem().1, "invalid_request");
+    }
+    web.api("POST /api/v1/urls/bulk", json!({"items": []})).await.is_problem(400, "invalid_request", "items");
+}
+
+#[tokio::test]
+async fn a_bulk_request_can_be_sent_again() {
+    let web = Web::new();
+    let body =
+        json!([{"long_url": "https://example.com/", "reuse": false}, {"long_url": "https://example.com/", "reuse": false}]);
+    let send = async || {
+        let headers = [("authorization", KEY), ("content-type", "application/json"), ("idempotency-key", "k")];
+        web.call("POST /api/v1/urls/bulk", &headers, body.to_string()).await.json()["results"].take()
+    };
+    let (first, second) = (send().await, send().await);
+    assert_ne!(first[0]["link"]["short_code"], first[1]["link"]["short_code"]);
+    for n in 0..2 {
+        assert_eq!((&first[n]["status"], &second[n]["status"]), (&json!(201), &json!(200)));
+        assert_eq!(first[n]["link"]["short_code"], second[n]["link"]["short_code"]);
+    }
+}
+
+#[tokio::test]
+async fn links_are_taken_over_with_code_and_age_once() {
+    let web = Web::new();
+    let rows = json!([
+        {"long_url": "https://example.com/1", "short_code": "old-1", "created_at": "2020-02-03T04:05:06Z"},
+        {"longUrl": "https://example.com/2", "shortCode": "api"},
+        {"long_url": "https://example.com/3", "created_at": "yesterday"},
+        {"long_url": "https://example.com/4", "custom_alias": "x-y-z"},
+    ]);
+    let results = web.api("POST /api/v1/admin/import", rows.clone()).await.json()["results"].take();
+    assert_eq!((&results[0]["status"], &results[0]["link"]["created_at"]), (&json!(201), &json!("2020-02-03T04:05:06Z")));
+    for (n, code, field) in
+        [(1, "reserved_alias", "short_code"), (2, "invalid_request", "created_at"), (3, "invalid_request", "custom_alias")]
+    {
+        assert_eq!((&results[n]["problem"]["code"], &results[n]["problem"]["field"]), (&json!(code), &json!(field)));
+    }
+    assert_eq!(web.api("POST /api/v1/admin/import", rows).await.json()["results"][0]["status"], 200);
+}
+
+#[tokio::test]
+async fn a_list_is_walked_by_cursors_that_fit_only_it() {
+    let web = Web::new();
+    for n in 0..5 {
+        let body = json!({"long_url": format!("https://example.com/{n}"), "tags": ["t"]});
+        assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
+        web.clock.advance(std::time::Duration::from_secs(1));
+    }
+    let mut seen = Vec::new();
+    let mut path = "GET /api/v1/urls?limit=02".to_owned();
+    let mut cursors = Vec::new();
+    loop {
+        let body = web.api(&path, Value::Null).await.json();
+        seen.extend(body["links"].as_array().unwrap().iter().map(|link| link["long_url"].as_str().unwrap().to_owned()));
+        let Some(cursor) = body["next_cursor"].as_str() else { break };
+        path = format!("GET /api/v1/urls?limit=2&cursor={cursor}");
+        cursors.push(cursor.to_owned());
+    }
+    let want: Vec<_> = (0..5).rev().map(|n| format!("https://example.com/{n}")).collect();
+    assert_eq!(seen, want);
+    let oldest = web.api("GET /api/v1/urls?sort=created_at", Value::Null).await.json();
+    assert_eq!(oldest["links"][0]["long_url"], "https://example.com/0");
+    let cursor = &cursors[0];
+    for query in [
+        format!("cursor={cursor}&tag=t"),
+        format!("cursor={cursor}&sort=created_at"),
+        format!("cursor={cursor}&status=active"),
+        format!("cursor={}", &cursor[..cursor.len() - 2]),
+        format!("cursor=AA{cursor}"),
+        "cursor=".into(),
+        "cursor=BA".into(),
+    ] {
+        web.api(&format!("GET /api/v1/urls?{query}"), Value::Null).await.is_problem(400, "invalid_request", "cursor");
+    }
+    for (query, field) in [
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("limit=-1", "limit"),
+        ("limit=+5", "limit"),
+        ("limit=", "limit"),
+        ("limit=1&limit=2", "limit"),
+        ("status=odd", "status"),
+        ("sort=title", "sort"),
+        ("domain=x.example", "domain"),
+        ("tag=", "tag"),
+        ("q=%ff", "q"),
+        ("colour=red", "colour"),
+        ("api_key=secret", "api_key"),
+    ] {
+        web.api(&format!("GET /api/v1/urls?{query}"), Value::Null).await.is_problem(400, "invalid_request", field);
+    }
+    let long = "q".repeat(257);
+    web.api(&format!("GET /api/v1/urls?q={long}"), Value::Null).await.is_problem(400, "invalid_request", "q");
+    let found = web.api("GET /api/v1/urls?q=com%2F3&tag=t&domain=go.example&status=active", Value::Null).await.json();
+    assert_eq!(found["links"].as_array().unwrap().len(), 1);
+}

@@ -1,0 +1,301 @@
+use serde_json::{Value, json};
+
+use crate::web::{Answer, Web};
+
+const NASTY: &str = "\"><script>alert(1)</script>";
+
+async fn form(web: &Web, body: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut all = vec![("content-type", "application/x-www-form-urlencoded"), ("host", "go.example")];
+    all.extend(headers);
+    web.call("POST /", &all, body.to_owned()).await
+}
+
+fn is_page(answer: &Answer, status: u16) {
+    assert_eq!(answer.status, status, "{}", answer.text());
+    assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
+    assert!(answer.header("content-security-policy").starts_with("default-src 'none'; style-src 'self'"));
+    assert_eq!(answer.header("referrer-policy"), "same-origin");
+    assert_eq!(answer.header("x-content-type-options"), "nosniff");
+    let text = answer.text();
+    assert!(text.starts_with("<!doctype html>\n<html lang=\"en\">") && text.contains("class=\"skip\""));
+    assert!(!text.contains("<script>") && !text.contains(" style=") && !text.contains("onclick"));
+}
+
+#[tokio::test]
+async fn the_home_page_shortens_without_a_script() {
+    let web = Web::new();
+    let home = web.page("/").await;
+    is_page(&home, 200);
+    assert!(home.text().contains("<form class=\"shorten\" method=\"post\" action=\"/\""));
+    assert!(home.text().contains("href=\"/api/docs\""));
+    let made = form(&web, "long_url=example.com%2Fa%3Fb%3D1&alias=mine&ttl=3600", &[("sec-fetch-site", "same-origin")]).await;
+    is_page(&made, 201);
+    let text = made.text();
+    assert!(text.contains("https://go.example/<") || text.contains("href=\"https://go.example/mine\""), "{text}");
+    assert!(text.contains("https://example.com/a?b=1") && text.contains("class=\"qr\"") && text.contains("Works until"));
+    let taken = form(&web, "long_url=https%3A%2F%2Fexample.com%2F&alias=mine&ttl=", &[]).await;
+    is_page(&taken, 409);
+    assert!(taken.text().contains("This alias is taken.") && taken.text().contains("value=\"mine\""));
+}
+
+#[tokio::test]
+async fn a_refused_form_keeps_what_was_typed_and_says_what_is_wrong() {
+    let web = Web::new();
+    let typed: String = url::form_urlencoded::byte_serialize(format!("ftp://x/{NASTY}").as_bytes()).collect();
+    let answer = form(&web, &format!("long_url={typed}"), &[]).await;
+    is_page(&answer, 400);
+    let text = answer.text();
+    assert!(
+        text.contains("role=\"alert\"")
+            && text.contains("aria-invalid=\"true\"")
+            && text.contains("ftp://x/&#34;&#62;&#60;script&#62;")
+    );
+    for (body, status) in [
+        ("", 400),
+        ("long_url=", 400),
+        ("long_url=http%3A%2F%2F127.0.0.1", 422),
+        ("long_url=example.com&ttl=999999", 400),
+        ("long_url=example.com&other=1", 400),
+        ("long_url=a&long_url=b", 400),
+        ("long_url=%ff", 400),
+    ] {
+        is_page(&form(&web, body, &[]).await, status);
+    }
+    is_page(&form(&web, &format!("long_url={}", "a".repeat(70_000)), &[]).await, 413);
+    is_page(&web.call("POST /", &[("content-type", "text/plain")], "long_url=example.com").await, 415);
+    web.store.away.store(true, std::sync::atomic::Ordering::Relaxed);
+    is_page(&form(&web, "long_url=example.com", &[]).await, 503);
+}
+
+#[tokio::test]
+async fn other_sites_cannot_use_the_form() {
+    let web = Web::new();
+    for headers in [
+        [("sec-fetch-site", "cross-site")],
+        [("sec-fetch-site", "same-site")],
+        [("origin", "https://evil.example")],
+        [("origin", "null")],
+    ] {
+        is_page(&form(&web, "long_url=example.com", &headers).await, 403);
+    }
+    is_page(&form(&web, "long_url=example.com", &[("origin", "https://go.example")]).await, 201);
+}
+
+#[tokio::test]
+async fn a_closed_home_page_says_so() {
+    let web = Web::with(|rules| rules.anonymous_create = false);
+    let home = web.page("/").await;
+    is_page(&home, 200);
+    assert!(home.text().contains("needs a key") && !home.text().contains("<form"));
+    is_page(&form(&web, "long_url=example.com", &[]).await, 401);
+}
+
+#[tokio::test]
+async fn a_preview_tells_but_never_follows() {
+    let web = Web::new();
+    let body = json!({"long_url": "https://xn--mnchen-3ya.de/'\"><script>", "custom_alias": "abc", "title": NASTY});
+    assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
+    let page = web.page("/abc+").await;
+    is_page(&page, 200);
+    let text = page.text();
+    assert!(text.contains("xn--mnchen-3ya.de") && text.contains("münchen.de") && text.contains("just now"));
+    assert!(text.contains("“&#34;&#62;&#60;script&#62;") && text.contains("rel=\"noreferrer nofollow noopener\""));
+    assert!(!text.contains("http-equiv"));
+    assert_eq!(web.page("/abc%2B").await.status, 200);
+    for path in ["/none+", "/+", "/a.b+", "/abc", "/r/none", "/no/such/page", "/assets/none.css"] {
+        let answer = web.page(path).await;
+        is_page(&answer, 404);
+        assert!(!answer.text().contains("none") && !answer.text().contains("such"), "{path} is repeated");
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_does_not_redirect_has_its_page() {
+    let web = Web::new();
+    let target = "https://secret.example/path";
+    let body = json!({"long_url": target, "custom_alias": "abc", "ttl": 60});
+    assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
+    let active = web.page("/r/abc?error=expired").await;
+    is_page(&active, 200);
+    assert!(active.text().contains("Where it leads"));
+    let standing = async |word: &str| {
+        let answer = web.api("PUT /api/v1/admin/links/abc/standing", json!({"standing": word})).await;
+        assert_eq!(answer.status, 200);
+    };
+    standing("suspicious").await;
+    let warning = web.page("/r/abc").await;
+    is_page(&warning, 200);
+    assert!(warning.text().contains("Careful") && warning.text().contains("<p class=\"host\">secret.example</p>"));
+    assert!(web.page("/abc+").await.text().contains("reported as suspicious"));
+    standing("blocked").await;
+    for path in ["/r/abc", "/abc+"] {
+        let blocked = web.page(path).await;
+        is_page(&blocked, 451);
+        assert!(!blocked.text().contains("secret"));
+    }
+    assert_eq!(web.page("/abc/qr").await.status, 404);
+    standing("clear").await;
+    web.clock.advance(std::time::Duration::from_secs(61));
+    for path in ["/r/abc", "/abc+"] {
+        is_page(&web.page(path).await, 410);
+    }
+    web.store.away.store(true, std::sync::atomic::Ordering::Relaxed);
+    let away = web.page("/abc+").await;
+    is_page(&away, 503);
+    assert_eq!(away.header("retry-after"), "1");
+}
+
+#[tokio::test]
+async fn a_page_is_found_by_the_host_it_was_asked_on() {
+    let web = Web::new();
+    let body = json!({"long_url": "https://example.com/", "custom_alias": "abc", "domain": "b.example"});
+    assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
+    assert_eq!(web.page("/abc+").await.status, 404);
+    assert_eq!(web.call("GET /abc+", &[("host", "B.example:443")], "").await.status, 200);
+}
+
+#[tokio::test]
+async fn head_answers_like_get() {
+    let web = Web::new();
+    assert_eq!(
+        web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "custom_alias": "abc"})).await.status,
+        201
+    );
+    for path in ["/", "/abc+", "/r/abc", "/abc/qr", "/robots.txt", "/favicon.ico", "/api/docs", "/openapi.json", "/none+"] {
+        let (get, head) = (web.page(path).await, web.call(&format!("HEAD {path}"), &[("accept", "text/html")], "").await);
+        assert_eq!((head.status, head.bytes.len()), (get.status, 0), "{path}");
+        assert_eq!(head.header("content-type"), get.header("content-type"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn assets_are_named_after_their_content_and_kept() {
+    let web = Web::new();
+    let home = web.page("/").await.text();
+    for (mark, kind) in [("href=\"/assets/", "text/css; charset=utf-8"), ("src=\"/assets/", "text/javascript; charset=utf-8")] {
+        let start = home.find(mark).unwrap() + mark.len() - "/assets/".len();
+        let path = home[start..].split('"').next().unwrap();
+        let asset = web.page(path).await;
+        assert_eq!((asset.status.as_u16(), asset.header("content-type")), (200, kind));
+        assert_eq!(asset.header("cache-control"), "public, max-age=31536000, immutable");
+    }
+    assert!(web.page("/robots.txt").await.text().contains("Disallow: /api/"));
+    assert_eq!(web.page("/favicon.ico").await.header("content-type"), "image/svg+xml");
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_a_page_for_people_and_a_problem_for_programs() {
+    let web = Web::new();
+    is_page(&web.page("/no/such").await, 404);
+    web.call("GET /no/such", &[], "").await.is_problem(404, "not_found", "");
+    web.page("/api/v1/nothing").await.is_problem(404, "not_found", "");
+    web.page("/api").await.is_problem(404, "not_found", "");
+    let answer = web.call("PUT /api/v1/urls", &[], "").await;
+    answer.is_problem(405, "method_not_allowed", "");
+    let mut allow: Vec<_> = answer.header("allow").split(',').collect();
+    allow.sort_unstable();
+    assert_eq!(allow, ["GET", "HEAD", "POST"]);
+    is_page(&web.call("DELETE /", &[("accept", "text/html")], "").await, 405);
+    assert!(web.stats.requests().iter().any(|(route, class, count)| (&**route, *class, *count) == ("/api/v1/urls", 4, 1)));
+    assert!(web.stats.requests().iter().any(|(route, ..)| &**route == "other"));
+}
+
+#[test]
+fn pages_for_the_redirect_plane_are_ready() {
+    let pages = terse_server::pages();
+    for (page, words) in [
+        (&pages.not_found, "Nothing here"),
+        (&pages.gone, "has expired"),
+        (&pages.blocked, "is blocked"),
+        (&pages.unavailable, "One moment"),
+    ] {
+        assert!(page.starts_with("<!doctype html>") && page.contains(words));
+    }
+}
+
+#[tokio::test]
+async fn a_qr_code_can_be_read_back() {
+    let web = Web::new();
+    let code = "a".repeat(64);
+    for alias in ["abc", &code] {
+        assert_eq!(
+            web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "custom_alias": alias})).await.status,
+            201
+        );
+        let want = format!("https://go.example/{alias}");
+        for query in ["", "size=64&margin=16", "size=300&margin=0&level=H", "size=2048&level=L&fg=%230a1b2c&bg=ffeedd", "level=Q"]
+        {
+            let png = web.page(&format!("/{alias}/qr?format=png&{query}")).await;
+            assert_eq!((png.status.as_u16(), png.header("content-type")), (200, "image/png"));
+            assert_eq!(read(&from_png(&png.bytes)), want, "png {query}");
+            let svg = web.page(&format!("/{alias}/qr?{query}")).await;
+            assert_eq!((svg.status.as_u16(), svg.header("content-type")), (200, "image/svg+xml"));
+            assert_eq!(read(&from_svg(&svg.text())), want, "svg {query}");
+        }
+    }
+    let answer = web.page("/abc/qr?format=png&size=500").await;
+    assert_eq!(answer.header("cache-control"), "public, max-age=86400");
+    assert_eq!(from_png(&answer.bytes).len(), 500);
+    let again = web.call("GET /abc/qr?format=png&size=500", &[("if-none-match", answer.header("etag"))], "").await;
+    assert_eq!((again.status.as_u16(), again.bytes.len()), (304, 0));
+    for (query, field) in [
+        ("format=gif", "format"),
+        ("size=63", "size"),
+        ("size=2049", "size"),
+        ("margin=17", "margin"),
+        ("margin=-1", "margin"),
+        ("level=m", "level"),
+        ("fg=red", "fg"),
+        ("bg=%23fff", "bg"),
+        ("fg=ffffff", "fg"),
+        ("x=1", "x"),
+    ] {
+        web.page(&format!("/abc/qr?{query}")).await.is_problem(400, "invalid_request", field);
+    }
+    web.page("/none/qr").await.is_problem(404, "not_found", "");
+    assert_eq!(web.api("DELETE /api/v1/urls/abc", Value::Null).await.status, 204);
+    web.page("/abc/qr").await.is_problem(404, "not_found", "");
+}
+
+/// Rows of dark pixels.
+fn from_png(bytes: &[u8]) -> Vec<Vec<bool>> {
+    let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Indexed, png::BitDepth::One));
+    pixels
+        .chunks(info.line_size)
+        .map(|row| (0..info.width as usize).map(|x| row[x / 8] & (0x80 >> (x % 8)) != 0).collect())
+        .collect()
+}
+
+/// Draws the path of runs again, each module four pixels wide.
+fn from_svg(text: &str) -> Vec<Vec<bool>> {
+    let across: usize = text.split("viewBox=\"0 0 ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let mut rows = vec![vec![false; across * 4]; across * 4];
+    let path = text.rsplit(" d=\"").next().unwrap().split('"').next().unwrap();
+    for run in path.split('z').filter(|run| !run.is_empty()) {
+        let (x, rest) = run.strip_prefix('M').unwrap().split_once(' ').unwrap();
+        let (y, rest) = rest.split_once('h').unwrap();
+        let length: usize = rest.split('v').next().unwrap().parse().unwrap();
+        let (x, y): (usize, usize) = (x.parse().unwrap(), y.parse().unwrap());
+        for row in &mut rows[y * 4..y * 4 + 4] {
+            row[x * 4..(x + length) * 4].fill(true);
+        }
+    }
+    rows
+}
+
+/// With a quiet zone around it, as on any wall, and large enough for the reader.
+fn read(rows: &[Vec<bool>]) -> String {
+    let (zone, zoom) = (40, if rows.len() < 200 { 4 } else { 1 });
+    let size = rows.len() * zoom + 2 * zone;
+    let dark = |x: usize, y: usize| {
+        let inside = |n: usize| n.checked_sub(zone).map(|n| n / zoom).filter(|n| *n < rows.len());
+        inside(x).zip(inside(y)).is_some_and(|(x, y)| rows[y][x])
+    };
+    let mut image = rqrr::PreparedImage::prepare_from_bitmap(size, size, dark);
+    let grids = image.detect_grids();
+    assert_eq!(grids.len(), 1, "one code is seen");
+    grids[0].decode().unwrap().1
+}

@@ -1,0 +1,125 @@
+//! A whole web side in memory, and ways to talk to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use serde_json::Value;
+use terse_core::*;
+use terse_server::{ApiStats, Keys, Parts, router};
+use tower::ServiceExt;
+
+use crate::fake::Fake;
+
+pub(crate) const KEY: &str = "terse_test-key";
+
+pub(crate) struct Web {
+    router: Router,
+    pub(crate) store: Arc<Fake>,
+    pub(crate) clock: Clock,
+    pub(crate) stats: Arc<ApiStats>,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or_else(|_| panic!("not JSON: {}", self.text()))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Status, code and field of a problem, after checking its shape.
+    #[track_caller]
+    pub(crate) fn problem(&self) -> (u16, String, Option<String>) {
+        assert_eq!(self.header("content-type"), "application/problem+json", "{}", self.text());
+        let body = self.json();
+        assert_eq!(body["status"], self.status.as_u16());
+        assert!(body["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
+        let text = |name: &str| body[name].as_str().map(str::to_owned);
+        assert_eq!(text("type").unwrap(), format!("/api/docs#{}", text("code").unwrap()));
+        assert!(body.as_object().unwrap().contains_key("field"));
+        (self.status.as_u16(), text("code").unwrap(), text("field"))
+    }
+
+    #[track_caller]
+    pub(crate) fn is_problem(&self, status: u16, code: &str, field: &str) {
+        let field = Some(field.to_owned()).filter(|field| !field.is_empty());
+        assert_eq!(self.problem(), (status, code.to_owned(), field), "{}", self.text());
+    }
+}
+
+impl Web {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| ())
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut Rules)) -> Self {
+        let base = url::Url::parse("https://go.example/").unwrap();
+        let hosts = Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
+        let own_hosts = hosts.names().map(str::to_owned).collect();
+        let blocked = BlockedHosts::parse(&["evil.example"]).unwrap();
+        let mut rules = Rules {
+            targets: TargetRules { own_hosts, allow_private: false, blocked },
+            hosts,
+            anonymous_create: true,
+            anonymous_ttl: Duration::from_secs(8 * 3600),
+            grace: Duration::from_secs(7 * 86_400),
+        };
+        change(&mut rules);
+        let (store, clock, stats) = (Fake::new(), Clock::default(), Arc::new(ApiStats::default()));
+        let codes = Arc::new(Random::new(Alphabet::Base62, 7));
+        let links = Arc::new(Links::new(store.clone(), codes, Arc::new(NoFeed), rules, clock.clone()));
+        let keys = Keys::new(vec![Keys::hash(KEY)]);
+        let router = router(Parts { links, keys, cursor_key: [9; 32], stats: stats.clone() });
+        Self { router, store, clock, stats }
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let bytes = to_bytes(body, usize::MAX).await.unwrap().to_vec();
+        Answer { status: head.status, headers: head.headers, bytes }
+    }
+
+    /// `GET /path` with further headers.
+    pub(crate) async fn call(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+        let (method, path) = line.split_once(' ').unwrap();
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.send(request.body(body.into()).unwrap()).await
+    }
+
+    /// With the key, and JSON where there is any.
+    pub(crate) async fn api(&self, line: &str, body: Value) -> Answer {
+        let headers = [("authorization", &*format!("Bearer {KEY}")), ("content-type", "application/json")];
+        match body {
+            Value::Null => self.call(line, &headers[..1], "").await,
+            body => self.call(line, &headers, body.to_string()).await,
+        }
+    }
+
+    /// Without a key.
+    pub(crate) async fn anonymous(&self, line: &str, body: Value) -> Answer {
+        self.call(line, &[("content-type", "application/json")], body.to_string()).await
+    }
+
+    /// As a browser does.
+    pub(crate) async fn page(&self, path: &str) -> Answer {
+        self.call(&format!("GET {path}"), &[("accept", "text/html"), ("host", "go.example")], "").await
+    }
+}
