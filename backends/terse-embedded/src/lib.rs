@@ -1,1 +1,32 @@
-//! The embedded store.
+//! The embedded store: links in one SQLite file.
+//!
+//! One thread writes, and commits what many callers wait for in one fsync; a few threads look links up, many lookups to a
+//! read transaction; one more thread lists and searches, so that a long search never delays a redirect. Generated links are
+//! filed under their number, so new ones are appended side by side; aliases are found through a table of their own. Every row
+//! carries a checksum, and a row that does not fit it is an error, never a redirect.
+//!
+//! Absent from here: the lock on the data directory, which is the binary's, and clicks, which live in another file.
+
+mod backup;
+mod chores;
+mod engine;
+mod failure;
+mod health;
+mod issued;
+mod list;
+mod memory;
+mod options;
+mod queue;
+mod reader;
+mod row;
+mod schema;
+mod scribe;
+mod shelf;
+mod store;
+mod verify;
+mod writer;
+
+pub use backup::{BackupError, backup};
+pub use options::{OpenError, Options};
+pub use store::Embedded;
+pub use verify::{Report, verify};

@@ -1,0 +1,63 @@
+//! Whether writes can be expected to succeed.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use terse_core::StoreError;
+
+use crate::failure::unavailable;
+
+pub(crate) struct Health {
+    born: Instant,
+    broken: AtomicBool,
+    why: Mutex<String>,
+    /// When the batch being written was begun, in milliseconds after `born`, plus one; 0 while there is none.
+    writing_since: AtomicU64,
+}
+
+impl Health {
+    pub(crate) fn new() -> Self {
+        Self {
+            born: Instant::now(),
+            broken: AtomicBool::new(false),
+            why: Mutex::new(String::new()),
+            writing_since: AtomicU64::new(0),
+        }
+    }
+
+    /// Asked before every write, so that none has to wait for a disk that is known to be broken.
+    pub(crate) fn refuse_if_broken(&self) -> Result<(), StoreError> {
+        if !self.broken.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(unavailable(self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+    }
+
+    /// The same, and whether the disk has stopped answering.
+    pub(crate) fn check(&self, patience: Duration) -> Result<(), StoreError> {
+        self.refuse_if_broken()?;
+        let since = self.writing_since.load(Ordering::Relaxed);
+        if since > 0 && self.now().saturating_sub(since) > patience.as_millis() as u64 {
+            return Err(unavailable("the disk does not answer"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn broke(&self, why: &str) {
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why.to_owned();
+        self.broken.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn healed(&self) {
+        self.broken.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn writing(&self, writing: bool) {
+        self.writing_since.store(if writing { self.now() } else { 0 }, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        self.born.elapsed().as_millis() as u64 + 1
+    }
+}

@@ -1,0 +1,114 @@
+//! Lists and searches.
+
+use rusqlite::ToSql;
+use terse_core::{Cursor, Link, ListQuery, OwnerId, Page, Sort, Status};
+
+use crate::failure::{Failure, corrupt};
+use crate::row::COLUMNS;
+use crate::shelf::Shelf;
+
+/// A search looks at this many links, then hands back what it has and where to go on.
+const MOST_EXAMINED: usize = 20_000;
+/// And gives back at most this many, however many are asked for.
+const MOST_GIVEN: usize = 1000;
+
+impl Shelf {
+    /// Links by age, and by id where they are of the same age: both never change, so a walk misses nothing.
+    pub(crate) fn list(&self, query: &ListQuery) -> Result<Page, Failure> {
+        let domain = match &query.domain {
+            None => None,
+            Some(domain) => match self.domain_id(domain)? {
+                Some(id) => Some(id),
+                None => return Ok(Page { links: Vec::new(), next: None }),
+            },
+        };
+        let after = query.after.as_ref().map(Place::read).transpose()?;
+        let owner = query.owner.map(|owner| owner.0 as i64);
+        let (compare, order) = match query.sort {
+            Sort::Newest => ("<", "DESC"),
+            Sort::Oldest => (">", "ASC"),
+        };
+        let mut sql = format!("SELECT {COLUMNS} FROM links WHERE 1");
+        let mut values: Vec<&dyn ToSql> = Vec::new();
+        if let Some(owner) = &owner {
+            // The owners' index leaves out the anonymous one, and this is how SQLite knows that it does not matter.
+            sql += if *owner == OwnerId::ANONYMOUS.0 as i64 { " AND owner = ?" } else { " AND owner = ? AND owner <> 0" };
+            values.push(owner);
+        }
+        if let Some(place) = &after {
+            sql += &format!(" AND (created_at, id) {compare} (?, ?)");
+            values.extend([&place.created_at as &dyn ToSql, &place.id]);
+        }
+        sql += &format!(" ORDER BY created_at {order}, id {order}");
+
+        let wanted = Wanted::new(query);
+        let limit = query.limit.clamp(1, MOST_GIVEN);
+        let mut statement = self.conn.prepare_cached(&sql)?;
+        let mut rows = statement.query(&values[..])?;
+        let mut links = Vec::new();
+        let mut last = None;
+        let mut examined = 0;
+        while let Some(row) = rows.next()? {
+            // One row further than needed has been seen: there is more.
+            if links.len() == limit || examined == MOST_EXAMINED {
+                return Ok(Page { links, next: last.as_ref().map(Place::write) });
+            }
+            examined += 1;
+            last = Some(Place { created_at: row.get(5)?, id: row.get(0)? });
+            if domain.is_some_and(|domain| row.get(1) != Ok(domain)) {
+                continue;
+            }
+            let link = self.read(row, None)?;
+            if wanted.matches(&link) {
+                links.push(link);
+            }
+        }
+        Ok(Page { links, next: None })
+    }
+}
+
+/// The part of a query that only the link itself can answer.
+struct Wanted<'a> {
+    query: &'a ListQuery,
+    text: Option<String>,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(query: &'a ListQuery) -> Self {
+        Self { query, text: query.text.as_ref().map(|text| text.to_ascii_lowercase()) }
+    }
+
+    fn matches(&self, link: &Link) -> bool {
+        let status = link.status(self.query.now);
+        let wanted_status = match self.query.status {
+            None => status != Status::Deleted,
+            Some(wanted) => status == wanted,
+        };
+        let contains = |haystack: &str, text: &str| haystack.to_ascii_lowercase().contains(text);
+        wanted_status
+            && self.query.tag.as_ref().is_none_or(|tag| link.tags.iter().any(|have| have == tag))
+            && self.text.as_ref().is_none_or(|text| {
+                contains(link.key.code.as_str(), text)
+                    || contains(link.target.as_str(), text)
+                    || link.title.as_ref().is_some_and(|title| contains(title.as_str(), text))
+            })
+    }
+}
+
+/// A place in a list.
+struct Place {
+    created_at: i64,
+    id: i64,
+}
+
+impl Place {
+    fn write(&self) -> Cursor {
+        Cursor([self.created_at.to_be_bytes(), self.id.to_be_bytes()].concat())
+    }
+
+    fn read(cursor: &Cursor) -> Result<Self, Failure> {
+        let bytes: &[u8; 16] = cursor.0.as_slice().try_into().map_err(|_| corrupt("not a place in this list"))?;
+        let number = i128::from_be_bytes(*bytes);
+        Ok(Self { created_at: (number >> 64) as i64, id: number as i64 })
+    }
+}

@@ -1,0 +1,168 @@
+//! A bounded queue from async callers to threads, emptied many at a time.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub(crate) struct Queue<T> {
+    inner: Mutex<Inner<T>>,
+    ready: Condvar,
+    bound: usize,
+}
+
+struct Inner<T> {
+    items: VecDeque<T>,
+    /// Threads asleep: waking one is a system call, saved when all are busy.
+    waiting: usize,
+    closed: bool,
+}
+
+/// Why nothing more is taken in.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Refused {
+    Full,
+    Closed,
+}
+
+/// What a thread finds.
+pub(crate) enum Taken<T> {
+    Items(Vec<T>),
+    /// Nothing in the time given.
+    Nothing,
+    /// Closed and empty.
+    End,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(bound: usize) -> Self {
+        let inner = Inner { items: VecDeque::new(), waiting: 0, closed: false };
+        Self { inner: Mutex::new(inner), ready: Condvar::new(), bound: bound.max(1) }
+    }
+
+    /// Never waits.
+    pub(crate) fn push(&self, item: T) -> Result<(), Refused> {
+        let mut inner = self.lock();
+        if inner.closed {
+            return Err(Refused::Closed);
+        }
+        if inner.items.len() >= self.bound {
+            return Err(Refused::Full);
+        }
+        inner.items.push_back(item);
+        let wake = inner.waiting > 0;
+        drop(inner);
+        if wake {
+            self.ready.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Waits for something and takes up to `most` of it.
+    pub(crate) fn take(&self, most: usize) -> Taken<T> {
+        loop {
+            match self.take_within(most, Duration::from_secs(3600)) {
+                Taken::Nothing => {}
+                taken => return taken,
+            }
+        }
+    }
+
+    /// The same, but not for longer than this.
+    pub(crate) fn take_within(&self, most: usize, patience: Duration) -> Taken<T> {
+        let until = Instant::now() + patience;
+        let mut inner = self.lock();
+        loop {
+            if !inner.items.is_empty() {
+                let count = inner.items.len().min(most);
+                return Taken::Items(inner.items.drain(..count).collect());
+            }
+            if inner.closed {
+                return Taken::End;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Taken::Nothing;
+            }
+            inner.waiting += 1;
+            inner = self.ready.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+            inner.waiting -= 1;
+        }
+    }
+
+    /// Takes nothing more in; what is waiting can still be taken out.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.ready.notify_all();
+    }
+
+    /// Takes nothing more in, and forgets what is waiting.
+    pub(crate) fn abandon(&self) {
+        let items = {
+            let mut inner = self.lock();
+            inner.closed = true;
+            std::mem::take(&mut inner.items)
+        };
+        self.ready.notify_all();
+        drop(items);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().items.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes a queue when its last thread ends, even by a panic: whoever waits is answered instead of waiting for nobody.
+pub(crate) struct Attendant<T>(pub(crate) std::sync::Arc<Queue<T>>);
+
+impl<T> Drop for Attendant<T> {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_full_queue_refuses_and_a_closed_one_is_emptied_first() {
+        let queue = Queue::new(2);
+        assert_eq!((queue.push(1), queue.push(2), queue.push(3)), (Ok(()), Ok(()), Err(Refused::Full)));
+        queue.close();
+        assert_eq!(queue.push(4), Err(Refused::Closed));
+        assert!(matches!(queue.take(1), Taken::Items(items) if items == [1]));
+        assert!(matches!(queue.take(9), Taken::Items(items) if items == [2]));
+        assert!(matches!(queue.take(9), Taken::End));
+    }
+
+    #[test]
+    fn everything_pushed_by_many_is_taken_once_by_many() {
+        let queue = Arc::new(Queue::new(100_000));
+        let takers: Vec<_> = (0..3)
+            .map(|_| {
+                let queue = queue.clone();
+                std::thread::spawn(move || {
+                    let mut sum = 0u64;
+                    while let Taken::Items(items) = queue.take(7) {
+                        sum += items.iter().sum::<u64>();
+                    }
+                    sum
+                })
+            })
+            .collect();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (1..=10_000).for_each(|n| queue.push(n).unwrap()));
+            }
+        });
+        queue.close();
+        let sum: u64 = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
+        assert_eq!(sum, 4 * 10_000 * 10_001 / 2);
+    }
+}

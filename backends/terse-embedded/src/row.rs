@@ -1,0 +1,227 @@
+//! Links as rows, and rows as links.
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Row, ToSql};
+use terse_core::{Code, Domain, Link, LinkKey, Moment, OwnerId, RedirectKind, Revision, Standing, Tags, Target, Title};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::failure::{Failure, corrupt};
+
+/// Ids below are numbers of codes; ids from here on belong to named links. Far above every number there is.
+pub(crate) const FIRST_NAMED: i64 = 1 << 61;
+
+/// In the order in which [`RawRow::read`] expects them.
+pub(crate) const COLUMNS: &str = "id, domain, code, owner, target, created_at, updated_at, flags, checksum, reuse, revision, \
+     expires_at, valid_from, max_clicks, spent_clicks, title, tags, deleted_at";
+
+const FORWARD_QUERY: i64 = 4;
+const CRAWLABLE: i64 = 8;
+const SUSPICIOUS: i64 = 16;
+const BLOCKED: i64 = 32;
+const GENERATED: i64 = 64;
+
+/// A row as it lies in the file, its texts not yet copied.
+pub(crate) struct RawRow<'a> {
+    pub(crate) id: i64,
+    pub(crate) domain: i64,
+    pub(crate) code: Option<&'a str>,
+    fields: Fields<'a>,
+    checksum: i64,
+    spent_clicks: u64,
+}
+
+/// What the checksum covers besides id, domain and code.
+struct Fields<'a> {
+    owner: i64,
+    target: &'a str,
+    created_at: i64,
+    updated_at: Option<i64>,
+    flags: i64,
+    reuse: Option<i64>,
+    revision: Option<i64>,
+    expires_at: Option<i64>,
+    valid_from: Option<i64>,
+    max_clicks: Option<i64>,
+    title: Option<&'a str>,
+    tags: Option<&'a str>,
+    deleted_at: Option<i64>,
+}
+
+impl<'a> RawRow<'a> {
+    pub(crate) fn read(row: &'a Row<'_>) -> Result<Self, Failure> {
+        Ok(Self {
+            id: row.get(0)?,
+            domain: row.get(1)?,
+            code: text(row, 2)?,
+            fields: Fields {
+                owner: row.get(3)?,
+                target: text(row, 4)?.ok_or_else(|| corrupt("a link without a target"))?,
+                created_at: row.get(5)?,
+                updated_at: row.get(6)?,
+                flags: row.get(7)?,
+                reuse: row.get(9)?,
+                revision: row.get(10)?,
+                expires_at: row.get(11)?,
+                valid_from: row.get(12)?,
+                max_clicks: row.get(13)?,
+                title: text(row, 15)?,
+                tags: text(row, 16)?,
+                deleted_at: row.get(17)?,
+            },
+            checksum: row.get(8)?,
+            spent_clicks: row.get::<_, Option<i64>>(14)?.unwrap_or(0) as u64,
+        })
+    }
+
+    /// The link, if the row is what was once written. `code` is what the id or the row's own code says.
+    pub(crate) fn into_link(self, domain: Domain, code: Code) -> Result<Link, Failure> {
+        let Fields { owner, created_at, flags, .. } = self.fields;
+        if self.fields.checksum(self.id, domain.as_str(), self.code) != self.checksum {
+            return Err(corrupt(format!("the checksum of row {} is wrong", self.id)).into());
+        }
+        let redirect = match flags & 3 {
+            0 => RedirectKind::Found,
+            1 => RedirectKind::MovedPermanently,
+            2 => RedirectKind::Temporary,
+            _ => RedirectKind::Permanent,
+        };
+        let standing = match (flags & SUSPICIOUS != 0, flags & BLOCKED != 0) {
+            (_, true) => Standing::Blocked,
+            (true, false) => Standing::Suspicious,
+            (false, false) => Standing::Clear,
+        };
+        Ok(Link {
+            key: LinkKey { domain, code },
+            generated: flags & GENERATED != 0,
+            owner: OwnerId(owner as u64),
+            target: Target::from_stored(self.fields.target.to_owned()),
+            created_at: Moment::from_ms(created_at),
+            updated_at: Moment::from_ms(self.fields.updated_at.unwrap_or(created_at)),
+            expires_at: self.fields.expires_at.map(Moment::from_ms),
+            valid_from: self.fields.valid_from.map(Moment::from_ms),
+            max_clicks: self.fields.max_clicks.map(|max| max as u64),
+            spent_clicks: self.spent_clicks,
+            redirect,
+            title: self.fields.title.map(|title| Title::from_stored(title.to_owned())),
+            tags: self.fields.tags.map(Tags::from_stored).unwrap_or_default(),
+            forward_query: flags & FORWARD_QUERY != 0,
+            crawlable: flags & CRAWLABLE != 0,
+            standing,
+            deleted_at: self.fields.deleted_at.map(Moment::from_ms),
+            reusable: self.fields.reuse.is_some(),
+            revision: Revision(self.fields.revision.map_or(1, |revision| revision as u64)),
+        })
+    }
+}
+
+fn text<'a>(row: &'a Row<'_>, index: usize) -> Result<Option<&'a str>, Failure> {
+    match row.get_ref(index)? {
+        ValueRef::Null => Ok(None),
+        value => Ok(Some(value.as_str().map_err(|error| corrupt(error.to_string()))?)),
+    }
+}
+
+/// A link on its way into a row.
+pub(crate) struct NewRow<'a> {
+    id: i64,
+    domain: i64,
+    code: Option<&'a str>,
+    fields: Fields<'a>,
+    checksum: i64,
+}
+
+impl<'a> NewRow<'a> {
+    /// `tags` is `link.tags.joined()`, which the caller keeps alive.
+    pub(crate) fn new(id: i64, domain: i64, link: &'a Link, tags: &'a str) -> Self {
+        let code = (id >= FIRST_NAMED).then(|| link.key.code.as_str());
+        let created_at = link.created_at.as_ms();
+        let flag = |set: bool, bit: i64| if set { bit } else { 0 };
+        let redirect = match link.redirect {
+            RedirectKind::Found => 0,
+            RedirectKind::MovedPermanently => 1,
+            RedirectKind::Temporary => 2,
+            RedirectKind::Permanent => 3,
+        };
+        let fields = Fields {
+            owner: link.owner.0 as i64,
+            target: link.target.as_str(),
+            created_at,
+            updated_at: Some(link.updated_at.as_ms()).filter(|at| *at != created_at),
+            flags: redirect
+                | flag(link.forward_query, FORWARD_QUERY)
+                | flag(link.crawlable, CRAWLABLE)
+                | flag(link.standing == Standing::Suspicious, SUSPICIOUS)
+                | flag(link.standing == Standing::Blocked, BLOCKED)
+                | flag(link.generated, GENERATED),
+            reuse: link.reusable.then(|| reuse_hash(link)),
+            revision: Some(link.revision.0 as i64).filter(|revision| *revision != 1),
+            expires_at: link.expires_at.map(Moment::as_ms),
+            valid_from: link.valid_from.map(Moment::as_ms),
+            max_clicks: link.max_clicks.map(|max| max as i64),
+            title: link.title.as_ref().map(Title::as_str),
+            tags: Some(tags).filter(|tags| !tags.is_empty()),
+            deleted_at: link.deleted_at.map(Moment::as_ms),
+        };
+        let checksum = fields.checksum(id, link.key.domain.as_str(), code);
+        Self { id, domain, code, fields, checksum }
+    }
+
+    /// Every column of [`COLUMNS`], `spent_clicks` given apart as it is not part of the row's identity.
+    pub(crate) fn values<'b>(&'b self, spent_clicks: &'b Option<i64>) -> [&'b dyn ToSql; 18] {
+        let f = &self.fields;
+        [
+            &self.id,
+            &self.domain,
+            &self.code,
+            &f.owner,
+            &f.target,
+            &f.created_at,
+            &f.updated_at,
+            &f.flags,
+            &self.checksum,
+            &f.reuse,
+            &f.revision,
+            &f.expires_at,
+            &f.valid_from,
+            &f.max_clicks,
+            spent_clicks,
+            &f.title,
+            &f.tags,
+            &f.deleted_at,
+        ]
+    }
+}
+
+/// Under which a reusable link is found again.
+pub(crate) fn reuse_hash(link: &Link) -> i64 {
+    let mut bytes = Vec::with_capacity(64 + link.target.as_str().len());
+    bytes.extend(link.owner.0.to_le_bytes());
+    put_text(&mut bytes, Some(link.key.domain.as_str()));
+    put_text(&mut bytes, Some(link.target.as_str()));
+    xxh3_64(&bytes) as i64
+}
+
+impl Fields<'_> {
+    fn checksum(&self, id: i64, domain: &str, code: Option<&str>) -> i64 {
+        let mut bytes = Vec::with_capacity(192 + self.target.len());
+        for number in [id, self.owner, self.created_at, self.flags] {
+            bytes.extend(number.to_le_bytes());
+        }
+        for number in
+            [self.updated_at, self.reuse, self.revision, self.expires_at, self.valid_from, self.max_clicks, self.deleted_at]
+        {
+            bytes.push(u8::from(number.is_some()));
+            bytes.extend(number.unwrap_or(0).to_le_bytes());
+        }
+        for text in [Some(domain), code, Some(self.target), self.title, self.tags] {
+            put_text(&mut bytes, text);
+        }
+        xxh3_64(&bytes) as i64
+    }
+}
+
+/// With its length first, so that no two lists of texts are written alike.
+fn put_text(bytes: &mut Vec<u8>, text: Option<&str>) {
+    bytes.extend(text.map_or(u32::MAX, |text| text.len() as u32).to_le_bytes());
+    bytes.extend(text.unwrap_or("").as_bytes());
+}

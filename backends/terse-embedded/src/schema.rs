@@ -1,0 +1,83 @@
+//! The shape of the file, and how older shapes become the present one.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use terse_core::{Alphabet, Identity};
+
+use crate::options::OpenError;
+
+/// "trse": how tools and we ourselves tell that a SQLite file is ours.
+const APPLICATION: i64 = 0x7472_7365;
+
+/// Each step leads from one version to the next. Steps are never changed, only added.
+const STEPS: &[&str] = &[include_str!("schema.sql")];
+
+/// Checks that the file is ours and not from the future, without changing anything. Tells its version.
+pub(crate) fn inspect(conn: &Connection, path: &Path) -> Result<i64, OpenError> {
+    let not_ours = |error: rusqlite::Error| match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::NotADatabase) => OpenError::NotTerse(path.to_owned()),
+        _ => error.into(),
+    };
+    let application: i64 = conn.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(not_ours)?;
+    let objects: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(not_ours)?;
+    // An empty file is one whose making was interrupted, or was prepared by an operator.
+    if application != APPLICATION && (application != 0 || objects > 0) {
+        return Err(OpenError::NotTerse(path.to_owned()));
+    }
+    let version: i64 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let known = STEPS.len() as i64;
+    if version > known {
+        return Err(OpenError::Newer { found: version, known });
+    }
+    Ok(version)
+}
+
+/// Brings the file from `version` up to date.
+pub(crate) fn migrate(conn: &mut Connection, version: i64) -> Result<(), OpenError> {
+    for (step, version) in STEPS.iter().zip(1..).skip(usize::try_from(version).unwrap_or(0)) {
+        let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(step)?;
+        transaction.execute_batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {version}"))?;
+        transaction.commit()?;
+        tracing::info!(version, "brought the links file to schema version {version}");
+    }
+    Ok(())
+}
+
+/// Reads the store's identity, or gives it one if it has none yet.
+pub(crate) fn identity(conn: &mut Connection, alphabet: Alphabet) -> Result<Identity, OpenError> {
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if let Some(identity) = stored_identity(&transaction)? {
+        return if identity.alphabet == alphabet {
+            Ok(identity)
+        } else {
+            Err(OpenError::Alphabet { stored: identity.alphabet.as_str(), wanted: alphabet.as_str() })
+        };
+    }
+    // Without its secret, nothing that was filed by number could be found again: better to say so than to make another.
+    let used: bool =
+        transaction.query_row("SELECT EXISTS (SELECT 1 FROM leases) OR EXISTS (SELECT 1 FROM links)", [], |row| row.get(0))?;
+    if used {
+        return Err(OpenError::Damaged("its secret is missing".into()));
+    }
+    let identity = Identity::generate(alphabet).map_err(|error| OpenError::Io(error.into()))?;
+    transaction.execute("INSERT INTO meta VALUES ('secret', ?1)", params![identity.secret()])?;
+    transaction.execute("INSERT INTO meta VALUES ('alphabet', ?1)", params![alphabet.as_str()])?;
+    transaction.commit()?;
+    Ok(identity)
+}
+
+/// The identity as it was written, if it was.
+pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, OpenError> {
+    let read = |name: &str| conn.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0)).optional();
+    let Some(rusqlite::types::Value::Blob(secret)) = read("secret")? else {
+        return Ok(None);
+    };
+    let damaged = |what: &str| OpenError::Damaged(format!("its {what} cannot be read"));
+    let secret: [u8; 32] = secret.try_into().map_err(|_| damaged("secret"))?;
+    let Some(rusqlite::types::Value::Text(alphabet)) = read("alphabet")? else {
+        return Err(damaged("alphabet"));
+    };
+    Ok(Some(Identity::from_stored(secret, Alphabet::parse(&alphabet).ok_or_else(|| damaged("alphabet"))?)))
+}

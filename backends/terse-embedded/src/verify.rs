@@ -1,0 +1,120 @@
+//! A thorough look at a store, for those who suspect it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use terse_core::Numbering;
+
+use crate::engine::connect_reader;
+use crate::failure::Failure;
+use crate::issued::Issued;
+use crate::options::{OpenError, Options};
+use crate::row::{COLUMNS, FIRST_NAMED};
+use crate::schema;
+use crate::shelf::Shelf;
+
+/// More problems than this are only counted.
+const MOST_TOLD: usize = 100;
+
+/// What was found.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Report {
+    /// How many links can be read.
+    pub links: u64,
+    /// How many problems there are.
+    pub problem_count: u64,
+    /// The first hundred of them.
+    pub problems: Vec<String>,
+}
+
+impl Report {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.problem_count == 0
+    }
+
+    fn tell(&mut self, problem: String) {
+        self.problem_count += 1;
+        if self.problems.len() < MOST_TOLD {
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// Checks every page, every index, every link's checksum and every alias, also while the store is in use.
+pub fn verify(db: &Path) -> Result<Report, OpenError> {
+    let conn = connect_reader(&Options::new(db))?;
+    // All of it as of one moment.
+    conn.execute_batch("BEGIN")?;
+    let identity = schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(db.to_owned()))?;
+    let numbering = Numbering::new(&identity);
+    let issued = Arc::new(Issued::load(&conn, &numbering)?);
+    let shelf = Shelf::new(conn, numbering, issued);
+    let mut report = Report::default();
+    check_pages(&shelf, &mut report)?;
+    check_links(&shelf, &mut report)?;
+    check_aliases(&shelf, &mut report)?;
+    Ok(report)
+}
+
+fn check_pages(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
+    let mut statement = shelf.conn.prepare("PRAGMA integrity_check(1000)")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let word: String = row.get(0)?;
+        if word != "ok" {
+            report.tell(word);
+        }
+    }
+    Ok(())
+}
+
+fn check_links(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
+    let mut statement = shelf.conn.prepare(&format!("SELECT {COLUMNS} FROM links ORDER BY id"))?;
+    let mut rows = statement.query([])?;
+    loop {
+        match rows.next() {
+            Ok(None) => return Ok(()),
+            Ok(Some(row)) => match shelf.read(row, None) {
+                Ok(link) => {
+                    report.links += 1;
+                    let id: i64 = row.get(0)?;
+                    if id < FIRST_NAMED && shelf.number_id(&link.key.code, |length| shelf.issued.leased(length)) != Some(id) {
+                        report.tell(format!("row {id}: its number was never given out"));
+                    }
+                }
+                Err(Failure::Refused(error)) => {
+                    let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
+                    report.tell(cause);
+                }
+                Err(Failure::Engine(error)) => return Err(error),
+            },
+            Err(error) => {
+                // The rest of the table cannot be reached.
+                report.tell(error.to_string());
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn check_aliases(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
+    for (what, sql) in [
+        (
+            "named links that no alias leads to",
+            "SELECT count(*) FROM links l WHERE l.id >= ?1 AND NOT EXISTS \
+             (SELECT 1 FROM aliases a WHERE a.domain = l.domain AND a.code = l.code AND a.id = l.id)",
+        ),
+        (
+            "aliases that lead nowhere",
+            "SELECT count(*) FROM aliases a WHERE a.id < ?1 OR NOT EXISTS (SELECT 1 FROM links l WHERE l.id = a.id)",
+        ),
+    ] {
+        match shelf.conn.query_row(sql, [FIRST_NAMED], |row| row.get::<_, i64>(0)) {
+            Ok(0) => {}
+            Ok(count) => report.tell(format!("{count} {what}")),
+            Err(error) => report.tell(error.to_string()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! The one thread that writes.
+//!
+//! It takes what is waiting, writes all of it in one transaction, and answers when that is on the disk: many callers share
+//! one fsync, and none waits for a timer. Where the disk fails, everyone in the batch is told that it cannot be known whether
+//! their write happened; then the connection is thrown away, and no write is taken on until a new one has moved the whole log
+//! into the file. A sync that failed once proves nothing when it succeeds later, as the kernel may have dropped the pages.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use terse_core::{Numbering, StoreError};
+use tokio::sync::oneshot;
+
+use crate::engine::{LogLength, checkpoint, connect_writer};
+use crate::failure::{Failure, concerns_one, corrupt, unavailable};
+use crate::health::Health;
+use crate::issued::Issued;
+use crate::options::Options;
+use crate::queue::{Attendant, Queue, Taken};
+use crate::scribe::Scribe;
+use crate::shelf::Shelf;
+
+/// The most writes to share one fsync.
+const BATCH: usize = 512;
+/// From this many pages on, the log is copied into the file after each batch: the stall is proportional, 1,000 ≈ 20 ms.
+const CHECKPOINT_PAGES: u32 = 1000;
+/// A log this long was kept so by readers; now they are waited for, a little.
+const RESTART_PAGES: u32 = 16_000;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// A write somebody waits for.
+pub(crate) trait Job: Send {
+    /// Does the work inside a transaction, and keeps the answer. May be called again after a rollback.
+    fn run(&mut self, scribe: &mut Scribe) -> Result<(), rusqlite::Error>;
+    /// The work is on the disk.
+    fn answer(self: Box<Self>);
+    /// The work was not done, or nobody can tell.
+    fn refuse(self: Box<Self>, error: StoreError);
+    /// Nobody waits any more.
+    fn is_abandoned(&self) -> bool;
+}
+
+/// Work of any kind, its answer, and who waits for it.
+pub(crate) struct Pending<W, T> {
+    work: W,
+    outcome: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<W, T> Pending<W, T> {
+    pub(crate) fn new(work: W, reply: oneshot::Sender<Result<T, StoreError>>) -> Self {
+        Self { work, outcome: None, reply }
+    }
+}
+
+impl<W, T> Job for Pending<W, T>
+where
+    W: FnMut(&mut Scribe) -> Result<T, Failure> + Send,
+    T: Send,
+{
+    fn run(&mut self, scribe: &mut Scribe) -> Result<(), rusqlite::Error> {
+        self.outcome = Some(match (self.work)(scribe) {
+            Ok(answer) => Ok(answer),
+            Err(Failure::Refused(error)) => Err(error),
+            Err(Failure::Engine(error)) => return Err(error),
+        });
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>) {
+        let outcome = self.outcome.unwrap_or_else(|| Err(unavailable("the write was never tried")));
+        let _gone = self.reply.send(outcome);
+    }
+
+    fn refuse(self: Box<Self>, error: StoreError) {
+        let _gone = self.reply.send(Err(error));
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+}
+
+type Jobs = Vec<Box<dyn Job>>;
+
+pub(crate) struct Writer {
+    pub(crate) options: Options,
+    pub(crate) numbering: Numbering,
+    pub(crate) issued: Arc<Issued>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) queue: Arc<Queue<Box<dyn Job>>>,
+}
+
+/// An open connection.
+struct Desk {
+    scribe: Scribe,
+    log: LogLength,
+    restart_at: u32,
+}
+
+/// The disk failed: the connection cannot be trusted any more.
+struct Broken(rusqlite::Error);
+
+impl Writer {
+    /// Writes until the queue is closed and empty.
+    pub(crate) fn run(self) {
+        let _attendant = Attendant(self.queue.clone());
+        let mut desk = match self.sit_down() {
+            Ok(desk) => Some(desk),
+            Err(error) => self.recover(&error.to_string()),
+        };
+        while let Some(mut seated) = desk.take() {
+            let Taken::Items(mut jobs) = self.queue.take(BATCH) else {
+                return;
+            };
+            jobs.retain(|job| !job.is_abandoned());
+            self.health.writing(true);
+            let outcome = seated.write(jobs);
+            self.health.writing(false);
+            desk = match outcome {
+                Ok(()) => Some(seated),
+                Err((Broken(error), jobs)) => {
+                    drop(seated);
+                    // Known to be broken before anyone hears of it, so that nobody who heard tries in vain.
+                    self.health.broke(&error.to_string());
+                    refuse(jobs, &error.to_string());
+                    self.recover(&error.to_string())
+                }
+            };
+        }
+    }
+
+    fn sit_down(&self) -> Result<Desk, Failure> {
+        let (conn, log) = connect_writer(&self.options)?;
+        let shelf = Shelf::new(conn, self.numbering.clone(), self.issued.clone());
+        Ok(Desk { scribe: Scribe::new(shelf)?, log, restart_at: RESTART_PAGES })
+    }
+
+    /// Turns everyone away until the disk is well again. `None` if the store is closed meanwhile.
+    fn recover(&self, why: &str) -> Option<Desk> {
+        self.health.broke(why);
+        tracing::error!(error = why, "links cannot be written; trying to recover");
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.queue.take_within(BATCH, pause) {
+                Taken::End => return None,
+                Taken::Items(jobs) => {
+                    refuse(jobs, why);
+                    continue;
+                }
+                Taken::Nothing => {}
+            }
+            match self.sit_down_clean() {
+                Ok(desk) => {
+                    tracing::info!("links can be written again");
+                    self.health.healed();
+                    return Some(desk);
+                }
+                Err(error) => {
+                    self.health.broke(&error.to_string());
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// A new connection, with nothing left in the log.
+    fn sit_down_clean(&self) -> Result<Desk, Failure> {
+        let desk = self.sit_down()?;
+        match checkpoint(&desk.scribe.conn, "TRUNCATE")? {
+            true => Ok(desk),
+            false => Err(unavailable("a reader keeps the log from being cleared").into()),
+        }
+    }
+}
+
+fn refuse(jobs: Jobs, why: &str) {
+    for job in jobs {
+        job.refuse(unavailable(why));
+    }
+}
+
+impl Desk {
+    /// Writes and answers all of them, or gives back those that nobody has answered.
+    fn write(&mut self, mut jobs: Jobs) -> Result<(), (Broken, Jobs)> {
+        match self.commit(&mut jobs) {
+            Ok(()) => jobs.into_iter().for_each(Job::answer),
+            Err(error) if concerns_one(&error) => self.write_singly(jobs)?,
+            Err(error) => return Err((Broken(error), jobs)),
+        }
+        self.tidy().map_err(|error| (Broken(error), Vec::new()))
+    }
+
+    /// One of them cannot be written: so that it takes none of the others with it, each gets its own transaction.
+    fn write_singly(&mut self, jobs: Jobs) -> Result<(), (Broken, Jobs)> {
+        let mut jobs = jobs.into_iter();
+        while let Some(job) = jobs.next() {
+            let mut one = vec![job];
+            match self.commit(&mut one) {
+                Ok(()) => one.into_iter().for_each(Job::answer),
+                Err(error) if concerns_one(&error) => {
+                    tracing::error!(%error, "a link cannot be written");
+                    one.into_iter().for_each(|job| job.refuse(corrupt(error.to_string())));
+                }
+                Err(error) => return Err((Broken(error), one.into_iter().chain(jobs).collect())),
+            }
+        }
+        Ok(())
+    }
+
+    /// One transaction. After an error nothing of it has happened, unless the error came from the very end of it.
+    fn commit(&mut self, jobs: &mut Jobs) -> Result<(), rusqlite::Error> {
+        let done = self.try_commit(jobs);
+        if done.is_err() {
+            if !self.scribe.conn.is_autocommit() {
+                self.scribe.conn.execute_batch("ROLLBACK")?;
+            }
+            match self.scribe.reload() {
+                Ok(()) => {}
+                Err(Failure::Engine(error)) => return Err(error),
+                Err(Failure::Refused(error)) => tracing::error!(%error, "the file's own counters are damaged"),
+            }
+        }
+        done
+    }
+
+    fn try_commit(&mut self, jobs: &mut Jobs) -> Result<(), rusqlite::Error> {
+        self.scribe.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        for job in jobs.iter_mut() {
+            job.run(&mut self.scribe)?;
+        }
+        self.scribe.finish()?;
+        self.scribe.conn.prepare_cached("COMMIT")?.execute([])?;
+        Ok(())
+    }
+
+    /// Keeps the log short. Everyone has been answered by now.
+    fn tidy(&mut self) -> Result<(), rusqlite::Error> {
+        let pages = self.log.load(Ordering::Relaxed);
+        if pages < CHECKPOINT_PAGES {
+            return Ok(());
+        }
+        let conn = &self.scribe.conn;
+        checkpoint(conn, "PASSIVE")?;
+        if pages >= self.restart_at {
+            conn.busy_timeout(Duration::from_millis(100))?;
+            let done = checkpoint(conn, "TRUNCATE");
+            conn.busy_timeout(Duration::from_secs(5))?;
+            // A backup reads for minutes: waiting for it after every batch would help nobody.
+            self.restart_at = if done? { RESTART_PAGES } else { pages.saturating_mul(2) };
+        }
+        self.log.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+}

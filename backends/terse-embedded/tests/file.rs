@@ -1,0 +1,357 @@
+//! What a file can suffer: being closed, copied, damaged, full, from the future, and not ours.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use terse_core::{Alphabet, Insert, Inserted, Link, LinkStore, Numbering, Revision, StoreError};
+use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, verify};
+use terse_testkit::{alias, generated, key, moment};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn db(&self) -> PathBuf {
+        self.0.path().join("terse.db")
+    }
+
+    fn open(&self) -> Embedded {
+        Embedded::open(Options::new(self.db())).unwrap()
+    }
+}
+
+async fn put(store: &Embedded, link: &Link) {
+    assert_eq!(store.insert(Insert { link: link.clone(), request: None }).await.unwrap(), Inserted::Created);
+}
+
+fn sql(path: &Path, statement: &str) {
+    Connection::open(path).unwrap().execute_batch(statement).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_written_is_there_when_opened_again() {
+    let folder = Folder::new();
+    let (secret, code, squatted) = {
+        let store = folder.open();
+        let numbering = Numbering::new(store.identity());
+        assert_eq!(store.lease(7, 10, u64::MAX).await.unwrap(), 0..10);
+        let code = numbering.code(7, 3).to_string();
+        let squatted = numbering.code(7, 5000).to_string();
+        put(&store, &generated(&code, "https://example.com/g")).await;
+        put(&store, &alias("named", "https://example.com/a")).await;
+        put(&store, &alias(&squatted, "https://example.com/s")).await;
+        store.set_admin_key([9; 32]).await.unwrap();
+        (*store.identity().secret(), code, squatted)
+    };
+    let store = folder.open();
+    assert_eq!(*store.identity().secret(), secret);
+    for code in [&code[..], "named", &squatted] {
+        assert!(store.get(&key(code)).await.unwrap().is_some());
+        assert!(!store.surely_absent(&key(code)));
+    }
+    let unknown = Numbering::new(store.identity()).code(7, 5001);
+    assert!(store.surely_absent(&key(unknown.as_str())), "never given out, and no alias has this shape");
+    assert_eq!(store.lease(7, 10, u64::MAX).await.unwrap(), 10..20);
+    assert_eq!(store.admin_key().await.unwrap(), Some([9; 32]));
+    assert!(store.disk_size() > 4096);
+    assert_eq!(store.queue_depth(), 0);
+    store.close();
+    assert!(matches!(store.get(&key("named")).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(store.spend(&key("named")).await, Err(StoreError::Unavailable(_))));
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&folder.db().metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "nobody else may read it");
+    }
+}
+
+#[test]
+fn a_file_from_the_future_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    drop(folder.open());
+    sql(&folder.db(), "PRAGMA user_version = 99");
+    let error = Embedded::open(Options::new(folder.db())).unwrap_err();
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 1 }), "{error}");
+    assert!(error.to_string().contains("99") && error.to_string().contains('1'));
+    sql(&folder.db(), "PRAGMA user_version = 1");
+    drop(folder.open());
+}
+
+#[test]
+fn files_of_others_are_refused_and_left_alone() {
+    let folder = Folder::new();
+    std::fs::write(folder.db(), "this is a letter, not a database\n".repeat(300)).unwrap();
+    let before = std::fs::read(folder.db()).unwrap();
+    let error = Embedded::open(Options::new(folder.db())).unwrap_err();
+    assert!(matches!(error, OpenError::NotTerse(_)), "{error:?}");
+    assert_eq!(std::fs::read(folder.db()).unwrap(), before);
+
+    std::fs::remove_file(folder.db()).unwrap();
+    sql(&folder.db(), "CREATE TABLE recipes (name TEXT)");
+    let before = std::fs::read(folder.db()).unwrap();
+    let error = Embedded::open(Options::new(folder.db())).unwrap_err();
+    assert!(matches!(error, OpenError::NotTerse(_)), "{error:?}");
+    assert_eq!(std::fs::read(folder.db()).unwrap(), before);
+
+    let nowhere = folder.0.path().join("no/such/folder/terse.db");
+    assert!(matches!(Embedded::open(Options::new(nowhere)).unwrap_err(), OpenError::Io(_)));
+}
+
+#[test]
+fn damage_and_another_alphabet_are_told_at_the_door() {
+    let folder = Folder::new();
+    let store = folder.open();
+    drop(store);
+    let error = Embedded::open(Options { alphabet: Alphabet::Base58, ..Options::new(folder.db()) }).unwrap_err();
+    assert!(matches!(error, OpenError::Alphabet { stored: "base62", wanted: "base58" }), "{error:?}");
+    sql(&folder.db(), "DELETE FROM meta WHERE name = 'secret'; INSERT INTO leases VALUES (7, 100)");
+    let error = Embedded::open(Options::new(folder.db())).unwrap_err();
+    assert!(matches!(error, OpenError::Damaged(_)), "{error:?}");
+    assert!(verify(&folder.db()).is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_link_is_an_error_and_never_a_redirect() {
+    let folder = Folder::new();
+    let code = {
+        let store = folder.open();
+        store.lease(7, 1, u64::MAX).await.unwrap();
+        let code = Numbering::new(store.identity()).code(7, 0).to_string();
+        put(&store, &Link { reusable: true, ..generated(&code, "https://example.com/number-one") }).await;
+        put(&store, &alias("named", "https://example.com/name-one")).await;
+        put(&store, &alias("other", "https://example.com/untouched")).await;
+        code
+    };
+    assert!(verify(&folder.db()).unwrap().is_clean());
+    // By raw bytes: SQLite itself does not notice.
+    let mut bytes = std::fs::read(folder.db()).unwrap();
+    for (from, to) in [(&b"number-one"[..], &b"number-two"[..]), (b"name-one", b"name-0ne")] {
+        let at = bytes.windows(from.len()).position(|part| part == from).unwrap();
+        bytes[at..at + to.len()].copy_from_slice(to);
+    }
+    std::fs::write(folder.db(), bytes).unwrap();
+    let store = folder.open();
+    for code in [&code[..], "named"] {
+        let found = store.get(&key(code)).await;
+        assert!(matches!(found, Err(StoreError::Corrupt(_))), "{found:?}");
+        let updated = store.update(&alias(code, "https://example.com/"), Revision(1)).await;
+        assert!(matches!(updated, Err(StoreError::Corrupt(_))), "{updated:?}");
+    }
+    assert!(store.get(&key("other")).await.unwrap().is_some());
+    store.check().await.unwrap();
+    let report = verify(&folder.db()).unwrap();
+    assert_eq!((report.links, report.problem_count), (1, 2), "{report:?}");
+
+    // By SQL, column by column.
+    for (n, change) in [
+        "target = 'https://evil.example/'",
+        "owner = 7",
+        "flags = flags | 32",
+        "created_at = created_at + 1",
+        "updated_at = 5",
+        "expires_at = 5",
+        "valid_from = 5",
+        "max_clicks = 5",
+        "deleted_at = 5",
+        "revision = 5",
+        "title = 'x'",
+        "tags = 'x'",
+        "reuse = 5",
+        "checksum = checksum + 1",
+        "domain = 99",
+        "target = x'ff' || 'not text'",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let link = alias(&format!("column-{n}"), "https://example.com/");
+        put(&store, &link).await;
+        sql(&folder.db(), &format!("UPDATE links SET {change} WHERE code = 'column-{n}'"));
+        let found = store.get(&link.key).await;
+        assert!(matches!(found, Err(StoreError::Corrupt(_))), "{change}: {found:?}");
+    }
+    // An alias that was led to another's link.
+    sql(&folder.db(), "UPDATE aliases SET id = (SELECT id FROM aliases WHERE code = 'column-0') WHERE code = 'other'");
+    assert!(matches!(store.get(&key("other")).await, Err(StoreError::Corrupt(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
+    let folder = Folder::new();
+    let store = Embedded::open(Options { max_pages: Some(60), ..Options::new(folder.db()) }).unwrap();
+    let long = format!("https://example.com/{}", "x".repeat(6000));
+    let mut kept = Vec::new();
+    let error = loop {
+        let link = Link { expires_at: Some(moment(0)), ..alias(&format!("big-{}", kept.len()), &long) };
+        match store.insert(Insert { link: link.clone(), request: None }).await {
+            Ok(_) => kept.push(link),
+            Err(error) => break error,
+        }
+        assert!(kept.len() < 100);
+    };
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    for link in &kept {
+        assert_eq!(store.get(&link.key).await.unwrap().as_ref(), Some(link), "reads go on");
+    }
+    until_healthy(&store).await;
+    // Room is made, and creating works again.
+    assert_eq!(store.purge(moment(1), 1000).await.unwrap().len(), kept.len());
+    put(&store, &alias("fits-again", "https://example.com/")).await;
+    drop(store);
+    assert!(verify(&folder.db()).unwrap().is_clean());
+}
+
+async fn until_healthy(store: &Embedded) {
+    for _ in 0..500 {
+        if store.check().await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the store did not recover");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_is_busy_and_what_waited_is_done() {
+    let folder = Folder::new();
+    let store = Arc::new(Embedded::open(Options { queue: 3, ..Options::new(folder.db()) }).unwrap());
+    put(&store, &alias("first", "https://example.com/")).await;
+    // Somebody else holds the write lock.
+    let other = Connection::open(folder.db()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let insert = |n: usize| {
+        let store = store.clone();
+        let link = alias(&format!("waits-{n}"), "https://example.com/");
+        tokio::spawn(async move { store.insert(Insert { link, request: None }).await })
+    };
+    let taken = insert(0);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(store.queue_depth(), 0, "the writer has taken it, and waits for the lock");
+    let waiting: Vec<_> = (1..4).map(insert).collect();
+    while store.queue_depth() < 3 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(matches!(insert(4).await.unwrap(), Err(StoreError::Busy)));
+    assert!(store.get(&key("first")).await.unwrap().is_some(), "reads do not queue behind writes");
+    other.execute_batch("ROLLBACK").unwrap();
+    for done in waiting.into_iter().chain([taken]) {
+        assert_eq!(done.await.unwrap().unwrap(), Inserted::Created);
+    }
+    assert_eq!(store.get(&key("waits-4")).await.unwrap(), None, "busy means that nothing was done");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_made_while_writing_is_whole() {
+    let folder = Folder::new();
+    let store = Arc::new(folder.open());
+    for n in 0..200 {
+        put(&store, &alias(&format!("before-{n}"), "https://example.com/")).await;
+    }
+    let done = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (store, done) = (store.clone(), done.clone());
+        tokio::spawn(async move {
+            let mut n = 0;
+            while !done.load(Ordering::Relaxed) {
+                put(&store, &alias(&format!("during-{n}"), "https://example.com/")).await;
+                n += 1;
+            }
+        })
+    };
+    let to = folder.0.path().join("copy.db");
+    let copied = {
+        let (store, to) = (store.clone(), to.clone());
+        tokio::task::spawn_blocking(move || store.backup(&to))
+    };
+    copied.await.unwrap().unwrap();
+    done.store(true, Ordering::Relaxed);
+    writer.await.unwrap();
+    assert!(matches!(backup(&folder.db(), &to), Err(BackupError::Exists(_))), "nothing is overwritten");
+    let report = verify(&to).unwrap();
+    assert!(report.is_clean() && report.links >= 200, "{report:?}");
+    let copy = Embedded::open(Options::new(&to)).unwrap();
+    assert_eq!(copy.identity().secret(), store.identity().secret());
+    for n in 0..200 {
+        assert!(copy.get(&key(&format!("before-{n}"))).await.unwrap().is_some());
+    }
+    put(&copy, &alias("a-life-of-its-own", "https://example.com/")).await;
+    let names: Vec<_> = std::fs::read_dir(folder.0.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().contains("partial")), "{names:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropped_futures_leave_nothing_half_done() {
+    let folder = Folder::new();
+    let store = Arc::new(folder.open());
+    let mut tasks = Vec::new();
+    for n in 0..400u64 {
+        let store = store.clone();
+        let link = alias(&format!("drop-{n}"), "https://example.com/");
+        tasks.push(tokio::spawn(async move { store.insert(Insert { link, request: None }).await }));
+        if n % 7 == 0 {
+            tokio::time::sleep(Duration::from_micros(n * 3)).await;
+        }
+        if n >= 5 {
+            tasks[n as usize - 5].abort();
+        }
+    }
+    let mut acknowledged = Vec::new();
+    for (n, task) in tasks.into_iter().enumerate() {
+        if let Ok(outcome) = task.await {
+            assert_eq!(outcome.unwrap(), Inserted::Created);
+            acknowledged.push(format!("drop-{n}"));
+        }
+    }
+    store.close();
+    drop(store);
+    assert!(verify(&folder.db()).unwrap().is_clean());
+    let store = folder.open();
+    for code in acknowledged {
+        assert!(store.get(&key(&code)).await.unwrap().is_some());
+    }
+    // Whatever became of the others, their codes are either whole links or free.
+    for n in 0..400 {
+        let link = alias(&format!("drop-{n}"), "https://example.com/");
+        match store.get(&link.key).await.unwrap() {
+            Some(found) => assert_eq!(found, link),
+            None => put(&store, &link).await,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_write_that_cannot_be_done_takes_no_other_with_it() {
+    let folder = Folder::new();
+    let store = Arc::new(folder.open());
+    put(&store, &alias("first", "https://example.com/")).await;
+    // A rule we do not know of stands in for an index that has gone wrong.
+    sql(&folder.db(), "CREATE TRIGGER odd BEFORE INSERT ON links WHEN NEW.code = 'odd' BEGIN SELECT RAISE(ABORT, 'no'); END");
+    let other = Connection::open(folder.db()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let tasks: Vec<_> = ["one", "two", "odd", "three", "four"]
+        .map(|code| {
+            let store = store.clone();
+            tokio::spawn(async move { store.insert(Insert { link: alias(code, "https://example.com/"), request: None }).await })
+        })
+        .into();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    other.execute_batch("ROLLBACK").unwrap();
+    for (n, task) in tasks.into_iter().enumerate() {
+        match (n, task.await.unwrap()) {
+            (2, outcome) => assert!(matches!(outcome, Err(StoreError::Corrupt(_))), "{outcome:?}"),
+            (_, outcome) => assert_eq!(outcome.unwrap(), Inserted::Created),
+        }
+    }
+    store.check().await.unwrap();
+    assert_eq!(store.get(&key("odd")).await.unwrap(), None);
+    drop(other);
+    drop(store);
+    assert!(verify(&folder.db()).unwrap().is_clean(), "its alias went with it");
+}
