@@ -1,0 +1,253 @@
+//! The settings, and where they come from.
+//!
+//! Defaults, then `terse.toml`, then `TERSE_…`, then flags: read once, checked once, and handed down in parts. A name that
+//! nobody knows is refused at every layer, so that a typo never passes silently.
+
+mod check;
+mod layers;
+mod node;
+mod show;
+mod values;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use url::Url;
+
+pub use layers::{ConfigError, Loaded, Origin, Sources};
+use node::{choice, settings};
+pub use values::{BaseUrl, ByteSize, Roles, Secret, Span, StoreUrl};
+
+settings! {
+    /// Everything that can be set.
+    pub struct Config {
+        /// Where visitors, programs and people connect.
+        pub listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8080)),
+        /// The folder everything is kept in. Made at the first start, readable by its owner only.
+        pub data_dir: PathBuf = "./terse-data".into(),
+        /// What short links begin with: scheme and host, no path. If it is not set, it follows `listen`.
+        pub base_url: Option<BaseUrl> = None,
+        /// Further short domains, as host names.
+        pub domains: Vec<String> = vec![],
+        /// A key that may do everything, given from outside; 16 to 256 visible characters.
+        pub admin_key: Option<Secret> = None,
+        /// Where links are kept. `file:` is the embedded store; its path is below `data_dir` unless it is absolute.
+        pub store: StoreUrl = StoreUrl::File("terse.db".into()),
+        /// What this process does; fewer than all only where several processes share the work.
+        pub roles: Roles = Roles::ALL,
+        /// How codes are made.
+        pub codes: Codes = Codes::default(),
+        /// What is remembered of links.
+        pub cache: Cache = Cache::default(),
+        /// How visitors are answered.
+        pub redirect: Redirect = Redirect::default(),
+        /// Links made without a key.
+        pub anonymous: Anonymous = Anonymous::default(),
+        /// Which targets are refused.
+        pub safety: Safety = Safety::default(),
+        /// What becomes of links that are over.
+        pub links: LinkChores = LinkChores::default(),
+        /// For those who watch over the server.
+        pub admin: Admin = Admin::default(),
+        /// What is written to standard error.
+        pub log: Log = Log::default(),
+        /// How the server stops.
+        pub shutdown: Shutdown = Shutdown::default(),
+    }
+}
+
+settings! {
+    /// `[codes]`: how codes are made.
+    pub struct Codes {
+        /// `numbered`: unique by construction, looks random. `random`: tries until one is free. `hash`: the same target of the
+        /// same owner gets the same code. `snowflake`: time, machine and a counter; longer codes.
+        pub strategy: Strategy = Strategy::Numbered,
+        /// How long generated codes are, 4 to 10. When a length is used up, the next one begins.
+        pub length: u8 = 7,
+        /// `base58` leaves out `0`, `O`, `I` and `l`. Fixed when a store is made.
+        pub alphabet: Alphabet = Alphabet::Base62,
+        /// How many numbers are taken from the store at once, 1 to 100000. A crash wastes what is left of them.
+        pub lease: u32 = 1000,
+        /// The number of this machine, for `snowflake`; different on each.
+        pub machine: u8 = 0,
+        /// Whether an alias is also found in other mixtures of upper and lower case, when there is no exact match.
+        pub loose: bool = false,
+    }
+}
+
+choice! {
+    /// How codes are made.
+    pub enum Strategy ("`numbered`, `random`, `hash`, `snowflake`") {
+        /// Leased numbers through a keyed bijection.
+        Numbered = "numbered",
+        /// Random, again on conflict.
+        Random = "random",
+        /// From target and owner.
+        Hash = "hash",
+        /// Time, machine, sequence.
+        Snowflake = "snowflake",
+    }
+}
+
+choice! {
+    /// What generated codes are made of.
+    pub enum Alphabet ("`base62`, `base58`") {
+        /// Digits and both cases.
+        Base62 = "base62",
+        /// The same without look-alikes.
+        Base58 = "base58",
+    }
+}
+
+settings! {
+    /// `[cache]`: links remembered in memory.
+    pub struct Cache {
+        /// How much memory remembered links may take; at least `1MiB`.
+        pub size: ByteSize = ByteSize::mib(64),
+        /// How long a link is remembered before the store is asked again; `1s` to `1d`.
+        pub ttl: Span = Span::secs(300),
+        /// How long it is remembered that a code does not exist; at most `60s`.
+        pub negative_ttl: Span = Span::secs(30),
+        /// How many codes that do not exist are remembered.
+        pub negative_entries: u32 = 65_536,
+    }
+}
+
+settings! {
+    /// `[redirect]`: the hot path.
+    pub struct Redirect {
+        /// How many threads answer visitors; 0 is one per core.
+        pub threads: u16 = 0,
+        /// `status`: a failed visit gets its status and a page. `page`: it is sent to `/r/{code}?error=…` instead.
+        pub errors: Errors = Errors::Status,
+        /// How long browsers may remember a 301 or 308, `0s` to `365d`. What they remember cannot be taken back.
+        pub permanent_max_age: Span = Span::days(1),
+        /// How long a visitor waits for the store at most; `1ms` to `60s`.
+        pub store_timeout: Span = Span::ms(500),
+        /// How many lookups may be under way in the store at once.
+        pub store_concurrency: u32 = 256,
+        /// How long a client may take to send the head of a request; `1s` to `5m`.
+        pub header_timeout: Span = Span::secs(10),
+        /// How long a connection may be idle between requests; `1s` to `1h`.
+        pub idle_timeout: Span = Span::secs(75),
+        /// How many connections are open at once at most; needs as many open files.
+        pub max_connections: u32 = 20_000,
+    }
+}
+
+choice! {
+    /// How a failed visit is answered.
+    pub enum Errors ("`status`, `page`") {
+        /// By its status.
+        Status = "status",
+        /// By a redirect to a page.
+        Page = "page",
+    }
+}
+
+settings! {
+    /// `[anonymous]`: links made without a key.
+    pub struct Anonymous {
+        /// Whether links can be made without a key.
+        pub create: bool = true,
+        /// How long such links live; at least `1s`.
+        pub ttl: Span = Span::secs(8 * 3600),
+    }
+}
+
+settings! {
+    /// `[safety]`: targets that are refused.
+    pub struct Safety {
+        /// Hosts that nobody may shorten, each with all names below it.
+        pub blocked_hosts: Vec<String> = vec![],
+        /// Whether links may lead to private and loopback addresses.
+        pub allow_private_targets: bool = false,
+    }
+}
+
+settings! {
+    /// `[links]`: what becomes of links that are over.
+    pub struct LinkChores {
+        /// How long a deleted or expired link is kept; until then a deleted one can be brought back.
+        pub grace: Span = Span::days(7),
+        /// How often links that are over are looked for; `1s` to `1d`.
+        pub reap_every: Span = Span::secs(15 * 60),
+        /// How many are removed in one step, 1 to 100000.
+        pub reap_batch: u32 = 1000,
+    }
+}
+
+settings! {
+    /// `[admin]`: for those who watch over the server.
+    pub struct Admin {
+        /// If set, health and metrics are answered here and no longer at `listen`.
+        pub listen: Option<SocketAddr> = None,
+    }
+}
+
+settings! {
+    /// `[log]`: what is written to standard error.
+    pub struct Log {
+        /// `text` for people, `json` for programs.
+        pub format: LogFormat = LogFormat::Text,
+        /// How much: `error`, `warn`, `info`, `debug`, `trace`, also by part, as in `info,terse_server=debug`.
+        pub level: String = "info".into(),
+    }
+}
+
+choice! {
+    /// How log lines look.
+    pub enum LogFormat ("`text`, `json`") {
+        /// For people.
+        Text = "text",
+        /// For programs.
+        Json = "json",
+    }
+}
+
+settings! {
+    /// `[shutdown]`: how the server stops.
+    pub struct Shutdown {
+        /// How long to go on serving after `/readyz` has turned 503, so that load balancers notice; fleets set `5s`.
+        pub drain_delay: Span = Span::secs(0),
+        /// How long requests may take to finish after that.
+        pub timeout: Span = Span::secs(10),
+    }
+}
+
+impl Config {
+    /// Reads and checks all layers.
+    pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
+        layers::load(sources)
+    }
+
+    /// What short links begin with.
+    pub fn base_url(&self) -> Url {
+        self.base_url_at(self.listen)
+    }
+
+    /// What short links begin with if the server really listens here: with port 0 only the listener knows.
+    pub fn base_url_at(&self, listen: SocketAddr) -> Url {
+        if let Some(base) = &self.base_url {
+            return base.url().clone();
+        }
+        // "Every address" is a place to listen at, not one to go to.
+        let host = match listen.ip() {
+            ip if ip.is_unspecified() => "localhost".to_owned(),
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        Url::parse(&format!("http://{host}:{}/", listen.port())).expect("an address and a port make a URL")
+    }
+
+    /// The embedded store's file.
+    pub fn store_file(&self) -> PathBuf {
+        let StoreUrl::File(path) = &self.store;
+        self.data_dir.join(path)
+    }
+
+    /// Every setting as a table for the manual.
+    pub fn markdown() -> String {
+        show::markdown()
+    }
+}

@@ -1,0 +1,82 @@
+//! Bounds, and what settings must have in common.
+
+use std::collections::HashSet;
+
+use terse_core::{BlockedHosts, Domain};
+use tracing_subscriber::EnvFilter;
+
+use super::{ByteSize, Config, Span};
+
+/// The first setting that cannot be, and why.
+pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
+    let c = config;
+    let day = Span::days(1);
+    let hour = Span::secs(3600);
+    spans(&[
+        ("cache.ttl", c.cache.ttl, Span::secs(1), day),
+        ("cache.negative_ttl", c.cache.negative_ttl, Span::secs(0), Span::secs(60)),
+        ("redirect.permanent_max_age", c.redirect.permanent_max_age, Span::secs(0), Span::days(365)),
+        ("redirect.store_timeout", c.redirect.store_timeout, Span::ms(1), Span::secs(60)),
+        ("redirect.header_timeout", c.redirect.header_timeout, Span::secs(1), Span::secs(300)),
+        ("redirect.idle_timeout", c.redirect.idle_timeout, Span::secs(1), hour),
+        ("anonymous.ttl", c.anonymous.ttl, Span::secs(1), Span::days(3650)),
+        ("links.grace", c.links.grace, Span::secs(0), Span::days(3650)),
+        ("links.reap_every", c.links.reap_every, Span::secs(1), day),
+        ("shutdown.drain_delay", c.shutdown.drain_delay, Span::secs(0), hour),
+        ("shutdown.timeout", c.shutdown.timeout, Span::secs(0), hour),
+    ])?;
+    numbers(&[
+        ("codes.length", c.codes.length.into(), 4, 10),
+        ("codes.lease", c.codes.lease.into(), 1, 100_000),
+        ("cache.negative_entries", c.cache.negative_entries.into(), 0, 100_000_000),
+        ("redirect.threads", c.redirect.threads.into(), 0, 1024),
+        ("redirect.store_concurrency", c.redirect.store_concurrency.into(), 1, 100_000),
+        ("redirect.max_connections", c.redirect.max_connections.into(), 1, 10_000_000),
+        ("links.reap_batch", c.links.reap_batch.into(), 1, 100_000),
+    ])?;
+    if c.cache.size < ByteSize::mib(1) || c.cache.size > ByteSize::mib(1 << 20) {
+        return Err(("cache.size", "must be from 1MiB to 1024GiB".into()));
+    }
+    if let Some(key) = &c.admin_key {
+        let key = key.reveal();
+        if !(16..=256).contains(&key.len()) || !key.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(("admin_key", "16 to 256 visible ASCII characters without spaces are needed".into()));
+        }
+    }
+    if c.admin.listen.is_some_and(|at| at == c.listen && at.port() != 0) {
+        return Err(("admin.listen", "must differ from listen".into()));
+    }
+    domains(c)?;
+    if let Err(host) = BlockedHosts::parse(&c.safety.blocked_hosts) {
+        return Err(("safety.blocked_hosts", format!("{host:?} cannot be a host")));
+    }
+    EnvFilter::try_new(&c.log.level).map_err(|error| ("log.level", error.to_string()))?;
+    Ok(())
+}
+
+fn spans(bounds: &[(&'static str, Span, Span, Span)]) -> Result<(), (&'static str, String)> {
+    match bounds.iter().find(|(_, is, from, to)| is < from || is > to) {
+        Some((name, _, from, to)) => Err((name, format!("must be from {from} to {to}"))),
+        None => Ok(()),
+    }
+}
+
+fn numbers(bounds: &[(&'static str, u64, u64, u64)]) -> Result<(), (&'static str, String)> {
+    match bounds.iter().find(|(_, is, from, to)| is < from || is > to) {
+        Some((name, _, from, to)) => Err((name, format!("must be from {from} to {to}"))),
+        None => Ok(()),
+    }
+}
+
+fn domains(config: &Config) -> Result<(), (&'static str, String)> {
+    let base = config.base_url();
+    let mut seen = HashSet::from([base.host_str().unwrap_or_default().trim_end_matches('.').to_owned()]);
+    for host in &config.domains {
+        let domain = Domain::parse(host).filter(|domain| !domain.is_primary());
+        let domain = domain.ok_or_else(|| ("domains", format!("{host:?} is not a host name (no scheme, port or path)")))?;
+        if !seen.insert(domain.as_str().to_owned()) {
+            return Err(("domains", format!("{host:?} is there twice, or is the host of base_url")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! What a setting is: something with a name, a description, a default, and a way to be read from text or TOML.
+
+use std::fmt;
+
+/// A value on its way in.
+#[derive(Clone, Debug)]
+pub(crate) enum Given {
+    /// From the environment, a file named there, or a flag.
+    Text(String),
+    /// From `terse.toml`.
+    Toml(toml::Value),
+}
+
+/// Why a value was not taken.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum SetError {
+    /// There is no setting of this name.
+    Unknown,
+    /// There is, but it does not take this value.
+    Invalid(String),
+}
+
+/// A setting as it is shown to people.
+#[derive(Clone, Debug)]
+pub(crate) struct Described {
+    /// `cache.ttl`.
+    pub(crate) name: String,
+    /// Its doc comment.
+    pub(crate) about: &'static str,
+    /// What kind of value it takes.
+    pub(crate) kind: &'static str,
+    /// Its value, secrets hidden; `None` if it is not set.
+    pub(crate) value: Option<toml::Value>,
+}
+
+impl Described {
+    /// `TERSE_CACHE__TTL`.
+    pub(crate) fn env_name(&self) -> String {
+        format!("TERSE_{}", self.name.replace('.', "__").to_uppercase())
+    }
+}
+
+/// A setting, or a section of them.
+pub(crate) trait Node {
+    /// Puts a value at a path below this node.
+    fn set(&mut self, path: &[&str], value: Given) -> Result<(), SetError>;
+    /// Adds this node, or what is in it, to a list.
+    fn describe(&self, name: &str, about: &'static str, out: &mut Vec<Described>);
+}
+
+/// A single setting.
+pub(crate) trait Leaf: Sized {
+    /// The kind of value, in a word or two.
+    const KIND: &'static str;
+    /// Reads a value. The message never repeats a secret.
+    fn read(given: Given) -> Result<Self, String>;
+    /// Shows the value, unless it is a secret.
+    fn show(&self) -> Option<toml::Value>;
+}
+
+impl<T: Leaf> Node for T {
+    fn set(&mut self, path: &[&str], value: Given) -> Result<(), SetError> {
+        if !path.is_empty() {
+            return Err(SetError::Unknown);
+        }
+        *self = T::read(value).map_err(SetError::Invalid)?;
+        Ok(())
+    }
+
+    fn describe(&self, name: &str, about: &'static str, out: &mut Vec<Described>) {
+        out.push(Described { name: name.to_owned(), about, kind: T::KIND, value: self.show() });
+    }
+}
+
+/// Reads text that something parses, whichever layer it comes from.
+pub(crate) fn read_text(given: Given) -> Result<String, String> {
+    match given {
+        Given::Text(text) | Given::Toml(toml::Value::String(text)) => Ok(text),
+        Given::Toml(other) => Err(format!("text in quotes is expected, not {}", article(&other))),
+    }
+}
+
+pub(crate) fn article(value: &toml::Value) -> String {
+    match value.type_str() {
+        kind @ ("integer" | "array") => format!("an {kind}"),
+        kind => format!("a {kind}"),
+    }
+}
+
+/// `name` below `section`.
+pub(crate) fn join(section: &str, name: &str) -> String {
+    if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") }
+}
+
+impl<T: Leaf> Leaf for Option<T> {
+    const KIND: &'static str = T::KIND;
+
+    /// Nothing, given as text, takes back what an earlier layer said.
+    fn read(given: Given) -> Result<Self, String> {
+        match given {
+            Given::Text(text) if text.is_empty() => Ok(None),
+            given => T::read(given).map(Some),
+        }
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        self.as_ref().and_then(T::show)
+    }
+}
+
+impl Leaf for bool {
+    const KIND: &'static str = "true or false";
+
+    fn read(given: Given) -> Result<Self, String> {
+        match given {
+            Given::Toml(toml::Value::Boolean(value)) => Ok(value),
+            Given::Text(text) => match text.trim() {
+                "true" => Ok(true),
+                "false" => Ok(false),
+                _ => Err("true or false is expected".into()),
+            },
+            Given::Toml(other) => Err(format!("true or false is expected, not {}", article(&other))),
+        }
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        Some((*self).into())
+    }
+}
+
+impl Leaf for Vec<String> {
+    const KIND: &'static str = "list";
+
+    fn read(given: Given) -> Result<Self, String> {
+        match given {
+            Given::Text(text) => Ok(text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(Into::into).collect()),
+            Given::Toml(toml::Value::Array(items)) => items.into_iter().map(|item| read_text(Given::Toml(item))).collect(),
+            Given::Toml(other) => Err(format!("a list is expected, not {}", article(&other))),
+        }
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        Some(self.clone().into())
+    }
+}
+
+impl Leaf for std::path::PathBuf {
+    const KIND: &'static str = "path";
+
+    fn read(given: Given) -> Result<Self, String> {
+        let text = read_text(given)?;
+        if text.is_empty() { Err("a path is expected".into()) } else { Ok(text.into()) }
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        Some(self.display().to_string().into())
+    }
+}
+
+/// Whole numbers, each by the bounds of its type.
+macro_rules! numbers {
+    ($($type:ty)*) => {$(
+        impl Leaf for $type {
+            const KIND: &'static str = "number";
+
+            fn read(given: Given) -> Result<Self, String> {
+                let expected = || format!("a whole number from {} to {} is expected", Self::MIN, i64::try_from(Self::MAX).unwrap_or(i64::MAX));
+                match given {
+                    Given::Text(text) => text.trim().parse().map_err(|_| expected()),
+                    Given::Toml(toml::Value::Integer(number)) => number.try_into().map_err(|_| expected()),
+                    Given::Toml(other) => Err(format!("{}, not {}", expected(), article(&other))),
+                }
+            }
+
+            fn show(&self) -> Option<toml::Value> {
+                i64::try_from(*self).ok().map(Into::into)
+            }
+        }
+    )*};
+}
+numbers! { u8 u16 u32 usize }
+
+/// Settings that are written as text and have a parser.
+macro_rules! textual {
+    ($($type:ty: $kind:literal),* $(,)?) => {$(
+        impl $crate::config::node::Leaf for $type {
+            const KIND: &'static str = $kind;
+
+            fn read(given: $crate::config::node::Given) -> Result<Self, String> {
+                let text = $crate::config::node::read_text(given)?;
+                text.trim().parse().map_err(|error| format!("{error}"))
+            }
+
+            fn show(&self) -> Option<toml::Value> {
+                Some(self.to_string().into())
+            }
+        }
+    )*};
+}
+pub(crate) use textual;
+
+/// A setting that is one of a few words.
+macro_rules! choice {
+    ($(#[doc = $about:literal])* pub enum $name:ident ($kind:literal) { $($(#[doc = $doc:literal])+ $variant:ident = $word:literal,)+ }) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub enum $name { $($(#[doc = $doc])+ $variant,)+ }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self { $(Self::$variant => $word,)+ })
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err(format!("one of {} is expected", [$($word),+].join(", "))),
+                }
+            }
+        }
+
+        $crate::config::node::textual! { $name: $kind }
+    };
+}
+pub(crate) use choice;
+
+/// A section: a struct whose fields are settings with defaults. The doc comments are what the manual says.
+macro_rules! settings {
+    ($(#[doc = $about:literal])* pub struct $name:ident {
+        $($(#[doc = $doc:literal])+ pub $field:ident: $type:ty = $default:expr,)*
+    }) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name { $($(#[doc = $doc])+ pub $field: $type,)* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+
+        impl $crate::config::node::Node for $name {
+            fn set(&mut self, path: &[&str], value: $crate::config::node::Given) -> Result<(), $crate::config::node::SetError> {
+                use $crate::config::node::{Given, SetError};
+                match path.split_first() {
+                    $(Some((&name, rest)) if name == stringify!($field) => self.$field.set(rest, value),)*
+                    Some(_) => Err(SetError::Unknown),
+                    None => match value {
+                        // `[cache]` with nothing in it.
+                        Given::Toml(toml::Value::Table(table)) if table.is_empty() => Ok(()),
+                        _ => Err(SetError::Invalid("this is a section, not a setting".into())),
+                    },
+                }
+            }
+
+            fn describe(&self, name: &str, _about: &'static str, out: &mut Vec<$crate::config::node::Described>) {
+                $(self.$field.describe(&$crate::config::node::join(name, stringify!($field)), concat!($($doc),+), out);)*
+            }
+        }
+    };
+}
+pub(crate) use settings;
+
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("there is no such setting"),
+            Self::Invalid(why) => f.write_str(why),
+        }
+    }
+}
+
+textual! { std::net::SocketAddr: "address", String: "text" }

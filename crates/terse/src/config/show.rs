@@ -1,0 +1,86 @@
+//! Settings as people and programs see them.
+
+use std::fmt::Write as _;
+
+use super::layers::{Loaded, Origin};
+use super::node::{Described, Node};
+use super::{BaseUrl, Config};
+
+/// Every setting in force; what follows from others is filled in.
+fn in_force(config: &Config) -> Vec<Described> {
+    let mut config = config.clone();
+    if config.base_url.is_none() {
+        config.base_url = config.base_url().as_str().parse::<BaseUrl>().ok();
+    }
+    let mut all = Vec::new();
+    config.describe("", "", &mut all);
+    all
+}
+
+pub(crate) fn toml(loaded: &Loaded) -> String {
+    let mut text = String::new();
+    let mut section = "";
+    let all = in_force(&loaded.config);
+    for setting in &all {
+        let (inside, name) = setting.name.rsplit_once('.').unwrap_or(("", &setting.name));
+        if inside != section {
+            section = inside;
+            let _ = write!(text, "\n[{section}]\n");
+        }
+        let remark = match loaded.origin(&setting.name) {
+            Origin::Default => String::new(),
+            // A path or a variable never holds a line break that could end the comment.
+            origin => format!(" # {}", origin.to_string().replace(char::is_control, "?")),
+        };
+        let _ = match &setting.value {
+            Some(value) => writeln!(text, "{name} = {value}{remark}"),
+            None => writeln!(text, "# {name} is not set{}", remark.replace(" #", ":")),
+        };
+    }
+    text
+}
+
+pub(crate) fn json(loaded: &Loaded) -> serde_json::Value {
+    let mut settings = serde_json::Map::new();
+    let mut origins = serde_json::Map::new();
+    for setting in in_force(&loaded.config) {
+        let value = setting.value.map_or(serde_json::Value::Null, plain);
+        let origin = loaded.origin(&setting.name).to_string();
+        let target = match setting.name.split_once('.') {
+            None => &mut settings,
+            Some((section, _)) => {
+                let inside = settings.entry(section).or_insert_with(|| serde_json::json!({}));
+                inside.as_object_mut().expect("a section is an object: no setting has its name")
+            }
+        };
+        let name = setting.name.rsplit('.').next().unwrap_or(&setting.name);
+        target.insert(name.to_owned(), value);
+        origins.insert(setting.name, origin.into());
+    }
+    serde_json::json!({ "settings": settings, "origins": origins })
+}
+
+fn plain(value: toml::Value) -> serde_json::Value {
+    match value {
+        toml::Value::String(text) => text.into(),
+        toml::Value::Integer(number) => number.into(),
+        toml::Value::Boolean(value) => value.into(),
+        toml::Value::Array(items) => items.into_iter().map(plain).collect(),
+        other => other.to_string().into(),
+    }
+}
+
+pub(crate) fn markdown() -> String {
+    let mut all = Vec::new();
+    Config::default().describe("", "", &mut all);
+    let mut text = String::from("| setting | variable | kind | default | what it does |\n|---|---|---|---|---|\n");
+    for setting in &all {
+        let default = match &setting.value {
+            Some(value) => format!("`{value}`"),
+            None => "–".into(),
+        };
+        let about = setting.about.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+        let _ = writeln!(text, "| `{}` | `{}` | {} | {default} | {about} |", setting.name, setting.env_name(), setting.kind);
+    }
+    text
+}

@@ -1,0 +1,352 @@
+//! The kinds of value that settings have beyond plain numbers and text.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use url::Url;
+
+use super::node::{Given, Leaf, article, read_text, textual};
+
+/// How long: `500ms`, `30s`, `15m`, `8h`, `90d`.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Span(Duration);
+
+impl Span {
+    /// From milliseconds.
+    pub const fn ms(ms: u64) -> Self {
+        Self(Duration::from_millis(ms))
+    }
+
+    /// From seconds.
+    pub const fn secs(secs: u64) -> Self {
+        Self(Duration::from_secs(secs))
+    }
+
+    /// From days.
+    pub const fn days(days: u64) -> Self {
+        Self::secs(days * 86_400)
+    }
+
+    /// As the standard library counts it.
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+}
+
+const SPANS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("a duration such as 500ms, 30s, 15m, 8h or 90d is expected, not {text:?}");
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        if number == 0 && unit.is_empty() {
+            return Ok(Self(Duration::ZERO));
+        }
+        let (_, scale) = SPANS.into_iter().find(|(name, _)| *name == unit.trim_start()).ok_or_else(wrong)?;
+        number.checked_mul(scale).map(Self::ms).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
+        if ms == 0 {
+            return f.write_str("0s");
+        }
+        let (unit, scale) = SPANS.into_iter().find(|(_, scale)| ms.is_multiple_of(*scale)).unwrap_or(("ms", 1));
+        write!(f, "{}{unit}", ms / scale)
+    }
+}
+
+/// How many bytes: `512KiB`, `64MiB`, `1GiB`.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct ByteSize(u64);
+
+impl ByteSize {
+    /// From mebibytes.
+    pub const fn mib(mib: u64) -> Self {
+        Self(mib << 20)
+    }
+
+    /// In bytes.
+    pub const fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+const SIZES: [(&str, u64); 7] =
+    [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000), ("B", 1)];
+
+impl FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("a size such as 512KiB, 64MiB or 1GiB is expected, not {text:?}");
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let (_, scale) = SIZES.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim_start())).ok_or_else(wrong)?;
+        number.checked_mul(scale).map(Self).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let binary = || SIZES.into_iter().filter(|(name, _)| name.contains('i') || *name == "B");
+        let (unit, scale) = binary().find(|(_, scale)| self.0 != 0 && self.0.is_multiple_of(*scale)).unwrap_or(("B", 1));
+        write!(f, "{}{unit}", self.0 / scale)
+    }
+}
+
+/// Something that must not be seen: it prints as `[hidden]`, everywhere.
+#[derive(Clone, Eq, PartialEq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Takes a secret as it is.
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// For whoever really needs it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+impl Leaf for Secret {
+    const KIND: &'static str = "secret";
+
+    fn read(given: Given) -> Result<Self, String> {
+        read_text(given).map(|text| Self(text.into()))
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        Some("[hidden]".into())
+    }
+}
+
+/// What short links begin with.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct BaseUrl(Url);
+
+impl BaseUrl {
+    /// The URL; its path is `/`.
+    pub fn url(&self) -> &Url {
+        &self.0
+    }
+}
+
+impl FromStr for BaseUrl {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let url = Url::parse(text).map_err(|_| "an absolute URL such as https://go.example is expected")?;
+        match &url {
+            url if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) => {
+                Err("an http:// or https:// URL is expected")
+            }
+            url if !url.username().is_empty() || url.password().is_some() => Err("a user name or password does not belong here"),
+            url if url.query().is_some() || url.fragment().is_some() => Err("a query or fragment does not belong here"),
+            url if url.path() != "/" => Err("a path is not supported: short links live at the root of their host"),
+            _ => Ok(Self(url)),
+        }
+    }
+}
+
+impl fmt::Display for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str().trim_end_matches('/'))
+    }
+}
+
+/// Where links are kept.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum StoreUrl {
+    /// The embedded store, in a file; relative paths are below `data_dir`.
+    File(PathBuf),
+}
+
+impl FromStr for StoreUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // Only the scheme is repeated: the rest of such a URL often holds a password.
+        match text.split_once(':') {
+            Some(("file", "")) => Ok(Self::File("terse.db".into())),
+            Some(("file", path)) => Ok(Self::File(path.strip_prefix("//").unwrap_or(path).into())),
+            Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+') => {
+                Err(format!("this terse has no {scheme}: store built in; file:terse.db is the embedded one"))
+            }
+            _ => Err("a store such as file:terse.db is expected".into()),
+        }
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::File(path) = self;
+        write!(f, "file:{}", path.display())
+    }
+}
+
+/// What a process of a fleet does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Roles {
+    /// Answers visitors.
+    pub redirect: bool,
+    /// Answers programs.
+    pub api: bool,
+    /// Shows pages to people.
+    pub web: bool,
+    /// Does the chores.
+    pub worker: bool,
+}
+
+impl Roles {
+    /// All of them.
+    pub const ALL: Self = Self { redirect: true, api: true, web: true, worker: true };
+
+    fn parse<T: AsRef<str>>(words: &[T]) -> Result<Self, String> {
+        let mut roles = Self { redirect: false, api: false, web: false, worker: false };
+        for word in words {
+            match word.as_ref() {
+                "redirect" => roles.redirect = true,
+                "api" => roles.api = true,
+                "web" => roles.web = true,
+                "worker" => roles.worker = true,
+                other => return Err(format!("{other:?} is not a role: redirect, api, web and worker are")),
+            }
+        }
+        if words.is_empty() { Err("at least one role is needed: redirect, api, web, worker".into()) } else { Ok(roles) }
+    }
+
+    fn words(self) -> Vec<String> {
+        [("redirect", self.redirect), ("api", self.api), ("web", self.web), ("worker", self.worker)]
+            .into_iter()
+            .filter(|(_, on)| *on)
+            .map(|(word, _)| word.to_owned())
+            .collect()
+    }
+}
+
+impl Leaf for Roles {
+    const KIND: &'static str = "list of `redirect`, `api`, `web`, `worker`";
+
+    fn read(given: Given) -> Result<Self, String> {
+        match &given {
+            Given::Toml(other @ (toml::Value::String(_) | toml::Value::Integer(_))) => {
+                Err(format!("a list is expected, not {}", article(other)))
+            }
+            _ => Self::parse(&Vec::<String>::read(given)?),
+        }
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        Some(self.words().into())
+    }
+}
+
+textual! { Span: "duration", ByteSize: "size", BaseUrl: "URL", StoreUrl: "store" }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit() {
+        for (text, ms, shown) in [
+            ("0", 0, "0s"),
+            ("0s", 0, "0s"),
+            ("500ms", 500, "500ms"),
+            ("30s", 30_000, "30s"),
+            ("300s", 300_000, "5m"),
+            ("15m", 900_000, "15m"),
+            ("8h", 28_800_000, "8h"),
+            ("90d", 7_776_000_000, "90d"),
+            ("90 d", 7_776_000_000, "90d"),
+            ("1500ms", 1_500, "1500ms"),
+        ] {
+            let span: Span = text.parse().unwrap();
+            assert_eq!(span.get().as_millis(), ms, "{text}");
+            assert_eq!(span.to_string(), shown, "{text}");
+            assert_eq!(span.to_string().parse(), Ok(span));
+        }
+        for text in
+            ["", "5", "5x", "-5s", "1.5h", "s", "5S", "5 minutes", "99999999999999999999d", "18446744073709551615d", "５s"]
+        {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_a_unit() {
+        for (text, bytes, shown) in [
+            ("0B", 0, "0B"),
+            ("64MiB", 64 << 20, "64MiB"),
+            ("64mib", 64 << 20, "64MiB"),
+            ("1 GiB", 1 << 30, "1GiB"),
+            ("1MB", 1_000_000, "1000000B"),
+            ("2048KiB", 2 << 20, "2MiB"),
+        ] {
+            let size: ByteSize = text.parse().unwrap();
+            assert_eq!((size.bytes(), size.to_string().as_str()), (bytes, shown), "{text}");
+            assert_eq!(size.to_string().parse(), Ok(size));
+        }
+        for text in ["", "64", "64M", "-1B", "1.5GiB", "99999999999GiB", "MiB"] {
+            assert!(text.parse::<ByteSize>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_base_url_is_a_bare_origin() {
+        for (text, shown) in [
+            ("https://go.example", "https://go.example"),
+            ("HTTP://Go.Example:8080/", "http://go.example:8080"),
+            ("http://[::1]:80", "http://[::1]"),
+        ] {
+            assert_eq!(text.parse::<BaseUrl>().unwrap().to_string(), shown);
+        }
+        for text in [
+            "",
+            "go.example",
+            "ftp://go.example",
+            "https://go.example/x",
+            "https://go.example/?q",
+            "https://go.example#",
+            "https://u@go.example",
+            "https://",
+            "mailto:a@b",
+        ] {
+            assert!(text.parse::<BaseUrl>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_is_not_built_in_is_refused_without_repeating_its_password() {
+        assert_eq!("file:".parse(), Ok(StoreUrl::File("terse.db".into())));
+        assert_eq!("file:///var/x.db".parse(), Ok(StoreUrl::File("/var/x.db".into())));
+        let error = "postgres://terse:hunter2@db/terse".parse::<StoreUrl>().unwrap_err();
+        assert!(error.contains("no postgres: store built in") && !error.contains("hunter2"), "{error}");
+        assert!("terse.db".parse::<StoreUrl>().is_err());
+    }
+
+    #[test]
+    fn a_secret_is_never_printed() {
+        let secret = Secret::new("correct horse battery");
+        assert_eq!(format!("{secret:?} {:?}", Some(&secret)), "[hidden] Some([hidden])");
+        assert_eq!(secret.show(), Some("[hidden]".into()));
+    }
+}
