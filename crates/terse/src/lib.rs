@@ -4,7 +4,16 @@
 //! settings, opens the parts and joins them, and offers the command line, which reaches links through the same API as
 //! everyone else.
 
+pub mod backends;
+pub mod cli;
+pub mod client;
+mod commands;
 pub mod config;
 pub mod logging;
+mod problem;
+pub mod run_file;
+pub mod serve;
+mod terminal;
+mod transfer;
 
 pub use config::Config;

@@ -1,3 +1,5 @@
-//! The terse binary.
+//! `terse`: everything is in the library, so that tests can reach it.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    terse::cli::main()
+}

@@ -1,0 +1,256 @@
+//! The command line: what can be typed, and which command does it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use url::Url;
+
+use crate::client::{Absent, Door, Remote};
+use crate::commands;
+use crate::config::{Config, Loaded, Secret, Sources};
+use crate::{logging, problem, serve};
+
+/// A URL shortener: one binary, durable links, very fast redirects.
+///
+/// Without a command, terse serves. Commands about links work on a server elsewhere (--server), on the server that is
+/// running on the data folder, or, if none is running, on the data folder itself.
+#[derive(Debug, Parser)]
+#[command(
+    name = "terse",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  terse                                         serve on 127.0.0.1:8080, data in ./terse-data
+  terse shorten https://example.com/some/page   make a short link and print it
+  terse list                                    the newest links
+  terse --server https://go.example list        the same, on a server elsewhere (key in TERSE_KEY)
+
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// What every command takes.
+#[derive(Args, Debug)]
+struct Global {
+    /// The settings file [default: terse.toml, if there is one]
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Everywhere",
+        display_order = 900,
+        value_name = "FILE",
+        env = "TERSE_CONFIG",
+        hide_env_values = true
+    )]
+    config: Option<PathBuf>,
+    /// The data folder
+    #[arg(long, global = true, help_heading = "Everywhere", display_order = 900, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Any setting, as in --set cache.ttl=1m (may be repeated)
+    #[arg(long, global = true, help_heading = "Everywhere", display_order = 900, value_name = "NAME=VALUE", value_parser = parse_set)]
+    set: Vec<(String, String)>,
+    /// Print JSON, for programs
+    #[arg(long, global = true, help_heading = "Everywhere", display_order = 900)]
+    json: bool,
+    /// Work on the server at this URL
+    #[arg(long, global = true, help_heading = "Everywhere", display_order = 900, value_name = "URL", env = "TERSE_SERVER", hide_env_values = true, value_parser = parse_server)]
+    server: Option<Server>,
+    /// The key for --server; better given as TERSE_KEY, as others can see what is typed here
+    #[arg(long, global = true, help_heading = "Everywhere", display_order = 900, value_name = "KEY", env = "TERSE_KEY", hide_env_values = true, value_parser = parse_key)]
+    key: Option<Secret>,
+}
+
+/// A server's URL, or nothing: an empty variable is no server.
+#[derive(Clone, Debug)]
+struct Server(Option<Url>);
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve redirects, the API and pages
+    Serve(ServeArgs),
+    /// Make a short link
+    Shorten(commands::shorten::Shorten),
+    /// Say where a short link leads, without following it
+    Resolve(commands::resolve::Resolve),
+    /// List links, newest first
+    List(commands::list::List),
+    /// Change a link
+    Edit(commands::edit::Edit),
+    /// Delete links; `undelete` brings them back within the grace time
+    Delete(commands::delete::Delete),
+    /// Bring deleted links back
+    Undelete(commands::delete::Undelete),
+    /// Take over links from a CSV or JSON lines file
+    Import(commands::import::Import),
+    /// Write all links to a CSV or JSON lines file
+    Export(commands::export::Export),
+    /// Copy the store into a new folder, also while serving
+    Backup(commands::backup::Backup),
+    /// Put a backup in the place of the store
+    Restore(commands::backup::Restore),
+    /// Look for what is wrong, and say what to do
+    Doctor(commands::doctor::Doctor),
+    /// Print the settings in force, secrets hidden
+    Config(commands::config::Show),
+    /// Print completions for a shell
+    Completions {
+        /// bash, zsh, fish, elvish or powershell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Settings that serving is often given by hand.
+#[derive(Args, Debug, Default)]
+#[command(after_help = "\
+Examples:
+  terse serve --listen 0.0.0.0:80 --base-url https://go.example
+  terse serve --roles redirect,api")]
+struct ServeArgs {
+    /// Where to listen [setting: listen]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// What short links begin with [setting: base_url]
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// What this process does: redirect, api, web, worker [setting: roles]
+    #[arg(long, value_name = "ROLE,…")]
+    roles: Option<String>,
+}
+
+/// What commands are given.
+pub(crate) struct Context {
+    pub(crate) loaded: Loaded,
+    pub(crate) json: bool,
+    pub(crate) remote: Option<Remote>,
+}
+
+impl Context {
+    pub(crate) fn config(&self) -> &Config {
+        &self.loaded.config
+    }
+
+    /// The way to the API.
+    pub(crate) fn door(&self, absent: Absent) -> anyhow::Result<Door> {
+        Door::open(self.config(), self.remote.as_ref(), absent)
+    }
+
+    /// For commands that need the folder itself.
+    pub(crate) fn only_here(&self, command: &str) -> anyhow::Result<()> {
+        anyhow::ensure!(self.remote.is_none(), "{command} works on the machine that holds the data, not through --server");
+        Ok(())
+    }
+}
+
+/// Runs what the process was called with.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let json = cli.global.json;
+    match run(cli, std::env::vars_os().collect()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS, // whoever was reading has had enough
+        Err(error) => {
+            eprintln!("{}", problem::describe(&error, json));
+            if error.is::<problem::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let is = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
+    error.downcast_ref::<std::io::Error>().is_some_and(is)
+}
+
+/// Runs a command; `false` if it found or met a problem that it has already told of.
+fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
+    let command = cli.command.unwrap_or(Command::Serve(ServeArgs::default()));
+    if let Command::Completions { shell } = command {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Cli::command(), "terse", &mut script);
+        crate::terminal::say(String::from_utf8_lossy(&script).trim_end())?;
+        return Ok(true);
+    }
+    let mut flags = cli.global.set;
+    flags.extend(cli.global.data_dir.map(|dir| ("data_dir".into(), dir)));
+    if let Command::Serve(args) = &command {
+        let given = [("listen", &args.listen), ("base_url", &args.base_url), ("roles", &args.roles)];
+        flags.extend(given.into_iter().filter_map(|(name, value)| Some((name.into(), value.clone()?))));
+    }
+    let key_file = env.iter().find(|(name, _)| name == "TERSE_KEY_FILE").map(|(_, path)| PathBuf::from(path));
+    let loaded = match Config::load(&Sources { file: cli.global.config, env, flags }) {
+        Ok(loaded) => loaded,
+        Err(error) if matches!(command, Command::Doctor(_)) => {
+            return commands::doctor::without_settings(&error.into(), cli.global.json);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if let Command::Serve(_) = command {
+        logging::start(&loaded.config.log)?;
+        return serve::run(loaded.config).map(|()| true);
+    }
+    let remote = match cli.global.server.and_then(|server| server.0) {
+        Some(server) => Some(Remote { server, key: key(cli.global.key, key_file)? }),
+        None => None,
+    };
+    let context = Context { loaded, json: cli.global.json, remote };
+    match command {
+        Command::Shorten(command) => command.run(&context),
+        Command::Resolve(command) => command.run(&context),
+        Command::List(command) => command.run(&context),
+        Command::Edit(command) => command.run(&context),
+        Command::Delete(command) => command.run(&context),
+        Command::Undelete(command) => command.run(&context),
+        Command::Import(command) => command.run(&context),
+        Command::Export(command) => command.run(&context),
+        Command::Backup(command) => command.run(&context),
+        Command::Restore(command) => command.run(&context),
+        Command::Doctor(command) => command.run(&context),
+        Command::Config(command) => command.run(&context),
+        Command::Serve(_) | Command::Completions { .. } => Ok(true), // done above
+    }
+}
+
+fn key(given: Option<Secret>, file: Option<PathBuf>) -> anyhow::Result<Option<Secret>> {
+    match (given.filter(|key| !key.reveal().is_empty()), file) {
+        (Some(_), Some(_)) => anyhow::bail!("a key and TERSE_KEY_FILE are both given"),
+        (None, Some(file)) => {
+            let text = std::fs::read_to_string(&file).with_context(|| format!("reading the key in {}", file.display()))?;
+            Ok(Some(Secret::new(text.trim_end_matches(['\r', '\n']))))
+        }
+        (key, None) => Ok(key),
+    }
+}
+
+fn parse_set(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("NAME=VALUE is expected, as in cache.ttl=1m")?;
+    Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+fn parse_server(text: &str) -> Result<Server, String> {
+    if text.is_empty() {
+        return Ok(Server(None));
+    }
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let url = url.ok_or("an http:// or https:// URL is expected, as in https://go.example")?;
+    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
+        return Err("only scheme, host, port and path belong here; give the key as TERSE_KEY".into());
+    }
+    Ok(Server(Some(url)))
+}
+
+fn parse_key(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+#[path = "cli_tests.rs"]
+mod tests;

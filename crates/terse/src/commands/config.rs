@@ -1,0 +1,33 @@
+//! `terse config`.
+
+use clap::Args;
+
+use crate::cli::Context;
+use crate::config::Config;
+use crate::terminal::say;
+
+/// Print the settings in force, secrets hidden, with where each came from.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  terse config
+  TERSE_CACHE__TTL=1m terse config --json
+  terse config --markdown      every setting with its default, as in the manual")]
+pub(crate) struct Show {
+    /// Every setting there is, as a table for the manual
+    #[arg(long)]
+    markdown: bool,
+}
+
+impl Show {
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        if self.markdown {
+            say(Config::markdown().trim_end())?;
+        } else if context.json {
+            say(&context.loaded.to_json().to_string())?;
+        } else {
+            say(context.loaded.to_toml().trim_end())?;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,77 @@
+//! `terse delete` and `terse undelete`.
+
+use clap::Args;
+use http::Method;
+use serde_json::json;
+
+use super::{code_of, link_path};
+use crate::cli::Context;
+use crate::client::Absent;
+use crate::problem::Problem;
+use crate::terminal::{one_line, say};
+
+/// Delete links. Visitors get 404 at once; `terse undelete` brings a link back within the grace time.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  terse delete x7Kq spring")]
+pub(crate) struct Delete {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Bring deleted links back within the grace time.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  terse undelete x7Kq")]
+pub(crate) struct Undelete {
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Args, Debug)]
+struct Which {
+    /// Codes or whole short URLs
+    #[arg(value_name = "CODE|URL", required = true)]
+    codes: Vec<String>,
+    /// The short domain, if not the primary one
+    #[arg(long, value_name = "HOST")]
+    domain: Option<String>,
+}
+
+impl Delete {
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        self.which.each(context, &Method::DELETE, "", "deleted")
+    }
+}
+
+impl Undelete {
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        self.which.each(context, &Method::POST, "/restore", "brought back")
+    }
+}
+
+impl Which {
+    /// Each on its own: one that fails does not keep the others.
+    fn each(&self, context: &Context, method: &Method, below: &str, done: &str) -> anyhow::Result<bool> {
+        let door = context.door(Absent::Refuse)?;
+        let mut results = Vec::new();
+        let mut all_well = true;
+        for typed in &self.codes {
+            let answer = door.call(method, &link_path(typed, self.domain.as_deref(), below)?, None)?;
+            let code = code_of(typed);
+            let problem = (!(200..300).contains(&answer.status)).then(|| Problem::read(answer.status, &answer.body));
+            all_well &= problem.is_none();
+            if context.json {
+                let problem = problem.map(|problem| problem.to_json());
+                results.push(json!({ "short_code": code, "status": answer.status, "problem": problem }));
+            } else {
+                match problem {
+                    None => say(&format!("{done}: {}", one_line(code)))?,
+                    Some(problem) => eprintln!("terse: {}: {}", one_line(code), one_line(&problem.to_string())),
+                }
+            }
+        }
+        if context.json {
+            say(&json!({ "results": results }).to_string())?;
+        }
+        Ok(all_well)
+    }
+}

@@ -1,0 +1,333 @@
+//! `terse doctor`.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use http::Method;
+use serde_json::json;
+
+use crate::backends;
+use crate::cli::Context;
+use crate::client::{Absent, Door};
+use crate::config::Config;
+use crate::run_file::{DataDir, InUse};
+use crate::terminal::{one_line, say};
+
+/// Look for what is wrong with the settings, the data folder and this machine, and say what to do.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  terse doctor\n  terse doctor --deep --json\n\nExit code 1 if there is a problem; warnings do not count."
+)]
+pub(crate) struct Doctor {
+    /// Read the whole store, too; takes a while for a large one
+    #[arg(long)]
+    deep: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Verdict {
+    Good,
+    Warning,
+    Problem,
+}
+
+/// One thing that was looked at.
+#[derive(Debug)]
+struct Finding {
+    what: &'static str,
+    verdict: Verdict,
+    found: String,
+    /// What to do about it.
+    advice: &'static str,
+}
+
+fn finding(what: &'static str, verdict: Verdict, found: impl Into<String>, advice: &'static str) -> Finding {
+    Finding { what, verdict, found: found.into(), advice }
+}
+
+/// What can be said when there are no settings to begin with.
+pub(crate) fn without_settings(error: &anyhow::Error, json: bool) -> anyhow::Result<bool> {
+    tell(
+        &[finding(
+            "settings",
+            Verdict::Problem,
+            format!("{error:#}"),
+            "correct it; `terse config --markdown` lists every setting",
+        )],
+        json,
+    )
+}
+
+impl Doctor {
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        context.only_here("doctor")?;
+        let config = context.config();
+        let mut findings = vec![finding("settings", Verdict::Good, "all known and within bounds", "")];
+        findings.push(address(config));
+        findings.push(anonymous(config));
+        findings.extend(folder(config));
+        findings.push(server(config));
+        findings.push(store(config, self.deep));
+        findings.push(clock(SystemTime::now(), &config.store_file()));
+        findings.push(open_files(config));
+        tell(&findings, context.json)
+    }
+}
+
+fn tell(findings: &[Finding], json: bool) -> anyhow::Result<bool> {
+    let well = findings.iter().all(|finding| finding.verdict != Verdict::Problem);
+    if json {
+        let list: Vec<_> = findings
+            .iter()
+            .map(|f| {
+                let verdict = match f.verdict {
+                    Verdict::Good => "good",
+                    Verdict::Warning => "warning",
+                    Verdict::Problem => "problem",
+                };
+                json!({ "what": f.what, "verdict": verdict, "found": f.found, "advice": f.advice })
+            })
+            .collect();
+        say(&json!({ "well": well, "findings": list }).to_string())?;
+        return Ok(well);
+    }
+    for finding in findings {
+        let mark = match finding.verdict {
+            Verdict::Good => '✔',
+            Verdict::Warning => '!',
+            Verdict::Problem => '✖',
+        };
+        say(&format!("{mark} {}: {}", finding.what, one_line(&finding.found)))?;
+        if finding.verdict != Verdict::Good && !finding.advice.is_empty() {
+            say(&format!("    {}", finding.advice))?;
+        }
+    }
+    Ok(well)
+}
+
+fn address(config: &Config) -> Finding {
+    let what = "base_url";
+    let url = config.base_url();
+    let text = url.as_str().trim_end_matches('/').to_owned();
+    let inside = match url.host() {
+        Some(url::Host::Ipv4(ip)) => !terse_core::is_public_address(ip.into()),
+        Some(url::Host::Ipv6(ip)) => !terse_core::is_public_address(ip.into()),
+        Some(url::Host::Domain(name)) => name == "localhost",
+        None => true,
+    };
+    if inside && !config.listen.ip().is_loopback() {
+        return finding(
+            what,
+            Verdict::Warning,
+            format!("{text} cannot be visited from elsewhere"),
+            "set base_url to the address that visitors use",
+        );
+    }
+    if inside {
+        return finding(what, Verdict::Good, format!("{text}, for this machine only"), "");
+    }
+    if url.scheme() == "http" {
+        return finding(
+            what,
+            Verdict::Warning,
+            format!("{text} is not https"),
+            "put a proxy with TLS in front, and set base_url to its https:// address",
+        );
+    }
+    finding(what, Verdict::Good, text, "")
+}
+
+fn anonymous(config: &Config) -> Finding {
+    if config.anonymous.create && !config.listen.ip().is_loopback() {
+        let found = format!("anyone who reaches {} can make links for {}", config.listen, config.anonymous.ttl);
+        return finding("anonymous", Verdict::Warning, found, "set anonymous.create = false unless this is meant");
+    }
+    let found = if config.anonymous.create { "allowed, on this machine only" } else { "not allowed" };
+    finding("anonymous", Verdict::Good, found, "")
+}
+
+fn folder(config: &Config) -> Vec<Finding> {
+    let what = "data_dir";
+    let path = &config.data_dir;
+    let shown = path.display();
+    if !path.is_dir() {
+        return vec![if path.exists() {
+            finding(what, Verdict::Problem, format!("{shown} is not a folder"), "name another with data_dir")
+        } else {
+            finding(what, Verdict::Good, format!("{shown} does not exist yet; the first start makes it"), "")
+        }];
+    }
+    let mut findings = Vec::new();
+    let own_eyes = "chmod 700 the folder: it holds keys";
+    findings.push(match (tempfile::tempfile_in(path), others_may(path)) {
+        (Err(error), _) => finding(
+            what,
+            Verdict::Problem,
+            format!("{shown} cannot be written: {error}"),
+            "make its owner the user that runs terse",
+        ),
+        (Ok(_), true) => finding(what, Verdict::Warning, format!("{shown} is open to other users"), own_eyes),
+        (Ok(_), false) => finding(what, Verdict::Good, format!("{shown} is writable, and private"), ""),
+    });
+    if let Ok(space) = rustix::fs::statvfs(path) {
+        let free = space.f_bavail.saturating_mul(space.f_frsize) >> 20;
+        let verdict = match free {
+            0..100 => Verdict::Problem,
+            100..1024 => Verdict::Warning,
+            _ => Verdict::Good,
+        };
+        findings.push(finding("space", verdict, format!("{free} MiB free"), "make room: without it, no link can be made"));
+    }
+    findings
+}
+
+#[cfg(unix)]
+fn others_may(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn others_may(_path: &Path) -> bool {
+    false
+}
+
+fn server(config: &Config) -> Finding {
+    let what = "server";
+    let Some(dir) = DataDir::existing(&config.data_dir) else { return finding(what, Verdict::Good, "not running", "") };
+    let pid = match dir.lock() {
+        Ok(_) => return finding(what, Verdict::Good, "not running", ""),
+        Err(error) => match error.downcast_ref::<InUse>() {
+            Some(in_use) => in_use.pid,
+            None => {
+                return finding(
+                    what,
+                    Verdict::Problem,
+                    format!("{error:#}"),
+                    "make the data folder's owner the user that runs terse",
+                );
+            }
+        },
+    };
+    let who = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+    let asked = Door::open(config, None, Absent::Refuse).and_then(|door| door.call(&Method::GET, "/api/v1/urls?limit=1", None));
+    match asked {
+        Ok(answer) if answer.status == 200 => finding(what, Verdict::Good, format!("running{who}, and answers"), ""),
+        Ok(answer) => finding(what, Verdict::Problem, format!("running{who}, and answers {}", answer.status), "look at its log"),
+        Err(error) => {
+            finding(what, Verdict::Problem, format!("running{who}, but {error:#}"), "look at its log; restart it if it hangs")
+        }
+    }
+}
+
+fn store(config: &Config, deep: bool) -> Finding {
+    let what = "store";
+    let file = config.store_file();
+    let Ok(meta) = std::fs::metadata(&file) else {
+        return finding(what, Verdict::Good, format!("{} does not exist yet", file.display()), "");
+    };
+    if !deep {
+        return finding(
+            what,
+            Verdict::Good,
+            format!("{}, {} KiB (--deep reads all of it)", file.display(), meta.len() >> 10),
+            "",
+        );
+    }
+    match backends::verify(&file) {
+        Ok(links) => {
+            let links = links.map(|links| format!(", {links} links")).unwrap_or_default();
+            finding(what, Verdict::Good, format!("{} is sound{links}", file.display()), "")
+        }
+        Err(error) => finding(
+            what,
+            Verdict::Problem,
+            format!("{}: {error:#}", file.display()),
+            "stop the server and restore the latest backup",
+        ),
+    }
+}
+
+fn clock(now: SystemTime, store: &Path) -> Finding {
+    let what = "clock";
+    let advice = "set this machine's clock, and keep it set with NTP";
+    // 2025-01-01 and 2100-01-01: terse did not exist before, and will need other tests after.
+    let sane = Duration::from_secs(1_735_689_600)..Duration::from_secs(4_102_444_800);
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    if !sane.contains(&since) {
+        return finding(what, Verdict::Problem, "far from any likely date", advice);
+    }
+    let written = std::fs::metadata(store).and_then(|meta| meta.modified()).ok();
+    if written.is_some_and(|written| written > now + Duration::from_secs(300)) {
+        return finding(what, Verdict::Problem, "behind the last change of the store", advice);
+    }
+    finding(what, Verdict::Good, "plausible", "")
+}
+
+fn open_files(config: &Config) -> Finding {
+    let what = "open files";
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    // Besides connections: the store, its readers, the log, and listeners.
+    let wanted = u64::from(config.redirect.max_connections) + 256;
+    match limit.current {
+        Some(now) if now < wanted => {
+            let possible = limit.maximum.map_or("no bound".to_owned(), |maximum| maximum.to_string());
+            let found = format!("{now} allowed ({possible} possible), {wanted} wanted by redirect.max_connections");
+            finding(
+                what,
+                Verdict::Warning,
+                found,
+                "raise LimitNOFILE (systemd) or `ulimit -n`, or lower redirect.max_connections",
+            )
+        }
+        Some(now) => finding(what, Verdict::Good, format!("{now} allowed"), ""),
+        None => finding(what, Verdict::Good, "no limit", ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_trouble_has_its_verdict() {
+        let config = |listen: &str, base: Option<&str>| Config {
+            listen: listen.parse().unwrap(),
+            base_url: base.map(|base| base.parse().unwrap()),
+            ..Config::default()
+        };
+        for (listen, base, verdict) in [
+            ("127.0.0.1:1", None, Verdict::Good),
+            ("0.0.0.0:1", None, Verdict::Warning),
+            ("0.0.0.0:1", Some("http://10.0.0.1"), Verdict::Warning),
+            ("127.0.0.1:1", Some("http://go.example"), Verdict::Warning),
+            ("127.0.0.1:1", Some("https://go.example"), Verdict::Good),
+        ] {
+            assert_eq!(address(&config(listen, base)).verdict, verdict, "{listen} {base:?}");
+        }
+        let store = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(clock(SystemTime::now(), store.path()).verdict, Verdict::Good);
+        assert_eq!(clock(SystemTime::UNIX_EPOCH, store.path()).verdict, Verdict::Problem);
+        assert_eq!(clock(SystemTime::now() - Duration::from_secs(86_400), store.path()).verdict, Verdict::Problem);
+    }
+
+    #[test]
+    fn the_folder_is_looked_at() {
+        let temp = tempfile::tempdir().unwrap();
+        let config = |path: &Path| Config { data_dir: path.to_owned(), ..Config::default() };
+        assert_eq!(folder(&config(&temp.path().join("absent")))[0].verdict, Verdict::Good);
+        let file = temp.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(folder(&config(&file))[0].verdict, Verdict::Problem);
+        let dir = DataDir::open(&temp.path().join("data")).unwrap();
+        assert_eq!(folder(&config(dir.path()))[0].verdict, Verdict::Good);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+            assert_eq!(folder(&config(dir.path()))[0].verdict, Verdict::Warning);
+        }
+        assert_eq!(server(&config(dir.path())).found, "not running");
+    }
+}

@@ -1,0 +1,132 @@
+//! `terse edit`.
+
+use clap::Args;
+use http::Method;
+use serde_json::{Map, Value};
+
+use super::resolve::details;
+use super::{link_path, text};
+use crate::cli::Context;
+use crate::client::Absent;
+use crate::config::Span;
+use crate::problem::Usage;
+use crate::terminal::{one_line, say};
+
+/// Change a link. Its code, owner and domain stay.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  terse edit x7Kq --url https://example.com/new
+  terse edit spring --title 'Spring sale' --tag sale --tag 2030
+  terse edit spring --clear-expiry")]
+pub(crate) struct Edit {
+    /// A code or a whole short URL
+    #[arg(value_name = "CODE|URL")]
+    code: String,
+    /// The short domain, if not the primary one
+    #[arg(long, value_name = "HOST")]
+    domain: Option<String>,
+    /// A new target
+    #[arg(long)]
+    url: Option<String>,
+    /// A new title
+    #[arg(long)]
+    title: Option<String>,
+    /// No title
+    #[arg(long, conflicts_with = "title")]
+    clear_title: bool,
+    /// New tags, in place of the old ones (may be repeated)
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// No tags
+    #[arg(long, conflicts_with = "tags")]
+    clear_tags: bool,
+    /// A new end: 2030-01-31 or 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "MOMENT")]
+    expires: Option<String>,
+    /// A new end, from now: 30s, 15m, 8h, 90d
+    #[arg(long, value_name = "DURATION", conflicts_with = "expires")]
+    ttl: Option<Span>,
+    /// No end
+    #[arg(long, conflicts_with_all = ["expires", "ttl"])]
+    clear_expiry: bool,
+    /// A new beginning
+    #[arg(long, value_name = "MOMENT")]
+    valid_from: Option<String>,
+    /// Valid at once
+    #[arg(long, conflicts_with = "valid_from")]
+    clear_valid_from: bool,
+    /// How many visits it is good for
+    #[arg(long, value_name = "COUNT")]
+    max_clicks: Option<u64>,
+    /// As many visits as come
+    #[arg(long, conflicts_with = "max_clicks")]
+    clear_max_clicks: bool,
+    /// The redirect status: 301, 302, 307 or 308
+    #[arg(long, value_name = "STATUS")]
+    redirect: Option<u64>,
+    /// Whether a visitor's query is passed on
+    #[arg(long, value_name = "true|false")]
+    forward_query: Option<bool>,
+    /// Whether search engines may follow
+    #[arg(long, value_name = "true|false")]
+    crawlable: Option<bool>,
+}
+
+impl Edit {
+    fn body(&self) -> Value {
+        let mut body = Map::new();
+        let mut give = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
+        let or_null = |value: Option<Value>, clear: bool| value.or(clear.then_some(Value::Null));
+        give("long_url", self.url.as_deref().map(Value::from));
+        give("title", or_null(self.title.as_deref().map(Value::from), self.clear_title));
+        give("tags", (self.clear_tags || !self.tags.is_empty()).then(|| self.tags.as_slice().into()));
+        give("expires_at", or_null(self.expires.as_deref().map(Value::from), self.clear_expiry));
+        give("ttl", self.ttl.map(|ttl| ttl.get().as_secs().into()));
+        give("valid_from", or_null(self.valid_from.as_deref().map(Value::from), self.clear_valid_from));
+        give("max_clicks", or_null(self.max_clicks.map(Value::from), self.clear_max_clicks));
+        give("redirect", self.redirect.map(Value::from));
+        give("forward_query", self.forward_query.map(Value::from));
+        give("crawlable", self.crawlable.map(Value::from));
+        Value::Object(body)
+    }
+
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        let body = self.body();
+        if body.as_object().is_none_or(Map::is_empty) {
+            return Err(Usage("say what to change, as in --url or --title; `terse edit --help` lists it all").into());
+        }
+        let path = link_path(&self.code, self.domain.as_deref(), "")?;
+        let link = context.door(Absent::Refuse)?.expect(&Method::PATCH, &path, Some(&body))?.body;
+        if context.json {
+            say(&link.to_string())?;
+        } else {
+            say(&one_line(text(&link, "long_url")))?;
+            for line in details(&link) {
+                say(&line)?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        edit: Edit,
+    }
+
+    #[test]
+    fn clearing_is_told_apart_from_leaving_alone() {
+        let body = |line: &[&str]| Line::parse_from([&["x", "abc"], line].concat()).edit.body();
+        assert_eq!(body(&["--clear-expiry", "--clear-tags"]), serde_json::json!({"expires_at": null, "tags": []}));
+        assert_eq!(body(&["--title", "t", "--crawlable", "false"]), serde_json::json!({"title": "t", "crawlable": false}));
+        assert_eq!(body(&["--domain", "b.example"]), serde_json::json!({}));
+    }
+}

@@ -1,0 +1,186 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use axum::extract::{Query, State};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use clap::Parser as _;
+use http::StatusCode;
+
+use super::*;
+use crate::commands::export::Export;
+use crate::config::{Config, Sources};
+
+/// As much of the API as an import and an export need.
+#[derive(Clone, Default)]
+struct Api {
+    links: Arc<Mutex<BTreeMap<String, Value>>>,
+    batches: Arc<Mutex<Vec<usize>>>,
+    /// Answers before the first success.
+    busy: Arc<Mutex<Vec<u16>>>,
+    /// Fails for good once so many links are there.
+    full_at: Option<usize>,
+}
+
+async fn import(State(api): State<Api>, Json(rows): Json<Vec<Value>>) -> (StatusCode, Json<Value>) {
+    if let Some(status) = api.busy.lock().unwrap().pop() {
+        return (StatusCode::from_u16(status).unwrap(), Json(json!({"detail": "busy"})));
+    }
+    let mut links = api.links.lock().unwrap();
+    if api.full_at.is_some_and(|full| links.len() >= full) {
+        return (StatusCode::FORBIDDEN, Json(json!({"code": "full", "detail": "no more"})));
+    }
+    api.batches.lock().unwrap().push(rows.len());
+    let take = |(index, row): (usize, Value)| {
+        let code = row["short_code"].as_str().unwrap_or_default().to_owned();
+        if !row["long_url"].as_str().unwrap_or_default().starts_with("https://") {
+            let problem = json!({"code": "invalid_url", "detail": "not a URL", "field": "long_url"});
+            return json!({"index": index, "status": 400, "problem": problem});
+        }
+        match links.insert(code, row) {
+            None => json!({"index": index, "status": 201}),
+            Some(_) => json!({"index": index, "status": 200}),
+        }
+    };
+    let results: Vec<Value> = rows.into_iter().enumerate().map(take).collect();
+    (StatusCode::MULTI_STATUS, Json(json!({ "results": results })))
+}
+
+async fn list(State(api): State<Api>, Query(query): Query<BTreeMap<String, String>>) -> Json<Value> {
+    let links = api.links.lock().unwrap();
+    let limit: usize = query["limit"].parse().unwrap();
+    assert_eq!(query.get("sort").map(String::as_str), Some("oldest"));
+    let after = query.get("cursor").cloned().unwrap_or_default();
+    let page: Vec<&Value> = links.range(after..).map(|(_, link)| link).take(limit + 1).collect();
+    let next = page.get(limit).map(|link| link["short_code"].clone());
+    Json(json!({ "links": &page[..page.len().min(limit)], "next_cursor": next }))
+}
+
+struct Bench {
+    temp: tempfile::TempDir,
+    api: Api,
+}
+
+impl Bench {
+    fn new(api: Api) -> Self {
+        Self { temp: tempfile::tempdir().unwrap(), api }
+    }
+
+    fn door(&self) -> Door {
+        let router = Router::new().route(IMPORT, post(import)).route("/api/v1/urls", get(list)).with_state(self.api.clone());
+        Door::to(router, &self.temp.path().join("data"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.temp.path().join(name)
+    }
+
+    fn import(&self, file: &Path, more: &[&str]) -> anyhow::Result<bool> {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            import: Import,
+        }
+        let line = ["x", file.to_str().unwrap()].iter().chain(more).copied().map(str::to_owned).collect::<Vec<_>>();
+        let context = Context { loaded: Config::load(&Sources::default()).unwrap(), json: true, remote: None };
+        Line::parse_from(line).import.through(|| Ok(self.door()), &context)
+    }
+}
+
+fn rows(from: usize, to: usize) -> String {
+    (from..to).map(|i| format!("https://e.com/{i},code{i:05}\n")).collect()
+}
+
+#[test]
+fn a_file_is_handed_over_in_batches_and_twice_is_harmless() {
+    let bench = Bench::new(Api::default());
+    let file = bench.path("links.csv");
+    std::fs::write(&file, format!("long_url,alias\n{}", rows(0, 1100))).unwrap();
+    assert!(bench.import(&file, &[]).unwrap());
+    assert_eq!(*bench.api.batches.lock().unwrap(), [500, 500, 100]);
+    assert!(bench.import(&file, &[]).unwrap());
+    assert_eq!(bench.api.links.lock().unwrap().len(), 1100);
+    assert!(!Position::path(&file).exists());
+}
+
+#[test]
+fn refused_rows_are_reported_and_fail_the_command_unless_lenient() {
+    let bench = Bench::new(Api::default());
+    let file = bench.path("links.csv");
+    std::fs::write(&file, "long_url,alias,status\nhttps://e.com/,aaa,\nftp://e.com/,=bb,\nhttps://e.com/,ccc,blocked\nx\n")
+        .unwrap();
+    let report = bench.path("report.csv");
+    assert!(!bench.import(&file, &["--report", report.to_str().unwrap()]).unwrap());
+    let report = std::fs::read_to_string(report).unwrap();
+    let want = "line,outcome,short_code,field,reason\n\
+        4,skipped,ccc,status,the link is blocked\n\
+        5,refused,,,\"1 cells, where the header has 3\"\n\
+        3,refused,'=bb,long_url,not a URL (invalid_url)\n";
+    assert_eq!(report, want);
+    assert!(bench.import(&file, &["--lenient"]).unwrap());
+}
+
+#[test]
+fn an_interrupted_import_goes_on_where_it_stopped() {
+    let mut bench = Bench::new(Api { full_at: Some(500), ..Api::default() });
+    let file = bench.path("links.csv");
+    let text = format!("long_url,alias\n{}", rows(0, 1200));
+    std::fs::write(&file, &text).unwrap();
+    let error = format!("{:#}", bench.import(&file, &[]).unwrap_err());
+    assert!(error.contains("after 500 rows; the same command goes on from there: no more (full)"), "{error}");
+    assert!(Position::path(&file).exists());
+
+    bench.api.full_at = None;
+    std::fs::write(&file, text.replace("https://e.com/7,", "https://e.com/changed,")).unwrap();
+    assert!(bench.import(&file, &[]).unwrap_err().to_string().contains("has changed"));
+    std::fs::write(&file, &text).unwrap();
+    bench.api.batches.lock().unwrap().clear();
+    assert!(bench.import(&file, &[]).unwrap());
+    assert_eq!(*bench.api.batches.lock().unwrap(), [500, 200]);
+    assert_eq!(bench.api.links.lock().unwrap().len(), 1200);
+    assert!(!Position::path(&file).exists());
+}
+
+#[test]
+fn a_busy_server_is_asked_again() {
+    let bench = Bench::new(Api { busy: Arc::new(Mutex::new(vec![503, 429])), ..Api::default() });
+    let file = bench.path("links.csv");
+    std::fs::write(&file, "url\nhttps://e.com/\n").unwrap();
+    assert!(bench.import(&file, &[]).unwrap());
+    let bench = Bench::new(Api { busy: Arc::new(Mutex::new(vec![401])), ..Api::default() });
+    assert!(bench.import(&file, &[]).is_err());
+}
+
+#[test]
+fn a_header_without_rows_is_no_import() {
+    let bench = Bench::new(Api::default());
+    let file = bench.path("links.csv");
+    std::fs::write(&file, "long_url,alias\n").unwrap();
+    assert!(bench.import(&file, &[]).unwrap_err().to_string().contains("no rows"));
+}
+
+#[test]
+fn an_export_holds_every_link_and_appears_whole() {
+    let bench = Bench::new(Api::default());
+    let file = bench.path("links.csv");
+    std::fs::write(&file, format!("long_url,alias\n{}", rows(0, 250))).unwrap();
+    bench.import(&file, &[]).unwrap();
+    for name in ["out.csv", "out.jsonl"] {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            export: Export,
+        }
+        let out = bench.path(name);
+        let context = Context { loaded: Config::load(&Sources::default()).unwrap(), json: true, remote: None };
+        let export = Line::parse_from(["x", out.to_str().unwrap()]).export;
+        export.through(|| Ok(bench.door()), &context).unwrap();
+        let again = export.through(|| panic!("not even asked"), &context);
+        assert!(again.unwrap_err().to_string().contains("--force"));
+        let copy = Bench::new(Api::default());
+        assert!(copy.import(&out, &[]).unwrap());
+        assert_eq!(*copy.api.links.lock().unwrap(), *bench.api.links.lock().unwrap());
+        let left: Vec<_> = std::fs::read_dir(bench.temp.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert!(left.iter().all(|name| !name.to_string_lossy().starts_with('.')), "{left:?}");
+    }
+}

@@ -1,0 +1,179 @@
+//! `terse list`.
+
+use clap::Args;
+use http::Method;
+use serde_json::Value;
+
+use super::{URLS, text};
+use crate::cli::Context;
+use crate::client::{Absent, Door, query};
+use crate::terminal::{say, table, width};
+
+/// How many links are asked for at once.
+pub(crate) const PAGE: usize = 100;
+/// How many pages may be empty in a row before something must be wrong; a store may stop looking after a while.
+const EMPTY_PAGES: usize = 10_000;
+
+/// List links, newest first.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  terse list
+  terse list --q spring --tag sale --status active
+  terse list --all --json | jq -r '.links[].short_url'")]
+pub(crate) struct List {
+    /// Only those whose code, target or title contains this text
+    #[arg(long, value_name = "TEXT")]
+    q: Option<String>,
+    /// Only those with this tag
+    #[arg(long)]
+    tag: Option<String>,
+    /// Only those on this domain
+    #[arg(long, value_name = "HOST")]
+    domain: Option<String>,
+    /// Only those that are active, scheduled, expired, used_up, suspicious, blocked or deleted
+    #[arg(long)]
+    status: Option<String>,
+    /// Oldest first
+    #[arg(long)]
+    oldest: bool,
+    /// How many at most
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// Every one of them
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+}
+
+/// Which links, for a walk through them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Which {
+    pub(crate) q: Option<String>,
+    pub(crate) tag: Option<String>,
+    pub(crate) domain: Option<String>,
+    pub(crate) status: Option<String>,
+    pub(crate) oldest: bool,
+    pub(crate) limit: Option<usize>,
+}
+
+/// Walks through links page by page. Gives back the cursor of what is left.
+pub(crate) fn walk(
+    door: &Door,
+    which: &Which,
+    mut each: impl FnMut(&[Value]) -> anyhow::Result<()>,
+) -> anyhow::Result<Option<String>> {
+    let mut left = which.limit.unwrap_or(usize::MAX);
+    let mut cursor: Option<String> = None;
+    let mut empty = 0;
+    loop {
+        let path = query(&[
+            ("q", which.q.clone()),
+            ("tag", which.tag.clone()),
+            ("domain", which.domain.clone()),
+            ("status", which.status.clone()),
+            ("sort", which.oldest.then(|| "oldest".into())),
+            ("limit", Some(left.min(PAGE).to_string())),
+            ("cursor", cursor.clone()),
+        ]);
+        let mut body = door.expect(&Method::GET, &format!("{URLS}{path}"), None)?.body;
+        let next = body.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
+        let Some(Value::Array(links)) = body.get_mut("links").map(Value::take) else {
+            anyhow::bail!("the answer holds no links: is this a terse server?");
+        };
+        let links = &links[..links.len().min(left)];
+        each(links)?;
+        left -= links.len();
+        empty = if links.is_empty() { empty + 1 } else { 0 };
+        anyhow::ensure!(empty < EMPTY_PAGES && (next.is_none() || next != cursor), "the list does not come to an end");
+        if next.is_none() || left == 0 {
+            return Ok(next);
+        }
+        cursor = next;
+    }
+}
+
+impl List {
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        let door = context.door(Absent::Refuse)?;
+        let which = Which {
+            q: self.q.clone(),
+            tag: self.tag.clone(),
+            domain: self.domain.clone(),
+            status: self.status.clone(),
+            oldest: self.oldest,
+            limit: (!self.all).then_some(usize::try_from(self.limit)?),
+        };
+        if context.json {
+            return json(&door, &which);
+        }
+        let mut header = true;
+        let mut count = 0;
+        let more = walk(&door, &which, |links| {
+            if !links.is_empty() {
+                count += links.len();
+                let page = page(links, width());
+                // The header once, above the first page.
+                say(if std::mem::take(&mut header) { &page } else { page.split_once('\n').map_or("", |(_, rows)| rows) })?;
+            }
+            Ok(())
+        })?;
+        match (count, more) {
+            (0, _) => {
+                eprintln!("There are no links{}.", if self.q.is_some() || self.tag.is_some() { " like that" } else { " yet" });
+            }
+            (_, Some(_)) => eprintln!("There are more: --limit {} or --all shows them.", self.limit.saturating_mul(5)),
+            _ => {}
+        }
+        Ok(true)
+    }
+}
+
+/// As they come, so that a million links do not have to fit in memory.
+fn json(door: &Door, which: &Which) -> anyhow::Result<bool> {
+    use std::io::Write as _;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    out.write_all(b"{\"links\":[")?;
+    let mut first = true;
+    let next = walk(door, which, |links| {
+        for link in links {
+            if !std::mem::take(&mut first) {
+                out.write_all(b",")?;
+            }
+            serde_json::to_writer(&mut out, link).map_err(std::io::Error::from)?;
+        }
+        Ok(())
+    })?;
+    writeln!(out, "],\"next_cursor\":{}}}", Value::from(next))?;
+    out.flush()?;
+    Ok(true)
+}
+
+fn page(links: &[Value], width: usize) -> String {
+    let row = |link: &Value| {
+        let day = text(link, "created_at").get(..10).unwrap_or_default();
+        let domain = text(link, "short_url").split_once("://").map_or("", |(_, rest)| rest);
+        let name = if domain.is_empty() { text(link, "short_code") } else { domain };
+        [name, text(link, "long_url"), text(link, "status"), day, text(link, "title")].map(str::to_owned).to_vec()
+    };
+    let rows: Vec<Vec<String>> = links.iter().map(row).collect();
+    table(&["LINK", "TARGET", "STATE", "MADE", "TITLE"], &rows, &[1, 4], width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_a_neat_table() {
+        let link = serde_json::json!({
+            "short_url": "https://go.example/x7Kq", "short_code": "x7Kq", "long_url": "https://example.com/a/rather/long/path/indeed",
+            "status": "active", "created_at": "2026-01-02T03:04:05Z", "title": null
+        });
+        let page = page(&[link], 70);
+        let lines: Vec<&str> = page.lines().collect();
+        assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["LINK", "TARGET", "STATE", "MADE", "TITLE"]);
+        assert!(lines[1].starts_with("go.example/x7Kq  https://example.com/a/ra"), "{page}");
+        assert!(lines[1].ends_with("…  active  2026-01-02"), "{page}");
+        assert!(lines.iter().all(|line| line.chars().count() <= 70), "{page}");
+    }
+}

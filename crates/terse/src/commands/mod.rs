@@ -1,0 +1,61 @@
+//! One file per command. Each prints for people, or JSON with `--json`, and says whether all went well.
+
+pub(crate) mod backup;
+pub(crate) mod config;
+pub(crate) mod delete;
+pub(crate) mod doctor;
+pub(crate) mod edit;
+pub(crate) mod export;
+pub(crate) mod import;
+pub(crate) mod list;
+pub(crate) mod resolve;
+pub(crate) mod shorten;
+
+use serde_json::Value;
+
+use crate::client::{query, segment};
+
+/// Where links are made and listed.
+const URLS: &str = "/api/v1/urls";
+
+/// A field of a link as text; nothing where there is none.
+fn text<'a>(link: &'a Value, field: &str) -> &'a str {
+    link.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A code, however it was typed: alone, or as a whole short URL, also of the preview page.
+fn code_of(typed: &str) -> &str {
+    let path = typed.trim().split_once("://").map_or(typed.trim(), |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let last = path.trim_matches('/').rsplit('/').next().unwrap_or_default();
+    last.strip_suffix('+').unwrap_or(last)
+}
+
+/// The path of a link, by whatever was typed.
+fn link_path(typed: &str, domain: Option<&str>, below: &str) -> anyhow::Result<String> {
+    let code = code_of(typed);
+    anyhow::ensure!(!code.is_empty(), "{typed:?} holds no code");
+    Ok(format!("{URLS}/{}{below}{}", segment(code), query(&[("domain", domain.map(str::to_owned))])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_found_in_whatever_was_typed() {
+        for (typed, code) in [
+            ("x7Kq", "x7Kq"),
+            ("/x7Kq", "x7Kq"),
+            ("https://go.example/x7Kq", "x7Kq"),
+            ("https://go.example:8080/x7Kq+", "x7Kq"),
+            ("https://go.example/x7Kq?utm=1#f", "x7Kq"),
+            ("go.example/x7Kq/", "x7Kq"),
+            ("https://go.example/", ""),
+            ("https://go.example", ""),
+        ] {
+            assert_eq!(code_of(typed), code, "{typed}");
+        }
+        assert_eq!(link_path("a b", Some("b.example"), "/restore").unwrap(), "/api/v1/urls/a%20b/restore?domain=b.example");
+    }
+}

@@ -1,0 +1,123 @@
+//! `terse shorten`.
+
+use clap::Args;
+use http::Method;
+use serde_json::{Map, Value};
+
+use super::{URLS, text};
+use crate::cli::Context;
+use crate::client::Absent;
+use crate::config::Span;
+use crate::terminal::{is_out, one_line, say};
+
+/// Make a short link and print it.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  terse shorten https://example.com/some/page
+  terse shorten https://example.com/ --alias spring --title 'Spring sale' --tag sale
+  terse shorten https://example.com/ --ttl 8h
+  open \"$(terse shorten https://example.com/)\"")]
+pub(crate) struct Shorten {
+    /// Where the link leads
+    url: String,
+    /// A code of your choice instead of a generated one
+    #[arg(long)]
+    alias: Option<String>,
+    /// When it ends: 2030-01-31 or 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "MOMENT", conflicts_with = "ttl")]
+    expires: Option<String>,
+    /// How long it lives: 30s, 15m, 8h, 90d
+    #[arg(long, value_name = "DURATION")]
+    ttl: Option<Span>,
+    /// When it begins
+    #[arg(long, value_name = "MOMENT")]
+    valid_from: Option<String>,
+    /// How many visits it is good for
+    #[arg(long, value_name = "COUNT")]
+    max_clicks: Option<u64>,
+    /// A name for people
+    #[arg(long)]
+    title: Option<String>,
+    /// A word to find it by (may be repeated)
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// The redirect status: 301, 302, 307 or 308
+    #[arg(long, value_name = "STATUS")]
+    redirect: Option<u64>,
+    /// The short domain, if not the primary one
+    #[arg(long, value_name = "HOST")]
+    domain: Option<String>,
+    /// Pass a visitor's query on to the target
+    #[arg(long)]
+    forward_query: bool,
+    /// Let search engines follow
+    #[arg(long)]
+    crawlable: bool,
+    /// Make a new link even if there is one for the same target
+    #[arg(long)]
+    no_reuse: bool,
+}
+
+impl Shorten {
+    fn body(&self) -> Value {
+        let mut body = Map::from_iter([("long_url".to_owned(), Value::from(self.url.as_str()))]);
+        let mut give = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
+        give("custom_alias", self.alias.as_deref().map(Value::from));
+        give("expires_at", self.expires.as_deref().map(Value::from));
+        give("ttl", self.ttl.map(|ttl| ttl.get().as_secs().into()));
+        give("valid_from", self.valid_from.as_deref().map(Value::from));
+        give("max_clicks", self.max_clicks.map(Value::from));
+        give("title", self.title.as_deref().map(Value::from));
+        give("tags", (!self.tags.is_empty()).then(|| self.tags.as_slice().into()));
+        give("redirect", self.redirect.map(Value::from));
+        give("domain", self.domain.as_deref().map(Value::from));
+        give("forward_query", self.forward_query.then_some(true.into()));
+        give("crawlable", self.crawlable.then_some(true.into()));
+        give("reuse", self.no_reuse.then_some(false.into()));
+        Value::Object(body)
+    }
+
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        let answer = context.door(Absent::Make)?.expect(&Method::POST, URLS, Some(&self.body()))?;
+        let link = &answer.body;
+        if context.json {
+            say(&link.to_string())?;
+            return Ok(true);
+        }
+        say(&one_line(text(link, "short_url")))?;
+        if is_out() {
+            let known = if answer.status == 200 { "  (it was there already)" } else { "" };
+            say(&format!("→ {}{known}", one_line(text(link, "long_url"))))?;
+            if let Some(end) = link.get("expires_at").and_then(Value::as_str) {
+                say(&format!("  until {}", one_line(end)))?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        shorten: Shorten,
+    }
+
+    #[test]
+    fn only_what_was_wished_is_asked_for() {
+        let body = |line: &[&str]| Line::parse_from([&["x"], line].concat()).shorten.body();
+        assert_eq!(body(&["https://e.com/"]), serde_json::json!({"long_url": "https://e.com/"}));
+        let line =
+            ["https://e.com/", "--alias", "a", "--ttl", "8h", "--tag", "x", "--tag", "y", "--no-reuse", "--redirect", "301"];
+        let want = serde_json::json!({
+            "long_url": "https://e.com/", "custom_alias": "a", "ttl": 28_800, "tags": ["x", "y"], "reuse": false, "redirect": 301
+        });
+        assert_eq!(body(&line), want);
+    }
+}

@@ -1,0 +1,60 @@
+//! Cells that a spreadsheet would run as formulas.
+
+/// What makes a spreadsheet calculate.
+fn is_formula_start(c: char) -> bool {
+    matches!(c, '=' | '+' | '-' | '@' | '\t' | '\r' | '\n')
+}
+
+/// Whether a cell, behind any number of apostrophes, begins like a formula.
+fn looks_like_formula(cell: &str) -> bool {
+    cell.trim_start_matches('\'').starts_with(is_formula_start)
+}
+
+/// The cell with an apostrophe before it if a spreadsheet would run it. Cells that already look guarded get one more, so that
+/// [`unguard`] always gives back exactly what was there.
+pub(crate) fn guard(cell: &str) -> std::borrow::Cow<'_, str> {
+    if looks_like_formula(cell) { format!("'{cell}").into() } else { cell.into() }
+}
+
+/// Takes one guarding apostrophe away.
+pub(crate) fn unguard(cell: &str) -> &str {
+    match cell.strip_prefix('\'') {
+        Some(rest) if looks_like_formula(rest) => rest,
+        _ => cell,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn formulas_are_guarded_and_nothing_else_is() {
+        for (cell, guarded) in [
+            ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+            ("+1", "'+1"),
+            ("-alias", "'-alias"),
+            ("@x", "'@x"),
+            ("\tx", "'\tx"),
+            ("'=x", "''=x"),
+            ("'quoted'", "'quoted'"),
+            ("a=b", "a=b"),
+            ("", ""),
+            ("'", "'"),
+        ] {
+            assert_eq!(guard(cell), guarded);
+            assert_eq!(unguard(guarded), cell);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_guarded_cell_is_inert_and_comes_back_exactly(cell in "['=+@\\-\t\r\na-c ]{0,6}|.{0,20}") {
+            let guarded = guard(&cell);
+            prop_assert!(!guarded.starts_with(is_formula_start));
+            prop_assert_eq!(unguard(&guarded), &*cell);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Where an interrupted import goes on.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+/// What an import has done so far.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct Done {
+    /// Links made.
+    pub(crate) created: u64,
+    /// Links that were there already.
+    pub(crate) existing: u64,
+    /// Rows refused.
+    pub(crate) refused: u64,
+    /// Rows left out on purpose.
+    pub(crate) skipped: u64,
+}
+
+impl Done {
+    /// How many rows were looked at.
+    pub(crate) fn rows(self) -> u64 {
+        self.created + self.existing + self.refused + self.skipped
+    }
+}
+
+/// A place in a file up to which everything was acknowledged.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct Position {
+    /// Into which server or folder.
+    pub(crate) place: String,
+    /// In bytes.
+    pub(crate) offset: u64,
+    /// The next line.
+    pub(crate) line: u64,
+    /// SHA-256 of the file up to there: another file, or a changed one, is not gone on with.
+    pub(crate) sha256: String,
+    /// What was done up to there.
+    pub(crate) done: Done,
+}
+
+impl Position {
+    /// The note beside a file.
+    pub(crate) fn path(file: &Path) -> PathBuf {
+        let mut name = file.as_os_str().to_owned();
+        name.push(".terse-progress");
+        name.into()
+    }
+
+    /// The note, if there is one.
+    pub(crate) fn read(file: &Path) -> anyhow::Result<Option<Self>> {
+        let path = Self::path(file);
+        match std::fs::read(&path) {
+            Ok(bytes) => {
+                let position = serde_json::from_slice(&bytes);
+                position.map(Some).with_context(|| format!("{} is damaged; --restart begins anew", path.display()))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+        }
+    }
+
+    /// Leaves the note, whole or not at all.
+    pub(crate) fn write(&self, file: &Path) -> anyhow::Result<()> {
+        let path = Self::path(file);
+        let write = || -> anyhow::Result<()> {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let mut temp = tempfile::NamedTempFile::new_in(folder)?;
+            temp.write_all(&serde_json::to_vec(self)?)?;
+            temp.persist(&path)?;
+            Ok(())
+        };
+        write().with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// Takes the note away.
+    pub(crate) fn remove(file: &Path) {
+        // A note that stays is found out of date by its checksum, or goes on at the very end.
+        let _ = std::fs::remove_file(Self::path(file));
+    }
+}

@@ -1,0 +1,249 @@
+//! A file as a sequence of links to import.
+
+use std::io::{BufRead, Read as _};
+
+use anyhow::{Context as _, bail};
+use serde_json::{Map, Value};
+use terse_core::Moment;
+
+use super::cells::unguard;
+use super::columns::{Column, Columns};
+use super::fields::{Field, from_object};
+use super::records::{LONGEST, Record, Records, cells};
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// Comma-separated values with a header.
+    Csv,
+    /// One JSON object per line.
+    Jsonl,
+}
+
+/// A link to import.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    /// Where it begins.
+    pub(crate) line: u64,
+    /// What the API is given.
+    pub(crate) body: Map<String, Value>,
+}
+
+impl Row {
+    /// The code it asks for.
+    pub(crate) fn code(&self) -> Option<String> {
+        self.body.get("short_code").and_then(Value::as_str).map(str::to_owned)
+    }
+}
+
+/// A row that is no link, and why.
+#[derive(Clone, Debug, Eq, PartialEq, serde::Serialize)]
+pub(crate) struct Refused {
+    pub(crate) line: u64,
+    pub(crate) short_code: Option<String>,
+    pub(crate) field: Option<String>,
+    pub(crate) reason: String,
+}
+
+/// A row that is left out on purpose: it was deleted or taken down where it comes from.
+pub(crate) type Skipped = Refused;
+
+/// What becomes of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    Link(Row),
+    Refused(Refused),
+    Skipped(Skipped),
+}
+
+type Input = std::io::Chain<std::io::Cursor<Vec<u8>>, Box<dyn BufRead>>;
+
+/// Reads rows one by one.
+pub(crate) struct Rows {
+    records: Records<Input>,
+    shape: Shape,
+    ignore_unknown: bool,
+    now: Moment,
+}
+
+enum Shape {
+    Csv { delimiter: u8, columns: Columns },
+    Jsonl,
+}
+
+/// How far ahead of ours another machine's clock may be.
+const CLOCKS_DIFFER: std::time::Duration = std::time::Duration::from_secs(300);
+
+impl Rows {
+    /// Looks at the beginning of a file, and reads the header if it has one. Errors are about the file as a whole.
+    pub(crate) fn open(
+        mut input: Box<dyn BufRead>,
+        format: Option<Format>,
+        ignore_unknown: bool,
+        now: Moment,
+    ) -> anyhow::Result<Self> {
+        let mut head = Vec::new();
+        input.by_ref().take(512).read_to_end(&mut head)?;
+        let format = recognise(&head, format)?;
+        let input: Input = std::io::Cursor::new(head).chain(input);
+        let shape = match format {
+            Format::Jsonl => {
+                return Ok(Self { records: Records::new(input, None), shape: Shape::Jsonl, ignore_unknown, now });
+            }
+            Format::Csv => Records::new(input, Some(b',')),
+        };
+        let mut records = shape;
+        let header = loop {
+            match records.next()? {
+                Some((_, Record::Whole(bytes))) if without_mark(&bytes).trim_ascii().is_empty() => {}
+                Some((_, Record::Whole(bytes))) => break bytes,
+                Some(_) => bail!("the header is longer than {} KiB, or a quote in it is not closed", LONGEST >> 10),
+                None => bail!("the file is empty"),
+            }
+        };
+        let header = without_mark(&header);
+        // Spreadsheets of half the world write semicolons.
+        let count = |delimiter: u8| header.iter().filter(|b| **b == delimiter).count();
+        let delimiter = [b',', b';', b'\t'].into_iter().rev().max_by_key(|d| count(*d)).unwrap_or(b',');
+        let names: Result<Vec<String>, _> = cells(header, delimiter)
+            .into_iter()
+            .map(|cell| String::from_utf8(cell).map(|name| unguard(name.trim()).to_owned()))
+            .collect();
+        let columns =
+            Columns::parse(&names.context("the header is not valid UTF-8")?, ignore_unknown).map_err(anyhow::Error::msg)?;
+        records.set_delimiter(Some(delimiter));
+        Ok(Self { records, shape: Shape::Csv { delimiter, columns }, ignore_unknown, now })
+    }
+
+    /// How many bytes were read as rows, and which line is next.
+    pub(crate) fn at(&self) -> (u64, u64) {
+        (self.records.offset, self.records.line)
+    }
+
+    /// The checksum of what was read.
+    pub(crate) fn digest(&self) -> String {
+        self.records.digest()
+    }
+
+    /// Goes forward to where an earlier import had come.
+    pub(crate) fn skip_to(&mut self, offset: u64, line: u64) -> std::io::Result<()> {
+        self.records.skip_to(offset, line)
+    }
+
+    /// The next row; `None` at the end.
+    pub(crate) fn next(&mut self) -> std::io::Result<Option<Outcome>> {
+        while let Some((line, record)) = self.records.next()? {
+            let whole = match record {
+                Record::Whole(bytes) if without_mark(&bytes).trim_ascii().is_empty() => continue,
+                Record::Whole(bytes) => Ok(bytes),
+                Record::TooLong => Err(format!("longer than {} KiB", LONGEST >> 10)),
+                Record::OpenQuote => Err("a quote is opened and not closed".into()),
+            };
+            let body = whole.map_err(|reason| (None, reason)).and_then(|bytes| self.body(&bytes));
+            return Ok(Some(self.judge(line, body)));
+        }
+        Ok(None)
+    }
+
+    fn body(&self, bytes: &[u8]) -> Result<Map<String, Value>, (Option<String>, String)> {
+        let refuse = |reason: &str| (None, reason.to_owned());
+        match &self.shape {
+            Shape::Jsonl => {
+                let text = std::str::from_utf8(without_mark(bytes)).map_err(|_| refuse("not valid UTF-8"))?;
+                match serde_json::from_str(text) {
+                    Ok(Value::Object(object)) => {
+                        from_object(object, self.ignore_unknown).map_err(|(field, reason)| (Some(field), reason))
+                    }
+                    Ok(_) => Err(refuse("not a JSON object")),
+                    Err(error) => Err((None, format!("not JSON: {error}"))),
+                }
+            }
+            Shape::Csv { delimiter, columns } => from_cells(&cells(bytes, *delimiter), columns),
+        }
+    }
+
+    /// What is decided before the API is asked.
+    fn judge(&self, line: u64, body: Result<Map<String, Value>, (Option<String>, String)>) -> Outcome {
+        let refused = |short_code, field: Option<String>, reason: String| Refused { line, short_code, field, reason };
+        let mut body = match body {
+            Ok(body) => body,
+            Err((field, reason)) => return Outcome::Refused(refused(None, field, reason)),
+        };
+        let code = body.get("short_code").and_then(Value::as_str).map(str::to_owned);
+        let status = body.remove(Field::Status.name());
+        if let Some(status @ ("deleted" | "blocked" | "suspicious")) = status.as_ref().and_then(Value::as_str) {
+            // Coming in as a fresh link, it would be followed again.
+            return Outcome::Skipped(refused(code, Some("status".into()), format!("the link is {status}")));
+        }
+        let made = body.get(Field::CreatedAt.name()).and_then(Value::as_str).and_then(Moment::parse);
+        if made.is_some_and(|made| made.saturating_sub(CLOCKS_DIFFER) > self.now) {
+            return Outcome::Refused(refused(code, Some("created_at".into()), "this moment lies in the future".into()));
+        }
+        if !body.contains_key(Field::LongUrl.name()) {
+            return Outcome::Refused(refused(code, Some("long_url".into()), "there is no target".into()));
+        }
+        Outcome::Link(Row { line, body })
+    }
+}
+
+fn from_cells(cells: &[Vec<u8>], columns: &Columns) -> Result<Map<String, Value>, (Option<String>, String)> {
+    if cells.len() != columns.columns.len() {
+        return Err((None, format!("{} cells, where the header has {}", cells.len(), columns.columns.len())));
+    }
+    let mut body = Map::new();
+    let mut short_url = None;
+    for (cell, (column, name)) in cells.iter().zip(&columns.columns) {
+        let refuse = |reason: &str| (Some(name.clone()), reason.to_owned());
+        let cell = unguard(std::str::from_utf8(cell).map_err(|_| refuse("not valid UTF-8"))?);
+        match column {
+            Column::Field(field) => {
+                if let Some(value) = field.read_cell(cell, columns.tag_separators).map_err(refuse)? {
+                    body.insert(field.name().to_owned(), value);
+                }
+            }
+            Column::ShortUrl => short_url = last_segment(cell).or(short_url),
+            Column::Count if !cell.trim().is_empty() => {
+                cell.trim().parse::<i64>().ok().filter(|count| *count >= 0).ok_or_else(|| refuse("not a count"))?;
+            }
+            Column::Count | Column::Ignored => {}
+        }
+    }
+    if let (Some(code), false) = (short_url, body.contains_key(Field::Code.name())) {
+        body.insert(Field::Code.name().to_owned(), code.into());
+    }
+    Ok(body)
+}
+
+/// The code at the end of a short URL.
+fn last_segment(url: &str) -> Option<String> {
+    let path = url.trim().split(['?', '#']).next()?;
+    let path = path.split_once("://").map_or(path, |(_, rest)| rest);
+    path.trim_end_matches('/').split_once('/')?.1.rsplit('/').next().filter(|code| !code.is_empty()).map(str::to_owned)
+}
+
+/// Without the mark that some programs put at the beginning of a file.
+fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
+}
+
+fn recognise(head: &[u8], told: Option<Format>) -> anyhow::Result<Format> {
+    if head.starts_with(&[0x1f, 0x8b]) || head.starts_with(b"PK\x03\x04") || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        bail!("the file is compressed: unpack it first, as in `gunzip -c links.csv.gz | terse import -`");
+    }
+    if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
+        bail!("the file is in UTF-16: save it as UTF-8");
+    }
+    match (without_mark(head).trim_ascii_start().first(), told) {
+        (None, _) => bail!("the file is empty"),
+        (Some(b'['), Some(Format::Jsonl) | None) => {
+            bail!("this is one JSON array; one object per line is needed, as `jq -c '.[]'` writes them")
+        }
+        (_, Some(format)) => Ok(format),
+        (Some(b'{'), None) => Ok(Format::Jsonl),
+        (Some(_), None) => Ok(Format::Csv),
+    }
+}
+
+#[cfg(test)]
+#[path = "rows_tests.rs"]
+mod tests;
