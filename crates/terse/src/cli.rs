@@ -186,7 +186,9 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
         flags.extend(given.into_iter().filter_map(|(name, value)| Some((name.into(), value.clone()?))));
     }
     let key_file = env.iter().find(|(name, _)| name == "TERSE_KEY_FILE").map(|(_, path)| PathBuf::from(path));
-    let loaded = match Config::load(&Sources { file: cli.global.config, env, flags }) {
+    let key_file = key_file.filter(|path| !path.as_os_str().is_empty());
+    let loaded = match Config::load(&Sources { file: cli.global.config.filter(|path| !path.as_os_str().is_empty()), env, flags })
+    {
         Ok(loaded) => loaded,
         Err(error) if matches!(command, Command::Doctor(_)) => {
             return commands::doctor::without_settings(&error.into(), cli.global.json);

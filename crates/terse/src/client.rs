@@ -3,7 +3,6 @@
 //! A server elsewhere, a server running on this data folder, or, if nobody is running, the same router in this very process.
 //! Commands cannot tell the difference, so that every rule holds for them as for everyone.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -59,9 +58,9 @@ pub struct Answer {
 pub struct Door(Way);
 
 enum Way {
-    Http { agent: ureq::Agent, base: Url, key: Option<Secret> },
+    Http { agent: ureq::Agent, base: Url, key: Option<Secret>, place: String },
     // Fields drop in this order: the store is closed before the folder is let go.
-    Here { local: Box<LocalDoor>, host: String, runtime: tokio::runtime::Runtime, path: PathBuf, _lock: LockGuard },
+    Here { local: Box<LocalDoor>, host: String, runtime: tokio::runtime::Runtime, place: String, _lock: LockGuard },
 }
 
 /// What to do when the data folder does not exist.
@@ -77,7 +76,8 @@ impl Door {
     /// Finds the API: elsewhere if told so, else the server of the data folder, else here.
     pub fn open(config: &Config, remote: Option<&Remote>, absent: Absent) -> anyhow::Result<Self> {
         if let Some(remote) = remote {
-            return Ok(Self::http(remote.server.clone(), remote.key.clone(), true));
+            let place = remote.server.as_str().to_owned();
+            return Ok(Self::http(remote.server.clone(), remote.key.clone(), place, true));
         }
         let dir = match (DataDir::existing(&config.data_dir), absent) {
             (Some(dir), _) => dir,
@@ -96,7 +96,7 @@ impl Door {
             };
             if let Some(run) = dir.read_run()? {
                 let base = Url::parse(&run.url).context("run.json does not say where the server is")?;
-                return Ok(Self::http(base, Some(Secret::new(&run.key)), false));
+                return Ok(Self::http(base, Some(Secret::new(&run.key)), place_of(config), false));
             }
             if Instant::now() >= deadline {
                 return Err(in_use.context("a server that cannot be reached holds the data folder; name it with --server"));
@@ -105,7 +105,7 @@ impl Door {
         }
     }
 
-    fn http(base: Url, key: Option<Secret>, proxies: bool) -> Self {
+    fn http(base: Url, key: Option<Secret>, place: String, proxies: bool) -> Self {
         let mut config = ureq::Agent::config_builder()
             .timeout_connect(Some(CONNECT))
             .timeout_global(Some(CALL))
@@ -116,7 +116,7 @@ impl Door {
         if !proxies {
             config = config.proxy(None);
         }
-        Self(Way::Http { agent: config.build().into(), base, key })
+        Self(Way::Http { agent: config.build().into(), base, key, place })
     }
 
     fn here(config: &Config, lock: LockGuard) -> anyhow::Result<Self> {
@@ -127,8 +127,7 @@ impl Door {
             (host, Some(port)) => format!("{host}:{port}"),
             (host, None) => host.to_owned(),
         };
-        let path = config.data_dir.canonicalize().unwrap_or_else(|_| config.data_dir.clone());
-        Ok(Self(Way::Here { local: Box::new(local), host, runtime, path, _lock: lock }))
+        Ok(Self(Way::Here { local: Box::new(local), host, runtime, place: place_of(config), _lock: lock }))
     }
 
     /// A door to any router, on a folder of its own.
@@ -137,21 +136,20 @@ impl Door {
         let lock = DataDir::open(folder).and_then(|dir| dir.lock()).expect("a free folder");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let local = Box::new(LocalDoor { router, key: "k".into() });
-        Self(Way::Here { local, host: "h".into(), runtime, path: folder.to_owned(), _lock: lock })
+        Self(Way::Here { local, host: "h".into(), runtime, place: folder.display().to_string(), _lock: lock })
     }
 
     /// A name for where this leads, the same each time: an interrupted import goes on only at the same place.
     pub fn place(&self) -> String {
         match &self.0 {
-            Way::Http { base, .. } => base.as_str().to_owned(),
-            Way::Here { path, .. } => path.display().to_string(),
+            Way::Http { place, .. } | Way::Here { place, .. } => place.clone(),
         }
     }
 
     /// Calls the API. `path` begins with `/api/v1/`. An answer of any status is `Ok`.
     pub fn call(&self, method: &Method, path: &str, body: Option<&Value>) -> anyhow::Result<Answer> {
         match &self.0 {
-            Way::Http { agent, base, key } => call_http(agent, base, key.as_ref(), method, path, body),
+            Way::Http { agent, base, key, .. } => call_http(agent, base, key.as_ref(), method, path, body),
             Way::Here { local, host, runtime, .. } => runtime.block_on(call_here(local, host, method, path, body)),
         }
     }
@@ -164,6 +162,11 @@ impl Door {
         }
         Ok(answer)
     }
+}
+
+/// The data folder by its full name, whether or not a server is running on it.
+fn place_of(config: &Config) -> String {
+    config.data_dir.canonicalize().unwrap_or_else(|_| config.data_dir.clone()).display().to_string()
 }
 
 fn call_http(

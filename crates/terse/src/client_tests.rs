@@ -46,7 +46,7 @@ fn a_refusal_is_an_error_in_the_servers_words() {
     let body = r#"{"title":"t","status":409,"code":"alias_taken","detail":"this alias is taken","field":"custom_alias"}"#;
     let answer = format!("HTTP/1.1 409 Conflict\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let (url, asked) = answer_once(answer.leak());
-    let door = Door::http(Url::parse(&url).unwrap(), None, false);
+    let door = Door::http(Url::parse(&url).unwrap(), None, String::new(), false);
     let error = door.expect(&Method::GET, "/api/v1/urls/x", None).unwrap_err();
     assert_eq!(error.to_string(), "custom_alias: this alias is taken (alias_taken)");
     assert!(!asked.join().unwrap().to_lowercase().contains("authorization"));
@@ -55,7 +55,7 @@ fn a_refusal_is_an_error_in_the_servers_words() {
 #[test]
 fn a_redirect_is_not_followed() {
     let (url, asked) = answer_once("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n");
-    let door = Door::http(Url::parse(&url).unwrap(), Some(Secret::new("k")), false);
+    let door = Door::http(Url::parse(&url).unwrap(), Some(Secret::new("k")), String::new(), false);
     let error = door.expect(&Method::GET, "/api/v1/urls", None).unwrap_err();
     assert!(error.to_string().contains("302"), "{error:#}");
     asked.join().unwrap();
@@ -64,7 +64,7 @@ fn a_redirect_is_not_followed() {
 #[test]
 fn a_page_that_is_not_ours_is_told_apart() {
     let (url, asked) = answer_once("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>");
-    let door = Door::http(Url::parse(&url).unwrap(), None, false);
+    let door = Door::http(Url::parse(&url).unwrap(), None, String::new(), false);
     let error = format!("{:#}", door.expect(&Method::GET, "/api/v1/urls", None).unwrap_err());
     assert!(error.contains("is this a terse server?"), "{error}");
     asked.join().unwrap();

@@ -74,7 +74,8 @@ impl DataDir {
         &self.0
     }
 
-    /// Takes the folder for this process. The error is [`InUse`] if somebody else has it.
+    /// Takes the folder for this process, and removes a note that a crash left. The error is [`InUse`] if somebody else has
+    /// the folder.
     pub fn lock(&self) -> anyhow::Result<LockGuard> {
         let path = self.0.join(LOCK);
         let mut options = OpenOptions::new();
@@ -92,6 +93,8 @@ impl DataDir {
             }
             Err(TryLockError::Error(error)) => return Err(error).with_context(|| format!("locking {}", path.display())),
         }
+        // Whoever left a note is gone; what answers at its address now may be anything.
+        self.remove_run().context("removing an old run.json")?;
         file.set_len(0)?;
         file.rewind()?;
         writeln!(file, "{}", std::process::id())?;
@@ -155,11 +158,20 @@ mod tests {
         dir.lock().unwrap();
     }
 
+    #[test]
+    fn a_note_does_not_outlive_its_server() {
+        let (_temp, dir) = folder();
+        let server = dir.lock().unwrap();
+        dir.write_run(&RunInfo { pid: 1, url: "http://127.0.0.1:1".into(), key: "k".into() }).unwrap();
+        drop(server); // a crash: nobody took the note away
+        let _next = dir.lock().unwrap();
+        assert!(dir.read_run().unwrap().is_none());
+    }
+
     #[cfg(unix)]
     #[test]
     fn a_dead_process_holds_nothing() {
         let (_temp, dir) = folder();
-        dir.write_run(&RunInfo { pid: 1, url: "http://127.0.0.1:1".into(), key: "k".into() }).unwrap();
         drop(dir.lock().unwrap());
         // Another process takes the lock, and is killed with it.
         let mut holder = std::process::Command::new("flock")

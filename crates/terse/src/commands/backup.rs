@@ -61,6 +61,15 @@ struct Manifest {
 impl Backup {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
         context.only_here("backup")?;
+        self.through(context, |to| backends::backup(context.config(), to), backends::verify)
+    }
+
+    fn through(
+        &self,
+        context: &Context,
+        copy: impl FnOnce(&Path) -> anyhow::Result<()>,
+        verify: impl FnOnce(&Path) -> anyhow::Result<Option<u64>>,
+    ) -> anyhow::Result<bool> {
         let empty = std::fs::read_dir(&self.dir).map(|mut entries| entries.next().is_none());
         ensure!(empty.unwrap_or(!self.dir.exists()), "{} is there already and not empty", self.dir.display());
         let folder = self.dir.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -68,8 +77,8 @@ impl Backup {
         // 0700, and gone again if anything below fails.
         let partial = tempfile::Builder::new().prefix(".terse-backup").tempdir_in(folder)?;
         let store = partial.path().join(STORE);
-        backends::backup(context.config(), &store).context("copying the store")?;
-        let links = backends::verify(&store).context("the copy is not sound")?;
+        copy(&store).context("copying the store")?;
+        let links = verify(&store).context("the copy is not sound")?;
         let file = File::open(&store)?;
         let manifest = Manifest {
             version: VERSION,
@@ -102,6 +111,10 @@ impl Backup {
 impl Restore {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
         context.only_here("restore")?;
+        self.through(context, backends::verify)
+    }
+
+    fn through(&self, context: &Context, verify: impl FnOnce(&Path) -> anyhow::Result<Option<u64>>) -> anyhow::Result<bool> {
         let manifest = read_manifest(&self.dir)?;
         let target = context.config().store_file();
         let dir = DataDir::open(&context.config().data_dir)?;
@@ -113,15 +126,18 @@ impl Restore {
         );
         let folder = target.parent().context("the store has no folder")?;
         std::fs::create_dir_all(folder)?;
-        let incoming = tempfile::Builder::new().prefix(".terse-restore").tempfile_in(folder)?;
-        std::io::copy(&mut File::open(self.dir.join(STORE))?, &mut incoming.as_file()).context("copying the backup")?;
-        incoming.as_file().sync_all()?;
+        // In a folder of its own, private, so that whatever verifying leaves beside the copy goes away with it.
+        let arriving = tempfile::Builder::new().prefix(".terse-restore").tempdir_in(folder)?;
+        let incoming = arriving.path().join(STORE);
+        let mut file = private_file(&incoming)?;
+        std::io::copy(&mut File::open(self.dir.join(STORE))?, &mut file).context("copying the backup")?;
+        file.sync_all()?;
         // Of the copy, which is what will be used.
-        let sha256 = digest_of(File::open(incoming.path())?)?;
+        let sha256 = digest_of(File::open(&incoming)?)?;
         ensure!(sha256 == manifest.sha256, "the backup is damaged: its checksum is not the one in {MANIFEST}");
-        backends::verify(incoming.path()).context("the backup is not sound")?;
+        verify(&incoming).context("the backup is not sound")?;
         let aside = move_aside(&target)?;
-        incoming.persist(&target).with_context(|| match &aside {
+        std::fs::rename(&incoming, &target).with_context(|| match &aside {
             Some(aside) => format!("putting the backup in place; the old store is in {}", aside.display()),
             None => "putting the backup in place".into(),
         })?;
@@ -183,6 +199,14 @@ fn make_aside(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
+fn private_file(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 /// Makes names in a folder durable.
 fn sync_folder(folder: &Path) -> std::io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
@@ -205,6 +229,50 @@ mod tests {
         assert!(!store.exists() && temp.path().join("other").exists());
         assert_eq!(std::fs::read_to_string(aside.join("terse.db-wal")).unwrap(), "-wal");
         assert_eq!(std::fs::read_dir(&aside).unwrap().count(), 3);
+    }
+
+    fn context(data: &Path) -> Context {
+        let flags = vec![("data_dir".to_owned(), data.display().to_string())];
+        let loaded = crate::config::Config::load(&crate::config::Sources { flags, ..Default::default() }).unwrap();
+        Context { loaded, json: true, remote: None }
+    }
+
+    #[test]
+    fn a_backup_comes_back_and_nothing_is_lost_on_the_way() {
+        let temp = tempfile::tempdir().unwrap();
+        let (data, dir) = (temp.path().join("data"), temp.path().join("backups/one"));
+        let context = context(&data);
+        let copy = |to: &Path| Ok(std::fs::write(to, "good links")?);
+        let sound = |_: &Path| Ok(Some(7));
+        let backup = Backup { dir: dir.clone() };
+        assert!(backup.through(&context, |_| bail!("no room"), sound).is_err());
+        assert!(backup.through(&context, copy, |_| bail!("torn")).is_err());
+        assert_eq!(std::fs::read_dir(temp.path().join("backups")).unwrap().count(), 0, "nothing half done is left");
+        assert!(backup.through(&context, copy, sound).unwrap());
+        assert!(backup.through(&context, copy, sound).unwrap_err().to_string().contains("not empty"));
+
+        let read = || std::fs::read_to_string(data.join(STORE)).unwrap();
+        let restore = |force| Restore { dir: dir.clone(), force };
+        assert!(restore(false).through(&context, sound).unwrap());
+        assert_eq!(read(), "good links");
+        std::fs::write(data.join(STORE), "newer links").unwrap();
+        std::fs::write(data.join("terse.db-wal"), "log").unwrap();
+        assert!(restore(false).through(&context, sound).unwrap_err().to_string().contains("--force"));
+        assert!(restore(true).through(&context, |_| bail!("torn")).is_err());
+        let held = DataDir::open(&data).unwrap().lock().unwrap();
+        assert!(restore(true).through(&context, sound).unwrap_err().to_string().contains("stop the server"));
+        drop(held);
+        std::fs::write(dir.join(STORE), "bad links").unwrap();
+        assert!(restore(true).through(&context, sound).unwrap_err().to_string().contains("checksum"));
+        assert_eq!(read(), "newer links", "a restore that fails touches nothing");
+        std::fs::write(dir.join(STORE), "good links").unwrap();
+        assert!(restore(true).through(&context, sound).unwrap());
+        assert_eq!(read(), "good links");
+        assert!(!data.join("terse.db-wal").exists());
+        let mut names = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
+        let aside = names.find(|path| path.to_string_lossy().contains("before-restore")).unwrap();
+        assert_eq!(std::fs::read_to_string(aside.join(STORE)).unwrap(), "newer links");
+        assert_eq!(std::fs::read_to_string(aside.join("terse.db-wal")).unwrap(), "log");
     }
 
     #[test]
