@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A ready `Date: …\r\n` line for the current second.
+/// A ready `date: …\r\n` line for the current second.
 #[derive(Debug)]
 pub(crate) struct DateLine {
     second: i64,
@@ -23,7 +23,7 @@ impl DateLine {
             let since = Duration::from_secs(u64::try_from(second).unwrap_or(0));
             let date = httpdate::HttpDate::from(UNIX_EPOCH + since);
             self.line.clear();
-            self.line.extend_from_slice(format!("Date: {date}\r\n").as_bytes());
+            self.line.extend_from_slice(format!("date: {date}\r\n").as_bytes());
         }
         &self.line
     }

@@ -63,7 +63,8 @@ pub(crate) async fn serve<F, B>(
             .timer(TokioTimer::new())
             .header_read_timeout(settings.header_timeout)
             .max_buf_size(MAX_HEADERS)
-            .pipeline_flush(true);
+            // Whoever has said all may still be listening, as they are on the fast path.
+            .half_close(true);
         let connection = builder.serve_connection(io, service);
         tokio::pin!(connection);
         tokio::select! {

@@ -1,17 +1,64 @@
 //! The only place that knows every backend.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::Context as _;
+use terse_core::{LinkStore, StoreError};
+use terse_embedded::{Embedded, Options};
 
 use crate::config::Config;
+use crate::serve::alphabet;
 
-/// Copies the store, as it is at one moment, into a new file. Works while a server is using the store.
-pub fn backup(_config: &Config, _to: &Path) -> anyhow::Result<()> {
-    bail!("backups are not wired yet")
+/// An opened store, as what it is needed for.
+pub struct Store {
+    /// The links.
+    pub links: Arc<dyn LinkStore>,
+    embedded: Arc<Embedded>,
 }
 
-/// Reads a store's file from end to end and says how many links it holds, if it knows.
-pub fn verify(_file: &Path) -> anyhow::Result<Option<u64>> {
-    bail!("verifying is not wired yet")
+/// Opens the store that the settings name.
+pub async fn open(config: &Config) -> anyhow::Result<Store> {
+    let options = Options { alphabet: alphabet(config), ..Options::new(config.store_file()) };
+    let path = options.path.clone();
+    let opened = tokio::task::spawn_blocking(move || Embedded::open(options)).await.context("opening the store")?;
+    let embedded = Arc::new(opened.with_context(|| format!("opening the store {}", path.display()))?);
+    Ok(Store { links: embedded.clone(), embedded })
+}
+
+impl Store {
+    /// How many writes are waiting.
+    pub fn queue_depth(&self) -> impl Fn() -> usize + Send + Sync + 'static {
+        let embedded = Arc::clone(&self.embedded);
+        move || embedded.queue_depth()
+    }
+
+    /// The hash of the admin key, if one was made.
+    pub async fn admin_key(&self) -> Result<Option<[u8; 32]>, StoreError> {
+        self.embedded.admin_key().await
+    }
+
+    /// Keeps the hash of the admin key.
+    pub async fn set_admin_key(&self, hash: [u8; 32]) -> Result<(), StoreError> {
+        self.embedded.set_admin_key(hash).await
+    }
+}
+
+impl Drop for Store {
+    /// What is waiting is written before the process ends.
+    fn drop(&mut self) {
+        self.embedded.close();
+    }
+}
+
+/// Copies the store, as it is at one moment, into a new file. Works while a server is using the store.
+pub fn backup(config: &Config, to: &Path) -> anyhow::Result<()> {
+    terse_embedded::backup(&config.store_file(), to).context("copying the store")
+}
+
+/// Reads a store's file from end to end and says how many links it holds.
+pub fn verify(file: &Path) -> anyhow::Result<Option<u64>> {
+    let report = terse_embedded::verify(file).context("reading the store")?;
+    anyhow::ensure!(report.is_clean(), "the store is damaged: {report:?}");
+    Ok(Some(report.links))
 }

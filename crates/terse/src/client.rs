@@ -13,6 +13,7 @@ use serde_json::Value;
 use tower::ServiceExt as _;
 use url::Url;
 
+use crate::backends::Store;
 use crate::config::{Config, Secret};
 use crate::problem::Problem;
 use crate::run_file::{DataDir, InUse, LockGuard};
@@ -41,6 +42,8 @@ pub struct LocalDoor {
     pub router: axum::Router,
     /// A key that may do everything.
     pub key: String,
+    /// What must live as long as the router.
+    pub store: Option<Store>,
 }
 
 /// What the API said.
@@ -121,7 +124,7 @@ impl Door {
 
     fn here(config: &Config, lock: LockGuard) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let local = runtime.block_on(async { crate::serve::local_door(config) })?;
+        let local = runtime.block_on(crate::serve::local_door(config))?;
         let base = config.base_url();
         let host = match (base.host_str().unwrap_or("localhost"), base.port()) {
             (host, Some(port)) => format!("{host}:{port}"),
@@ -135,7 +138,7 @@ impl Door {
     pub(crate) fn to(router: axum::Router, folder: &std::path::Path) -> Self {
         let lock = DataDir::open(folder).and_then(|dir| dir.lock()).expect("a free folder");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let local = Box::new(LocalDoor { router, key: "k".into() });
+        let local = Box::new(LocalDoor { router, key: "k".into(), store: None });
         Self(Way::Here { local, host: "h".into(), runtime, place: folder.display().to_string(), _lock: lock })
     }
 

@@ -5,11 +5,16 @@
 //! everyone else.
 
 pub mod backends;
+mod chores;
 pub mod cli;
 pub mod client;
 mod commands;
 pub mod config;
+mod front_door;
 pub mod logging;
+mod metered;
+mod metrics;
+mod operating;
 mod problem;
 pub mod run_file;
 pub mod serve;

@@ -1,17 +1,397 @@
 //! `terse serve`: opens the parts, joins them, runs until told to stop.
 
-use anyhow::bail;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use anyhow::Context as _;
+use prometheus_client::registry::Registry;
+use terse_core::{
+    Alphabet, BlockedHosts, ChangeFeed, Clock, CodeSource, Domain, Hashed, Hosts, LinkStore, Links, NoFeed, Numbered, Random,
+    Rules, Snowflake, TargetRules,
+};
+use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
+use terse_server::{ApiStats, Keys, Parts};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use url::Url;
+
+use crate::backends::{self, Store};
+use crate::chores::{Reaper, ReaperCounts};
 use crate::client::LocalDoor;
-use crate::config::Config;
+use crate::config::{self, Config};
+use crate::front_door::FrontDoor;
+use crate::metered::Metered;
+use crate::metrics::Rooms;
+use crate::operating::Operating;
+use crate::run_file::{DataDir, LockGuard, RunInfo};
 
 /// Runs the server until it is told to stop.
-pub fn run(_config: Config) -> anyhow::Result<()> {
-    bail!("serving is not wired yet")
+pub fn run(config: Config) -> anyhow::Result<()> {
+    raise_open_files();
+    let (shutdown, server) = (config.shutdown.clone(), Server::start(&config, Clock::default())?);
+    server.greet(&config);
+    server.back_office.block_on(stop_signal())?;
+    tracing::info!("stopping");
+    server.draining.store(true, Ordering::Relaxed);
+    std::thread::sleep(shutdown.drain_delay.get());
+    server.stop(shutdown.timeout.get());
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// A running server.
+pub struct Server {
+    address: SocketAddr,
+    admin_address: Option<SocketAddr>,
+    base_url: Url,
+    fresh_key: Option<String>,
+    workers: Arc<Workers>,
+    back_office: Runtime,
+    draining: Arc<AtomicBool>,
+    stop: watch::Sender<bool>,
+    clock: Clock,
+    data_dir: DataDir,
+    _lock: LockGuard,
+    // Last: the store closes when everything that uses it is gone.
+    _store: Store,
+}
+
+impl Server {
+    /// Opens the store, joins the rooms, and only then opens the port.
+    pub fn start(config: &Config, clock: Clock) -> anyhow::Result<Self> {
+        Self::start_with(config, clock, |_| ())
+    }
+
+    /// Also changes what the redirect plane is told beyond the settings, for those who compare.
+    #[doc(hidden)]
+    pub fn start_with(config: &Config, clock: Clock, adjust: impl FnOnce(&mut Settings)) -> anyhow::Result<Self> {
+        let data_dir = DataDir::open(&config.data_dir)?;
+        let lock = data_dir.lock()?;
+        let back_office = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("back-office")
+            .enable_all()
+            .build()
+            .context("starting the back office")?;
+        let store = back_office.block_on(backends::open(config))?;
+        let (keys, fresh_key, local_key) = back_office.block_on(keys(config, &store))?;
+
+        let listener = listen(config.listen)?;
+        let address = listener.local_addr().context("reading the listener's address")?;
+        let base_url = config.base_url_at(address);
+        let hosts = hosts(config, &base_url, address)?;
+
+        let mut settings = redirect_settings(config);
+        adjust(&mut settings);
+        let mut registry = Registry::default();
+        let metered: Arc<dyn LinkStore> = Arc::new(Metered::new(Arc::clone(&store.links), &mut registry));
+        let redirector = Arc::new(Redirector::new(
+            Arc::clone(&metered),
+            hosts.clone(),
+            address.port(),
+            &failure_pages(),
+            settings,
+            clock.clone(),
+        ));
+        let feed: Arc<dyn ChangeFeed> = redirector.clone();
+        let rules = rules(config, hosts.clone())?;
+        let codes = code_source(config, &metered, &clock);
+        let links = Arc::new(Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), rules, clock.clone()));
+        let api = Arc::new(ApiStats::default());
+        let cursor_key = store.links.identity().derive("terse list cursors v1");
+        let web = terse_server::router(Parts { links, keys, cursor_key, stats: Arc::clone(&api) });
+
+        let reaper = Arc::new(ReaperCounts::default());
+        let (stop, stopped) = watch::channel(false);
+        if config.roles.worker {
+            let chore = Reaper {
+                store: Arc::clone(&metered),
+                feed,
+                clock: clock.clone(),
+                every: config.links.reap_every.get(),
+                grace: config.links.grace.get(),
+                batch: config.links.reap_batch as usize,
+                counts: Arc::clone(&reaper),
+            };
+            back_office.spawn(chore.run(stopped.clone()));
+        }
+
+        // The metrics read the workers, and the workers' front door shows the metrics.
+        let workers: Arc<std::sync::OnceLock<Arc<Workers>>> = Arc::default();
+        let (seen, routes, queue) = (Arc::clone(&workers), Arc::clone(&redirector), store.queue_depth());
+        registry.register_collector(Box::new(Rooms {
+            redirects: Box::new(move || seen.get().map(|workers| workers.counts()).unwrap_or_default()),
+            remembered: Box::new(move || (routes.routes().len(), routes.routes().bytes())),
+            api,
+            reaper,
+            queue: Box::new(queue),
+        }));
+        let draining = Arc::new(AtomicBool::new(false));
+        let operating =
+            Operating { store: Arc::clone(&metered), draining: Arc::clone(&draining), registry: Arc::new(registry) }.router();
+        let (web, admin_address) = match config.admin.listen {
+            None => (web.merge(operating), None),
+            Some(at) => (web, Some(serve_admin(&back_office, at, operating, stopped)?)),
+        };
+        let primary_host = hosts.primary_host().to_owned();
+        let door = FrontDoor::new(Arc::clone(&redirector), web, back_office.handle().clone(), config.roles, primary_host);
+        let running = Arc::new(Workers::start(listener, redirector, door).context("starting the serving threads")?);
+        let _ = workers.set(Arc::clone(&running));
+        data_dir.write_run(&RunInfo { pid: std::process::id(), url: local_url(address), key: local_key })?;
+        Ok(Self {
+            address,
+            admin_address,
+            base_url,
+            fresh_key,
+            workers: running,
+            back_office,
+            draining,
+            stop,
+            clock,
+            data_dir,
+            _lock: lock,
+            _store: store,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where health and metrics are, if on a listener of their own.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
+    }
+
+    /// The admin key, if it was made at this start.
+    pub fn fresh_key(&self) -> Option<&str> {
+        self.fresh_key.as_deref()
+    }
+
+    /// The time it lives by.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Stops: no new connections, requests under way finish, the store is closed.
+    pub fn stop(self, patience: Duration) {
+        self.draining.store(true, Ordering::Relaxed);
+        let _ = self.stop.send(true);
+        self.workers.stop(patience);
+        if let Err(error) = self.data_dir.remove_run() {
+            tracing::warn!(%error, "the file that says where we are could not be removed");
+        }
+        self.back_office.shutdown_timeout(Duration::from_secs(1));
+    }
+
+    /// Says where it is and how to begin. The key is shown this once, on the terminal and not in the log.
+    fn greet(&self, config: &Config) {
+        let base = self.base_url.as_str().trim_end_matches('/');
+        tracing::info!(address = %self.address, base_url = base, "terse is listening");
+        let mut text = format!("\nterse is listening on http://{}\n", self.address);
+        if let Some(key) = &self.fresh_key {
+            text += &format!("\nYour admin key, shown only this once:\n\n    {key}\n");
+        }
+        if config.roles.api {
+            text += "\nMake a first link:\n\n    ";
+            text += &format!("curl -s {base}/api/v1/urls --json '{{\"long_url\":\"https://example.com/\"}}'\n");
+        }
+        if config.roles.web {
+            text += &format!("\nor open {base}/ in a browser.\n");
+        }
+        eprintln!("{text}");
+    }
 }
 
 /// The API without a server: the same router, on the store of a data folder that nobody else is using. Called inside a
 /// runtime, with the folder's lock held.
-pub fn local_door(_config: &Config) -> anyhow::Result<LocalDoor> {
-    bail!("no server is running on this folder, and working without one is not wired yet")
+pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
+    let store = backends::open(config).await?;
+    let base_url = config.base_url();
+    let hosts = hosts(config, &base_url, config.listen)?;
+    let rules = rules(config, hosts)?;
+    let clock = Clock::default();
+    let codes = code_source(config, &store.links, &clock);
+    let links = Arc::new(Links::new(Arc::clone(&store.links), codes, Arc::new(NoFeed), rules, clock));
+    let (key, hash) = Keys::generate().context("making a key")?;
+    let cursor_key = store.links.identity().derive("terse list cursors v1");
+    let parts = Parts { links, keys: Keys::new(vec![hash]), cursor_key, stats: Arc::default() };
+    Ok(LocalDoor { router: terse_server::router(parts), key, store: Some(store) })
+}
+
+/// The keys that open everything; the one that was made now; and one for commands on this machine, good while we run.
+async fn keys(config: &Config, store: &Store) -> anyhow::Result<(Keys, Option<String>, String)> {
+    let (local, local_hash) = Keys::generate().context("making a key")?;
+    let mut keys = Keys::new(vec![local_hash]);
+    let mut fresh = None;
+    match store.admin_key().await.context("reading the admin key")? {
+        Some(hash) => keys.add(hash),
+        None if config.admin_key.is_none() => {
+            let (key, hash) = Keys::generate().context("making the admin key")?;
+            store.set_admin_key(hash).await.context("keeping the admin key")?;
+            keys.add(hash);
+            fresh = Some(key);
+        }
+        None => {}
+    }
+    if let Some(given) = &config.admin_key {
+        keys.add(Keys::hash(given.reveal()));
+    }
+    Ok((keys, fresh, local))
+}
+
+/// A listening socket whose connections answer at once, small as they are.
+fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let open = || -> std::io::Result<TcpListener> {
+        let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        // Inherited by every accepted connection: one call instead of one each.
+        socket.set_tcp_nodelay(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(4096)?;
+        Ok(socket.into())
+    };
+    open().with_context(|| format!("listening on {address}"))
+}
+
+/// Which hosts we answer for. On a machine of one's own, all its names for itself are fine.
+fn hosts(config: &Config, base_url: &Url, address: SocketAddr) -> anyhow::Result<Hosts> {
+    let loopback: &[&str] =
+        if address.ip().is_loopback() || config.base_url.is_none() { &["localhost", "127.0.0.1", "[::1]"] } else { &[] };
+    let parse = |name: &String| Domain::parse(name).with_context(|| format!("domains: {name:?} is not a host name"));
+    let further = config.domains.iter().map(parse).collect::<anyhow::Result<Vec<_>>>()?;
+    Hosts::new(base_url, loopback, further).context("base_url has no host")
+}
+
+fn rules(config: &Config, hosts: Hosts) -> anyhow::Result<Rules> {
+    let blocked = BlockedHosts::parse(&config.safety.blocked_hosts)
+        .map_err(|host| anyhow::anyhow!("safety.blocked_hosts: {host:?} is not a host"))?;
+    let own_hosts = hosts.names().map(str::to_owned).collect();
+    Ok(Rules {
+        targets: TargetRules { own_hosts, allow_private: config.safety.allow_private_targets, blocked },
+        hosts,
+        anonymous_create: config.anonymous.create,
+        anonymous_ttl: config.anonymous.ttl.get(),
+        grace: config.links.grace.get(),
+    })
+}
+
+fn code_source(config: &Config, store: &Arc<dyn LinkStore>, clock: &Clock) -> Arc<dyn CodeSource> {
+    let codes = &config.codes;
+    let alphabet = alphabet(config);
+    match codes.strategy {
+        config::Strategy::Numbered => Arc::new(Numbered::new(Arc::clone(store), codes.length, codes.lease.into())),
+        config::Strategy::Random => Arc::new(Random::new(alphabet, codes.length)),
+        config::Strategy::Hash => Arc::new(Hashed::new(alphabet, codes.length)),
+        config::Strategy::Snowflake => Arc::new(Snowflake::new(alphabet, codes.machine, clock.clone())),
+    }
+}
+
+/// The alphabet of generated codes.
+pub(crate) fn alphabet(config: &Config) -> Alphabet {
+    match config.codes.alphabet {
+        config::Alphabet::Base62 => Alphabet::Base62,
+        config::Alphabet::Base58 => Alphabet::Base58,
+    }
+}
+
+fn redirect_settings(config: &Config) -> Settings {
+    let (redirect, cache) = (&config.redirect, &config.cache);
+    let threads = match usize::from(redirect.threads) {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        threads => threads,
+    };
+    Settings {
+        threads,
+        fast_path: true,
+        errors: match redirect.errors {
+            config::Errors::Status => ErrorStyle::Status,
+            config::Errors::Page => ErrorStyle::Page,
+        },
+        permanent_max_age: redirect.permanent_max_age.get(),
+        store_timeout: redirect.store_timeout.get(),
+        store_concurrency: redirect.store_concurrency as usize,
+        header_timeout: redirect.header_timeout.get(),
+        idle_timeout: redirect.idle_timeout.get(),
+        max_connections: redirect.max_connections as usize,
+        cache_bytes: usize::try_from(cache.size.bytes()).unwrap_or(usize::MAX),
+        cache_ttl: cache.ttl.get(),
+        negative_ttl: cache.negative_ttl.get(),
+        negative_entries: cache.negative_entries as usize,
+        loose: config.codes.loose,
+    }
+}
+
+fn failure_pages() -> FailurePages {
+    let pages = terse_server::pages();
+    FailurePages {
+        not_found: pages.not_found,
+        gone: pages.gone,
+        blocked: pages.blocked,
+        unavailable: pages.unavailable,
+        policy: pages.policy.to_owned(),
+    }
+}
+
+/// Health and metrics on a listener of their own.
+fn serve_admin(
+    runtime: &Runtime,
+    at: SocketAddr,
+    router: axum::Router,
+    mut stop: watch::Receiver<bool>,
+) -> anyhow::Result<SocketAddr> {
+    let listener = runtime.block_on(tokio::net::TcpListener::bind(at)).with_context(|| format!("admin: listening on {at}"))?;
+    let address = listener.local_addr().context("reading the admin listener's address")?;
+    runtime.spawn(async move {
+        let stopped = async move {
+            let _ = stop.wait_for(|stop| *stop).await;
+        };
+        if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stopped).await {
+            tracing::error!(%error, "the admin listener ended");
+        }
+    });
+    Ok(address)
+}
+
+/// Where commands on this machine reach us.
+fn local_url(address: SocketAddr) -> String {
+    let host = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
+        IpAddr::V6(ip) if ip.is_unspecified() => "[::1]".to_owned(),
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    format!("http://{host}:{}", address.port())
+}
+
+async fn stop_signal() -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    // Whoever asks twice means it.
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::process::exit(130);
+    });
+    Ok(())
+}
+
+/// As many open files as the system lets us have: each visitor is one.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files could not be raised");
+    }
 }

@@ -96,11 +96,19 @@ pub struct Pages {
     pub blocked: String,
     /// 503.
     pub unavailable: String,
+    /// The `Content-Security-Policy` to send them with.
+    pub policy: &'static str,
 }
 
-/// The pages for the redirect plane. Send them with [`CSP`](self) as the web side does: they load one style sheet from us.
+/// The pages for the redirect plane. They load one style sheet from us.
 pub fn pages() -> Pages {
-    Pages { not_found: html(&NOT_FOUND), gone: html(&GONE), blocked: html(&BLOCKED), unavailable: html(&UNAVAILABLE) }
+    Pages {
+        not_found: html(&NOT_FOUND),
+        gone: html(&GONE),
+        blocked: html(&BLOCKED),
+        unavailable: html(&UNAVAILABLE),
+        policy: CSP,
+    }
 }
 
 /// What a template says. Writing into a string cannot fail, and no template of ours calls anything that does.

@@ -49,7 +49,7 @@ async fn import(State(api): State<Api>, Json(rows): Json<Vec<Value>>) -> (Status
 async fn list(State(api): State<Api>, Query(query): Query<BTreeMap<String, String>>) -> Json<Value> {
     let links = api.links.lock().unwrap();
     let limit: usize = query["limit"].parse().unwrap();
-    assert_eq!(query.get("sort").map(String::as_str), Some("oldest"));
+    assert_eq!(query.get("sort").map(String::as_str), Some("created_at"));
     let after = query.get("cursor").cloned().unwrap_or_default();
     let page: Vec<&Value> = links.range(after..).map(|(_, link)| link).take(limit + 1).collect();
     let next = page.get(limit).map(|link| link["short_code"].clone());

@@ -71,7 +71,7 @@ pub(crate) fn walk(
             ("tag", which.tag.clone()),
             ("domain", which.domain.clone()),
             ("status", which.status.clone()),
-            ("sort", which.oldest.then(|| "oldest".into())),
+            ("sort", which.oldest.then(|| "created_at".into())),
             ("limit", Some(left.min(PAGE).to_string())),
             ("cursor", cursor.clone()),
         ]);

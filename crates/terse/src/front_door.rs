@@ -1,0 +1,206 @@
+//! The front door: knows two rooms, the redirector and the web side, and which request is for whom.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, Method, Request, StatusCode, Uri, Version, header};
+use hyper::body::Incoming;
+use percent_encoding::percent_decode_str;
+use terse_core::{Code, is_reserved};
+use terse_redirect::fast_path::accepts_html;
+use terse_redirect::{Redirector, Reply, Visitor};
+use tokio::runtime::Handle;
+use tower::ServiceExt as _;
+
+use crate::config::Roles;
+
+/// A longer request target is refused.
+const MAX_TARGET: usize = 8 * 1024;
+/// Answered whatever the `Host`: those who probe a machine know it by its address.
+const OPERATING: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+
+/// Redirects are answered right here, wrapped in nothing. Everything else crosses to the back-office runtime, where it may
+/// take its time without delaying a visitor.
+#[derive(Clone)]
+pub(crate) struct FrontDoor(Arc<Rooms>);
+
+struct Rooms {
+    redirector: Arc<Redirector>,
+    web: Router,
+    back_office: Handle,
+    roles: Roles,
+    primary_host: String,
+}
+
+impl FrontDoor {
+    /// `web` holds everything but redirects.
+    pub(crate) fn new(redirector: Arc<Redirector>, web: Router, back_office: Handle, roles: Roles, primary_host: String) -> Self {
+        Self(Arc::new(Rooms { redirector, web, back_office, roles, primary_host }))
+    }
+}
+
+impl terse_redirect::FrontDoor for FrontDoor {
+    type Body = Body;
+
+    async fn open(self, request: Request<Incoming>, _peer: SocketAddr) -> Response {
+        self.0.open(request.map(Body::new)).await
+    }
+}
+
+/// A request that can be refused before anybody looks at what it wants.
+struct Refused(StatusCode, &'static str, String);
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let Self(status, code, detail) = self;
+        let title = status.canonical_reason().unwrap_or_default();
+        let problem = serde_json::json!({
+            "type": "about:blank", "title": title, "status": status.as_u16(), "code": code, "detail": detail, "field": null,
+        });
+        let headers = [(header::CONTENT_TYPE, "application/problem+json"), (header::CACHE_CONTROL, "no-store")];
+        (status, headers, problem.to_string()).into_response()
+    }
+}
+
+impl Rooms {
+    async fn open(&self, request: Request<Body>) -> Response {
+        let domain = match self.check(&request) {
+            Ok(domain) => domain,
+            Err(refused) => return refused.into_response(),
+        };
+        let path = request.uri().path();
+        let code = match code_in(path) {
+            Ok(code) => code,
+            Err(refused) => return refused.into_response(),
+        };
+        let Some(code) = code.filter(|_| self.roles.redirect) else { return self.back_office(request).await };
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            let refused = Refused(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "a link answers GET and HEAD".into());
+            return ([(header::ALLOW, "GET, HEAD")], refused).into_response();
+        }
+        if request.uri().query() == Some("report") {
+            // Whoever wants to report a link does not want to follow it.
+            return self.back_office(elsewhere(request, &format!("/{code}+"))).await;
+        }
+        let visitor = Visitor {
+            domain,
+            code: &code,
+            query: request.uri().query(),
+            html: wants_html(request.headers()),
+            head: request.method() == Method::HEAD,
+        };
+        match self.redirector.answer(visitor).await {
+            Reply::Response(response) => response.map(Body::from),
+            Reply::Warning => self.back_office(elsewhere(request, &format!("/r/{code}"))).await,
+        }
+    }
+
+    /// The number of the domain that the request is for.
+    fn check(&self, request: &Request<Body>) -> Result<u16, Refused> {
+        let refuse = |status, code, detail: &str| Err(Refused(status, code, detail.to_owned()));
+        let headers = request.headers();
+        if target_length(request.uri()) > MAX_TARGET {
+            return refuse(StatusCode::URI_TOO_LONG, "target_too_long", "an address has at most 8,192 octets");
+        }
+        if headers.contains_key(header::CONTENT_LENGTH) && headers.contains_key(header::TRANSFER_ENCODING) {
+            return refuse(StatusCode::BAD_REQUEST, "invalid_request", "a body has one length");
+        }
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let host = hosts.next().map(http::HeaderValue::as_bytes);
+        if hosts.next().is_some() {
+            return refuse(StatusCode::BAD_REQUEST, "invalid_request", "there is one Host field");
+        }
+        // The authority of an absolute target, or of HTTP/2, comes before the field.
+        let host = request.uri().authority().map(|authority| authority.as_str().as_bytes()).or(host);
+        let host = match host {
+            Some(host) => host,
+            None if request.version() == Version::HTTP_10 => self.primary_host.as_bytes(),
+            None => return refuse(StatusCode::BAD_REQUEST, "invalid_request", "a Host field is needed"),
+        };
+        match self.redirector.domain(host) {
+            Some(domain) => Ok(domain),
+            None if OPERATING.contains(&request.uri().path()) => Ok(0),
+            None => {
+                let detail = format!(
+                    "this server answers for {}; if it should answer for the host you asked, set base_url or domains",
+                    self.primary_host
+                );
+                Err(Refused(StatusCode::MISDIRECTED_REQUEST, "unknown_host", detail))
+            }
+        }
+    }
+
+    /// Everything but redirects. A panic there is an error here.
+    async fn back_office(&self, request: Request<Body>) -> Response {
+        let api = request.uri().path().starts_with("/api/") || request.uri().path() == "/openapi.json";
+        let operating = OPERATING.contains(&request.uri().path());
+        if !operating && !(if api { self.roles.api } else { self.roles.web }) {
+            return Refused(StatusCode::NOT_FOUND, "not_found", "this machine does not serve this".into()).into_response();
+        }
+        let answer = self.back_office.spawn(self.web.clone().oneshot(request));
+        match answer.await {
+            Ok(Ok(response)) => response,
+            Ok(Err(never)) => match never {},
+            Err(error) => {
+                tracing::error!(%error, "a request could not be finished");
+                let detail = "something went wrong on our side; it was logged".to_owned();
+                Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", detail).into_response()
+            }
+        }
+    }
+}
+
+/// The code in a path of one segment, unescaped once; `None` if no link can be there.
+fn code_in(path: &str) -> Result<Option<String>, Refused> {
+    let escaped = |detail: &str| Refused(StatusCode::BAD_REQUEST, "invalid_request", detail.to_owned());
+    if path.contains('%') {
+        let mut rest = path;
+        while let Some((_, after)) = rest.split_once('%') {
+            if !after.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit)) {
+                return Err(escaped("a percent sign in a path is followed by two hexadecimal digits"));
+            }
+            rest = after;
+        }
+    }
+    let segment = path.strip_prefix('/').unwrap_or_default();
+    let decoded = percent_decode_str(segment).decode_utf8().map_err(|_| escaped("a path is UTF-8"))?;
+    Ok((Code::shaped(decoded.as_bytes()) && !is_reserved(&decoded)).then(|| decoded.into_owned()))
+}
+
+fn target_length(uri: &Uri) -> usize {
+    uri.path_and_query().map_or(0, |target| target.as_str().len())
+}
+
+fn wants_html(headers: &HeaderMap) -> bool {
+    headers.get_all(header::ACCEPT).iter().any(|accept| accepts_html(accept.as_bytes()))
+}
+
+/// The same request for another path.
+fn elsewhere(mut request: Request<Body>, path: &str) -> Request<Body> {
+    if let Ok(uri) = path.parse() {
+        *request.uri_mut() = uri;
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_unescaped_once_and_must_be_the_whole_path() {
+        let code = |path| code_in(path).map_err(|refused| refused.0);
+        assert_eq!(code("/%6Fk1234"), Ok(Some("ok1234".into())));
+        for path in
+            ["/", "/ab", "/ok1234/", "/ok1234%2F", "/ok1234%252e", "//ok1234", "/login", "/ok1234+", "/%E2%80%AEok1234", "*"]
+        {
+            assert_eq!(code(path), Ok(None), "{path}");
+        }
+        for path in ["/%", "/%4", "/%zz", "/%c0%af", "/%ed%a0%80"] {
+            assert_eq!(code(path), Err(StatusCode::BAD_REQUEST), "{path}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A store that counts its calls and how long they take, whichever store it is.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use terse_core::{
+    Identity, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Moment, Page, Revision, Spent, StoreError, Updated,
+};
+
+/// One of the store's calls, and how it ended.
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Ended {
+    call: &'static str,
+    outcome: &'static str,
+}
+
+/// One of the store's calls.
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Call {
+    call: &'static str,
+}
+
+/// Wraps a store.
+pub(crate) struct Metered {
+    store: Arc<dyn LinkStore>,
+    ended: Family<Ended, Counter>,
+    seconds: Family<Call, Histogram, fn() -> Histogram>,
+}
+
+impl Metered {
+    /// Counts into a registry.
+    pub(crate) fn new(store: Arc<dyn LinkStore>, registry: &mut Registry) -> Self {
+        let histogram: fn() -> Histogram =
+            || Histogram::new([0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0]);
+        let metered = Self { store, ended: Family::default(), seconds: Family::new_with_constructor(histogram) };
+        registry.register("terse_store_calls", "Calls to the store, by how they ended", metered.ended.clone());
+        registry.register("terse_store_call_seconds", "How long calls to the store took", metered.seconds.clone());
+        metered
+    }
+
+    async fn count<T>(&self, call: &'static str, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let started = Instant::now();
+        let result = work.await;
+        let outcome = match &result {
+            Ok(_) => "ok",
+            Err(StoreError::CodeTaken) => "code_taken",
+            Err(StoreError::Conflict) => "conflict",
+            Err(StoreError::Busy) => "busy",
+            Err(StoreError::Exhausted) => "exhausted",
+            Err(StoreError::Unavailable(_)) => "unavailable",
+            Err(StoreError::Corrupt(_)) => "corrupt",
+        };
+        self.ended.get_or_create(&Ended { call, outcome }).inc();
+        self.seconds.get_or_create(&Call { call }).observe(started.elapsed().as_secs_f64());
+        result
+    }
+}
+
+#[async_trait]
+impl LinkStore for Metered {
+    fn identity(&self) -> &Identity {
+        self.store.identity()
+    }
+
+    async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.count("get", self.store.get(key)).await
+    }
+
+    async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.count("get_folded", self.store.get_folded(key)).await
+    }
+
+    fn surely_absent(&self, key: &LinkKey) -> bool {
+        self.store.surely_absent(key)
+    }
+
+    async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
+        self.count("insert", self.store.insert(insert)).await
+    }
+
+    async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError> {
+        self.count("update", self.store.update(link, expected)).await
+    }
+
+    async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError> {
+        self.count("spend", self.store.spend(key)).await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.count("list", self.store.list(query)).await
+    }
+
+    async fn lease(&self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, StoreError> {
+        self.count("lease", self.store.lease(length, count, capacity)).await
+    }
+
+    async fn mark_expired(&self, now: Moment, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
+        self.count("mark_expired", self.store.mark_expired(now, limit)).await
+    }
+
+    async fn purge(&self, before: Moment, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
+        self.count("purge", self.store.purge(before, limit)).await
+    }
+
+    async fn forget_requests(&self, before: Moment, limit: usize) -> Result<usize, StoreError> {
+        self.count("forget_requests", self.store.forget_requests(before, limit)).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.count("check", self.store.check()).await
+    }
+}

@@ -1,0 +1,101 @@
+//! `/metrics`: what the rooms count, in the shape Prometheus reads.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use terse_redirect::{BUCKETS_MICROS, Snapshot};
+use terse_server::{ApiStats, Outcome};
+
+use crate::chores::ReaperCounts;
+
+/// Reads all rooms when somebody asks.
+pub(crate) struct Rooms {
+    /// What the redirect plane has counted.
+    pub(crate) redirects: Box<dyn Fn() -> Snapshot + Send + Sync>,
+    /// Routes in memory, and their bytes.
+    pub(crate) remembered: Box<dyn Fn() -> (usize, usize) + Send + Sync>,
+    /// What the web side has counted.
+    pub(crate) api: Arc<ApiStats>,
+    /// What the reaper has done.
+    pub(crate) reaper: Arc<ReaperCounts>,
+    /// Writes waiting for the store.
+    pub(crate) queue: Box<dyn Fn() -> usize + Send + Sync>,
+}
+
+impl fmt::Debug for Rooms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Rooms")
+    }
+}
+
+impl Collector for Rooms {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let seen = (self.redirects)();
+        let outcomes = [
+            ("redirected", seen.redirected),
+            ("not_found", seen.not_found),
+            ("gone", seen.gone),
+            ("blocked", seen.blocked),
+            ("warned", seen.warned),
+            ("unavailable", seen.unavailable),
+        ];
+        family(&mut encoder, "terse_redirects", "Visits, by how they were answered", "outcome", &outcomes)?;
+        latency(&mut encoder, &seen)?;
+        let cache = [("hit", seen.hits), ("miss", seen.misses), ("never_issued", seen.never_issued), ("stale", seen.stale)];
+        family(&mut encoder, "terse_cache", "Looks into memory, by what was found", "result", &cache)?;
+        counter(&mut encoder, "terse_cache_refreshes", "Links looked up again ahead of time", seen.refreshes)?;
+        let (routes, bytes) = (self.remembered)();
+        gauge(&mut encoder, "terse_cache_routes", "Names in memory", routes)?;
+        gauge(&mut encoder, "terse_cache_bytes", "Memory taken by links", bytes)?;
+        counter(&mut encoder, "terse_connections", "Connections accepted", seen.connections)?;
+        let open = usize::try_from(seen.connections.saturating_sub(seen.closed)).unwrap_or(usize::MAX);
+        gauge(&mut encoder, "terse_connections_open", "Connections open now", open)?;
+        let ends = [("refused", seen.refused), ("timed_out", seen.timed_out), ("handed_over", seen.handed_over)];
+        family(&mut encoder, "terse_connections_special", "Connections that ended or went another way", "what", &ends)?;
+
+        let creates = Outcome::ALL.map(|outcome| (outcome.as_str(), self.api.creates(outcome)));
+        family(&mut encoder, "terse_creates", "Wishes for links, by how they ended", "outcome", &creates)?;
+        let help = "Requests to the API and pages, by route and class of status";
+        let mut requests = encoder.encode_descriptor("terse_requests", help, None, MetricType::Counter)?;
+        for (route, class, count) in self.api.requests() {
+            let class = format!("{class}xx");
+            requests
+                .encode_family(&[("route", &*route), ("status", &*class)])?
+                .encode_counter::<NoLabelSet, _, f64>(&count, None)?;
+        }
+        gauge(&mut encoder, "terse_store_queue", "Writes waiting for the store", (self.queue)())?;
+        let reaped =
+            [("expired", self.reaper.expired.load(Ordering::Relaxed)), ("purged", self.reaper.purged.load(Ordering::Relaxed))];
+        family(&mut encoder, "terse_reaped", "Links that are over, by what was done to them", "what", &reaped)
+    }
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    encoder.encode_descriptor(name, help, None, MetricType::Counter)?.encode_counter::<NoLabelSet, _, f64>(&value, None)
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: usize) -> fmt::Result {
+    let value = i64::try_from(value).unwrap_or(i64::MAX);
+    encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
+}
+
+fn family(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, label: &str, values: &[(&str, u64)]) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (value, count) in values {
+        metric.encode_family(&[(label, *value)])?.encode_counter::<NoLabelSet, _, f64>(count, None)?;
+    }
+    Ok(())
+}
+
+fn latency(encoder: &mut DescriptorEncoder<'_>, seen: &Snapshot) -> fmt::Result {
+    let ends = BUCKETS_MICROS.iter().map(|&end| end as f64 / 1e6).chain([f64::MAX]);
+    let buckets: Vec<(f64, u64)> = ends.zip(seen.latency).collect();
+    let count = seen.latency.iter().sum();
+    let help = "From a request's arrival to its answer's leaving, for visits answered from memory";
+    let mut metric = encoder.encode_descriptor("terse_redirect_seconds", help, None, MetricType::Histogram)?;
+    metric.encode_histogram::<NoLabelSet>(seen.latency_micros as f64 / 1e6, count, &buckets, None)
+}

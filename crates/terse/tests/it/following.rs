@@ -1,0 +1,158 @@
+//! What a visitor gets for a link in each of its states.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::harness::TestTerse;
+
+const TARGET: &str = "https://example.com/a?b=c#d";
+
+#[test]
+fn an_active_link_redirects_with_its_target_byte_for_byte() {
+    let terse = TestTerse::start();
+    let code = terse.create(json!({"long_url": TARGET}));
+    assert_eq!(code.len(), 7);
+    for method in ["GET", "HEAD"] {
+        let answer = terse.send(method, &format!("/{code}"), &[], None);
+        assert_eq!((answer.status, answer.location()), (302, Some(TARGET)), "{method}");
+        assert_eq!(answer.header("cache-control"), Some("private, max-age=0, no-store"));
+        assert_eq!(answer.header("x-robots-tag"), Some("noindex"));
+        assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
+        assert!(answer.body.is_empty() && answer.header("date").is_some());
+    }
+    assert_eq!(terse.get(&format!("/%{:X}{}", code.as_bytes()[0], &code[1..])).status, 302);
+    for method in ["POST", "DELETE", "PUT"] {
+        let answer = terse.send(method, &format!("/{code}"), &[], None);
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")), "{method}");
+    }
+}
+
+#[test]
+fn each_redirect_status_is_answered_as_asked_for() {
+    let terse = TestTerse::start();
+    for status in [301, 302, 307, 308] {
+        let code = terse.create(json!({"long_url": TARGET, "redirect": status}));
+        let answer = terse.get(&format!("/{code}"));
+        assert_eq!((answer.status, answer.location()), (status, Some(TARGET)));
+        let permanent = status == 301 || status == 308;
+        assert_eq!(answer.header("cache-control") == Some("public, max-age=86400"), permanent);
+    }
+}
+
+#[test]
+fn failures_are_pages_for_people_and_problems_for_programs() {
+    let terse = TestTerse::start();
+    terse.create(json!({"long_url": TARGET, "custom_alias": "expired1", "ttl": 60}));
+    terse.alias("deleted1", TARGET);
+    terse.alias("blocked1", TARGET);
+    terse.create(json!({"long_url": TARGET, "custom_alias": "later-on", "valid_from": "2999-01-01"}));
+    terse.create(json!({"long_url": TARGET, "custom_alias": "limited1", "max_clicks": 1}));
+    assert_eq!(terse.api("DELETE", "/urls/deleted1", None).status, 204);
+    assert_eq!(terse.api("PUT", "/admin/links/blocked1/standing", Some(json!({"standing": "blocked"}))).status, 200);
+    assert_eq!(terse.get("/limited1").status, 302);
+    assert_eq!(terse.get("/expired1").status, 302);
+    terse.clock().advance(Duration::from_secs(60));
+    for (code, status, word) in [
+        ("nosuch9", 404, "not_found"),
+        ("no-such-9", 404, "not_found"),
+        ("deleted1", 404, "not_found"),
+        ("later-on", 404, "not_found"),
+        ("expired1", 410, "expired"),
+        ("limited1", 410, "expired"),
+        ("blocked1", 451, "blocked"),
+    ] {
+        for _ in 0..2 {
+            let problem = terse.get(&format!("/{code}"));
+            assert_eq!((problem.status, problem.json()["code"].as_str()), (status, Some(word)), "{code}");
+            assert_eq!(problem.header("content-type"), Some("application/problem+json"));
+            let page = terse.browse(&format!("/{code}"));
+            assert_eq!(page.status, status, "{code}");
+            assert!(page.text().contains("<!doctype html>") || page.text().contains("<!DOCTYPE html>"), "{}", page.text());
+            for answer in [problem, page] {
+                assert!(answer.location().is_none() && !answer.text().contains("example.com/a"), "{code}");
+            }
+        }
+    }
+}
+
+#[test]
+fn in_page_mode_failures_lead_to_their_page() {
+    let terse = TestTerse::with(|config| config.redirect.errors = terse::config::Errors::Page);
+    terse.create(json!({"long_url": TARGET, "custom_alias": "expired1", "ttl": 60}));
+    terse.clock().advance(Duration::from_secs(60));
+    for (code, word, status) in [("nosuch9", "not_found", 404), ("expired1", "expired", 410)] {
+        let answer = terse.get(&format!("/{code}"));
+        let page = format!("/r/{code}?error={word}");
+        assert_eq!((answer.status, answer.location()), (302, Some(&*page)));
+        assert_eq!(terse.browse(&page).status, status);
+    }
+}
+
+#[test]
+fn a_suspicious_link_shows_a_warning_and_never_forwards() {
+    let terse = TestTerse::start();
+    terse.alias("flagged1", "https://münchen.example.net/x");
+    terse.api("PUT", "/admin/links/flagged1/standing", Some(json!({"standing": "suspicious"})));
+    let page = terse.browse("/flagged1");
+    assert_eq!((page.status, page.location(), page.header("refresh")), (200, None, None));
+    assert!(page.text().contains("münchen.example.net") && page.text().contains("xn--mnchen-3ya.example.net"), "{}", page.text());
+    assert!(!page.text().contains("http-equiv"));
+}
+
+#[test]
+fn a_change_is_seen_by_the_next_visitor() {
+    let terse = TestTerse::start();
+    terse.alias("my-link", TARGET);
+    assert_eq!(terse.get("/my-link").location(), Some(TARGET));
+    let new = "https://example.com/new";
+    assert_eq!(terse.api("PATCH", "/urls/my-link", Some(json!({"long_url": new}))).status, 200);
+    assert_eq!(terse.get("/my-link").location(), Some(new));
+    assert_eq!(terse.api("DELETE", "/urls/my-link", None).status, 204);
+    assert_eq!(terse.get("/my-link").status, 404);
+    assert_eq!(terse.api("POST", "/urls/my-link/restore", None).status, 200);
+    assert_eq!(terse.get("/my-link").location(), Some(new));
+}
+
+#[test]
+fn a_code_that_was_visited_before_it_was_made_works_at_once() {
+    let terse = TestTerse::start();
+    assert_eq!(terse.get("/later-made").status, 404);
+    terse.alias("later-made", TARGET);
+    assert_eq!(terse.get("/later-made").status, 302);
+}
+
+#[test]
+fn links_survive_a_restart_and_another_base_url() {
+    let mut terse = TestTerse::start();
+    terse.alias("my-link", TARGET);
+    let code = terse.create(json!({"long_url": TARGET}));
+    terse.config.base_url = Some("https://other.example/".parse().unwrap());
+    terse.restart();
+    for code in ["my-link", &code] {
+        let answer = terse.send("GET", &format!("/{code}"), &[("host", "other.example")], None);
+        assert_eq!((answer.status, answer.location()), (302, Some(TARGET)));
+    }
+}
+
+#[test]
+fn domains_are_name_spaces_of_their_own() {
+    let terse = TestTerse::with(|config| config.domains = vec!["b.example".into()]);
+    terse.alias("my-link", "https://example.com/a");
+    terse.create(json!({"long_url": "https://example.com/b", "custom_alias": "my-link", "domain": "b.example"}));
+    let at = |host| terse.send("GET", "/my-link", &[("host", host)], None);
+    assert_eq!(at("go.example").location(), Some("https://example.com/a"));
+    assert_eq!(at("b.example").location(), Some("https://example.com/b"));
+    assert_eq!(at("c.example").status, 421);
+}
+
+#[test]
+fn the_first_key_is_shown_once_and_works() {
+    let mut terse = TestTerse::with(|config| config.admin_key = None);
+    let key = terse.fresh_key().expect("a key at the first start");
+    let list = |terse: &TestTerse| terse.send("GET", "/api/v1/urls", &[("authorization", &format!("Bearer {key}"))], None).status;
+    assert_eq!(list(&terse), 200);
+    terse.restart();
+    assert_eq!(terse.fresh_key(), None);
+    assert_eq!(list(&terse), 200);
+}

@@ -1,0 +1,200 @@
+//! A whole terse in this process: the same rooms as `terse serve`, a free port, a folder of its own, a clock to turn.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use terse::Config;
+use terse::serve::Server;
+use terse_core::Clock;
+
+/// The key every test server knows.
+pub(crate) const KEY: &str = "a-key-for-tests-0123456789";
+/// The host every test server answers for.
+pub(crate) const HOST: &str = "go.example";
+
+pub(crate) struct TestTerse {
+    server: Option<Server>,
+    pub(crate) address: SocketAddr,
+    pub(crate) config: Config,
+    agent: ureq::Agent,
+    folder: TempDir,
+}
+
+/// An answer, whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(have, _)| have.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn location(&self) -> Option<&str> {
+        self.header("location")
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {}", self.text()))
+    }
+}
+
+impl TestTerse {
+    pub(crate) fn start() -> Self {
+        Self::with(|_| ())
+    }
+
+    /// With other settings than the defaults.
+    pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
+        Self::build(change, true)
+    }
+
+    /// With or without the fast path.
+    pub(crate) fn with_fast_path(fast_path: bool) -> Self {
+        Self::build(|_| (), fast_path)
+    }
+
+    fn build(change: impl FnOnce(&mut Config), fast_path: bool) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let mut config = Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            data_dir: folder.path().join("data"),
+            base_url: Some(format!("http://{HOST}/").parse().expect("a base URL")),
+            admin_key: Some(terse::config::Secret::new(KEY)),
+            ..Config::default()
+        };
+        config.safety.blocked_hosts = vec!["evil.example".into()];
+        change(&mut config);
+        let adjust = |settings: &mut terse_redirect::Settings| settings.fast_path = fast_path;
+        let server = Server::start_with(&config, Clock::default(), adjust).expect("terse starts");
+        let agent = ureq::Agent::config_builder()
+            .max_redirects(0)
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(30)))
+            .max_idle_connections_per_host(64)
+            .build()
+            .into();
+        Self { address: server.address(), server: Some(server), config, agent, folder }
+    }
+
+    /// Stops it and starts it again on the same folder.
+    pub(crate) fn restart(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop(Duration::from_secs(5));
+        }
+        let server = Server::start(&self.config, Clock::default()).expect("terse starts again");
+        self.address = server.address();
+        self.server = Some(server);
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        self.server.as_ref().expect("it is running").clock()
+    }
+
+    pub(crate) fn fresh_key(&self) -> Option<String> {
+        self.server.as_ref().and_then(Server::fresh_key).map(str::to_owned)
+    }
+
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Any request. Fields are given as they are sent; a body makes it JSON unless a content type says otherwise.
+    pub(crate) fn send(&self, method: &str, path: &str, fields: &[(&str, &str)], body: Option<&[u8]>) -> Answer {
+        let mut request = http::Request::builder().method(method).uri(self.url(path));
+        if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+            request = request.header("host", HOST);
+        }
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        if body.is_some() && !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+            request = request.header("content-type", "application/json");
+        }
+        let sent = match body {
+            Some(body) => self.agent.run(request.body(body).expect("a request")),
+            None => self.agent.run(request.body(()).expect("a request")),
+        };
+        let mut answer = sent.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        let headers = answer.headers().iter();
+        let headers = headers.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+        Answer {
+            status: answer.status().as_u16(),
+            headers: headers.collect(),
+            body: answer.body_mut().with_config().limit(64 << 20).read_to_vec().expect("a body"),
+        }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], None)
+    }
+
+    /// As a browser would.
+    pub(crate) fn browse(&self, path: &str) -> Answer {
+        self.send("GET", path, &[("accept", "text/html,*/*")], None)
+    }
+
+    /// A call of the API with the admin key.
+    pub(crate) fn api(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+        let bytes = body.map(|body| body.to_string().into_bytes());
+        self.send(method, &format!("/api/v1{path}"), &[("authorization", &format!("Bearer {KEY}"))], bytes.as_deref())
+    }
+
+    /// A call of the API without a key.
+    pub(crate) fn anonymous(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
+        let bytes = body.map(|body| body.to_string().into_bytes());
+        self.send(method, &format!("/api/v1{path}"), &[], bytes.as_deref())
+    }
+
+    /// Creates a link and gives back its code.
+    pub(crate) fn create(&self, body: Value) -> String {
+        let answer = self.api("POST", "/urls", Some(body));
+        assert!(answer.status == 201 || answer.status == 200, "{} {}", answer.status, answer.text());
+        answer.json()["short_code"].as_str().expect("a code").to_owned()
+    }
+
+    /// Creates a link under an alias.
+    pub(crate) fn alias(&self, alias: &str, target: &str) {
+        self.create(json!({"long_url": target, "custom_alias": alias}));
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        stream.set_write_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        stream
+    }
+
+    /// Raw bytes in, raw bytes out, until the server closes.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut stream = self.connect();
+        // The server may refuse, and close, before all was sent.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        answer
+    }
+}
+
+impl Drop for TestTerse {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop(Duration::from_secs(5));
+        }
+    }
+}
