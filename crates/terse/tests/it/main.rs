@@ -1,5 +1,6 @@
 //! Behaviour, through the public door.
 
+mod crash;
 mod following;
 mod harness;
 mod races;
