@@ -12,6 +12,6 @@ mod stats;
 
 pub use api::openapi;
 pub use keys::Keys;
-pub use pages::{Pages, pages, warning_page};
+pub use pages::{CSP, Pages, pages, warning_page};
 pub use router::{Parts, router};
 pub use stats::{ApiStats, Outcome};

@@ -56,7 +56,9 @@ pub(crate) fn docs_page(document: &str) -> String {
         groups.push(Group { name: text(&tag["name"]), about: text(&tag["description"]), calls: Vec::new() });
     }
     for (path, item) in document["paths"].as_object().into_iter().flatten() {
-        for (method, operation) in item.as_object().into_iter().flatten() {
+        // In the order of a link's life; the document has them in its own.
+        for method in ["post", "get", "patch", "put", "delete"] {
+            let Some(operation) = item.get(method) else { continue };
             let call = Call::new(&document, path, method, operation);
             if let Some(group) = groups.iter_mut().find(|group| operation["tags"][0] == group.name.as_str()) {
                 group.calls.push(call);
@@ -170,7 +172,10 @@ fn curl(path: &str, method: &str, key: bool, example: &Value) -> String {
         curl.push_str(" \\\n  -H \"Authorization: Bearer $KEY\"");
     }
     if !example.is_null() {
-        curl.push_str(&format!(" \\\n  -H 'Content-Type: application/json' \\\n  -d '{}'", pretty(example)));
+        curl.push_str(&format!(
+            " \\\n  -H 'Content-Type: application/json' \\\n  -d '{}'",
+            pretty(example).replace('\n', "\n  ")
+        ));
     }
     curl
 }

@@ -28,7 +28,9 @@ const REPLAYED: &str = "idempotency-replayed";
         hours: the first answer is given once more. 1 to 255 visible ASCII characters.",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
     responses(
-        (status = 201, description = "The new link", body = LinkBody, headers(("ETag" = String, description = "The revision"))),
+        (status = 201, description = "The new link", body = LinkBody, headers(
+            ("ETag" = String, description = "The revision"),
+            ("Location" = String, description = "Where the API knows the link"))),
         (status = 200, description = "A link that existed before", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
             ("Idempotency-Replayed" = String, description = "`true` where an earlier request is answered again"))),
@@ -50,7 +52,9 @@ pub(super) async fn create(
     params(("Idempotency-Key" = Option<String>, Header, description = "As for `POST /api/v1/urls`.",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
     responses(
-        (status = 201, description = "The new link", body = LinkBody, headers(("ETag" = String, description = "The revision"))),
+        (status = 201, description = "The new link", body = LinkBody, headers(
+            ("ETag" = String, description = "The revision"),
+            ("Location" = String, description = "Where the API knows the link"))),
         (status = 200, description = "A link that existed before", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
             ("Idempotency-Replayed" = String, description = "`true` where an earlier request is answered again"))),
@@ -78,10 +82,24 @@ async fn create_one(parts: &Parts, caller: Caller, headers: &HeaderMap, body: &B
     };
     let (status, replayed, link) = outcome?;
     let mut response = answer(parts, status, &link);
+    if status == StatusCode::CREATED
+        && let Ok(place) = HeaderValue::try_from(location(&link))
+    {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
     if replayed {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
     Ok(response)
+}
+
+/// Where the API knows the link.
+fn location(link: &Link) -> String {
+    let LinkKey { domain, code } = &link.key;
+    match domain.is_primary() {
+        true => format!("/api/v1/urls/{code}"),
+        false => format!("/api/v1/urls/{code}?domain={}", domain.as_str()),
+    }
 }
 
 /// Strangers are turned away before their body is looked at.
@@ -176,7 +194,7 @@ pub(super) async fn get(
     params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false),
         ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you know it, or `*`",
-            pattern = "^(\\*|\"[0-9]{1,19}\")$", nullable = false)),
+            min_length = 1, pattern = "^(\"[0-9]{1,19}\"|[*])$", nullable = false)),
     responses((status = 200, description = "The link as it is now", body = LinkBody,
             headers(("ETag" = String, description = "The revision"))),
         PatchProblems),

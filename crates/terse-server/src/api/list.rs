@@ -71,7 +71,7 @@ pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, mut params: Pa
     }))
 }
 
-/// Only for the description: what `status` may be.
+/// What a link can be at a given moment.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
@@ -85,7 +85,7 @@ enum StatusWord {
     Deleted,
 }
 
-/// Only for the description: what `sort` may be.
+/// The order of a list.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "its names are what matters")]
 enum SortWord {

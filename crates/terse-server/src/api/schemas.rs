@@ -1,7 +1,7 @@
 //! Schemas that say exactly what is accepted, where the derived ones would say less.
 
 use serde_json::json;
-use terse_core::{Code, Status, Target};
+use terse_core::Status;
 use utoipa::openapi::schema::{AdditionalProperties, AnyOf, Array, Object, ObjectBuilder, OneOf, Ref, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 
@@ -10,8 +10,7 @@ pub(crate) const LONGEST_TTL: u64 = 250_000_000_000;
 /// How many links one request may bring.
 pub(crate) const MOST_ITEMS: usize = 1000;
 
-const MOMENT: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$";
-pub(crate) const CODE: &str = "^[A-Za-z0-9_-]{3,64}$";
+const REDIRECT: &str = "The status the link redirects with: 302 unless wished otherwise. Browsers remember 301 and 308 for long.";
 
 fn kind(of: Type) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(of))
@@ -21,44 +20,24 @@ fn or_null(of: Type) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::from_iter([of, Type::Null]))
 }
 
-pub(super) fn target() -> Object {
-    kind(Type::String).min_length(Some(8)).max_length(Some(Target::MAX)).pattern(Some("^https?://")).build()
-}
-
-pub(super) fn alias() -> Object {
-    or_null(Type::String).min_length(Some(Code::MIN)).max_length(Some(Code::MAX)).pattern(Some(CODE)).build()
-}
-
-pub(super) fn moment() -> Object {
-    or_null(Type::String).pattern(Some(MOMENT)).build()
-}
-
-pub(super) fn ttl() -> Object {
-    or_null(Type::Integer).minimum(Some(1)).maximum(Some(LONGEST_TTL as usize)).build()
-}
-
-pub(super) fn ttl_given() -> Object {
-    kind(Type::Integer).minimum(Some(1)).maximum(Some(LONGEST_TTL as usize)).build()
-}
-
-pub(super) fn max_clicks() -> Object {
-    or_null(Type::Integer).minimum(Some(1)).maximum(Some(i64::MAX as usize)).build()
-}
-
 pub(super) fn redirect() -> Object {
-    kind(Type::Integer).enum_values(Some([301, 302, 307, 308])).build()
+    kind(Type::Integer).description(Some(REDIRECT)).enum_values(Some([301, 302, 307, 308])).build()
 }
 
 pub(super) fn redirect_or_null() -> Object {
-    or_null(Type::Integer).enum_values(Some([json!(301), json!(302), json!(307), json!(308), json!(null)])).build()
+    or_null(Type::Integer)
+        .description(Some(REDIRECT))
+        .enum_values(Some([json!(301), json!(302), json!(307), json!(308), json!(null)]))
+        .build()
+}
+
+pub(super) fn standing() -> Object {
+    let about = "`suspicious` puts a warning page before the link, `blocked` takes it down.";
+    kind(Type::String).description(Some(about)).enum_values(Some(["clear", "suspicious", "blocked"])).build()
 }
 
 pub(super) fn status() -> Object {
-    kind(Type::String).enum_values(Some(Status::ALL.map(Status::as_str))).build()
-}
-
-pub(super) fn yes_or_no() -> Object {
-    kind(Type::Boolean).build()
+    kind(Type::String).description(Some("What it is right now.")).enum_values(Some(Status::ALL.map(Status::as_str))).build()
 }
 
 fn tag() -> Object {
@@ -68,6 +47,7 @@ fn tag() -> Object {
 
 pub(super) fn tags() -> Array {
     let mut tags = Array::new(tag());
+    tags.description = Some("Words to find the link by. In a change they replace the old ones.".into());
     tags.max_items = Some(20);
     tags
 }

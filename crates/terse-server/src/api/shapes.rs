@@ -16,26 +16,30 @@ use super::schemas;
 pub(crate) struct CreateLink {
     /// Where the link leads: an absolute http or https URL of at most 8,192 octets.
     #[serde(alias = "longUrl")]
-    #[schema(schema_with = schemas::target)]
+    #[schema(min_length = 8, max_length = 8192, pattern = "^https?://", nullable = false)]
     pub(crate) long_url: String,
     /// A code of your own choice (also `alias`). Without it, one is made.
     #[serde(alias = "customAlias", alias = "alias")]
-    #[schema(schema_with = schemas::alias)]
+    #[schema(min_length = 3, max_length = 64, pattern = "^[A-Za-z0-9_-]{3,64}$")]
     pub(crate) custom_alias: Option<String>,
     /// When the link ends: RFC 3339 with an offset, or a date meaning that day 00:00 UTC. Not together with `ttl`.
     #[serde(alias = "expiresAt")]
-    #[schema(schema_with = schemas::moment)]
+    #[schema(
+        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
+    )]
     pub(crate) expires_at: Option<String>,
     /// When the link ends, in seconds from now. Not together with `expires_at`.
-    #[schema(schema_with = schemas::ttl)]
+    #[schema(minimum = 1, maximum = 250_000_000_000_usize)]
     pub(crate) ttl: Option<u64>,
     /// When the link begins. Before, visitors are told that it does not exist.
     #[serde(alias = "validFrom")]
-    #[schema(schema_with = schemas::moment)]
+    #[schema(
+        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
+    )]
     pub(crate) valid_from: Option<String>,
     /// How many visits the link is good for.
     #[serde(alias = "maxClicks")]
-    #[schema(schema_with = schemas::max_clicks)]
+    #[schema(minimum = 1, maximum = 9_223_372_036_854_775_807_usize)]
     pub(crate) max_clicks: Option<u64>,
     /// The status the link redirects with. 302 by default; browsers remember 301 and 308 for long.
     #[schema(schema_with = schemas::redirect_or_null)]
@@ -87,30 +91,36 @@ impl CreateLink {
 pub(crate) struct ImportLink {
     /// Where the link leads.
     #[serde(alias = "longUrl")]
-    #[schema(schema_with = schemas::target)]
+    #[schema(min_length = 8, max_length = 8192, pattern = "^https?://", nullable = false)]
     long_url: String,
     /// The code it has. Without it, one is made.
     #[serde(alias = "shortCode")]
-    #[schema(schema_with = schemas::alias)]
+    #[schema(min_length = 3, max_length = 64, pattern = "^[A-Za-z0-9_-]{3,64}$")]
     short_code: Option<String>,
     /// When it was made; now by default, and never later than now.
     #[serde(alias = "createdAt")]
-    #[schema(schema_with = schemas::moment)]
+    #[schema(
+        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
+    )]
     pub(crate) created_at: Option<String>,
     /// When the link ends.
     #[serde(alias = "expiresAt")]
-    #[schema(schema_with = schemas::moment)]
+    #[schema(
+        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
+    )]
     expires_at: Option<String>,
     /// When the link ends, in seconds from now.
-    #[schema(schema_with = schemas::ttl)]
+    #[schema(minimum = 1, maximum = 250_000_000_000_usize)]
     ttl: Option<u64>,
     /// When the link begins.
     #[serde(alias = "validFrom")]
-    #[schema(schema_with = schemas::moment)]
+    #[schema(
+        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
+    )]
     valid_from: Option<String>,
     /// How many visits the link is good for.
     #[serde(alias = "maxClicks")]
-    #[schema(schema_with = schemas::max_clicks)]
+    #[schema(minimum = 1, maximum = 9_223_372_036_854_775_807_usize)]
     max_clicks: Option<u64>,
     /// The status the link redirects with.
     #[schema(schema_with = schemas::redirect_or_null)]
@@ -154,49 +164,53 @@ impl ImportLink {
 }
 
 /// Changes to a link. What is absent stays; null clears what may be absent. Code, owner and domain never change.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(example = json!({ "long_url": "https://example.com/elsewhere", "expires_at": null }))]
 pub(crate) struct PatchLink {
     /// A new target.
-    #[serde(alias = "longUrl", deserialize_with = "given")]
-    #[schema(schema_with = schemas::target)]
+    #[serde(alias = "longUrl", default, deserialize_with = "given")]
+    #[schema(min_length = 8, max_length = 8192, pattern = "^https?://", nullable = false)]
     long_url: Option<String>,
     /// A new end; null for none.
-    #[serde(alias = "expiresAt", deserialize_with = "given")]
-    #[schema(schema_with = schemas::moment)]
+    #[serde(alias = "expiresAt", default, deserialize_with = "given")]
+    #[schema(
+        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
+    )]
     expires_at: Option<Option<String>>,
     /// A new end, in seconds from now.
-    #[serde(deserialize_with = "given")]
-    #[schema(schema_with = schemas::ttl_given)]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(minimum = 1, maximum = 250_000_000_000_usize, nullable = false)]
     ttl: Option<u64>,
     /// A new beginning; null for none.
-    #[serde(alias = "validFrom", deserialize_with = "given")]
-    #[schema(schema_with = schemas::moment)]
+    #[serde(alias = "validFrom", default, deserialize_with = "given")]
+    #[schema(
+        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
+    )]
     valid_from: Option<Option<String>>,
     /// A new limit; null for none.
-    #[serde(alias = "maxClicks", deserialize_with = "given")]
-    #[schema(schema_with = schemas::max_clicks)]
+    #[serde(alias = "maxClicks", default, deserialize_with = "given")]
+    #[schema(minimum = 1, maximum = 9_223_372_036_854_775_807_usize)]
     max_clicks: Option<Option<u64>>,
     /// A new status.
-    #[serde(deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(schema_with = schemas::redirect)]
     redirect: Option<u64>,
     /// A new title; null for none.
-    #[serde(deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(max_length = 1000)]
     title: Option<Option<String>>,
     /// New tags, replacing the old ones.
-    #[serde(deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(schema_with = schemas::tags)]
     tags: Option<Vec<String>>,
     /// Whether a visitor's query is passed on to the target.
-    #[serde(alias = "forwardQuery", deserialize_with = "given")]
-    #[schema(schema_with = schemas::yes_or_no)]
+    #[serde(alias = "forwardQuery", default, deserialize_with = "given")]
+    #[schema(nullable = false)]
     forward_query: Option<bool>,
     /// Whether search engines may follow the link.
-    #[serde(deserialize_with = "given")]
-    #[schema(schema_with = schemas::yes_or_no)]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(nullable = false)]
     crawlable: Option<bool>,
 }
 
@@ -241,11 +255,11 @@ fn change<T>(field: Option<Option<T>>) -> Change<T> {
 #[schema(example = json!({ "standing": "blocked" }))]
 pub(crate) struct SetStanding {
     /// `suspicious` puts a warning page before the link, `blocked` takes it down.
-    #[schema(inline)]
+    #[schema(schema_with = schemas::standing)]
     pub(crate) standing: StandingWord,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StandingWord {
     Clear,

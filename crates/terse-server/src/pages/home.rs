@@ -5,7 +5,7 @@ use std::time::Duration;
 use askama::Template;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::Response;
 use terse_core::{Caller, Link, Wish};
 
@@ -93,8 +93,9 @@ pub(super) async fn show(State(parts): Web) -> Response {
     page(StatusCode::OK, html(&Home::new(&parts, Form::default())))
 }
 
-pub(super) async fn shorten(State(parts): Web, headers: HeaderMap, body: Body) -> Response {
-    if !is_own_form(&headers) {
+pub(super) async fn shorten(State(parts): Web, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+    let base = parts.links.rules().hosts.base_of(&terse_core::Domain::primary());
+    if !is_own_form(&headers, &uri, &base) {
         return message(&CROSS_SITE);
     }
     let form = match read_form(&headers, body).await {
@@ -138,16 +139,17 @@ fn refused(parts: &Parts, form: Form, problem: &Problem) -> Response {
 
 /// Whether a form was sent from a page of ours, as far as the browser tells. Programs that tell nothing are fine: there is no
 /// cookie that another site could abuse.
-fn is_own_form(headers: &HeaderMap) -> bool {
+fn is_own_form(headers: &HeaderMap, uri: &Uri, base: &str) -> bool {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     if let Some(site) = text("sec-fetch-site") {
         return matches!(site, "same-origin" | "none");
     }
-    match (text("origin"), text("host")) {
-        (None, _) => true,
-        (Some(origin), Some(host)) => origin.split_once("://").is_some_and(|(_, sender)| sender.eq_ignore_ascii_case(host)),
-        (Some(_), None) => false,
-    }
+    let Some(origin) = text("origin") else { return true };
+    // HTTP/2 names the host in the request line. Behind a proxy that renames us, browsers still name what people know.
+    let host = text("host").or_else(|| uri.authority().map(http::uri::Authority::as_str)).unwrap_or_default();
+    let sender = origin.split_once("://").map_or("", |(_, sender)| sender);
+    let known = base.split_once("://").map_or("", |(_, known)| known.split('/').next().unwrap_or_default());
+    !sender.is_empty() && (sender.eq_ignore_ascii_case(host) || sender.eq_ignore_ascii_case(known))
 }
 
 async fn read_form(headers: &HeaderMap, body: Body) -> Result<Form, Problem> {
@@ -207,11 +209,12 @@ mod tests {
             for (name, value) in pairs {
                 headers.insert(*name, value.parse().unwrap());
             }
-            is_own_form(&headers)
+            is_own_form(&headers, &Uri::from_static("/"), "https://short.example/base")
         };
         assert!(own(&[]));
         assert!(own(&[("sec-fetch-site", "same-origin"), ("origin", "null")]));
         assert!(own(&[("origin", "http://go.example:80"), ("host", "go.example:80")]));
+        assert!(own(&[("origin", "https://short.example"), ("host", "10.0.0.7")]));
         assert!(!own(&[("sec-fetch-site", "cross-site")]));
         assert!(!own(&[("sec-fetch-site", "same-site")]));
         assert!(!own(&[("origin", "https://evil.example"), ("host", "go.example")]));

@@ -63,9 +63,6 @@ impl Drawing {
             drawing.paper = colour("bg", &text)?;
         }
         params.done()?;
-        if drawing.ink == drawing.paper {
-            return Err(Problem::invalid("fg", "the same colour as bg: nothing could be seen"));
-        }
         Ok(drawing)
     }
 }
@@ -203,7 +200,7 @@ impl Matrix {
     }
 }
 
-/// Only for the description: what `format` may be.
+/// How the picture is written.
 #[derive(utoipa::ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
@@ -212,7 +209,7 @@ enum FormatWord {
     Png,
 }
 
-/// Only for the description: what `level` may be.
+/// How much of the code may be lost: about 7, 15, 25 or 30 %.
 #[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "its names are what matters")]
 enum LevelWord {

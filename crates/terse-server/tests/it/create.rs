@@ -14,6 +14,7 @@ async fn a_link_is_made_and_told_in_full() {
         .await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     assert_eq!(answer.header("etag"), "\"1\"");
+    assert_eq!(answer.header("location"), "/api/v1/urls/hello");
     assert_eq!(answer.header("cache-control"), "no-store");
     assert_eq!(answer.header("x-content-type-options"), "nosniff");
     let mut body = answer.json();
