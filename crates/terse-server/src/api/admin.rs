@@ -1,6 +1,6 @@
 //! What only the operator does.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::Patch;
@@ -8,7 +8,7 @@ use terse_core::Patch;
 use super::answers::StandingProblems;
 use super::links::{answer, link_key};
 use super::problem::Problem;
-use super::request::{Json, Operator, Params, SMALL, parse_object};
+use super::request::{Json, Name, Operator, Params, SMALL, parse_object};
 use super::shapes::{LinkBody, SetStanding};
 use crate::router::Web;
 
@@ -25,7 +25,7 @@ pub(super) async fn set_standing(
     State(parts): Web,
     Operator(caller): Operator,
     params: Params,
-    Path(code): Path<String>,
+    Name(code): Name,
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
     let key = link_key(&parts, params, &code)?;

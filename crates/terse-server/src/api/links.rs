@@ -1,6 +1,6 @@
 //! One link at a time: make, read, change, delete, restore.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use terse_core::{Caller, Code, Domain, Hosts, Link, LinkError, LinkKey, RefusalK
 
 use super::answers::{CreateProblems, GetProblems, PatchProblems, TouchProblems};
 use super::problem::{INVALID_EXPIRY, PRECONDITION_FAILED, Problem, UNAUTHORIZED};
-use super::request::{Anyone, Json, Keyed, NoParams, Params, SMALL, parse_object};
+use super::request::{Anyone, Json, Keyed, Name, NoParams, Params, SMALL, parse_object};
 use super::schemas::LONGEST_TTL;
 use super::shapes::{CreateLink, LinkBody, PatchLink};
 use crate::router::{Parts, Web};
@@ -171,12 +171,7 @@ fn request_of(caller: Caller, key: &str, place: Option<usize>, create: &CreateLi
     responses((status = 200, description = "The link", body = LinkBody, headers(("ETag" = String, description = "The revision"))),
         GetProblems),
     security(("key" = [])))]
-pub(super) async fn get(
-    State(parts): Web,
-    Keyed(caller): Keyed,
-    params: Params,
-    Path(code): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn get(State(parts): Web, Keyed(caller): Keyed, params: Params, Name(code): Name) -> Result<Response, Problem> {
     let key = link_key(&parts, params, &code)?;
     let link = parts.links.get(caller, &key).await?;
     // A deleted link can still be listed and restored, but it is no longer there.
@@ -203,7 +198,7 @@ pub(super) async fn patch(
     State(parts): Web,
     Keyed(caller): Keyed,
     params: Params,
-    Path(code): Path<String>,
+    Name(code): Name,
     headers: HeaderMap,
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
@@ -233,7 +228,7 @@ pub(super) async fn delete(
     State(parts): Web,
     Keyed(caller): Keyed,
     params: Params,
-    Path(code): Path<String>,
+    Name(code): Name,
 ) -> Result<StatusCode, Problem> {
     let key = link_key(&parts, params, &code)?;
     parts.links.delete(caller, &key).await?;
@@ -252,7 +247,7 @@ pub(super) async fn restore(
     State(parts): Web,
     Keyed(caller): Keyed,
     params: Params,
-    Path(code): Path<String>,
+    Name(code): Name,
 ) -> Result<Response, Problem> {
     let key = link_key(&parts, params, &code)?;
     let link = parts.links.restore(caller, &key).await?;

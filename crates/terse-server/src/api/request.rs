@@ -1,10 +1,11 @@
 //! What a request says: who is asking, the query, the body. Each is read strictly, so that a typo never passes silently.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, request};
 use bytes::Bytes;
@@ -68,6 +69,18 @@ impl FromRequestParts<Arc<Parts>> for Operator {
             Caller::Admin => Ok(Self(Caller::Admin)),
             _ => Err(Problem::new(&FORBIDDEN, "this needs an admin's key").on("Authorization")),
         }
+    }
+}
+
+/// The variable part of a path. What is not even UTF-8 is empty, and so never found, rather than an error of its own.
+pub(crate) struct Name(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(request: &mut request::Parts, state: &S) -> Result<Self, Infallible> {
+        let name = Path::<String>::from_request_parts(request, state).await;
+        Ok(Self(name.map(|Path(name)| name).unwrap_or_default()))
     }
 }
 

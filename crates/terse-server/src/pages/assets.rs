@@ -2,10 +2,11 @@
 
 use std::sync::LazyLock;
 
-use axum::extract::Path;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
+
+use crate::api::request::Name;
 
 struct Asset {
     path: String,
@@ -36,7 +37,7 @@ pub(crate) fn js() -> &'static str {
     &JS.path
 }
 
-pub(super) async fn asset(Path(name): Path<String>) -> Response {
+pub(super) async fn asset(Name(name): Name) -> Response {
     let found = [&*CSS, &*JS].into_iter().find(|asset| asset.path.strip_prefix("/assets/") == Some(&*name));
     match found {
         Some(asset) => {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use terse_core::{Link, Status};
 
 use super::words::{ago, moment, unicode_host};
 use super::{BLOCKED, GONE, NOT_FOUND, UNAVAILABLE, html, key_of, message, page};
+use crate::api::request::Name;
 use crate::api::shapes::short_url;
 use crate::router::{Parts, Web, nothing_here};
 
@@ -67,7 +68,7 @@ pub fn warning_page(link: &Link) -> String {
 }
 
 /// `/{code}+`. A path without the plus is a short link, which is none of our business, or nothing.
-pub(super) async fn preview(State(parts): Web, uri: Uri, headers: HeaderMap, Path(code): Path<String>) -> Response {
+pub(super) async fn preview(State(parts): Web, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
     match code.strip_suffix('+') {
         Some(code) => by_state(&parts, &uri, &headers, code, false).await,
         None => nothing_here(uri, headers).await,
@@ -75,7 +76,7 @@ pub(super) async fn preview(State(parts): Web, uri: Uri, headers: HeaderMap, Pat
 }
 
 /// `/r/{code}`: where redirects that failed may send a browser. Tells how the link is now, whatever the query claims.
-pub(super) async fn state_page(State(parts): Web, uri: Uri, headers: HeaderMap, Path(code): Path<String>) -> Response {
+pub(super) async fn state_page(State(parts): Web, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
     by_state(&parts, &uri, &headers, &code, true).await
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use qrcode::{Color, EcLevel, QrCode};
@@ -12,7 +12,7 @@ use terse_core::{Status, StoreError};
 use super::key_of;
 use crate::api::QrProblems;
 use crate::api::problem::Problem;
-use crate::api::request::Params;
+use crate::api::request::{Name, Params};
 use crate::api::shapes::short_url;
 use crate::router::{Parts, Web};
 
@@ -101,7 +101,7 @@ pub(crate) async fn draw(
     uri: Uri,
     headers: HeaderMap,
     params: Params,
-    Path(code): Path<String>,
+    Name(code): Name,
 ) -> Result<Response, Problem> {
     let drawing = Drawing::parse(params)?;
     let text = existing(&parts, &uri, &headers, &code).await?.ok_or_else(Problem::no_link)?;

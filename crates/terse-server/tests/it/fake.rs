@@ -51,8 +51,12 @@ impl LinkStore for Fake {
     }
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
-        let mut inner = self.open()?;
         let link = insert.link;
+        // Some take longer than others, as with any real store.
+        for _ in 0..link.target.as_str().bytes().last().unwrap_or_default() % 3 {
+            tokio::task::yield_now().await;
+        }
+        let mut inner = self.open()?;
         let before = |request: &Request| inner.requests.iter().find(|(have, _)| have.id == request.id);
         if let Some((request, (have, key))) = insert.request.as_ref().and_then(|request| Some((request, before(request)?))) {
             if have.fingerprint != request.fingerprint {

@@ -190,6 +190,12 @@ async fn what_is_not_there_is_a_page_for_people_and_a_problem_for_programs() {
     web.call("GET /no/such", &[], "").await.is_problem(404, "not_found", "");
     web.page("/api/v1/nothing").await.is_problem(404, "not_found", "");
     web.page("/api").await.is_problem(404, "not_found", "");
+    for path in ["/%ff+", "/r/%ff", "/assets/%ff", "/a%2Fb+"] {
+        is_page(&web.page(path).await, 404);
+    }
+    for path in ["/api/v1/urls/%ff", "/api/v1/urls/a%2Fb", "/%ff/qr"] {
+        web.api(&format!("GET {path}"), Value::Null).await.is_problem(404, "not_found", "");
+    }
     let answer = web.call("PUT /api/v1/urls", &[], "").await;
     answer.is_problem(405, "method_not_allowed", "");
     let mut allow: Vec<_> = answer.header("allow").split(',').collect();
