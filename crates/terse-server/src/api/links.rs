@@ -189,7 +189,7 @@ pub(super) async fn get(State(parts): Web, Keyed(caller): Keyed, params: Params,
     params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false),
         ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you know it, or `*`",
-            min_length = 1, pattern = "^(\"[0-9]{1,19}\"|[*])$", nullable = false)),
+            min_length = 1, pattern = "^(\"[0-9]{1,19}\"|[0-9]{1,19}|[*])$", nullable = false)),
     responses((status = 200, description = "The link as it is now", body = LinkBody,
             headers(("ETag" = String, description = "The revision"))),
         PatchProblems),
@@ -280,7 +280,8 @@ fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem> {
     if text == "*" {
         return Ok(None);
     }
-    let digits = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    // Many clients lose the quotation marks on the way; what they mean is clear.
+    let digits = text.strip_prefix('"').map_or(Some(text), |rest| rest.strip_suffix('"'));
     let digits = digits.filter(|digits| (1..=19).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit()));
     digits.and_then(|digits| digits.parse().ok()).map(|revision| Some(Revision(revision))).ok_or_else(refuse)
 }

@@ -47,7 +47,8 @@ async fn a_patch_with_if_match_is_done_only_at_that_revision() {
     assert_eq!(send("\"1\"", r#"{"title": "second"}"#).await.status, 200);
     send("\"1\"", r#"{"title": "third"}"#).await.is_problem(412, "precondition_failed", "If-Match");
     assert_eq!(send("*", r#"{"title": "third"}"#).await.header("etag"), "\"3\"");
-    for bad in ["1", "W/\"3\"", "\"x\"", "\"3\", \"4\"", ""] {
+    assert_eq!(send("3", r#"{"title": "fourth"}"#).await.header("etag"), "\"4\"");
+    for bad in ["\"4", "4\"", "-4", "W/\"4\"", "\"x\"", "\"3\", \"4\"", ""] {
         send(bad, "{}").await.is_problem(400, "invalid_request", "If-Match");
     }
 }
