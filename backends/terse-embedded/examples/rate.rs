@@ -69,4 +69,21 @@ async fn main() {
 
     store.close();
     println!("{:.0} bytes a link", store.disk_size() as f64 / links as f64);
+    let conn = rusqlite::Connection::open(folder.path().join("terse.db")).unwrap();
+    let mut sizes = conn
+        .prepare(
+            "SELECT name, sum(pgsize), sum(payload), sum(unused) FROM dbstat GROUP BY name HAVING count(*) > 1 ORDER BY 2 DESC",
+        )
+        .unwrap();
+    let mut rows = sizes.query([]).unwrap();
+    while let Some(row) = rows.next().unwrap() {
+        let a_link = |column| row.get::<_, i64>(column).unwrap() as f64 / links as f64;
+        println!(
+            "  {:16} {:5.1}, payload {:5.1}, unused {:5.1}",
+            row.get::<_, String>(0).unwrap(),
+            a_link(1),
+            a_link(2),
+            a_link(3)
+        );
+    }
 }

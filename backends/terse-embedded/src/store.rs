@@ -43,8 +43,8 @@ pub struct Embedded {
     writes: Arc<Queue<Box<dyn Job>>>,
     lookups: Arc<Queue<Errand>>,
     lists: Arc<Queue<Errand>>,
-    /// Readers first: the last connection to close moves the log into the file, and should be the writer's.
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    readers: Mutex<Vec<JoinHandle<()>>>,
+    writer: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Embedded {
@@ -69,7 +69,8 @@ impl Embedded {
             writes: Arc::new(Queue::new(options.queue)),
             lookups: Arc::new(Queue::new(LOOKUPS)),
             lists: Arc::new(Queue::new(LISTS)),
-            threads: Mutex::default(),
+            readers: Mutex::default(),
+            writer: Mutex::default(),
         };
         store.start_readers(&options, "lookup", &store.lookups, options.readers.max(1))?;
         store.start_readers(&options, "list", &store.lists, 1)?;
@@ -80,7 +81,7 @@ impl Embedded {
             health: store.health.clone(),
             queue: store.writes.clone(),
         };
-        store.start("write", move || writer.run())?;
+        start(&store.writer, "write", move || writer.run())?;
         // Only now, so that the log is never cleaned away between two connections.
         drop(conn);
         Ok(store)
@@ -96,28 +97,19 @@ impl Embedded {
                 queue: queue.clone(),
                 crew: crew.clone(),
             };
-            self.start(name, move || reader.run())?;
+            start(&self.readers, name, move || reader.run())?;
         }
-        Ok(())
-    }
-
-    fn start(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
-        let thread = std::thread::Builder::new().name(format!("links-{name}")).spawn(run)?;
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
     }
 
     /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`. Blocks meanwhile.
     pub fn close(&self) {
-        for queue in [&self.lookups, &self.lists] {
-            queue.close();
-        }
+        // Readers first: the last connection to close moves the log into the file, which only the writer's can.
+        self.lookups.close();
+        self.lists.close();
+        join(&self.readers);
         self.writes.close();
-        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the store had panicked");
-            }
-        }
+        join(&self.writer);
     }
 
     /// How many writes are waiting.
@@ -165,6 +157,20 @@ impl Embedded {
             Refused::Closed => unavailable("the store is closed"),
         })?;
         wait(answer, WRITE_PATIENCE).await
+    }
+}
+
+fn start(threads: &Mutex<Vec<JoinHandle<()>>>, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), OpenError> {
+    let thread = std::thread::Builder::new().name(format!("links-{name}")).spawn(run)?;
+    threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+    Ok(())
+}
+
+fn join(threads: &Mutex<Vec<JoinHandle<()>>>) {
+    for thread in threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        if thread.join().is_err() {
+            tracing::error!("a thread of the store had panicked");
+        }
     }
 }
 

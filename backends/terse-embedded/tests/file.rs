@@ -65,6 +65,7 @@ async fn what_was_written_is_there_when_opened_again() {
     store.close();
     assert!(matches!(store.get(&key("named")).await, Err(StoreError::Unavailable(_))));
     assert!(matches!(store.spend(&key("named")).await, Err(StoreError::Unavailable(_))));
+    assert!(!folder.0.path().join("terse.db-wal").exists(), "everything is in the one file");
     #[cfg(unix)]
     {
         let mode = std::os::unix::fs::PermissionsExt::mode(&folder.db().metadata().unwrap().permissions());
