@@ -1,0 +1,222 @@
+//! Power cuts and failing disks, simulated: what was acknowledged is there, byte for byte.
+#![allow(unsafe_code, reason = "a file system for SQLite is written against its C interface")]
+#![allow(clippy::unwrap_used, reason = "a test")]
+#![cfg(unix)]
+
+mod disk;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use disk::{Dice, Fault, Luck};
+use terse_core::{Insert, Inserted, Link, LinkStore, Numbering, Revision, StoreError, Updated};
+use terse_embedded::{Embedded, Options, verify};
+use terse_testkit::{alias, generated};
+
+/// A store on the forgetful disk, with callers who create, change and remember what was acknowledged.
+struct Machine {
+    folder: tempfile::TempDir,
+    store: Arc<Embedded>,
+    acknowledged: Arc<Mutex<Vec<Link>>>,
+    refused: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    callers: Vec<tokio::task::JoinHandle<()>>,
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+impl Machine {
+    async fn start(callers: u64, unsafe_no_sync: bool) -> Self {
+        disk::register();
+        let folder = folder();
+        let options = Options { vfs: Some(disk::NAME.into()), unsafe_no_sync, ..Options::new(folder.path().join("terse.db")) };
+        let store = Arc::new(Embedded::open(options).unwrap());
+        let mut machine = Self {
+            folder,
+            store,
+            acknowledged: Arc::default(),
+            refused: Arc::default(),
+            stop: Arc::default(),
+            callers: Vec::new(),
+        };
+        machine.callers = (0..callers).map(|caller| machine.call(caller)).collect();
+        machine
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Creates links, long and short, numbered and named, until told to stop; some are changed and deleted right away.
+    fn call(&self, caller: u64) -> tokio::task::JoinHandle<()> {
+        let (store, stop) = (self.store.clone(), self.stop.clone());
+        let (acknowledged, refused) = (self.acknowledged.clone(), self.refused.clone());
+        let numbering = Numbering::new(store.identity());
+        tokio::spawn(async move {
+            let mut dice = Dice(caller);
+            let mut range = 0..0;
+            for n in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                let target = format!("https://example.com/{caller}/{n}?{}", "x".repeat(dice.below(2500) as usize));
+                let mut link = if dice.below(2) == 0 {
+                    if range.is_empty() {
+                        match store.lease(7, 20, numbering.capacity(7)).await {
+                            Ok(leased) => range = leased,
+                            Err(StoreError::Unavailable(_)) => {
+                                refused.fetch_add(1, Ordering::Relaxed);
+                                tokio::time::sleep(Duration::from_millis(1)).await;
+                                continue;
+                            }
+                            Err(error) => panic!("{error:?}"),
+                        }
+                    }
+                    generated(numbering.code(7, range.next().unwrap()).as_str(), &target)
+                } else {
+                    alias(&format!("alias-{caller}-{n}"), &target)
+                };
+                link.reusable = link.generated;
+                match store.insert(Insert { link: link.clone(), request: None }).await {
+                    Ok(Inserted::Created) => acknowledged.lock().unwrap().push(link.clone()),
+                    Err(StoreError::Unavailable(_)) => {
+                        refused.fetch_add(1, Ordering::Relaxed);
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        continue;
+                    }
+                    other => panic!("{other:?}"),
+                }
+                if dice.below(4) == 0 {
+                    let at = {
+                        // From here on either state may be found, until the change is acknowledged.
+                        let mut acknowledged = acknowledged.lock().unwrap();
+                        let at = acknowledged.iter().position(|have| have.key == link.key).unwrap();
+                        acknowledged.swap_remove(at)
+                    };
+                    let changed = Link { deleted_at: Some(at.created_at), revision: Revision(2), reusable: false, ..at };
+                    if let Ok(updated) = store.update(&changed, Revision(1)).await {
+                        assert_eq!(updated, Updated::Done);
+                        acknowledged.lock().unwrap().push(changed);
+                    }
+                }
+            }
+        })
+    }
+
+    fn acknowledged(&self) -> Vec<Link> {
+        self.acknowledged.lock().unwrap().clone()
+    }
+
+    async fn wait_for_more(&self, count: usize) {
+        let from = self.acknowledged().len();
+        for _ in 0..10_000 {
+            if self.acknowledged().len() >= from + count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("the store makes no progress: {:?}", self.store.check().await);
+    }
+
+    /// What is missing or wrong after a power cut now. The machine itself goes on.
+    async fn lost_in_a_cut(&self, dice: &mut Dice, luck: Luck) -> Result<usize, String> {
+        // Asked first, cut second: whatever is acknowledged in between is not held against the store.
+        let acknowledged = self.acknowledged();
+        let after = folder();
+        disk::cut(self.path(), after.path(), dice, luck);
+        let path: PathBuf = after.path().join("terse.db");
+        let store = Embedded::open(Options::new(&path)).map_err(|error| error.to_string())?;
+        let mut lost = 0;
+        for link in &acknowledged {
+            match store.get(&link.key).await {
+                Ok(Some(found)) if found == *link => {}
+                // Somebody deleted it since we asked.
+                Ok(Some(found)) if found.revision > link.revision => {}
+                Ok(_) => lost += 1,
+                Err(error) => return Err(format!("{error:?}")),
+            }
+        }
+        // It is not only readable but whole, and can be written.
+        store.insert(Insert { link: alias("after-the-cut", "https://example.com/"), request: None }).await.unwrap();
+        drop(store);
+        let report = verify(&path).map_err(|error| error.to_string())?;
+        if report.is_clean() { Ok(lost) } else { Err(format!("{report:?}")) }
+    }
+
+    async fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for caller in self.callers {
+            caller.await.unwrap();
+        }
+        self.store.close();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_acknowledged_link_is_lost_in_a_power_cut() {
+    let mut dice = Dice(1);
+    let mut survived = 0;
+    for round in 0..6 {
+        let machine = Machine::start(1 + round * 4, false).await;
+        for luck in [Luck::Nothing, Luck::Prefix, Luck::Sectors, Luck::Sectors, Luck::Prefix] {
+            tokio::time::sleep(Duration::from_micros(dice.below(60_000))).await;
+            machine.wait_for_more(5).await;
+            assert_eq!(machine.lost_in_a_cut(&mut dice, luck).await, Ok(0), "round {round}, {luck:?}");
+            survived += machine.acknowledged().len();
+        }
+        machine.stop().await;
+    }
+    assert!(survived > 1000, "{survived} links are too few to prove anything");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_syncing_acknowledged_links_are_lost() {
+    let mut dice = Dice(2);
+    let machine = Machine::start(8, true).await;
+    machine.wait_for_more(200).await;
+    let lost = machine.lost_in_a_cut(&mut dice, Luck::Nothing).await;
+    assert!(!matches!(lost, Ok(0)), "the simulation has no teeth");
+    machine.stop().await;
+}
+
+async fn a_fault_passes(fault: Fault) {
+    let mut dice = Dice(3);
+    let machine = Machine::start(8, false).await;
+    for round in 0..8 {
+        machine.wait_for_more(20 + dice.below(400) as usize).await;
+        disk::fault(machine.path(), fault);
+        while machine.store.check().await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // Writes are turned away at once, reads go on, and nothing is acknowledged that is not on the disk.
+        let link = alias(&format!("refused-{round}"), "https://example.com/");
+        let begun = std::time::Instant::now();
+        let outcome = machine.store.insert(Insert { link, request: None }).await;
+        assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
+        assert!(begun.elapsed() < Duration::from_secs(1));
+        let some = machine.acknowledged().pop().unwrap();
+        assert_eq!(machine.store.get(&some.key).await.unwrap().unwrap().target, some.target);
+        assert_eq!(machine.lost_in_a_cut(&mut dice, Luck::Nothing).await, Ok(0), "round {round}, while broken");
+        tokio::time::sleep(Duration::from_millis(dice.below(120))).await;
+        disk::fault(machine.path(), Fault::None);
+        machine.wait_for_more(20).await;
+        machine.store.check().await.unwrap();
+        assert_eq!(machine.lost_in_a_cut(&mut dice, Luck::Nothing).await, Ok(0), "round {round}, recovered");
+    }
+    assert!(machine.refused.load(Ordering::Relaxed) > 0);
+    machine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failing_sync_acknowledges_nothing_and_is_recovered_from() {
+    a_fault_passes(Fault::Sync).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_acknowledges_nothing_and_is_recovered_from() {
+    a_fault_passes(Fault::Full).await;
+}
