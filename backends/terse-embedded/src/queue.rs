@@ -106,6 +106,10 @@ impl<T> Queue<T> {
         drop(items);
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.lock().items.len()
     }

@@ -81,3 +81,52 @@ pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, Ope
     };
     Ok(Some(Identity::from_stored(secret, Alphabet::parse(&alphabet).ok_or_else(|| damaged("alphabet"))?)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every query that could meet millions of rows.
+    #[test]
+    fn every_query_finds_its_index() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate(&mut conn, 0).unwrap();
+        for (sql, index) in [
+            ("SELECT target FROM links WHERE id = ?1", "INTEGER PRIMARY KEY"),
+            ("SELECT target FROM links WHERE reuse = ?1", "links_to_reuse"),
+            ("SELECT target FROM links WHERE 1 ORDER BY created_at DESC, id DESC", "links_by_age"),
+            ("SELECT target FROM links WHERE 1 AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC", "links_by_age"),
+            ("SELECT target FROM links WHERE 1 AND owner = ? AND owner <> 0 ORDER BY created_at ASC, id ASC", "links_by_owner"),
+            (
+                "SELECT target FROM links WHERE 1 AND owner = ? AND owner <> 0 AND (created_at, id) > (?, ?) \
+                 ORDER BY created_at ASC, id ASC",
+                "links_by_owner",
+            ),
+            (
+                "SELECT target FROM links WHERE expires_at IS NOT NULL AND marked IS NULL AND expires_at <= ?1 ORDER BY expires_at",
+                "links_to_mark",
+            ),
+            (
+                "SELECT target FROM links WHERE expires_at IS NOT NULL AND marked IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at",
+                "links_marked",
+            ),
+            ("SELECT target FROM links WHERE deleted_at IS NOT NULL AND deleted_at <= ?1 ORDER BY deleted_at", "links_deleted"),
+            ("SELECT id FROM aliases WHERE domain = ?1 AND code = ?2", "PRIMARY KEY"),
+            (
+                "SELECT id FROM aliases INDEXED BY aliases_folded WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL LIMIT 2",
+                "aliases_folded (domain=? AND <expr>=?)",
+            ),
+            ("SELECT id FROM requests WHERE at < ?1 ORDER BY at LIMIT ?2", "requests_by_age"),
+        ] {
+            let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let count = statement.parameter_count();
+            let plan: Vec<String> = statement
+                .query_map(rusqlite::params_from_iter(vec![1; count]), |row| row.get(3))
+                .unwrap()
+                .collect::<Result<_, _>>()
+                .unwrap();
+            let plan = plan.join("; ");
+            assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{sql}\n{plan}");
+        }
+    }
+}

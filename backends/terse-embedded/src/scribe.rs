@@ -103,8 +103,7 @@ impl Scribe {
         let row = NewRow::new(id, domain, link, &tags);
         self.conn.prepare_cached(&self.insert_row)?.execute(&row.values(&spent)[..])?;
         if let Some(request) = request {
-            let mut statement =
-                self.conn.prepare_cached("INSERT INTO requests (id, fingerprint, link, at) VALUES (?1, ?2, ?3, ?4)")?;
+            let mut statement = self.conn.prepare_cached("INSERT INTO requests VALUES (?1, ?2, ?3, ?4)")?;
             statement.execute(params![request.id, request.fingerprint, id, link.created_at.as_ms()])?;
         }
         Ok(Inserted::Created)
@@ -157,7 +156,8 @@ impl Scribe {
             return Ok(false);
         }
         let mut statement = self.conn.prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM aliases WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL AND owner <> ?3)",
+            "SELECT EXISTS (SELECT 1 FROM aliases INDEXED BY aliases_folded \
+             WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL AND owner <> ?3)",
         )?;
         Ok(statement.query_row(params![domain, link.key.code.folded(), link.owner.0 as i64], |row| row.get(0))?)
     }

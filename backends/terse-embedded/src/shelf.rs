@@ -97,9 +97,9 @@ impl Shelf {
         let Some(domain) = self.domain_id(&key.domain)? else {
             return Ok(None);
         };
-        let mut statement = self
-            .conn
-            .prepare_cached("SELECT id FROM aliases WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL LIMIT 2")?;
+        let mut statement = self.conn.prepare_cached(
+            "SELECT id FROM aliases INDEXED BY aliases_folded WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL LIMIT 2",
+        )?;
         let ids: Vec<i64> =
             statement.query_map(params![domain, key.code.folded()], |row| row.get(0))?.collect::<Result<_, _>>()?;
         match ids[..] {

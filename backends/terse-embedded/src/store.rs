@@ -275,6 +275,10 @@ impl LinkStore for Embedded {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
+        // Also if its thread has panicked.
+        if self.writes.is_closed() {
+            return Err(unavailable("the store has stopped"));
+        }
         self.health.check(WRITE_PATIENCE)
     }
 }

@@ -116,6 +116,10 @@ impl Writer {
                 return;
             };
             jobs.retain(|job| !job.is_abandoned());
+            if jobs.is_empty() {
+                desk = Some(seated);
+                continue;
+            }
             self.health.writing(true);
             let outcome = seated.write(jobs);
             self.health.writing(false);
