@@ -103,17 +103,19 @@ mod tests {
                 "links_by_owner",
             ),
             (
-                "SELECT target FROM links WHERE expires_at IS NOT NULL AND marked IS NULL AND expires_at <= ?1 ORDER BY expires_at",
+                "SELECT target FROM links WHERE expires_at IS NOT NULL AND marked IS NULL AND expires_at <= ?1 \
+                 ORDER BY expires_at",
                 "links_to_mark",
             ),
             (
-                "SELECT target FROM links WHERE expires_at IS NOT NULL AND marked IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at",
+                "SELECT target FROM links WHERE expires_at IS NOT NULL AND marked IS NOT NULL AND expires_at <= ?1 \
+                 ORDER BY expires_at",
                 "links_marked",
             ),
-            ("SELECT target FROM links WHERE deleted_at IS NOT NULL AND deleted_at <= ?1 ORDER BY deleted_at", "links_deleted"),
+            ("SELECT id FROM links WHERE deleted_at IS NOT NULL AND deleted_at <= ?1 ORDER BY deleted_at", "links_deleted"),
             ("SELECT id FROM aliases WHERE domain = ?1 AND code = ?2", "PRIMARY KEY"),
             (
-                "SELECT id FROM aliases INDEXED BY aliases_folded WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL LIMIT 2",
+                "SELECT id FROM aliases INDEXED BY aliases_folded WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL",
                 "aliases_folded (domain=? AND <expr>=?)",
             ),
             ("SELECT id FROM requests WHERE at < ?1 ORDER BY at LIMIT ?2", "requests_by_age"),

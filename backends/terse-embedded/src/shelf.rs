@@ -98,7 +98,8 @@ impl Shelf {
             return Ok(None);
         };
         let mut statement = self.conn.prepare_cached(
-            "SELECT id FROM aliases INDEXED BY aliases_folded WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL LIMIT 2",
+            "SELECT id FROM aliases INDEXED BY aliases_folded \
+             WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL LIMIT 2",
         )?;
         let ids: Vec<i64> =
             statement.query_map(params![domain, key.code.folded()], |row| row.get(0))?.collect::<Result<_, _>>()?;

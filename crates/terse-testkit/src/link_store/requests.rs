@@ -38,15 +38,18 @@ pub async fn a_request_id_used_for_something_else_is_a_mismatch(store: Store) {
 
 pub async fn a_request_whose_link_is_gone_is_answered_with_nothing(store: Store) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
-    for (id, link) in [(1, alias("brief", "https://example.com/1")), (2, numbered)] {
+    for (id, link) in [(1, alias("brief", "https://example.com/1")), (2, numbered.clone())] {
         let brief = Link { expires_at: Some(moment(10)), ..link };
         assert_eq!(insert(&store, &brief, request(id, 1)).await, Inserted::Created);
         assert_eq!(store.purge(moment(20), 10).await.unwrap(), [brief.key.clone()]);
         assert_eq!(insert(&store, &brief, request(id, 1)).await, Inserted::Replayed(None));
     }
-    // The alias now belongs to somebody else, who is none of the first caller's business.
-    put(&store, &Link { created_at: moment(30), ..alias("brief", "https://example.com/other") }).await;
-    assert_eq!(insert(&store, &alias("brief", "https://example.com/1"), request(1, 1)).await, Inserted::Replayed(None));
+    // The codes now belong to other links, which are none of the first caller's business.
+    for (id, link) in [(1, alias("brief", "https://example.com/other")), (2, numbered)] {
+        let later = Link { created_at: moment(30), updated_at: moment(30), ..link };
+        put(&store, &later).await;
+        assert_eq!(insert(&store, &later, request(id, 1)).await, Inserted::Replayed(None));
+    }
 }
 
 pub async fn racing_equal_requests_make_one_link(store: Store) {
