@@ -2,4 +2,5 @@
 
 mod connections;
 mod fixture;
+mod location;
 mod misses;

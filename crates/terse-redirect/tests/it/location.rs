@@ -1,0 +1,99 @@
+//! What is stored is what is sent: `Location` equals the target for a million random targets.
+
+use terse_core::{Moment, Target, TargetRules};
+use terse_redirect::{Route, Settings};
+use terse_testkit::alias;
+
+/// Pieces from which odd but acceptable URLs are made.
+const PIECES: &[&str] = &[
+    "a",
+    "Z",
+    "0",
+    "-",
+    "_",
+    ".",
+    "~",
+    "/",
+    "//",
+    "/./",
+    "/../",
+    "%20",
+    "%2F",
+    "%00",
+    "%ff",
+    "?",
+    "&",
+    "=",
+    "#",
+    "+",
+    ";",
+    ":",
+    "@",
+    "!",
+    "$",
+    "'",
+    "(",
+    ")",
+    "*",
+    ",",
+    "[",
+    "]",
+    "{",
+    "}",
+    "|",
+    "\\",
+    "^",
+    "`",
+    "\"",
+    "<",
+    ">",
+    " ",
+    "é",
+    "日本",
+    "🚀",
+    "\u{200d}",
+    "\u{202e}",
+    "%",
+    "javascript:",
+    "location: x",
+    "%0d%0aX: y",
+];
+const HOSTS: &[&str] =
+    &["example.com", "EXAMPLE.com.", "münchen.de", "8.8.8.8", "[2620:fe::fe]:8080", "user:pass@example.org", "a.b.c.d.e.co.uk"];
+
+#[test]
+fn the_location_of_a_million_random_targets_is_their_stored_text() {
+    let (rules, settings, now) = (TargetRules::default(), Settings::default(), Moment::from_ms(1));
+    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut roll = |sides: usize| {
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        (dice % sides as u64) as usize
+    };
+    let (mut text, mut seen) = (String::new(), 0);
+    while seen < 1_000_000 {
+        text.clear();
+        text.push_str(if roll(2) == 0 { "https://" } else { "http://" });
+        text.push_str(HOSTS[roll(HOSTS.len())]);
+        text.push('/');
+        for _ in 0..roll(12) {
+            text.push_str(PIECES[roll(PIECES.len())]);
+        }
+        let Ok(target) = Target::parse(&text, &rules) else { continue };
+        seen += 1;
+        let route = Route::of_link(0, alias("abc1234", target.as_str()), now, &settings);
+        let head = route.answer();
+        let prefix = b"HTTP/1.1 302 Found\r\nlocation: ";
+        assert!(head.starts_with(prefix), "{text}");
+        let rest = &head[prefix.len()..];
+        let end = rest.iter().position(|&byte| byte == b'\r').expect("a line's end");
+        assert_eq!(&rest[..end], target.as_str().as_bytes(), "{text}");
+        assert!(rest[..end].iter().all(|byte| (0x21..0x7f).contains(byte)), "{text}");
+        assert!(rest[end..].starts_with(b"\r\ncache-control: "), "{text}");
+        // And parsing what was stored gives the same again: an export can be imported.
+        if seen % 16 == 0 {
+            assert_eq!(Target::parse(target.as_str(), &rules).as_ref().map(Target::as_str), Ok(target.as_str()), "{text}");
+        }
+    }
+}
