@@ -148,6 +148,7 @@ impl Scribe {
         Ok(None)
     }
 
+    /// Strangers share the anonymous owner, but are not each other.
     fn looks_like_anothers(&self, link: &Link) -> Result<bool, Failure> {
         let Some(domain) = self.domain_id(&link.key.domain)? else {
             return Ok(false);
@@ -157,7 +158,7 @@ impl Scribe {
         }
         let mut statement = self.conn.prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM aliases INDEXED BY aliases_folded \
-             WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL AND owner <> ?3)",
+             WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL AND (owner <> ?3 OR owner = 0))",
         )?;
         Ok(statement.query_row(params![domain, link.key.code.folded(), link.owner.0 as i64], |row| row.get(0))?)
     }

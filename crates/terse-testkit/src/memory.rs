@@ -167,7 +167,8 @@ impl LinkStore for MemoryStore {
         }
         let folded = link.key.code.folded();
         let too_alike = |have: &Link| {
-            !have.generated && have.owner != link.owner && have.key.domain == link.key.domain && have.key.code.folded() == folded
+            let anothers = have.owner != link.owner || have.owner == terse_core::OwnerId::ANONYMOUS;
+            !have.generated && anothers && have.key.domain == link.key.domain && have.key.code.folded() == folded
         };
         if !link.generated && state.links.values().any(too_alike) {
             return Err(StoreError::CodeTaken);

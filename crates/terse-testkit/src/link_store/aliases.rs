@@ -11,6 +11,9 @@ pub async fn an_alias_may_not_look_like_anothers(store: Store) {
         put_in_vain(&store, &Link { owner: OwnerId(2), ..alias(code, "https://example.com/") }).await;
         assert_eq!(store.get(&key(code)).await.unwrap(), None);
     }
+    // Strangers share an owner without being each other.
+    put(&store, &Link { owner: OwnerId::ANONYMOUS, ..alias("Autumn-Sale", "https://example.com/") }).await;
+    put_in_vain(&store, &Link { owner: OwnerId::ANONYMOUS, ..alias("autumn-sale", "https://example.com/") }).await;
     // Elsewhere it is nobody's, and generated codes do not count: nobody reads a name into them.
     let mut elsewhere = Link { owner: OwnerId(2), ..alias("spring-sale", "https://example.com/") };
     elsewhere.key.domain = Domain::from_stored("go.example");
