@@ -156,3 +156,33 @@ fn the_first_key_is_shown_once_and_works() {
     assert_eq!(terse.fresh_key(), None);
     assert_eq!(list(&terse), 200);
 }
+
+#[test]
+fn what_is_over_is_removed_for_good_after_the_grace_time_and_its_alias_is_free() {
+    let terse = TestTerse::with(|config| config.links.reap_every = "1s".parse().unwrap());
+    terse.create(json!({"long_url": TARGET, "custom_alias": "expired1", "ttl": 60}));
+    terse.alias("deleted1", TARGET);
+    terse.alias("blocked1", TARGET);
+    terse.alias("staying1", TARGET);
+    terse.api("DELETE", "/urls/deleted1", None);
+    terse.api("PUT", "/admin/links/blocked1/standing", Some(json!({"standing": "blocked"})));
+    terse.api("DELETE", "/urls/blocked1", None);
+    terse.clock().advance(Duration::from_hours(24));
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(terse.get("/expired1").status, 410, "marked, but kept for its grace time");
+    assert_eq!(terse.api("POST", "/urls/deleted1/restore", None).status, 200);
+    terse.api("DELETE", "/urls/deleted1", None);
+    terse.clock().advance(Duration::from_hours(8 * 24));
+    let purged = || terse.get("/metrics").text().contains("terse_reaped_total{what=\"purged\"} 2");
+    for _ in 0..100 {
+        if purged() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(purged(), "{}", terse.get("/metrics").text());
+    assert_eq!((terse.get("/expired1").status, terse.get("/staying1").status), (404, 302));
+    assert_eq!(terse.api("POST", "/urls/deleted1/restore", None).status, 404);
+    let again = |alias: &str| terse.api("POST", "/urls", Some(json!({"long_url": TARGET, "alias": alias}))).status;
+    assert_eq!((again("expired1"), again("deleted1"), again("blocked1")), (201, 201, 409));
+}

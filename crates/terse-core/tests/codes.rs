@@ -1,0 +1,142 @@
+//! Codes and the acts on links, on a store in memory.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use terse_core::*;
+use terse_testkit::MemoryStore;
+
+fn wanted(target: &Target, attempt: u32) -> Wanted<'_> {
+    Wanted { owner: OwnerId::ADMIN, target, attempt }
+}
+
+fn links(store: &Arc<dyn LinkStore>, codes: Arc<dyn CodeSource>) -> Links {
+    let base = "https://go.example/".parse().unwrap();
+    let rules = Rules {
+        targets: TargetRules::default(),
+        hosts: Hosts::new(&base, &[], vec![]).unwrap(),
+        anonymous_create: true,
+        anonymous_ttl: Duration::from_hours(8),
+        grace: Duration::from_hours(24),
+    };
+    Links::new(Arc::clone(store), codes, Arc::new(NoFeed), rules, Clock::default())
+}
+
+fn wish(target: &str) -> Wish {
+    Wish { long_url: target.into(), ..Wish::default() }
+}
+
+fn memory() -> Arc<dyn LinkStore> {
+    Arc::new(MemoryStore::new())
+}
+
+#[tokio::test]
+async fn when_a_length_is_used_up_the_next_one_begins() {
+    let store = memory();
+    let capacity = Numbering::new(store.identity()).capacity(4);
+    // Somebody else took all numbers of four characters but five.
+    assert_eq!(store.lease(4, capacity - 5, capacity).await.unwrap(), 0..capacity - 5);
+    let source = Numbered::new(Arc::clone(&store), 4, 1000);
+    let target = Target::from_stored("https://example.com/".into());
+    let mut lengths = Vec::new();
+    for _ in 0..20 {
+        lengths.push(source.next(wanted(&target, 0)).await.unwrap().as_str().len());
+    }
+    let short = lengths.iter().filter(|&&length| length == 4).count();
+    assert!((1..=5).contains(&short) && lengths.is_sorted() && lengths.last() == Some(&5), "{lengths:?}");
+}
+
+#[tokio::test]
+async fn no_code_is_offensive_reserved_or_given_twice() {
+    let source = Numbered::new(memory(), 4, 5000);
+    let target = Target::from_stored("https://example.com/".into());
+    let mut seen = HashSet::new();
+    for _ in 0..50_000 {
+        let code = source.next(wanted(&target, 0)).await.unwrap().to_string();
+        let read = code.to_lowercase().replace('0', "o").replace('1', "i").replace('5', "s").replace('7', "t");
+        assert!(!["shit", "fuck", "sex", "nazi"].iter().any(|word| read.contains(word)) && !is_reserved(&code), "{code}");
+        assert!(seen.insert(code), "given twice");
+    }
+}
+
+#[tokio::test]
+async fn a_hashed_code_follows_from_target_owner_and_attempt() {
+    let source = Hashed::new(Alphabet::Base62, 7);
+    let (one, two) = (Target::from_stored("https://a.example/".into()), Target::from_stored("https://b.example/".into()));
+    let code = source.next(wanted(&one, 0)).await.unwrap();
+    assert_eq!(code, source.next(wanted(&one, 0)).await.unwrap());
+    assert_ne!(code, source.next(wanted(&one, 1)).await.unwrap());
+    assert_ne!(code, source.next(wanted(&two, 0)).await.unwrap());
+}
+
+#[tokio::test]
+async fn every_strategy_makes_links_and_goes_on_when_a_code_is_taken() {
+    for strategy in 0..4 {
+        let store = memory();
+        let codes: Arc<dyn CodeSource> = match strategy {
+            0 => Arc::new(Numbered::new(Arc::clone(&store), 7, 10)),
+            1 => Arc::new(Random::new(Alphabet::Base58, 7)),
+            2 => Arc::new(Hashed::new(Alphabet::Base62, 7)),
+            _ => Arc::new(Snowflake::new(Alphabet::Base62, 1, Clock::default())),
+        };
+        let links = links(&store, codes);
+        let mut seen = HashSet::new();
+        for i in 0..50 {
+            // Each target twice, asked for anew: for `hash` the second code is taken.
+            let wish = Wish { reuse: Some(false), ..wish(&format!("https://example.com/{}", i / 2)) };
+            let created = links.create(Caller::Admin, wish, None).await.unwrap();
+            assert!(created.new && seen.insert(created.link.key.code.clone()), "strategy {strategy}");
+        }
+    }
+}
+
+/// The same code three times, then another: as when an alias stands where the generator arrives.
+struct Stubborn;
+
+#[async_trait::async_trait]
+impl CodeSource for Stubborn {
+    async fn next(&self, wanted: Wanted<'_>) -> Result<Code, CodeSourceError> {
+        Ok(Code::parse(if wanted.attempt < 3 { "taken12" } else { "free123" }).unwrap())
+    }
+}
+
+#[tokio::test]
+async fn meeting_an_alias_costs_one_more_code_and_not_the_link() {
+    let links = links(&memory(), Arc::new(Stubborn));
+    let alias = Wish { custom_alias: Some("taken12".into()), ..wish("https://example.com/a") };
+    links.create(Caller::Admin, alias, None).await.unwrap();
+    let created = links.create(Caller::Admin, wish("https://example.com/b"), None).await.unwrap();
+    assert_eq!(created.link.key.code.as_str(), "free123");
+}
+
+#[tokio::test]
+async fn a_patched_link_is_no_longer_given_back_for_its_target() {
+    let links = links(&memory(), Arc::new(Random::new(Alphabet::Base62, 7)));
+    let create = || links.create(Caller::Admin, wish("https://example.com/"), None);
+    let first = create().await.unwrap().link;
+    let same = create().await.unwrap();
+    assert!(!same.new && same.link.key == first.key);
+    let titled = Patch { title: Change::Set("Mine".into()), ..Patch::default() };
+    links.patch(Caller::Admin, &first.key, &titled, None).await.unwrap();
+    assert!(!create().await.unwrap().new, "a title changes nothing about where it leads");
+    let ending = Patch { ttl: Some(60), ..Patch::default() };
+    assert_eq!(links.patch(Caller::Admin, &first.key, &ending, None).await.unwrap().revision, Revision(3));
+    assert!(create().await.unwrap().new);
+    // Of two who saw the same revision, one is told.
+    let late = links.patch(Caller::Admin, &first.key, &ending, Some(Revision(1))).await;
+    assert!(matches!(late, Err(LinkError::Conflict)), "{late:?}");
+}
+
+#[tokio::test]
+async fn only_owner_and_operator_may_touch_a_link() {
+    let links = links(&memory(), Arc::new(Random::new(Alphabet::Base62, 7)));
+    let (mine, other) = (Caller::Owner(OwnerId(7)), Caller::Owner(OwnerId(8)));
+    let link = links.create(mine, wish("https://example.com/"), None).await.unwrap().link;
+    assert!(matches!(links.get(other, &link.key).await, Err(LinkError::NotFound)));
+    assert!(matches!(links.delete(other, &link.key).await, Err(LinkError::NotFound)));
+    assert!(matches!(links.delete(Caller::Anonymous, &link.key).await, Err(LinkError::KeyNeeded)));
+    links.delete(mine, &link.key).await.unwrap();
+    assert!(matches!(links.patch(mine, &link.key, &Patch::default(), None).await, Err(LinkError::NotFound)));
+    assert_eq!(links.restore(Caller::Admin, &link.key).await.unwrap().deleted_at, None);
+}
