@@ -1,0 +1,247 @@
+//! Visitors who follow links.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+
+use super::callers::spread;
+use super::paths::{Paths, Picker};
+use super::report::Report;
+use super::tally::Tally;
+use super::wire::Wire;
+use super::{Pick, RedirectOptions};
+
+/// How long after the end the last answers may arrive before they count as timeouts.
+const GRACE: Duration = Duration::from_secs(5);
+/// Between two attempts to connect to a server that refuses: an idle loop would measure the refusal.
+const RETRY: Duration = Duration::from_millis(10);
+/// Timers tick in milliseconds; what is due earlier is waited for by yielding.
+const SPIN: Duration = Duration::from_millis(3);
+/// Visiting each path once takes as long as it takes, but not forever.
+const LONGEST: Duration = Duration::from_hours(2);
+
+struct Plan {
+    options: RedirectOptions,
+    paths: Paths,
+    begin: Instant,
+    /// What begins earlier is warm-up.
+    measure: Instant,
+    end: Instant,
+}
+
+pub(super) fn run(options: RedirectOptions) -> anyhow::Result<Report> {
+    let paths = match (&options.paths, &options.path) {
+        (Some(file), _) => Paths::read(file)?,
+        (None, Some(path)) => Paths::parse(path.clone().into_bytes())?,
+        // A scanner knows no path.
+        (None, None) if options.pick == Pick::Unknown => Paths::parse(b"/".to_vec())?,
+        (None, None) => bail!("give the paths to visit: --paths FILE, as `terse bench load` writes it, or --path PATH"),
+    };
+    let begin = Instant::now();
+    let measure = begin + options.warm_up;
+    let end = if options.pick == Pick::Each { measure + LONGEST } else { measure + options.seconds };
+    let (threads, connections) = (options.threads, options.connections);
+    let plan = Arc::new(Plan { options, paths, begin, measure, end });
+    let shared = Arc::clone(&plan);
+    let tally = spread(threads, connections, move |index| {
+        let plan = Arc::clone(&shared);
+        async move {
+            let mut tally = Tally::default();
+            if tokio::time::timeout_at((plan.end + GRACE).into(), visits(&plan, index, &mut tally)).await.is_err() {
+                tally.errors.timeout += 1;
+            }
+            Ok(tally)
+        }
+    })?;
+    let elapsed = measure.elapsed();
+    let elapsed = if plan.options.pick == Pick::Each { elapsed } else { elapsed.min(plan.options.seconds) };
+    Ok(Report::new("redirect", elapsed, tally))
+}
+
+/// One visitor after another on one connection, or on a connection each.
+async fn visits(plan: &Plan, index: usize, tally: &mut Tally) {
+    let options = &plan.options;
+    let expected = if options.pick == Pick::Unknown { 404 } else { 302 };
+    let all = usize::try_from(options.connections).unwrap_or(usize::MAX);
+    let mut picker = Picker::new(options.pick, plan.paths.len(), index, all);
+    let tail = format!(
+        " HTTP/1.1\r\nHost: {}\r\nUser-Agent: terse-bench\r\nAccept: */*\r\n{}\r\n",
+        options.url.host(),
+        if options.new_connections { "Connection: close\r\n" } else { "" }
+    );
+    let mut pace = options.rate.map(|rate| Pace::new(rate, index, all, plan.begin));
+    let mut request = Vec::with_capacity(256);
+    let mut open: Option<Wire> = None;
+    loop {
+        let begin = match &mut pace {
+            Some(pace) => pace.next().await,
+            None => Instant::now(),
+        };
+        if begin >= plan.end {
+            return;
+        }
+        request.clear();
+        request.extend_from_slice(b"GET /");
+        if !picker.append(&plan.paths, &mut request) {
+            return;
+        }
+        request.extend_from_slice(tail.as_bytes());
+        let visited = async {
+            let mut wire = match open.take() {
+                Some(wire) => wire,
+                None => options.url.connect().await?,
+            };
+            let answer = wire.exchange(&request).await?;
+            Ok((wire, answer))
+        };
+        let visited = visited.await;
+        let now = Instant::now();
+        let measured = begin >= plan.measure && now < plan.end;
+        match visited {
+            Ok((wire, answer)) => {
+                match answer.status {
+                    _ if !measured => {}
+                    status if status != expected => tally.wrong_status(status, wire.body(&answer)),
+                    302 if !answer.location => tally.no_location(302),
+                    status => tally.good(status, now - begin),
+                }
+                open = (answer.keep && !options.new_connections).then_some(wire);
+            }
+            Err(error) => {
+                tally.failed(&error);
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// Moments evenly spaced, whatever becomes of the visits: a server that stalls is charged for everyone who had to wait.
+struct Pace {
+    due: Instant,
+    every: Duration,
+}
+
+impl Pace {
+    /// The visitors take turns: each comes `all` times less often than the whole, and a little after the one before.
+    fn new(rate: u64, index: usize, all: usize, begin: Instant) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "times, not counts")]
+        let (gap, index, all) = (1.0 / rate as f64, index as f64, all as f64);
+        Self { due: begin + Duration::from_secs_f64(gap * index), every: Duration::from_secs_f64(gap * all) }
+    }
+
+    /// Waits for the next moment and gives it back, also when it has already passed.
+    async fn next(&mut self) -> Instant {
+        let due = self.due;
+        self.due += self.every;
+        loop {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return due;
+            }
+            if left > SPIN {
+                tokio::time::sleep(left - SPIN).await;
+            } else {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::super::fake::Fake;
+    use super::*;
+
+    const GOOD: &str = "HTTP/1.1 302 Found\r\nLocation: https://example.com/\r\nContent-Length: 0\r\n\r\n";
+    const MISSING: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone";
+
+    fn options(fake: &Fake, pick: Pick) -> RedirectOptions {
+        RedirectOptions {
+            url: fake.server.clone(),
+            paths: None,
+            path: Some("/abc1234".into()),
+            pick,
+            connections: 2,
+            threads: 1,
+            seconds: Duration::from_millis(200),
+            warm_up: Duration::ZERO,
+            new_connections: false,
+            rate: None,
+        }
+    }
+
+    #[test]
+    fn only_a_302_that_leads_somewhere_counts() {
+        let fake = Fake::answering(|number, _| match number % 4 {
+            0 => MISSING.into(),
+            1 => "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n".into(),
+            2 => GOOD.replace("302", "301"),
+            _ => GOOD.into(),
+        });
+        let report = run(options(&fake, Pick::Single)).unwrap();
+        let (good, all) = (report.requests, report.statuses.values().sum::<u64>());
+        assert!(good > 0 && report.errors.status > good && report.errors.location > 0, "{report:?}");
+        assert_eq!(report.errors.total() + good, all);
+        assert_eq!(report.sample.as_deref(), Some("gone"));
+        assert!(fake.requests.lock().unwrap().iter().all(|request| request.starts_with("GET /abc1234 HTTP/1.1\r\n")));
+    }
+
+    #[test]
+    fn a_scanner_expects_to_find_nothing() {
+        let fake = Fake::answering(|number, _| if number == 3 { GOOD.into() } else { MISSING.into() });
+        let report = run(options(&fake, Pick::Unknown)).unwrap();
+        assert_eq!(report.statuses[&404], report.requests);
+        assert_eq!(report.errors.total(), 1);
+    }
+
+    #[test]
+    fn each_path_is_asked_for_once_and_then_it_ends() {
+        let fake = Fake::answering(|_, _| GOOD.into());
+        let report = run(options(&fake, Pick::Each)).unwrap();
+        assert_eq!((report.requests, report.errors.total()), (1, 0));
+    }
+
+    #[test]
+    fn a_closed_connection_is_an_error_only_before_the_answer() {
+        let fake = Fake::answering(|_, _| GOOD.replace("Content-Length", "Connection: close\r\nContent-Length"));
+        let report = run(RedirectOptions { new_connections: true, ..options(&fake, Pick::Single) }).unwrap();
+        assert_eq!(report.errors.total(), 0);
+        // Those after the bell are connections too, but not requests.
+        let connections = fake.connections.load(Ordering::SeqCst) as u64;
+        assert!((report.requests..=report.requests + 2).contains(&connections), "{connections} for {}", report.requests);
+        assert!(fake.requests.lock().unwrap().iter().all(|request| request.contains("\r\nConnection: close\r\n")));
+    }
+
+    #[test]
+    fn a_stall_is_charged_for_everyone_who_had_to_wait() {
+        let fake = Fake::answering(|number, _| {
+            if number == 10 {
+                std::thread::sleep(Duration::from_millis(300));
+            }
+            GOOD.into()
+        });
+        let paced = RedirectOptions {
+            connections: 1,
+            rate: Some(200),
+            seconds: Duration::from_millis(800),
+            ..options(&fake, Pick::Single)
+        };
+        let report = run(paced).unwrap();
+        // Sixty visits fell due during the stall: with the usual loop only one of them would have noticed.
+        assert!(report.latency.p90_us > 100_000.0, "{report:?}");
+        assert!((130..=160).contains(&report.requests), "{report:?}");
+    }
+
+    #[test]
+    fn nobody_there_is_an_error_and_not_a_hang() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = super::super::Server::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        drop(listener);
+        let fake = Fake::answering(|_, _| GOOD.into());
+        let report = run(RedirectOptions { url: server, ..options(&fake, Pick::Single) }).unwrap();
+        assert!(report.requests == 0 && report.errors.connection > 0);
+    }
+}

@@ -1,0 +1,69 @@
+//! What one connection has seen, kept by itself and summed at the end.
+
+use std::io;
+use std::time::Duration;
+
+use super::histogram::Histogram;
+use super::report::Errors;
+
+/// Counts of one connection, or of all of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) latencies: Histogram,
+    /// A handful at most, so a list beats a map.
+    pub(super) statuses: Vec<(u16, u64)>,
+    pub(super) errors: Errors,
+    /// A body of a wrong answer, so that a person can see what went wrong.
+    pub(super) sample: Option<String>,
+}
+
+impl Tally {
+    /// An answer that was as it should be.
+    pub(super) fn good(&mut self, status: u16, latency: Duration) {
+        self.status(status, 1);
+        self.latencies.add(latency);
+    }
+
+    /// An answer with a status nobody expected.
+    pub(super) fn wrong_status(&mut self, status: u16, body: &[u8]) {
+        self.status(status, 1);
+        self.errors.status += 1;
+        self.keep_sample(body);
+    }
+
+    /// A redirect to nowhere.
+    pub(super) fn no_location(&mut self, status: u16) {
+        self.status(status, 1);
+        self.errors.location += 1;
+    }
+
+    /// No answer.
+    pub(super) fn failed(&mut self, error: &io::Error) {
+        self.errors.connection += 1;
+        if self.sample.is_none() {
+            self.sample = Some(error.to_string());
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.latencies.merge(&other.latencies);
+        for (status, count) in other.statuses {
+            self.status(status, count);
+        }
+        self.errors.add(&other.errors);
+        self.sample = self.sample.take().or(other.sample);
+    }
+
+    fn status(&mut self, status: u16, by: u64) {
+        match self.statuses.iter_mut().find(|(known, _)| *known == status) {
+            Some((_, count)) => *count += by,
+            None => self.statuses.push((status, by)),
+        }
+    }
+
+    fn keep_sample(&mut self, body: &[u8]) {
+        if self.sample.is_none() && !body.is_empty() {
+            self.sample = Some(String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned());
+        }
+    }
+}
