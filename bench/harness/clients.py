@@ -1,0 +1,118 @@
+"""Load, and what it measured: wrk for HTTP/1.1 throughput, h2load for HTTP/2, `terse bench` for the rest."""
+
+import dataclasses
+import json
+import os
+import re
+import resource
+import statistics
+import subprocess
+
+from harness.servers import KEY, Failure, pinned
+
+SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "paths.lua")
+
+
+@dataclasses.dataclass
+class Sample:
+    """One round."""
+
+    requests: int
+    seconds: float
+    errors: int
+    cpu: float = 0.0  # seconds of the server
+    client: float = 0.0  # seconds of the client
+    p99: float = 0.0  # seconds
+
+    @property
+    def rate(self):
+        return self.requests / self.seconds if self.seconds else 0.0
+
+    @property
+    def busy(self):
+        """Of one core, while it lasted."""
+        return self.cpu / self.seconds if self.seconds else 0.0
+
+    @property
+    def client_busy(self):
+        return self.client / self.seconds if self.seconds else 0.0
+
+    @property
+    def cpu_per_request(self):
+        return self.cpu / self.requests if self.requests else float("inf")
+
+
+def median(samples, of):
+    return statistics.median(getattr(sample, of) for sample in samples)
+
+
+class Clients:
+    """Knows the binaries and the cores on which clients run."""
+
+    def __init__(self, terse, cores, threads, seconds):
+        self.terse, self.cores, self.threads, self.seconds = terse, cores, threads, seconds
+
+    def run(self, command, seconds, server, pin=True, env=None):
+        """Standard output of a client, with what it and the server spent on it."""
+        cpu, client = server.cpu(), children_cpu()
+        try:
+            done = subprocess.run(
+                pinned(self.cores if pin else None, command),
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds + 120, check=False, env=env,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise Failure(f"{command[0]} did not end") from error
+        if done.returncode != 0:
+            raise Failure(f"{' '.join(command[:3])} … ended with {done.returncode}:\n{done.stderr[-2000:]}{done.stdout[-500:]}")
+        return done.stdout, {"cpu": server.cpu() - cpu, "client": children_cpu() - client}
+
+    def wrk(self, server, pick, file, connections=64, close=False, seconds=None, timeout=5):
+        seconds = seconds or self.seconds
+        command = ["wrk", f"-t{min(self.threads, connections)}", f"-c{connections}", f"-d{seconds}s", f"--timeout={timeout}s"]
+        command += ["-s", SCRIPT, server.url, "--", pick, file, *(["close"] if close else [])]
+        output, spent = self.run(command, seconds, server)
+        found = json.loads(output.strip().splitlines()[-1])
+        # wrk counts what is not 2xx or 3xx; a scanner is told 404 every time.
+        wrong = abs(found["requests"] - found["status"]) if pick == "unknown" else found["status"]
+        errors = wrong + found["connection"] + found["timeout"]
+        return Sample(found["requests"], found["seconds"], errors, p99=found["p99_us"] / 1e6, **spent)
+
+    def h2load(self, server, urls, connections=16, streams=16):
+        command = ["h2load", f"-t{min(self.threads, connections)}", f"-c{connections}", f"-m{streams}", f"-D{self.seconds}"]
+        output, spent = self.run([*command, "-i", urls], self.seconds, server)
+        done = int(re.search(r"(\d+) done", output)[1])
+        redirects = int(re.search(r"(\d+) 3xx", output)[1])
+        seconds = float(self.seconds)
+        failed = [int(re.search(rf"(\d+) {kind}", output)[1]) for kind in ("2xx", "4xx", "5xx")]
+        return Sample(redirects, seconds, sum(failed) + max(0, done - redirects - sum(failed)), **spent)
+
+    def bench(self, mode, server, *options, pin=True, seconds=None):
+        """The report of `terse bench`, and a sample of it."""
+        command = [self.terse, "bench", "--json", mode, "--url", server.url, *map(str, options)]
+        env = {**os.environ, "TERSE_ADMIN_KEY": KEY}
+        output, spent = self.run(command, seconds or 7200, server, pin, env)
+        report = json.loads(output)
+        errors = sum(report["errors"].values())
+        p99 = report["latency"]["p99_us"] / 1e6
+        return report, Sample(report["requests"], report["seconds"], errors, p99=p99, **spent)
+
+    def visit_each(self, server, file, connections=64):
+        """Follows every link once: proves that all answer 302 with a Location, and warms the server."""
+        report, sample = self.bench("redirect", server, "--pick", "each", "--paths", file, "--connections", connections)
+        if sample.errors:
+            raise Failure(f"{server.name} does not answer all links: {report['errors']}, {report['sample']}")
+
+
+def children_cpu():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def rounds(count, contenders, progress):
+    """A B A B …: each contender is a name and a function making one sample."""
+    samples = {name: [] for name, _ in contenders}
+    for number in range(count):
+        for name, measure in contenders:
+            progress(f"round {number + 1} of {count}, {name}")
+            samples[name].append(measure())
+    return samples

@@ -1,0 +1,129 @@
+"""The place where it is measured: cores, folders, servers, links. What is needed is made when it is first asked for."""
+
+import functools
+import os
+import random
+import shutil
+import sys
+
+from harness import links
+from harness.clients import Clients
+from harness.servers import Failure, alone, start_nginx, start_terse
+
+
+class Lab:
+    """Servers started here are stopped by `close`."""
+
+    def __init__(self, chosen, binary, folder):
+        self.chosen, self.binary, self.folder = chosen, binary, folder
+        self.servers = []
+        self.load_before = chosen.load_before
+        self.maximum = {}  # hot redirects per second, by server, once measured
+        cores = sorted(os.sched_getaffinity(0))
+        half = len(cores) // 2
+        pin = half > 0 and not chosen.no_pin
+        self.server_cores = chosen.server_cores or (",".join(map(str, cores[:half])) if pin else None)
+        self.client_cores = chosen.client_cores or (",".join(map(str, cores[half:])) if pin else None)
+        self.threads = count(self.server_cores) if self.server_cores else len(cores)
+        client_threads = count(self.client_cores) if self.client_cores else len(cores)
+        self.clients = Clients(binary, self.client_cores, client_threads, chosen.seconds)
+        if self.server_cores:
+            where = f"servers on core {self.server_cores}, clients on core {self.client_cores}"
+        else:
+            where = "servers and clients on any core"
+        self.placing = f"{where}; terse with {self.threads} serving thread(s), nginx with {self.threads} worker(s)"
+
+    def progress(self, text):
+        if sys.stderr.isatty():
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+    def close(self):
+        self.progress("")
+        for server in self.servers:
+            server.stop()
+        self.servers.clear()
+
+    def stop(self, server):
+        server.stop()
+        self.servers.remove(server)
+
+    def terse(self, folder, settings=None, pin=True, ready=True):
+        cores = self.server_cores if pin else None
+        server = start_terse(self.binary, folder, self.threads, cores, settings)
+        self.servers.append(server)
+        if ready:
+            server.wait_for("/readyz", 200)
+        return server
+
+    def load(self, server, count, file):
+        """Creates links and writes their paths; gives the file back."""
+        self.progress(f"creating {count:,} links")
+        with alone(server, self.servers):
+            report, sample = self.clients.bench("load", server, "--links", count, "--paths", file, "--callers", 8, pin=False)
+        if sample.errors:
+            raise Failure(f"could not create the links: {report['errors']}")
+        self.progress(f"{report['links_per_second']:,.0f} links/s")
+        return file
+
+    def filled(self, folder, count, settings=None):
+        """A server with so many links, and the file of their paths. Filled with all cores, then started anew on its own."""
+        file = os.path.join(folder, "paths")
+        if not os.path.exists(file):
+            server = self.terse(folder, pin=False)
+            # Renamed at the end: half a file of an interrupted run must not look like a whole one.
+            self.load(server, count, file + ".part")
+            self.stop(server)
+            os.rename(file + ".part", file)
+        return self.terse(folder, settings), file
+
+    @functools.cached_property
+    def hot(self):
+        """terse with the hot links, all of them visited once, and the file of their paths."""
+        server, file = self.filled(os.path.join(self.folder, "hot"), self.chosen.hot_links)
+        self.numbered = links.read(file)
+        links.write(file, self.numbered)
+        self.clients.visit_each(server, file)
+        return server, file
+
+    @functools.cached_property
+    def nginx(self):
+        """nginx with the same links, proven to answer as terse does."""
+        terse, file = self.hot
+        folder = os.path.join(self.folder, "nginx")
+
+        def config(port, port_h2):
+            return links.nginx_config(self.numbered, folder, port, port_h2, self.threads)
+
+        server = start_nginx(config, folder, self.server_cores)
+        self.servers.append(server)
+        server.wait_for(self.numbered[0][1], 302)
+        self.clients.visit_each(server, file)
+        for number, path in random.sample(self.numbered, min(200, len(self.numbered))):
+            answers = terse.get(path), server.get(path)
+            if answers != ((302, links.target(number)),) * 2:
+                raise Failure(f"terse and nginx do not answer {path} alike: {answers}")
+        return server
+
+    @functools.cached_property
+    def cold_folder(self):
+        name = f"links-{self.chosen.links}"
+        return os.path.join(self.chosen.work, name) if self.chosen.keep else os.path.join(self.folder, name)
+
+    @functools.cached_property
+    def cold(self):
+        """terse with many links and none of them in memory, and the file of their paths."""
+        need = self.chosen.links * 1024
+        os.makedirs(self.cold_folder, exist_ok=True)
+        if shutil.disk_usage(self.cold_folder).free < need:
+            raise Failure(f"{self.chosen.links:,} links want {need >> 30} GiB of free disk: choose fewer with --links")
+        settings = {"TERSE_CACHE__SIZE": self.chosen.cold_cache} if self.chosen.cold_cache else {}
+        return self.filled(self.cold_folder, self.chosen.links, settings)
+
+
+def count(cores):
+    """How many cores `0-3,6` are."""
+    total = 0
+    for part in cores.split(","):
+        first, _, last = part.partition("-")
+        total += int(last or first) - int(first) + 1
+    return total

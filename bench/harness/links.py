@@ -1,0 +1,65 @@
+"""The links that both servers answer: paths as terse gave them, targets as `terse bench load` made them."""
+
+import random
+
+
+def target(number):
+    """Where the link with this number leads; the same text as in crates/terse/src/bench/load.rs."""
+    return f"https://example.com/articles/{number}?from=bench"
+
+
+def read(file):
+    """Numbers and paths. nginx's map does not tell upper case from lower: of two paths alike to it the first is kept."""
+    with open(file, encoding="ascii") as lines:
+        found = {}
+        for number, path in enumerate(lines.read().split()):
+            found.setdefault(path.lower(), (number, path))
+    return list(found.values())
+
+
+def write(file, numbered):
+    with open(file, "w", encoding="ascii") as lines:
+        lines.writelines(f"{path}\n" for _, path in numbered)
+
+
+def nginx_config(numbered, folder, port, port_h2, workers, single_process=False):
+    """nginx answering the same links from a map, with nothing switched on that would cost it."""
+    lines = "\n".join(f'    {path} "{target(number)}";' for number, path in numbered)
+    temporary = "\n".join(
+        f"  {kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    processes = "master_process off;" if single_process else f"worker_processes {workers};"
+    return f"""daemon off;
+{processes}
+pid {folder}/pid;
+error_log stderr crit;
+events {{ worker_connections 16384; }}
+http {{
+  access_log off;
+  server_tokens off;
+  keepalive_requests 1000000000;
+{temporary}
+  # Four buckets to a link: nginx finds it at the first look.
+  map_hash_max_size {4 * len(numbered)};
+  map_hash_bucket_size 256;
+  map $uri $target {{
+    default "";
+{lines}
+  }}
+  server {{
+    listen 127.0.0.1:{port} backlog=4096;
+    listen 127.0.0.1:{port_h2} http2 backlog=4096;
+    location / {{
+      if ($target = "") {{ return 404; }}
+      return 302 $target;
+    }}
+  }}
+}}
+"""
+
+
+def zipf_urls(numbered, base, count, seed=1):
+    """URLs drawn as paths.lua draws them, for h2load, which can only read a list."""
+    weights = [1 / rank for rank in range(1, len(numbered) + 1)]
+    drawn = random.Random(seed).choices(numbered, weights, k=count)
+    return "".join(f"{base}{path}\n" for _, path in drawn)

@@ -1,0 +1,182 @@
+"""The servers under test: each in a process group of its own, on a loopback port of its own, gone when we are."""
+
+import contextlib
+import http.client
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import time
+
+TICK = os.sysconf("SC_CLK_TCK")
+KEY = "bench-only-key-0123456789abcdef0123456789abcdef"
+
+
+class Failure(Exception):
+    """Something that ends the run, said in one line."""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def pinned(cores, command):
+    return ["taskset", "-c", cores, *command] if cores else list(command)
+
+
+class Server:
+    """A running server. `port` speaks HTTP/1.1, `port_h2` HTTP/2."""
+
+    def __init__(self, name, command, port, port_h2, log, env=None, patience=60):
+        self.name, self.port, self.port_h2, self.log, self.patience = name, port, port_h2, log, patience
+        self.started = time.monotonic()
+        with open(log, "wb") as output:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env, start_new_session=True
+            )
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def url_h2(self):
+        return f"http://127.0.0.1:{self.port_h2}"
+
+    def get(self, path, timeout=5):
+        """Status and Location; raises OSError while nobody listens."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            connection.request("GET", path, headers={"Accept": "*/*"})
+            answer = connection.getresponse()
+            return answer.status, answer.headers.get("Location")
+        finally:
+            connection.close()
+
+    def wait_for(self, path, status):
+        """Polls until the path answers so; the seconds since the start."""
+        while time.monotonic() - self.started < self.patience:
+            if self.process.poll() is not None:
+                raise Failure(f"{self.name} ended with {self.process.returncode}:\n{self.tail()}")
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if self.get(path)[0] == status:
+                    return time.monotonic() - self.started
+            time.sleep(0.001)
+        raise Failure(f"{self.name} did not answer {path} with {status} in {self.patience} s:\n{self.tail()}")
+
+    def tail(self):
+        with open(self.log, "rb") as log:
+            return log.read()[-2000:].decode(errors="replace")
+
+    def tree(self):
+        """This process and all below it."""
+        found, queue = [], [self.process.pid]
+        while queue:
+            pid = queue.pop()
+            found.append(pid)
+            with contextlib.suppress(OSError):
+                for task in os.listdir(f"/proc/{pid}/task"):
+                    with open(f"/proc/{pid}/task/{task}/children") as children:
+                        queue.extend(int(child) for child in children.read().split())
+        return found
+
+    def cpu(self):
+        """Seconds of CPU, user and system, spent by all its processes so far."""
+        ticks = 0
+        for pid in self.tree():
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
+                fields = stat.read().rsplit(")", 1)[1].split()
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / TICK
+
+    def memory(self):
+        """Resident bytes of all its processes."""
+        total = 0
+        for pid in self.tree():
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as status:
+                total += sum(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS:"))
+        return total
+
+    def signal(self, number):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def pause(self):
+        self.signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.signal(signal.SIGCONT)
+
+    def stop(self):
+        """Asks first, so that terse can drain; insists later."""
+        if self.process.poll() is None:
+            self.resume()
+            self.process.terminate()
+            try:
+                self.process.wait(self.patience)
+            except subprocess.TimeoutExpired:
+                self.signal(signal.SIGKILL)
+                self.process.wait()
+        # Workers whose master is gone.
+        self.signal(signal.SIGKILL)
+
+
+def start_terse(binary, folder, threads, cores=None, settings=None, before=(), patience=60):
+    """The one place that knows how terse is started. `before` is a command to run it under."""
+    os.makedirs(folder, exist_ok=True)
+    port = free_port()
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TERSE_")}
+    env |= {
+        "TERSE_LISTEN": f"127.0.0.1:{port}",
+        "TERSE_BASE_URL": f"http://127.0.0.1:{port}",
+        "TERSE_DATA_DIR": os.path.join(folder, "data"),
+        "TERSE_ADMIN_KEY": KEY,
+        "TERSE_REDIRECT__THREADS": str(threads),
+    }
+    env |= settings or {}
+    command = pinned(cores, [*before, binary, "serve"])
+    return Server("terse", command, port, port, os.path.join(folder, "terse.log"), env, patience)
+
+
+def start_nginx(config, folder, cores=None, before=(), patience=60):
+    """`config` makes the text of the configuration from the two ports."""
+    os.makedirs(folder, exist_ok=True)
+    port, port_h2 = free_port(), free_port()
+    file = os.path.join(folder, "nginx.conf")
+    with open(file, "w", encoding="ascii") as text:
+        text.write(config(port, port_h2))
+    command = pinned(cores, [*before, "nginx", "-p", folder, "-c", file, "-e", os.path.join(folder, "error.log")])
+    return Server("nginx", command, port, port_h2, os.path.join(folder, "nginx.log"), None, patience)
+
+
+@contextlib.contextmanager
+def alone(server, servers):
+    """The others are stopped meanwhile: what one still has to do in the background is not done at another's cost."""
+    others = [other for other in servers if other is not server]
+    for other in others:
+        other.pause()
+    try:
+        yield
+    finally:
+        for other in others:
+            other.resume()
+
+
+def sync_latency(folder, count=200):
+    """Seconds to append 4 KiB to a file and see it on stable storage: the median and the 99th of a hundred."""
+    file = os.path.join(folder, "sync")
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    taken = []
+    try:
+        for _ in range(count):
+            os.write(handle, b"x" * 4096)
+            begin = time.perf_counter()
+            os.fdatasync(handle)
+            taken.append(time.perf_counter() - begin)
+    finally:
+        os.close(handle)
+        os.unlink(file)
+    return statistics.median(taken), sorted(taken)[int(count * 0.99)]
