@@ -22,6 +22,8 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::config::Secret;
+
 pub use report::{Errors, Latency, Report};
 pub use wire::Server;
 
@@ -34,9 +36,17 @@ pub struct Options {
     /// What to measure.
     #[command(subcommand)]
     pub mode: Mode,
-    /// Print JSON instead of a table.
-    #[arg(long, global = true)]
-    pub json: bool,
+}
+
+impl Options {
+    /// With the key that links are made with.
+    pub fn with_key(mut self, given: Option<Secret>) -> Self {
+        match &mut self.mode {
+            Mode::Create(CreateOptions { key, .. }) | Mode::Load(LoadOptions { key, .. }) => *key = given,
+            Mode::Redirect(_) => {}
+        }
+        self
+    }
 }
 
 /// What can be measured.
@@ -93,8 +103,8 @@ pub struct CreateOptions {
     #[arg(long, default_value = "http://127.0.0.1:8080", value_parser = Server::parse)]
     pub url: Server,
     /// An API key without limits; links made without one expire.
-    #[arg(long, env = "TERSE_ADMIN_KEY", hide_env_values = true)]
-    pub key: Option<String>,
+    #[arg(skip)]
+    pub key: Option<Secret>,
     /// Callers at once, each waiting for its answer.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=MOST))]
     pub callers: u64,
@@ -112,9 +122,9 @@ pub struct LoadOptions {
     /// The server, as http://HOST:PORT.
     #[arg(long, default_value = "http://127.0.0.1:8080", value_parser = Server::parse)]
     pub url: Server,
-    /// An API key without limits.
-    #[arg(long, env = "TERSE_ADMIN_KEY", hide_env_values = true)]
-    pub key: String,
+    /// An API key without limits; needed, as links made without one expire.
+    #[arg(skip)]
+    pub key: Option<Secret>,
     /// How many links.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub links: u64,

@@ -99,6 +99,8 @@ enum Command {
     Restore(commands::backup::Restore),
     /// Look for what is wrong, and say what to do
     Doctor(commands::doctor::Doctor),
+    /// Measure how fast a server is
+    Bench(crate::bench::Options),
     /// Print the settings in force, secrets hidden
     Config(commands::config::Show),
     /// Print completions for a shell
@@ -199,6 +201,12 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
         logging::start(&loaded.config.log)?;
         return serve::run(loaded.config).map(|()| true);
     }
+    if let Command::Bench(options) = command {
+        let key = key(cli.global.key, key_file)?.or(loaded.config.admin_key);
+        let report = crate::bench::run(options.with_key(key))?;
+        report.print(cli.global.json)?;
+        return Ok(true);
+    }
     let remote = match cli.global.server.and_then(|server| server.0) {
         Some(server) => Some(Remote { server, key: key(cli.global.key, key_file)? }),
         None => None,
@@ -217,7 +225,7 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
         Command::Restore(command) => command.run(&context),
         Command::Doctor(command) => command.run(&context),
         Command::Config(command) => command.run(&context),
-        Command::Serve(_) | Command::Completions { .. } => Ok(true), // done above
+        Command::Serve(_) | Command::Bench(_) | Command::Completions { .. } => Ok(true), // done above
     }
 }
 

@@ -5,6 +5,7 @@
 //! everyone else.
 
 pub mod backends;
+pub mod bench;
 mod chores;
 pub mod cli;
 pub mod client;

@@ -40,7 +40,7 @@ async fn calls(options: &CreateOptions, run: u64, index: usize, end: Instant, ta
     let mut head = format!("POST /api/v1/urls HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n", options.url.host());
     if let Some(key) = &options.key {
         head.push_str("Authorization: Bearer ");
-        head.push_str(key);
+        head.push_str(key.reveal());
         head.push_str("\r\n");
     }
     let (mut request, mut body) = (Vec::with_capacity(1024), Vec::with_capacity(256));
@@ -97,7 +97,7 @@ mod tests {
             let status = if number % 2 == 0 { "201 Created" } else { "200 OK" };
             format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}")
         });
-        let key = Some("secret".into());
+        let key = Some(crate::config::Secret::new("secret"));
         let options =
             CreateOptions { url: fake.server.clone(), key, callers: 3, threads: 2, seconds: Duration::from_millis(100) };
         let report = run(options).unwrap();

@@ -15,6 +15,7 @@ use super::callers::spread;
 use super::report::Report;
 use super::tally::Tally;
 use super::wire::Wire;
+use crate::config::Secret;
 
 /// As many links as one bulk request may hold.
 const BATCH: u64 = 1_000;
@@ -113,7 +114,8 @@ async fn fill(filling: Arc<Filling>) -> anyhow::Result<Tally> {
 fn request(options: &LoadOptions, links: std::ops::Range<u64>) -> Vec<u8> {
     let targets = links.map(|number| format!(r#"{{"long_url":"https://example.com/articles/{number}?from=bench"}}"#));
     let body = format!("[{}]", targets.collect::<Vec<_>>().join(","));
-    let (host, key, length) = (options.url.host(), &options.key, body.len());
+    let key = options.key.as_ref().map_or("", Secret::reveal);
+    let (host, length) = (options.url.host(), body.len());
     format!(
         "POST /api/v1/urls/bulk HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n\
          Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
@@ -175,7 +177,7 @@ mod tests {
     }
 
     fn options(fake: &Fake, paths: std::path::PathBuf) -> LoadOptions {
-        LoadOptions { url: fake.server.clone(), key: "secret".into(), links: 2_500, callers: 3, paths }
+        LoadOptions { url: fake.server.clone(), key: Some(crate::config::Secret::new("secret")), links: 2_500, callers: 3, paths }
     }
 
     #[test]
