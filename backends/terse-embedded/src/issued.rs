@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use rusqlite::Connection;
-use terse_core::{LONGEST, LinkKey, Numbering};
-use xxhash_rust::xxh3::Xxh3Default;
+use terse_core::{Domain, LONGEST, LinkKey, Numbering};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// More codes than this that only look generated are not kept in memory.
 const MOST: usize = 200_000;
@@ -66,13 +66,16 @@ impl Issued {
         self.add(hash(key.domain.as_str(), key.code.as_str()));
     }
 
-    pub(crate) fn surely_absent(&self, key: &LinkKey, numbering: &Numbering) -> bool {
-        let Some((length, n)) = numbering.number(key.code.as_str().as_bytes()) else {
+    pub(crate) fn surely_absent(&self, domain: &Domain, code: &str, numbering: &Numbering) -> bool {
+        let Some((length, n)) = numbering.number(code.as_bytes()) else {
             return false;
         };
-        n >= self.leased(length)
-            && !self.too_many.load(Ordering::Acquire)
-            && !self.alike.read().unwrap_or_else(PoisonError::into_inner).contains(&hash(key.domain.as_str(), key.code.as_str()))
+        if n < self.leased(length) {
+            return false;
+        }
+        let alike = self.alike.read().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock: the set is emptied when there are too many, and an empty set must not speak.
+        !self.too_many.load(Ordering::Acquire) && !alike.contains(&hash(domain.as_str(), code))
     }
 
     fn add(&self, hash: u64) {
@@ -89,11 +92,7 @@ impl Issued {
 }
 
 fn hash(domain: &str, code: &str) -> u64 {
-    let mut hasher = Xxh3Default::new();
-    hasher.update(domain.as_bytes());
-    hasher.update(&[0]);
-    hasher.update(code.as_bytes());
-    hasher.digest()
+    xxh3_64_with_seed(code.as_bytes(), xxh3_64(domain.as_bytes()))
 }
 
 /// What is already a hash needs no second one.

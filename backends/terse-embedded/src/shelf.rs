@@ -34,7 +34,20 @@ impl Shelf {
     }
 
     pub(crate) fn get(&self, key: &LinkKey) -> Result<Option<Link>, Failure> {
-        match self.locate(key)? {
+        let Some(domain) = self.domain_id(&key.domain)? else {
+            return Ok(None);
+        };
+        if let Some(id) = self.number_id(&key.code, |length| self.issued.leased(length)) {
+            // One step for most: the row itself says whose domain's it is.
+            let mut statement = self.conn.prepare_cached(&self.by_id)?;
+            let mut rows = statement.query([id])?;
+            if let Some(row) = rows.next()?
+                && RawRow::read(row)?.domain == domain
+            {
+                return self.read(row, Some(&key.code)).map(Some);
+            }
+        }
+        match self.alias_id(domain, &key.code)? {
             Some(id) => self.link(id, Some(&key.code)),
             None => Ok(None),
         }
@@ -50,8 +63,12 @@ impl Shelf {
         {
             return Ok(Some(id));
         }
+        self.alias_id(domain, &key.code)
+    }
+
+    fn alias_id(&self, domain: i64, code: &Code) -> Result<Option<i64>, Failure> {
         let mut statement = self.conn.prepare_cached("SELECT id FROM aliases WHERE domain = ?1 AND code = ?2")?;
-        Ok(statement.query_row(params![domain, key.code.as_str()], |row| row.get(0)).optional()?)
+        Ok(statement.query_row(params![domain, code.as_str()], |row| row.get(0)).optional()?)
     }
 
     /// Under which id a generated link with this code is filed, if its number was leased.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::{
-    Identity, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Moment, Numbering, Page, Revision, Spent, StoreError,
-    Updated,
+    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Moment, Numbering, Page, Revision, Spent,
+    StoreError, Updated,
 };
 use tokio::sync::oneshot;
 
@@ -230,13 +230,34 @@ impl LinkStore for Embedded {
         read(&self.lookups, move |shelf| shelf.get(&key)).await
     }
 
+    async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
+        let (count, keys) = (keys.len(), keys.to_vec());
+        let look = move |shelf: &Shelf| {
+            let mut found = Vec::with_capacity(keys.len());
+            for key in &keys {
+                found.push(match shelf.get(key) {
+                    Err(Failure::Engine(error)) => return Err(Failure::Engine(error)),
+                    found => found.map_err(StoreError::from),
+                });
+            }
+            Ok(found)
+        };
+        match read(&self.lookups, look).await {
+            Ok(found) => found,
+            Err(error) => {
+                let why = format!("{error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
+                (0..count).map(|_| Err(unavailable(why.as_str()))).collect()
+            }
+        }
+    }
+
     async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         let key = key.clone();
         read(&self.lists, move |shelf| shelf.get_folded(&key)).await
     }
 
-    fn surely_absent(&self, key: &LinkKey) -> bool {
-        self.issued.surely_absent(key, &self.numbering)
+    fn surely_absent(&self, domain: &Domain, code: &str) -> bool {
+        self.issued.surely_absent(domain, code, &self.numbering)
     }
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {

@@ -54,10 +54,10 @@ async fn what_was_written_is_there_when_opened_again() {
     assert_eq!(*store.identity().secret(), secret);
     for code in [&code[..], "named", &squatted] {
         assert!(store.get(&key(code)).await.unwrap().is_some());
-        assert!(!store.surely_absent(&key(code)));
+        assert!(!store.surely_absent(&key(code).domain, code));
     }
     let unknown = Numbering::new(store.identity()).code(7, 5001);
-    assert!(store.surely_absent(&key(unknown.as_str())), "never given out, and no alias has this shape");
+    assert!(store.surely_absent(&key(unknown.as_str()).domain, unknown.as_str()), "never given out, and no alias has this shape");
     assert_eq!(store.lease(7, 10, u64::MAX).await.unwrap(), 10..20);
     assert_eq!(store.admin_key().await.unwrap(), Some([9; 32]));
     assert!(store.disk_size() > 4096);

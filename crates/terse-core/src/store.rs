@@ -146,12 +146,21 @@ pub trait LinkStore: Send + Sync + 'static {
     /// Expired and deleted links are returned too: whether a link is live is the caller's question.
     async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError>;
 
+    /// Many at once, each as [`LinkStore::get`] would answer, in order: visitors who miss at the same moment share one trip.
+    async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
+        let mut found = Vec::with_capacity(keys.len());
+        for key in keys {
+            found.push(self.get(key).await);
+        }
+        found
+    }
+
     /// The only alias on this domain that differs from the code at most by case, if there is exactly one.
     async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError>;
 
     /// True only if the store is certain, without looking, that no such link exists: its number was never given out and no
     /// alias has this shape. Must be cheap and must not block.
-    fn surely_absent(&self, _key: &LinkKey) -> bool {
+    fn surely_absent(&self, _domain: &Domain, _code: &str) -> bool {
         false
     }
 

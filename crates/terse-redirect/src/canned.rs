@@ -148,7 +148,7 @@ impl Ready {
 }
 
 /// The status line and the fields, each ended.
-pub(crate) fn write_head(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
+fn write_head(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
     let reason = status.canonical_reason().unwrap_or_default();
     let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
     for (name, value) in headers {

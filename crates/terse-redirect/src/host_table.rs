@@ -34,8 +34,8 @@ impl HostTable {
     }
 
     /// The domain with this number.
-    pub fn name(&self, domain: u16) -> Domain {
-        self.domains.get(usize::from(domain)).cloned().unwrap_or_else(Domain::primary)
+    pub fn name(&self, domain: u16) -> &Domain {
+        &self.domains[usize::from(domain)]
     }
 
     /// The number of a domain, if it is one of ours.

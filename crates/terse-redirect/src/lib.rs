@@ -15,6 +15,7 @@ pub mod fast_path;
 mod flights;
 mod handover;
 mod host_table;
+mod lookups;
 mod redirector;
 mod route;
 mod routes;

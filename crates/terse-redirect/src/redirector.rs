@@ -13,7 +13,8 @@ use crate::canned::{Canned, Failure, FailurePages};
 use crate::counts::Snapshot;
 use crate::flights::{Boarding, Flights, Landed};
 use crate::host_table::HostTable;
-use crate::route::{Kind, Route, redirect_headers};
+use crate::lookups::Lookups;
+use crate::route::{Kind, Route, redirect_response};
 use crate::routes::Routes;
 use crate::settings::{ErrorStyle, Settings};
 
@@ -59,6 +60,7 @@ pub struct Redirector {
     store: Arc<dyn LinkStore>,
     clock: Clock,
     flights: Flights,
+    lookups: Lookups,
     gate: Semaphore,
     last_complaint_ms: AtomicI64,
     slow: SlowCounts,
@@ -95,10 +97,11 @@ impl Redirector {
         clock: Clock,
     ) -> Self {
         Self {
-            store,
             clock,
             flights: Flights::default(),
+            lookups: Lookups::new(Arc::clone(&store)),
             gate: Semaphore::new(settings.store_concurrency.max(1)),
+            store,
             last_complaint_ms: AtomicI64::new(0),
             slow: SlowCounts::default(),
             routes: Routes::new(settings.cache_bytes, settings.negative_entries),
@@ -193,10 +196,7 @@ impl Redirector {
             Some(query) => link.target.with_query(query),
             None => link.target.as_str().to_owned(),
         };
-        let mut response = Response::new(Bytes::new());
-        *response.status_mut() = StatusCode::from_u16(link.redirect.status()).unwrap_or(StatusCode::FOUND);
-        *response.headers_mut() = redirect_headers(link, &location, Moment::from_ms(now_ms), &self.settings);
-        Reply::Response(response)
+        Reply::Response(redirect_response(link, &location, Moment::from_ms(now_ms), &self.settings))
     }
 
     fn fail(&self, failure: Failure, visitor: Visitor<'_>) -> Reply {
@@ -222,7 +222,8 @@ impl Redirector {
 
     /// Whether the store can tell, without looking, that there is no such link.
     pub(crate) fn surely_absent(&self, domain: u16, code: &[u8]) -> bool {
-        self.key(domain, code).is_none_or(|key| !self.settings.loose && self.store.surely_absent(&key))
+        let Ok(code) = std::str::from_utf8(code) else { return true };
+        !self.settings.loose && self.store.surely_absent(self.hosts.name(domain), code)
     }
 
     /// Looks a link up, once for all who are asking, and remembers it.
@@ -297,7 +298,7 @@ impl Redirector {
         let missing = || Route::missing(domain, code, self.clock.now(), &self.settings);
         let Some(key) = self.key(domain, code) else { return Ok(missing()) };
         let _turn = self.gate.acquire().await;
-        let mut link = self.store.get(&key).await?;
+        let mut link = self.lookups.get(key.clone()).await?;
         if link.is_none() && self.settings.loose {
             link = self.store.get_folded(&key).await?.map(|mut link| {
                 link.key = key; // remembered under the name it was asked for
@@ -317,7 +318,7 @@ impl Redirector {
 
     fn key(&self, domain: u16, code: &[u8]) -> Option<LinkKey> {
         let code = Code::parse(std::str::from_utf8(code).ok()?)?;
-        Some(LinkKey { domain: self.hosts.name(domain), code })
+        Some(LinkKey { domain: self.hosts.name(domain).clone(), code })
     }
 
     /// At most once a second: a store that is away is met by every miss.

@@ -1,15 +1,15 @@
 //! A link made ready for answering.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use terse_core::{Link, Moment, Visit, visit};
+use terse_core::{Link, Moment, RedirectKind, Visit, visit};
 use triomphe::ThinArc;
 
-use crate::canned::write_head;
 use crate::settings::Settings;
 
 /// What a visitor gets.
@@ -48,6 +48,8 @@ pub(crate) struct Head {
     pub(crate) dead: AtomicBool,
     /// Where answering takes more than copying.
     pub(crate) link: Option<Box<Link>>,
+    /// The answer as hyper wants it, made when it first does.
+    parsed: OnceLock<(StatusCode, HeaderMap)>,
 }
 
 /// A link as the redirect plane remembers it: one allocation that holds its code, its answer and what is unusual about it.
@@ -87,6 +89,7 @@ impl Route {
             dead: AtomicBool::new(false),
             link: (kind != Kind::Missing && kind != Kind::Gone && kind != Kind::Blocked && kind != Kind::Go)
                 .then(|| Box::new(link)),
+            parsed: OnceLock::new(),
         };
         Self::new(head, &code, &answer)
     }
@@ -104,6 +107,7 @@ impl Route {
             used: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             link: None,
+            parsed: OnceLock::new(),
         };
         Self::new(head, code, &[])
     }
@@ -150,24 +154,28 @@ impl Route {
 
     /// The redirect as a response, for hyper.
     pub(crate) fn response(&self) -> Response<Bytes> {
-        let mut fields = [httparse::EMPTY_HEADER; 8];
-        let mut parsed = httparse::Response::new(&mut fields);
+        let (status, headers) = self.head().parsed.get_or_init(|| parse_head(self.answer()));
         let mut response = Response::new(Bytes::new());
-        let mut whole = Vec::with_capacity(self.answer().len() + 2);
-        whole.extend_from_slice(self.answer());
-        whole.extend_from_slice(b"\r\n");
-        if parsed.parse(&whole).is_ok() {
-            *response.status_mut() = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or_default();
-            for field in parsed.headers.iter() {
-                if let (Ok(name), Ok(value)) =
-                    (HeaderName::from_bytes(field.name.as_bytes()), HeaderValue::from_bytes(field.value))
-                {
-                    response.headers_mut().append(name, value);
-                }
-            }
-        }
+        *response.status_mut() = *status;
+        response.headers_mut().clone_from(headers);
         response
     }
+}
+
+/// What hyper needs of an answer of ours.
+fn parse_head(answer: &[u8]) -> (StatusCode, HeaderMap) {
+    let mut fields = [httparse::EMPTY_HEADER; 8];
+    let mut parsed = httparse::Response::new(&mut fields);
+    let whole = [answer, b"\r\n"].concat();
+    let mut headers = HeaderMap::new();
+    if parsed.parse(&whole).is_ok() {
+        for field in parsed.headers.iter() {
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(field.name.as_bytes()), HeaderValue::from_bytes(field.value)) {
+                headers.insert(name, value);
+            }
+        }
+    }
+    (parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), headers)
 }
 
 impl fmt::Debug for Route {
@@ -178,40 +186,58 @@ impl fmt::Debug for Route {
 }
 
 /// The redirect to `location` as bytes.
-pub(crate) fn redirect_head(link: &Link, location: &str, now: Moment, settings: &Settings) -> Vec<u8> {
-    let headers = redirect_headers(link, location, now, settings);
-    let status = StatusCode::from_u16(link.redirect.status()).unwrap_or(StatusCode::FOUND);
-    write_head(status, &headers)
+fn redirect_head(link: &Link, location: &str, now: Moment, settings: &Settings) -> Vec<u8> {
+    let status_line: &[u8] = match link.redirect {
+        RedirectKind::MovedPermanently => b"HTTP/1.1 301 Moved Permanently\r\n",
+        RedirectKind::Found => b"HTTP/1.1 302 Found\r\n",
+        RedirectKind::Temporary => b"HTTP/1.1 307 Temporary Redirect\r\n",
+        RedirectKind::Permanent => b"HTTP/1.1 308 Permanent Redirect\r\n",
+    };
+    let mut head = Vec::with_capacity(location.len() + 192);
+    head.extend_from_slice(status_line);
+    each_field(link, location, now, settings, |name, value| {
+        for part in [name, ": ", value, "\r\n"] {
+            head.extend_from_slice(part.as_bytes());
+        }
+    });
+    head
 }
 
-/// The fields of a redirect to `location`.
-pub(crate) fn redirect_headers(link: &Link, location: &str, now: Moment, settings: &Settings) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(5);
-    // A target is printable ASCII by construction and a forwarded query was part of a request target: both always fit.
-    if let Ok(location) = HeaderValue::from_str(location) {
-        headers.insert(header::LOCATION, location);
+/// The redirect to `location` as a response.
+pub(crate) fn redirect_response(link: &Link, location: &str, now: Moment, settings: &Settings) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = StatusCode::from_u16(link.redirect.status()).unwrap_or(StatusCode::FOUND);
+    each_field(link, location, now, settings, |name, value| {
+        // A target is printable ASCII by construction and a forwarded query was part of a request target: both always fit.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    });
+    response
+}
+
+/// The fields of a redirect, for both kinds of answer.
+fn each_field(link: &Link, location: &str, now: Moment, settings: &Settings, mut put: impl FnMut(&'static str, &str)) {
+    put("location", location);
+    match max_age(link, now, settings) {
+        Some(seconds) => put("cache-control", &format!("public, max-age={seconds}")),
+        None => put("cache-control", "private, max-age=0, no-store"),
     }
-    headers.insert(header::CACHE_CONTROL, cache_control(link, now, settings));
     if !link.crawlable {
-        headers.insert(HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex"));
+        put("x-robots-tag", "noindex");
     }
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-    headers
+    put("access-control-allow-origin", "*");
+    put("content-length", "0");
 }
 
 /// A permanent redirect may be kept, but not past the end of its link, nor where each visit counts.
-fn cache_control(link: &Link, now: Moment, settings: &Settings) -> HeaderValue {
-    let private = HeaderValue::from_static("private, max-age=0, no-store");
+fn max_age(link: &Link, now: Moment, settings: &Settings) -> Option<i64> {
     if !link.redirect.is_permanent() || link.max_clicks.is_some() {
-        return private;
+        return None;
     }
-    let left = link.expires_at.map_or(i64::MAX, |end| end.as_ms() - now.as_ms() - as_ms(settings.cache_ttl)) / 1000;
-    let max_age = as_ms(settings.permanent_max_age).min(left.saturating_mul(1000)) / 1000;
-    if max_age <= 0 {
-        return private;
-    }
-    HeaderValue::from_str(&format!("public, max-age={max_age}")).unwrap_or(private)
+    let left = link.expires_at.map_or(i64::MAX, |end| end.as_ms() - now.as_ms() - as_ms(settings.cache_ttl));
+    let seconds = as_ms(settings.permanent_max_age).min(left) / 1000;
+    (seconds > 0).then_some(seconds)
 }
 
 fn as_ms(duration: std::time::Duration) -> i64 {

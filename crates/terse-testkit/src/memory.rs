@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::{
-    Alphabet, Cursor, Identity, Insert, Inserted, LONGEST, Link, LinkKey, LinkStore, ListQuery, Moment, Numbering, Page,
-    Revision, SHORTEST, Sort, Spent, Standing, Status, StoreError, Updated,
+    Alphabet, Code, Cursor, Domain, Identity, Insert, Inserted, LONGEST, Link, LinkKey, LinkStore, ListQuery, Moment, Numbering,
+    Page, Revision, SHORTEST, Sort, Spent, Standing, Status, StoreError, Updated,
 };
 
 /// Keeps links in memory and nowhere else. Tests can make it fail, make it slow, and count what is read from it.
@@ -131,12 +131,13 @@ impl LinkStore for MemoryStore {
         Ok(only.filter(|_| alike.next().is_none()).cloned())
     }
 
-    fn surely_absent(&self, key: &LinkKey) -> bool {
-        let Some((length, n)) = self.numbering.number(key.code.as_str().as_bytes()) else {
+    fn surely_absent(&self, domain: &Domain, code: &str) -> bool {
+        let (Some((length, n)), Some(code)) = (self.numbering.number(code.as_bytes()), Code::parse(code)) else {
             return false;
         };
+        let key = LinkKey { domain: domain.clone(), code };
         let state = self.state();
-        n >= state.leased.get(&length).copied().unwrap_or(0) && !state.serials.contains_key(key)
+        n >= state.leased.get(&length).copied().unwrap_or(0) && !state.serials.contains_key(&key)
     }
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {

@@ -1,12 +1,15 @@
 //! The front door: knows two rooms, the redirector and the web side, and which request is for whom.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, Uri, Version, header};
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use terse_core::{Code, is_reserved};
@@ -43,10 +46,10 @@ impl FrontDoor {
 }
 
 impl terse_redirect::FrontDoor for FrontDoor {
-    type Body = Body;
+    type Body = Either<Full<Bytes>, Body>;
 
-    async fn open(self, request: Request<Incoming>, _peer: SocketAddr) -> Response {
-        self.0.open(request.map(Body::new)).await
+    async fn open(self, request: Request<Incoming>, _peer: SocketAddr) -> Response<Self::Body> {
+        self.0.open(request).await
     }
 }
 
@@ -66,24 +69,24 @@ impl IntoResponse for Refused {
 }
 
 impl Rooms {
-    async fn open(&self, request: Request<Body>) -> Response {
+    async fn open(&self, request: Request<Incoming>) -> Response<Either<Full<Bytes>, Body>> {
         let domain = match self.check(&request) {
             Ok(domain) => domain,
-            Err(refused) => return refused.into_response(),
+            Err(refused) => return refused.into_response().map(Either::Right),
         };
-        let path = request.uri().path();
-        let code = match code_in(path) {
-            Ok(code) => code,
-            Err(refused) => return refused.into_response(),
+        let code = match code_in(request.uri().path()) {
+            Ok(code) => code.filter(|_| self.roles.redirect),
+            Err(refused) => return refused.into_response().map(Either::Right),
         };
-        let Some(code) = code.filter(|_| self.roles.redirect) else { return self.back_office(request).await };
+        let Some(code) = code else { return self.back_office(request).await.map(Either::Right) };
         if request.method() != Method::GET && request.method() != Method::HEAD {
             let refused = Refused(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "a link answers GET and HEAD".into());
-            return ([(header::ALLOW, "GET, HEAD")], refused).into_response();
+            return ([(header::ALLOW, "GET, HEAD")], refused).into_response().map(Either::Right);
         }
         if request.uri().query() == Some("report") {
             // Whoever wants to report a link does not want to follow it.
-            return self.back_office(elsewhere(request, &format!("/{code}+"))).await;
+            let page = format!("/{code}+");
+            return self.back_office(elsewhere(request, &page)).await.map(Either::Right);
         }
         let visitor = Visitor {
             domain,
@@ -93,13 +96,16 @@ impl Rooms {
             head: request.method() == Method::HEAD,
         };
         match self.redirector.answer(visitor).await {
-            Reply::Response(response) => response.map(Body::from),
-            Reply::Warning => self.back_office(elsewhere(request, &format!("/r/{code}"))).await,
+            Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
+            Reply::Warning => {
+                let page = format!("/r/{code}");
+                self.back_office(elsewhere(request, &page)).await.map(Either::Right)
+            }
         }
     }
 
     /// The number of the domain that the request is for.
-    fn check(&self, request: &Request<Body>) -> Result<u16, Refused> {
+    fn check(&self, request: &Request<Incoming>) -> Result<u16, Refused> {
         let refuse = |status, code, detail: &str| Err(Refused(status, code, detail.to_owned()));
         let headers = request.headers();
         if target_length(request.uri()) > MAX_TARGET {
@@ -134,13 +140,13 @@ impl Rooms {
     }
 
     /// Everything but redirects. A panic there is an error here.
-    async fn back_office(&self, request: Request<Body>) -> Response {
+    async fn back_office(&self, request: Request<Incoming>) -> Response {
         let api = request.uri().path().starts_with("/api/") || request.uri().path() == "/openapi.json";
         let operating = OPERATING.contains(&request.uri().path());
         if !operating && !(if api { self.roles.api } else { self.roles.web }) {
             return Refused(StatusCode::NOT_FOUND, "not_found", "this machine does not serve this".into()).into_response();
         }
-        let answer = self.back_office.spawn(self.web.clone().oneshot(request));
+        let answer = self.back_office.spawn(self.web.clone().oneshot(request.map(Body::new)));
         match answer.await {
             Ok(Ok(response)) => response,
             Ok(Err(never)) => match never {},
@@ -154,7 +160,7 @@ impl Rooms {
 }
 
 /// The code in a path of one segment, unescaped once; `None` if no link can be there.
-fn code_in(path: &str) -> Result<Option<String>, Refused> {
+fn code_in(path: &str) -> Result<Option<Cow<'_, str>>, Refused> {
     let escaped = |detail: &str| Refused(StatusCode::BAD_REQUEST, "invalid_request", detail.to_owned());
     if path.contains('%') {
         let mut rest = path;
@@ -167,7 +173,7 @@ fn code_in(path: &str) -> Result<Option<String>, Refused> {
     }
     let segment = path.strip_prefix('/').unwrap_or_default();
     let decoded = percent_decode_str(segment).decode_utf8().map_err(|_| escaped("a path is UTF-8"))?;
-    Ok((Code::shaped(decoded.as_bytes()) && !is_reserved(&decoded)).then(|| decoded.into_owned()))
+    Ok((Code::shaped(decoded.as_bytes()) && !is_reserved(&decoded)).then_some(decoded))
 }
 
 fn target_length(uri: &Uri) -> usize {
@@ -179,7 +185,7 @@ fn wants_html(headers: &HeaderMap) -> bool {
 }
 
 /// The same request for another path.
-fn elsewhere(mut request: Request<Body>, path: &str) -> Request<Body> {
+fn elsewhere(mut request: Request<Incoming>, path: &str) -> Request<Incoming> {
     if let Ok(uri) = path.parse() {
         *request.uri_mut() = uri;
     }

@@ -11,7 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use terse_core::{
-    Identity, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Moment, Page, Revision, Spent, StoreError, Updated,
+    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Moment, Page, Revision, Spent, StoreError, Updated,
 };
 
 /// One of the store's calls, and how it ended.
@@ -32,6 +32,9 @@ pub(crate) struct Metered {
     store: Arc<dyn LinkStore>,
     ended: Family<Ended, Counter>,
     seconds: Family<Call, Histogram, fn() -> Histogram>,
+    /// Looked up beforehand for the call that visitors wait for.
+    got: Counter,
+    get_many: Histogram,
 }
 
 impl Metered {
@@ -39,7 +42,11 @@ impl Metered {
     pub(crate) fn new(store: Arc<dyn LinkStore>, registry: &mut Registry) -> Self {
         let histogram: fn() -> Histogram =
             || Histogram::new([0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0]);
-        let metered = Self { store, ended: Family::default(), seconds: Family::new_with_constructor(histogram) };
+        let ended: Family<Ended, Counter> = Family::default();
+        let seconds = Family::new_with_constructor(histogram);
+        let got = ended.get_or_create_owned(&Ended { call: "get", outcome: "ok" });
+        let get_many = seconds.get_or_create_owned(&Call { call: "get_many" });
+        let metered = Self { store, ended, seconds, got, get_many };
         registry.register("terse_store_calls", "Calls to the store, by how they ended", metered.ended.clone());
         registry.register("terse_store_call_seconds", "How long calls to the store took", metered.seconds.clone());
         metered
@@ -48,18 +55,21 @@ impl Metered {
     async fn count<T>(&self, call: &'static str, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let started = Instant::now();
         let result = work.await;
-        let outcome = match &result {
-            Ok(_) => "ok",
-            Err(StoreError::CodeTaken) => "code_taken",
-            Err(StoreError::Conflict) => "conflict",
-            Err(StoreError::Busy) => "busy",
-            Err(StoreError::Exhausted) => "exhausted",
-            Err(StoreError::Unavailable(_)) => "unavailable",
-            Err(StoreError::Corrupt(_)) => "corrupt",
-        };
+        let outcome = result.as_ref().err().map_or("ok", word);
         self.ended.get_or_create(&Ended { call, outcome }).inc();
         self.seconds.get_or_create(&Call { call }).observe(started.elapsed().as_secs_f64());
         result
+    }
+}
+
+fn word(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::CodeTaken => "code_taken",
+        StoreError::Conflict => "conflict",
+        StoreError::Busy => "busy",
+        StoreError::Exhausted => "exhausted",
+        StoreError::Unavailable(_) => "unavailable",
+        StoreError::Corrupt(_) => "corrupt",
     }
 }
 
@@ -73,12 +83,23 @@ impl LinkStore for Metered {
         self.count("get", self.store.get(key)).await
     }
 
+    async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
+        let started = Instant::now();
+        let found = self.store.get_many(keys).await;
+        self.get_many.observe(started.elapsed().as_secs_f64());
+        self.got.inc_by(found.iter().filter(|found| found.is_ok()).count() as u64);
+        for error in found.iter().filter_map(|found| found.as_ref().err()) {
+            self.ended.get_or_create(&Ended { call: "get", outcome: word(error) }).inc();
+        }
+        found
+    }
+
     async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         self.count("get_folded", self.store.get_folded(key)).await
     }
 
-    fn surely_absent(&self, key: &LinkKey) -> bool {
-        self.store.surely_absent(key)
+    fn surely_absent(&self, domain: &Domain, code: &str) -> bool {
+        self.store.surely_absent(domain, code)
     }
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {

@@ -146,3 +146,23 @@ pub async fn domains_are_separate_name_spaces(store: Store) {
     elsewhere.domain = Domain::from_stored("c.example");
     assert_eq!(store.get(&elsewhere).await.unwrap(), None);
 }
+
+pub async fn many_are_found_as_one_by_one(store: Store) {
+    let code = leased_code(&store).await;
+    let links = [
+        generated(&code, "https://example.com/1"),
+        alias("my-link", "https://example.com/2"),
+        alias("Other", "https://example.com/3"),
+    ];
+    for link in &links {
+        put(&store, link).await;
+    }
+    let keys =
+        [key("nothing"), links[1].key.clone(), links[0].key.clone(), links[1].key.clone(), key("other"), links[2].key.clone()];
+    let found = store.get_many(&keys).await;
+    assert_eq!(found.len(), keys.len());
+    for (key, found) in keys.iter().zip(found) {
+        assert_eq!(found.unwrap(), store.get(key).await.unwrap(), "{key:?}");
+    }
+    assert!(store.get_many(&[]).await.is_empty());
+}

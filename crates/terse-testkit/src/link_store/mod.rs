@@ -46,6 +46,7 @@ macro_rules! link_store {
     ($fresh:path) => {
         $crate::link_store_promises! { $fresh =>
             a_link_comes_back_byte_for_byte
+            many_are_found_as_one_by_one
             a_code_is_given_once
             of_two_hundred_racing_inserts_one_wins
             an_alias_and_a_generated_code_exclude_each_other
