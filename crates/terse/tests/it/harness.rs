@@ -189,6 +189,50 @@ impl TestTerse {
         let _ = stream.read_to_end(&mut answer);
         answer
     }
+
+    /// Raw bytes in, the first whole answer out; `None` if the server closes without one. Nothing is made legal on the way.
+    pub(crate) fn exchange(&self, bytes: &[u8]) -> Option<Answer> {
+        let mut stream = self.connect();
+        let mut writer = stream.try_clone().expect("a second handle");
+        std::thread::scope(|scope| {
+            // The server may answer, and close, long before all was sent.
+            scope.spawn(move || writer.write_all(bytes));
+            let answer = read_answer(&mut stream, bytes.starts_with(b"HEAD "));
+            let _ = stream.shutdown(Shutdown::Both);
+            answer
+        })
+    }
+}
+
+/// Reads one answer, past any `100 Continue`.
+pub(crate) fn read_answer(stream: &mut TcpStream, head_only: bool) -> Option<Answer> {
+    let (mut bytes, mut part) = (Vec::new(), [0; 16 * 1024]);
+    loop {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
+        if let Some(end) = end {
+            let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            let mut lines = head.trim_end().split("\r\n");
+            let status: u16 = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+            if status == 100 {
+                bytes.drain(..end);
+                continue;
+            }
+            let pairs = lines.filter_map(|line| line.split_once(':'));
+            let headers = pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect();
+            let mut answer = Answer { status, headers, body: Vec::new() };
+            let length: usize = answer.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+            assert!(answer.header("transfer-encoding").is_none(), "our answers have a length: {head}");
+            let whole = if head_only { end } else { end + length };
+            if bytes.len() >= whole {
+                answer.body = bytes[end..whole].to_vec();
+                return Some(answer);
+            }
+        }
+        match stream.read(&mut part) {
+            Ok(0) | Err(_) => return None,
+            Ok(read) => bytes.extend(&part[..read]),
+        }
+    }
 }
 
 impl Drop for TestTerse {

@@ -3,5 +3,8 @@
 mod crash;
 mod following;
 mod harness;
+mod hostile;
+mod hostile_gen;
+mod hostile_html;
 mod races;
 mod same_answer;
