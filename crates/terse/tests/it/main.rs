@@ -6,5 +6,6 @@ mod harness;
 mod hostile;
 mod hostile_gen;
 mod hostile_html;
+mod openapi;
 mod races;
 mod same_answer;
