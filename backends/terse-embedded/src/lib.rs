@@ -29,4 +29,4 @@ mod writer;
 pub use backup::{BackupError, backup};
 pub use options::{OpenError, Options};
 pub use store::Embedded;
-pub use verify::{Report, verify};
+pub use verify::{Report, inspect, verify};

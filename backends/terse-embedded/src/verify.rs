@@ -41,6 +41,13 @@ impl Report {
     }
 }
 
+/// A glance: whether this is a file of ours, of a version we know, whose identity can be read. Also while the store is in use.
+pub fn inspect(db: &Path) -> Result<(), OpenError> {
+    let conn = connect_reader(&Options::new(db))?;
+    schema::inspect(&conn, db)?;
+    schema::stored_identity(&conn)?.map(|_| ()).ok_or_else(|| OpenError::NotTerse(db.to_owned()))
+}
+
 /// Checks every page, every index, every link's checksum and every alias, also while the store is in use.
 pub fn verify(db: &Path) -> Result<Report, OpenError> {
     let conn = connect_reader(&Options::new(db))?;

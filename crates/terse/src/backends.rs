@@ -56,6 +56,11 @@ pub fn backup(config: &Config, to: &Path) -> anyhow::Result<()> {
     terse_embedded::backup(&config.store_file(), to).context("copying the store")
 }
 
+/// Sees that a store's file is one that could be opened.
+pub fn inspect(file: &Path) -> anyhow::Result<()> {
+    terse_embedded::inspect(file).context("opening the store")
+}
+
 /// Reads a store's file from end to end and says how many links it holds.
 pub fn verify(file: &Path) -> anyhow::Result<Option<u64>> {
     let report = terse_embedded::verify(file).context("reading the store")?;

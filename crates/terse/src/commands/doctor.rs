@@ -43,6 +43,8 @@ struct Finding {
 }
 
 fn finding(what: &'static str, verdict: Verdict, found: impl Into<String>, advice: &'static str) -> Finding {
+    // Where nothing is wrong there is nothing to do.
+    let advice = if verdict == Verdict::Good { "" } else { advice };
     Finding { what, verdict, found: found.into(), advice }
 }
 
@@ -227,15 +229,12 @@ fn store(config: &Config, deep: bool) -> Finding {
     let Ok(meta) = std::fs::metadata(&file) else {
         return finding(what, Verdict::Good, format!("{} does not exist yet", file.display()), "");
     };
-    if !deep {
-        return finding(
-            what,
-            Verdict::Good,
-            format!("{}, {} KiB (--deep reads all of it)", file.display(), meta.len() >> 10),
-            "",
-        );
-    }
-    match backends::verify(&file) {
+    let looked = if deep { backends::verify(&file) } else { backends::inspect(&file).map(|()| None) };
+    match looked {
+        Ok(_) if !deep => {
+            let found = format!("{}, {} KiB (--deep reads all of it)", file.display(), meta.len() >> 10);
+            finding(what, Verdict::Good, found, "")
+        }
         Ok(links) => {
             let links = links.map(|links| format!(", {links} links")).unwrap_or_default();
             finding(what, Verdict::Good, format!("{} is sound{links}", file.display()), "")
