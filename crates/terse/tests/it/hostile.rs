@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, HOST, KEY, TestTerse};
-use crate::{hostile_gen, hostile_html};
+use crate::{hostile_gen, hostile_html, process};
 
 /// What the corpus speaks of and terse does not have yet. A change that brings one of these takes its line out.
 const ABSENT: &[(&str, &str)] = &[
@@ -398,9 +398,8 @@ fn every_file_is_imported_or_refused_as_it_should_be() {
         std::fs::write(&file, hostile_gen::bytes(input)).map_err(|error| error.to_string())?;
         // The command finds the running server by its folder: what is imported goes through the API.
         let import = || {
-            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_terse"));
-            command.arg("--data-dir").arg(&terse.config.data_dir).args(["--json", "import", "--restart"]).arg(&file);
-            let output = command.output().expect("the command runs");
+            let mut command = process::command(&terse.config.data_dir);
+            let output = command.args(["--json", "import", "--restart"]).arg(&file).output().expect("the command runs");
             let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
             (output.status.code(), said)
         };

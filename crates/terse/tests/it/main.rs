@@ -1,5 +1,6 @@
 //! Behaviour, through the public door.
 
+mod commands;
 mod crash;
 mod following;
 mod harness;
@@ -7,5 +8,6 @@ mod hostile;
 mod hostile_gen;
 mod hostile_html;
 mod openapi;
+mod process;
 mod races;
 mod same_answer;

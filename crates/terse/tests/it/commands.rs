@@ -1,0 +1,321 @@
+//! The command line, by the real binary.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::process::{Served, command, folder};
+
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {:?} {:?}", self.out, self.err))
+    }
+}
+
+fn run(data: &Path, arguments: &[&str]) -> Said {
+    let output = command(data).args(arguments).output().expect("the command runs");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    Said { code: output.status.code().expect("an exit code"), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// Runs a command that must succeed.
+fn done(data: &Path, arguments: &[&str]) -> Said {
+    let said = run(data, arguments);
+    assert_eq!(said.code, 0, "{arguments:?}: {} {}", said.out, said.err);
+    assert!(!said.err.contains("panicked"), "{}", said.err);
+    said
+}
+
+/// A link's life by commands; what they said, without what differs between runs.
+fn life(data: &Path) -> Vec<Value> {
+    let mut said = Vec::new();
+    let mut step = |code: i32, arguments: &[&str]| {
+        let mut all = vec!["--json"];
+        all.extend(arguments);
+        let answer = run(data, &all);
+        assert_eq!(answer.code, code, "{arguments:?}: {} {}", answer.out, answer.err);
+        let text = if code == 0 { &answer.out } else { &answer.err };
+        let mut value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{arguments:?}: {error} in {text:?}"));
+        let links = value["links"].is_array();
+        for link in if links { value["links"].as_array_mut().unwrap().iter_mut().collect() } else { vec![&mut value] } {
+            for name in ["created_at", "updated_at", "short_url", "preview_url", "qr_url"] {
+                link.as_object_mut().unwrap().remove(name);
+            }
+        }
+        said.push(value.clone());
+        value
+    };
+    let made = step(0, &["shorten", "https://example.com/a", "--alias", "my-link", "--title", "A title", "--tag", "x"]);
+    assert_eq!((&made["short_code"], &made["tags"]), (&json!("my-link"), &json!(["x"])));
+    assert_eq!(step(0, &["resolve", "my-link"])["long_url"], "https://example.com/a");
+    assert_eq!(step(0, &["list"])["links"].as_array().unwrap().len(), 1);
+    let changed = step(0, &["edit", "my-link", "--url", "https://example.com/b", "--clear-title"]);
+    assert_eq!(
+        (&changed["long_url"], &changed["title"], &changed["revision"]),
+        (&json!("https://example.com/b"), &Value::Null, &json!(2))
+    );
+    step(0, &["delete", "my-link"]);
+    assert_eq!(step(1, &["resolve", "my-link"])["status"], 404);
+    assert_eq!(step(0, &["list"])["links"], json!([]));
+    step(0, &["undelete", "my-link"]);
+    assert_eq!(step(0, &["resolve", "my-link"])["long_url"], "https://example.com/b");
+    assert_eq!(step(1, &["shorten", "https://example.com/c", "--alias", "my-link"])["code"], "alias_taken");
+    assert_eq!(step(1, &["shorten", "javascript:alert(1)"])["code"], "scheme_not_allowed");
+    said
+}
+
+#[test]
+fn commands_do_the_same_with_and_without_a_server() {
+    let (_alone, data) = folder();
+    let without = life(&data);
+    let (_served, data) = folder();
+    let server = Served::start(&data, &[]);
+    assert_eq!(life(&data), without);
+    assert_eq!(server.get("/my-link").1.as_deref(), Some("https://example.com/b"));
+    // The third door: a server elsewhere, by its address and a key.
+    let (_other, elsewhere) = folder();
+    let key: Value = serde_json::from_str(&std::fs::read_to_string(data.join("run.json")).unwrap()).unwrap();
+    let far = |arguments: &[&str]| {
+        let mut far = command(&elsewhere);
+        far.env("TERSE_SERVER", &server.url).env("TERSE_KEY", key["key"].as_str().unwrap());
+        let output = far.args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(far(&["resolve", "my-link"]), (Some(0), "https://example.com/b\n".into()));
+    assert!(!elsewhere.exists(), "working elsewhere makes no folder here");
+}
+
+#[test]
+fn in_a_pipe_only_the_answer_is_printed() {
+    let (_temp, data) = folder();
+    let server = Served::start(&data, &[]);
+    let short = done(&data, &["shorten", "https://example.com/a?b=c"]).out;
+    assert!(short.starts_with(&server.url) && short.lines().count() == 1, "{short:?}");
+    assert_eq!(done(&data, &["resolve", short.trim()]).out, "https://example.com/a?b=c\n");
+    assert_eq!(run(&data, &["resolve", "nosuch9"]).code, 1);
+    assert_eq!(run(&data, &["shorten"]).code, 2);
+}
+
+#[test]
+fn what_was_exported_can_be_imported_elsewhere_and_again() {
+    let (temp, data) = folder();
+    let formula = "=cmd|' /C calc'!A0";
+    let made =
+        done(&data, &["--json", "shorten", "https://example.com/a,\"b\"", "--title", formula, "--tag", "x", "--tag", "y"]).json();
+    done(&data, &["shorten", "https://example.com/é", "--alias", "my-link", "--expires", "2999-01-01", "--redirect", "308"]);
+    done(&data, &["shorten", "https://example.com/gone", "--alias", "gone-one"]);
+    done(&data, &["delete", "gone-one"]);
+    let links = |data: &Path| {
+        let mut list = done(data, &["--json", "list", "--all", "--oldest"]).json()["links"].clone();
+        for link in list.as_array_mut().unwrap() {
+            for name in ["updated_at", "revision"] {
+                link.as_object_mut().unwrap().remove(name);
+            }
+        }
+        list
+    };
+    let before = links(&data);
+    assert_eq!(before.as_array().unwrap().len(), 2);
+    for format in ["csv", "jsonl"] {
+        let file = temp.path().join(format!("links.{format}"));
+        let file = file.to_str().unwrap();
+        done(&data, &["export", file]);
+        assert_eq!(run(&data, &["export", file]).code, 1, "a file that exists is not written over");
+        let text = std::fs::read_to_string(file).unwrap();
+        let cells = text.lines().flat_map(|line| line.split(','));
+        assert!(format == "jsonl" || cells.clone().all(|cell| !cell.trim_matches('"').starts_with('=')), "{text}");
+        let (_other, elsewhere) = folder();
+        std::thread::sleep(Duration::from_millis(5)); // so that a new age would show
+        for (attempt, new) in [(1, 2), (2, 0)] {
+            let said = done(&elsewhere, &["--json", "import", file]).json();
+            assert_eq!(links(&elsewhere), before, "{format}, attempt {attempt}, {new} new: {said}");
+        }
+        let resolved = done(&elsewhere, &["--json", "resolve", made["short_code"].as_str().unwrap()]).json();
+        for name in ["created_at", "title", "tags", "long_url"] {
+            assert_eq!(resolved[name], made[name], "{name}");
+        }
+    }
+}
+
+#[test]
+fn refused_rows_are_reported_and_do_not_stop_the_others() {
+    let (temp, data) = folder();
+    let file = temp.path().join("in.csv");
+    let rows = "long_url,alias\nhttps://example.com/a,good-1\njavascript:alert(1),bad-1\nhttps://example.com/b,login\n\
+                https://example.com/c,good-2\n";
+    std::fs::write(&file, rows).unwrap();
+    let report = temp.path().join("refused.jsonl");
+    let (file, report) = (file.to_str().unwrap(), report.to_str().unwrap());
+    let said = run(&data, &["import", file, "--report", report]);
+    assert_eq!(said.code, 1);
+    assert!((said.out + &said.err).contains("line 3"));
+    let refused = std::fs::read_to_string(report).unwrap();
+    let codes: Vec<Value> = refused.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+    assert_eq!(codes.len(), 2, "{refused}");
+    assert!(refused.contains("scheme_not_allowed") || refused.contains("javascript"), "{refused}");
+    for code in ["good-1", "good-2"] {
+        done(&data, &["resolve", code]);
+    }
+    assert_eq!(run(&data, &["import", file, "--lenient"]).code, 0);
+    assert_eq!(done(&data, &["--json", "list", "--all"]).json()["links"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_backup_taken_while_links_are_made_holds_all_that_were_acknowledged() {
+    let (temp, data) = folder();
+    let key = "a-key-for-tests-0123456789";
+    let server = Served::start(&data, &[&format!("admin_key={key}")]);
+    let (stop, url) = (AtomicBool::new(false), format!("{}/api/v1/urls", server.url));
+    let backup = temp.path().join("backup");
+    let acknowledged: Vec<(String, String)> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let (stop, url) = (&stop, &url);
+                scope.spawn(move || {
+                    let mut made = Vec::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        let target = format!("https://example.com/{writer}/{}", made.len());
+                        let request = ureq::post(url).header("authorization", format!("Bearer {key}"));
+                        let link: Value = request.send_json(json!({"long_url": target})).unwrap().body_mut().read_json().unwrap();
+                        made.push((Instant::now(), link["short_code"].as_str().unwrap().to_owned(), target));
+                    }
+                    made
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(300));
+        let begun = Instant::now();
+        done(&data, &["backup", backup.to_str().unwrap()]);
+        std::thread::sleep(Duration::from_millis(100));
+        stop.store(true, Ordering::Relaxed);
+        let all = writers.into_iter().flat_map(|writer| writer.join().unwrap());
+        // What was acknowledged before the backup began is in it.
+        all.filter(|(at, ..)| *at < begun).map(|(_, code, target)| (code, target)).collect()
+    });
+    assert!(acknowledged.len() > 10, "only {} links were made", acknowledged.len());
+    let (_other, restored) = folder();
+    done(&restored, &["restore", backup.to_str().unwrap()]);
+    assert_eq!(run(&restored, &["restore", backup.to_str().unwrap()]).code, 1, "a store is not written over");
+    done(&restored, &["doctor", "--deep"]);
+    let server = Served::start(&restored, &[]);
+    for (code, target) in &acknowledged {
+        assert_eq!(server.get(&format!("/{code}")).1.as_ref(), Some(target));
+    }
+    let fresh = done(&restored, &["shorten", "https://example.com/after", "--no-reuse"]);
+    let fresh = fresh.out.trim().rsplit('/').next().unwrap().to_owned();
+    assert!(acknowledged.iter().all(|(code, _)| *code != fresh), "no code is given out twice");
+}
+
+#[test]
+fn the_doctor_finds_a_damaged_store() {
+    let (_temp, data) = folder();
+    done(&data, &["doctor"]);
+    let file = data.parent().unwrap().join("many.csv");
+    let rows: Vec<_> = (0..2000).map(|i| format!("https://example.com/{i},code-{i}\n")).collect();
+    std::fs::write(&file, format!("long_url,alias\n{}", rows.concat())).unwrap();
+    done(&data, &["import", file.to_str().unwrap()]);
+    assert_eq!(done(&data, &["--json", "doctor", "--deep"]).json()["well"], true);
+    let store = data.join("terse.db");
+    let sound = std::fs::read(&store).unwrap();
+    // One flipped byte inside a target: no page is broken, but the link's checksum is.
+    let mut bytes = sound.clone();
+    let at = bytes.windows(24).position(|some| some == b"https://example.com/1234").unwrap();
+    bytes[at + 10] ^= 1;
+    std::fs::write(&store, &bytes).unwrap();
+    let said = run(&data, &["--json", "doctor", "--deep"]);
+    assert_eq!((said.code, &said.json()["well"]), (1, &json!(false)), "{}", said.out);
+    // A file that is no store at all is seen without reading it.
+    std::fs::write(&store, b"this is no store, whatever its name says; it is long enough to be one though".repeat(100)).unwrap();
+    assert_eq!(run(&data, &["doctor"]).code, 1);
+    let said = run(&data, &["list"]);
+    assert!(said.code == 1 && said.err.contains("terse.db"), "{}", said.err);
+}
+
+#[test]
+fn the_settings_are_shown_without_secrets() {
+    let (_temp, data) = folder();
+    for arguments in [&["config"][..], &["--json", "config"]] {
+        let output = command(&data).env("TERSE_ADMIN_KEY", "a-very-secret-key-123").args(arguments).output().unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(output.status.success() && text.contains("admin_key") && text.contains("hidden"), "{text}");
+        assert!(!text.contains("secret-key"), "{text}");
+    }
+}
+
+/// Starts a server that must not start; what it said.
+fn refuses(data: &Path, settings: &[&str], env: &[(&str, &str)]) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let mut serve = command(data);
+    serve.args(["serve", "--listen", &address]).envs(env.iter().copied());
+    for setting in settings {
+        serve.args(["--set", setting]);
+    }
+    let mut child = serve.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        let opened = std::net::TcpStream::connect(&address).is_ok();
+        if opened || begun.elapsed() > Duration::from_secs(20) {
+            let _ = child.kill();
+            panic!("{}", if opened { "the port was opened" } else { "it goes on" });
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_ne!(output.status.code(), Some(0));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_the_port_opens() {
+    let (temp, data) = folder();
+    assert!(refuses(&data, &["cache.tll=1m"], &[]).contains("cache.tll"));
+    assert!(refuses(&data, &[], &[("TERSE_CASHE__TTL", "1m")]).contains("TERSE_CASHE__TTL"));
+    let file = temp.path().join("terse.toml");
+    std::fs::write(&file, "[cache]\nsise = \"1MiB\"\n").unwrap();
+    assert!(refuses(&data, &[], &[]).contains("sise"));
+    std::fs::remove_file(file).unwrap();
+    assert!(!refuses(&data, &["admin_key=tooshort"], &[]).contains("tooshort"), "a wrong secret is still a secret");
+    assert!(!data.exists(), "nothing was made");
+
+    done(&data, &["shorten", "https://example.com/"]);
+    let running = Served::start(&data, &[]);
+    let said = refuses(&data, &[], &[]);
+    assert!(said.contains("another terse is running"), "{said}");
+    drop(running);
+
+    let store = rusqlite::Connection::open(data.join("terse.db")).unwrap();
+    store.pragma_update(None, "user_version", 99).unwrap();
+    drop(store);
+    let said = refuses(&data, &[], &[]);
+    assert!(said.contains("newer") || said.contains("99"), "{said}");
+    assert_eq!(run(&data, &["doctor"]).code, 1, "the doctor sees it too");
+}
+
+#[test]
+fn told_to_stop_it_drains_and_exits_well() {
+    let (_temp, data) = folder();
+    let server = Served::start(&data, &["shutdown.drain_delay=1s"]);
+    done(&data, &["shorten", "https://example.com/", "--alias", "my-link"]);
+    assert_eq!(server.get("/readyz").0, 200);
+    server.terminate();
+    let begun = Instant::now();
+    while server.get("/readyz").0 == 200 {
+        assert!(begun.elapsed() < Duration::from_millis(900), "/readyz does not notice");
+    }
+    assert_eq!((server.get("/readyz").0, server.get("/livez").0, server.get("/my-link").0), (503, 200, 302));
+    let (status, said) = server.wait();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(begun.elapsed() >= Duration::from_millis(900) && !said.contains("panicked"), "{said}");
+    assert!(!data.join("run.json").exists());
+    assert_eq!(done(&data, &["resolve", "my-link"]).out, "https://example.com/\n");
+}

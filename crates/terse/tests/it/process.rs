@@ -1,0 +1,110 @@
+//! The real binary, as a person starts it.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A command on a data folder, without any setting from the tests' own surroundings.
+pub(crate) fn command(data: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_terse"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TERSE_")) {
+        command.env_remove(name);
+    }
+    // Away from any `terse.toml`.
+    command.current_dir(data.parent().expect("a folder around it")).arg("--data-dir").arg(data).stdin(Stdio::null());
+    command
+}
+
+/// A server of its own process, on a free port.
+pub(crate) struct Served {
+    child: Child,
+    pub(crate) url: String,
+}
+
+impl Served {
+    pub(crate) fn start(data: &Path, settings: &[&str]) -> Self {
+        let mut command = command(data);
+        command.args(["serve", "--listen", "127.0.0.1:0"]);
+        for setting in settings {
+            command.args(["--set", setting]);
+        }
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("terse starts");
+        let mut served = Self { child, url: String::new() };
+        let begun = Instant::now();
+        while served.url.is_empty() {
+            if let Some(status) = served.child.try_wait().expect("a status") {
+                panic!("terse ended with {status}: {}", served.said());
+            }
+            assert!(begun.elapsed() < PATIENCE, "terse does not start");
+            // Written once the port is open.
+            let note = std::fs::read_to_string(data.join("run.json")).unwrap_or_default();
+            let note: Value = serde_json::from_str(&note).unwrap_or_default();
+            if note["pid"] == served.child.id() {
+                served.url = note["url"].as_str().expect("a URL").to_owned();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        served
+    }
+
+    /// Status, `Location` and body of a GET; status 0 where nobody answers.
+    pub(crate) fn get(&self, path: &str) -> (u16, Option<String>, String) {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .max_redirects(0)
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(10)))
+            .build()
+            .into();
+        match agent.get(format!("{}{path}", self.url)).call() {
+            Ok(mut answer) => {
+                let location = answer.headers().get("location").map(|at| String::from_utf8_lossy(at.as_bytes()).into_owned());
+                (answer.status().as_u16(), location, answer.body_mut().read_to_string().unwrap_or_default())
+            }
+            Err(_) => (0, None, String::new()),
+        }
+    }
+
+    pub(crate) fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it can be told to stop");
+    }
+
+    /// How it ended, and what it said.
+    pub(crate) fn wait(mut self) -> (ExitStatus, String) {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a status") {
+                return (status, self.said());
+            }
+            assert!(begun.elapsed() < PATIENCE, "terse does not stop");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn said(&mut self) -> String {
+        let mut said = String::new();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            let _ = stderr.read_to_string(&mut said);
+        }
+        said
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A data folder in a temporary folder.
+pub(crate) fn folder() -> (tempfile::TempDir, PathBuf) {
+    let temp = tempfile::tempdir().expect("a temporary folder");
+    let data = temp.path().join("data");
+    (temp, data)
+}
