@@ -12,19 +12,23 @@ use hyper::rt::ReadBufCursor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::settings::Settings;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+/// What an HTTP/2 client says first, and how much of it tells that it is one.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const TELLING: usize = 14;
 /// hyper answers 431 beyond this.
 const MAX_HEADERS: usize = 32 * 1024;
 
 /// Serves a connection to its end, beginning with `read`.
 pub(crate) async fn serve<F, B>(
-    stream: TcpStream,
-    read: Vec<u8>,
+    mut stream: TcpStream,
+    mut read: Vec<u8>,
     settings: &Settings,
     mut stopping: watch::Receiver<bool>,
     door: impl Fn(Request<Incoming>) -> F + 'static,
@@ -33,7 +37,17 @@ pub(crate) async fn serve<F, B>(
     B: Body<Data = Bytes> + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let two = read.starts_with(PREFACE);
+    let two = read.starts_with(&PREFACE[..TELLING]);
+    // hyper would wait for the rest without an end.
+    if two {
+        tokio::select! {
+            read = timeout(settings.header_timeout, read_preface(&mut stream, &mut read)) => match read {
+                Ok(Ok(())) => {}
+                _ => return,
+            },
+            _ = stopping.wait_for(|stop| *stop) => return,
+        }
+    }
     let io = Rewound { read: read.into(), stream: TokioIo::new(stream) };
     let door = Rc::new(door);
     let service = service_fn(move |request| {
@@ -73,6 +87,15 @@ pub(crate) async fn serve<F, B>(
         }
         let _ = connection.await;
     }
+}
+
+async fn read_preface(stream: &mut TcpStream, read: &mut Vec<u8>) -> std::io::Result<()> {
+    while read.len() < PREFACE.len() {
+        if stream.read_buf(read).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(())
 }
 
 /// Streams of an HTTP/2 connection stay on its thread.
