@@ -101,6 +101,10 @@ impl TestTerse {
         self.server.as_ref().expect("it is running").clock()
     }
 
+    pub(crate) fn admin_address(&self) -> Option<SocketAddr> {
+        self.server.as_ref().and_then(Server::admin_address)
+    }
+
     pub(crate) fn fresh_key(&self) -> Option<String> {
         self.server.as_ref().and_then(Server::fresh_key).map(str::to_owned)
     }

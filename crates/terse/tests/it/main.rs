@@ -8,6 +8,7 @@ mod hostile;
 mod hostile_gen;
 mod hostile_html;
 mod openapi;
+mod operating;
 mod process;
 mod races;
 mod same_answer;
