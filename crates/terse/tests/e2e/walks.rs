@@ -1,0 +1,220 @@
+//! What people do on the pages.
+
+use std::time::Duration;
+
+use fantoccini::Locator;
+use fantoccini::key::Key;
+use serde_json::json;
+
+use crate::browser::{Browser, destination, walk};
+use crate::process::{Served, command, folder};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Browser {
+    async fn open(&self, url: &str) {
+        self.client.goto(url).await.expect("the page opens");
+    }
+
+    async fn text(&self, css: &str) -> String {
+        self.client.find(Locator::Css(css)).await.unwrap_or_else(|_| panic!("no {css}")).text().await.expect("text")
+    }
+
+    async fn attribute(&self, css: &str, name: &str) -> String {
+        let element = self.client.find(Locator::Css(css)).await.unwrap_or_else(|_| panic!("no {css}"));
+        element.attr(name).await.expect("an attribute").unwrap_or_default()
+    }
+
+    async fn wait(&self, css: &str) {
+        self.client.wait().at_most(PATIENCE).for_element(Locator::Css(css)).await.unwrap_or_else(|_| panic!("no {css} came"));
+    }
+
+    /// Pastes a URL and sends the form; the short link that appears.
+    async fn shorten(&self, target: &str) -> String {
+        let field = self.client.find(Locator::Css("#long_url")).await.expect("the field");
+        field.send_keys(target).await.expect("typing");
+        self.client.find(Locator::Css("form button[type=submit]")).await.expect("the button").click().await.expect("a click");
+        self.wait("#short").await;
+        self.attribute("#short", "href").await
+    }
+
+    async fn landed(&self, target: &str) {
+        self.client.wait().at_most(PATIENCE).for_url(&target.parse().expect("a URL")).await.expect("the target");
+        assert_eq!(self.client.title().await.expect("a title"), "Landed");
+    }
+
+    /// What a page must be, whatever it shows.
+    async fn is_well_made(&self) {
+        assert_eq!(self.client.find_all(Locator::Css("h1")).await.expect("headings").len(), 1);
+        assert_eq!(self.attribute("html", "lang").await, "en");
+        if self.scripts {
+            let wide = "return document.documentElement.scrollWidth > innerWidth";
+            assert_eq!(self.client.execute(wide, vec![]).await.expect("a width"), json!(false), "it scrolls sideways");
+        }
+    }
+}
+
+fn serve(settings: &[&str]) -> (tempfile::TempDir, std::path::PathBuf, Served) {
+    let (temp, data) = folder();
+    let mut all = vec!["safety.allow_private_targets=true"];
+    all.extend(settings);
+    let served = Served::start(&data, &all);
+    (temp, data, served)
+}
+
+#[test]
+fn a_long_link_is_pasted_shortened_copied_and_followed() {
+    let (_temp, _data, terse) = serve(&[]);
+    let target = format!("http://{}/a?b=c", destination());
+    let hosts = [&*terse.url, target.split_at(target.rfind('/').unwrap()).0];
+    walk(true, &hosts, async |browser| {
+        browser.open(&terse.url).await;
+        browser.is_well_made().await;
+        browser.picture("home").await;
+        let short = browser.shorten(&target).await;
+        assert!(short.starts_with(&terse.url) && short.len() == terse.url.len() + 8, "{short}");
+        browser.is_well_made().await;
+        browser.wait("svg.qr[role=img]").await;
+        let size = browser.client.find(Locator::Css("svg.qr")).await.unwrap().rectangle().await.unwrap();
+        assert!(size.2 > 80.0 && (size.2 - size.3).abs() < 1.0, "the QR code can be seen: {size:?}");
+        let copy = browser.client.find(Locator::Css("button.copy")).await.unwrap();
+        assert!(copy.is_displayed().await.unwrap());
+        copy.click().await.unwrap();
+        browser.wait("button.copy").await;
+        let mut said = String::new();
+        for _ in 0..100 {
+            said = browser.text("button.copy").await + &browser.text(".told").await;
+            if said != "Copy" {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        browser.picture("made").await;
+        if said == "Copied" {
+            let field = browser.client.find(Locator::Css("#long_url")).await.unwrap();
+            field.send_keys(&format!("{}v", char::from(Key::Control))).await.unwrap();
+            assert_eq!(field.prop("value").await.unwrap().as_deref(), Some(&*short));
+        } else {
+            assert!(said.contains("Ctrl+C"), "neither copied nor explained: {said:?}");
+        }
+        browser.client.find(Locator::Css("#short")).await.unwrap().click().await.unwrap();
+        browser.landed(&target).await;
+        // The same on a telephone.
+        browser.client.set_window_size(500, 850).await.unwrap();
+        browser.open(&terse.url).await;
+        browser.is_well_made().await;
+        browser.shorten(&format!("{target}&{}", "long=1&".repeat(60))).await;
+        browser.picture("made-narrow").await;
+        browser.is_well_made().await;
+    });
+}
+
+#[test]
+fn without_scripts_it_works_as_well() {
+    let (_temp, _data, terse) = serve(&[]);
+    let target = format!("http://{}/plain", destination());
+    let hosts = [&*terse.url, target.split_at(target.rfind('/').unwrap()).0];
+    walk(false, &hosts, async |browser| {
+        browser.open(&terse.url).await;
+        let short = browser.shorten(&target).await;
+        let copy = browser.client.find(Locator::Css("button.copy")).await.unwrap();
+        assert!(!copy.is_displayed().await.unwrap(), "a button that does nothing is not shown");
+        assert!(!browser.text(".short").await.is_empty());
+        browser.picture("made-without-scripts").await;
+        browser.open(&short).await;
+        browser.landed(&target).await;
+    });
+}
+
+#[test]
+fn what_goes_wrong_is_said_on_a_page() {
+    let (_temp, data, terse) = serve(&[]);
+    let done = |arguments: &[&str]| assert!(command(&data).args(arguments).output().unwrap().status.success());
+    done(&["shorten", "https://example.com/soon", "--alias", "expired1", "--ttl", "1s"]);
+    done(&["shorten", "https://example.com/safe?q=<b>", "--alias", "my-link", "--title", "<script>alert(1)</script>"]);
+    done(&[
+        "shorten",
+        &format!("https://{}.example/", "x".repeat(60)),
+        "--alias",
+        &"long-".repeat(12),
+        "--title",
+        &"y".repeat(300),
+    ]);
+    std::thread::sleep(Duration::from_millis(1200));
+    walk(true, &[&terse.url], async |browser| {
+        for (path, heading, picture) in
+            [("/nosuch9", "not", "not-found"), ("/expired1", "expired", "expired"), ("/no/such/page", "not", "nothing-here")]
+        {
+            browser.open(&format!("{}{path}", terse.url)).await;
+            browser.is_well_made().await;
+            let words = browser.text("main").await.to_lowercase();
+            assert!(words.contains(heading), "{path}: {words}");
+            assert!(!browser.client.source().await.unwrap().contains("example.com/soon"));
+            browser.picture(picture).await;
+        }
+        browser.open(&format!("{}/my-link+", terse.url)).await;
+        browser.is_well_made().await;
+        assert!(browser.text("main").await.contains("<script>alert(1)</script>"), "a title is shown as it is");
+        assert_eq!(browser.text(".host").await, "example.com");
+        browser.picture("preview").await;
+        browser.open(&format!("{}/api/docs", terse.url)).await;
+        browser.is_well_made().await;
+        browser.picture("docs").await;
+
+        browser.open(&terse.url).await;
+        let field = browser.client.find(Locator::Css("#long_url")).await.unwrap();
+        field.send_keys("javascript:alert(1)").await.unwrap();
+        field.send_keys(&char::from(Key::Enter).to_string()).await.unwrap();
+        browser.wait("#problem").await;
+        browser.is_well_made().await;
+        assert!(!browser.text("#problem").await.is_empty());
+        assert_eq!(browser.attribute("#long_url", "aria-invalid").await, "true");
+        assert_eq!(browser.attribute("#long_url", "value").await, "javascript:alert(1)", "what was typed is still there");
+        browser.picture("refused").await;
+
+        browser.client.set_window_size(500, 850).await.unwrap();
+        for (path, picture) in [
+            ("/nosuch9", "not-found-narrow"),
+            (&*format!("/{}+", "long-".repeat(12)), "preview-narrow"),
+            ("/api/docs", "docs-narrow"),
+        ] {
+            browser.open(&format!("{}{path}", terse.url)).await;
+            browser.picture(picture).await;
+            browser.is_well_made().await;
+        }
+    });
+}
+
+#[test]
+fn a_keyboard_is_enough() {
+    let (_temp, _data, terse) = serve(&[]);
+    let target = format!("http://{}/by-keyboard", destination());
+    let hosts = [&*terse.url, target.split_at(target.rfind('/').unwrap()).0];
+    walk(true, &hosts, async |browser| {
+        let press = async |keys: &str| browser.client.active_element().await.unwrap().send_keys(keys).await.unwrap();
+        browser.open(&terse.url).await;
+        // The field has the focus at once.
+        let focused = browser.client.active_element().await.unwrap().attr("id").await.unwrap();
+        assert_eq!(focused.as_deref(), Some("long_url"));
+        press(&format!("{target}{}", char::from(Key::Enter))).await;
+        browser.wait("#short").await;
+        let mut seen = Vec::new();
+        for _ in 0..20 {
+            press(&char::from(Key::Tab).to_string()).await;
+            let focused = browser.client.active_element().await.unwrap();
+            // Whoever uses a keyboard sees where they are.
+            let outline = "const s = getComputedStyle(arguments[0]); return s.outlineStyle + s.boxShadow";
+            let shown = browser.client.execute(outline, vec![serde_json::to_value(&focused).unwrap()]).await.unwrap();
+            assert_ne!(shown, json!("nonenone"), "{:?} has focus and does not show it", focused.html(false).await);
+            let id = focused.attr("id").await.unwrap().unwrap_or_default();
+            seen.push(id.clone());
+            if id == "short" {
+                break;
+            }
+        }
+        assert_eq!(seen.last().map(String::as_str), Some("short"), "{seen:?}");
+        browser.picture("keyboard").await;
+        press(&char::from(Key::Enter).to_string()).await;
+        browser.landed(&target).await;
+    });
+}
