@@ -1,7 +1,8 @@
 //! A few walks through the pages, in a real browser, on the real binary.
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 mod browser;
 #[path = "../it/process.rs"]
-#[allow(dead_code)] // the other test binary uses the rest
+#[allow(dead_code, reason = "the other test binary uses the rest")]
 mod process;
 mod walks;

@@ -1,4 +1,5 @@
 //! Behaviour, through the public door.
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 mod commands;
 mod crash;
