@@ -5,7 +5,7 @@ use std::fmt;
 use crate::refusal::{Refusal, RefusalKind};
 
 /// First path segments that are pages of ours, now or foreseeably. No alias and no generated code may be one of them,
-/// in any mixture of cases. Sorted, so that membership is a binary search.
+/// in any mixture of cases. None has a digit.
 const RESERVED: &[&str] = &[
     "about",
     "abuse",

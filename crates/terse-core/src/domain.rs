@@ -86,8 +86,10 @@ impl Hosts {
         if domain.is_primary() {
             return self.base_url.to_string();
         }
-        let scheme = self.base_url.split_once("://").map_or("https", |(scheme, _)| scheme);
-        format!("{scheme}://{}", domain.as_str())
+        // The same scheme and port: all domains lead to the same server.
+        let (scheme, rest) = self.base_url.split_once("://").unwrap_or(("https", ""));
+        let port = rest.strip_prefix(&*self.primary).unwrap_or_default();
+        format!("{scheme}://{}{port}", domain.as_str())
     }
 
     /// The host of `base_url`.
@@ -125,5 +127,8 @@ mod tests {
         }
         assert_eq!(hosts.base_of(&Domain::primary()), "https://go.example");
         assert_eq!(hosts.base_of(&Domain::parse("b.example").unwrap()), "https://b.example");
+        let base = url::Url::parse("http://[::1]:8080/").unwrap();
+        let hosts = Hosts::new(&base, &[], vec![]).unwrap();
+        assert_eq!(hosts.base_of(&Domain::parse("b.example").unwrap()), "http://b.example:8080");
     }
 }

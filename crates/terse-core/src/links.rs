@@ -148,11 +148,6 @@ impl Links {
         &self.rules
     }
 
-    /// The store behind it.
-    pub fn store(&self) -> &Arc<dyn LinkStore> {
-        &self.store
-    }
-
     /// The time.
     pub fn now(&self) -> Moment {
         self.clock.now()
@@ -217,15 +212,26 @@ impl Links {
                     self.feed.announce(&link.key);
                     return Ok(Created { link, new: true, replayed: false });
                 }
-                Ok(Inserted::Existing(link)) => return Ok(Created { link: *link, new: false, replayed: false }),
-                Ok(Inserted::Replayed(Some(link))) => return Ok(Created { link: *link, new: false, replayed: true }),
+                // An earlier attempt may have been written although its answer got lost, and looked for in vain before: whoever
+                // remembers the link as missing, or as it was, should look again.
+                Ok(Inserted::Existing(link)) => {
+                    self.feed.announce(&link.key);
+                    return Ok(Created { link: *link, new: false, replayed: false });
+                }
+                Ok(Inserted::Replayed(Some(link))) => {
+                    self.feed.announce(&link.key);
+                    return Ok(Created { link: *link, new: false, replayed: true });
+                }
                 Ok(Inserted::Replayed(None)) => return Err(LinkError::NotFound),
                 Ok(Inserted::RequestMismatch) => return Err(LinkError::RequestMismatch),
                 Err(StoreError::CodeTaken) if new.alias.is_some() => {
                     return Err(Refusal::new(RefusalKind::AliasTaken, "custom_alias", "this alias is taken").into());
                 }
                 Err(StoreError::CodeTaken) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    self.feed.announce(&link.key);
+                    return Err(error.into());
+                }
             }
         }
         Err(LinkError::NoCode(CodeSourceError::Exhausted))
@@ -254,7 +260,8 @@ impl Links {
             return Err(LinkError::NotFound);
         }
         self.change(caller, key, expected, |link, now| {
-            if link.deleted_at.is_some() {
+            // A deleted link can only be judged: its owner could restore it.
+            if link.deleted_at.is_some() && patch.standing.is_none() {
                 return Err(LinkError::NotFound);
             }
             Ok(patch.apply(link, &self.rules.targets, now)?)
@@ -322,6 +329,8 @@ impl Links {
             }
             let new = decide(&old, self.clock.now())?;
             if new == old {
+                // Perhaps by an earlier attempt whose answer got lost.
+                self.feed.announce(key);
                 return Ok(old);
             }
             match self.store.update(&new, old.revision).await {

@@ -71,8 +71,12 @@ impl Target {
         Url::parse(&self.0).ok()?.host_str().map(str::to_owned)
     }
 
-    /// This target with a visitor's query added behind its own, before the fragment.
+    /// This target with a visitor's query added behind its own, before the fragment. What a URL cannot hold is escaped.
     pub fn with_query(&self, query: &str) -> String {
+        let query: String = query
+            .bytes()
+            .map(|byte| if byte.is_ascii_graphic() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+            .collect();
         let (before, fragment) = match self.0.split_once('#') {
             Some((before, fragment)) => (before, Some(fragment)),
             None => (&*self.0, None),
@@ -232,6 +236,7 @@ mod tests {
         ] {
             assert_eq!(Target::from_stored(target.into()).with_query("x=1"), want);
         }
+        assert_eq!(Target::from_stored("https://e.com/".into()).with_query("q=é%20\u{1}"), "https://e.com/?q=%C3%A9%20%01");
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! Codes and the acts on links, on a store in memory.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use crate::canned::Failure;
 use crate::counts::Counts;
 use crate::date::DateLine;
-use crate::fast_path::{self, Answered, Found, Outcome, Step};
+use crate::fast_path::{self, Answered, Found, Moment, Outcome, Step};
 use crate::handover;
 use crate::redirector::{Redirector, Resolved};
 use crate::seats::{Seat, Seats, Waiting};
@@ -83,14 +83,24 @@ pub(crate) async fn serve<D: FrontDoor>(stream: TcpStream, peer: SocketAddr, thr
         }
     }
     let Connection { mut stream, kept, thread, seat, .. } = connection;
-    seat.wait(Waiting::Us, 0);
+    seat.wait(Waiting::Hyper, thread.redirector.now_ms());
     if has_two_lengths(&kept) {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").await;
         return;
     }
     thread.counts.handed_over.add(1);
-    let settings = &thread.redirector.settings;
-    handover::serve(stream, kept, settings, thread.stop.clone(), move |request| door.clone().open(request, peer)).await;
+    let (settings, redirector) = (&thread.redirector.settings, Arc::clone(&thread.redirector));
+    let door = move |request| {
+        let (seat, redirector) = (Rc::clone(&seat), Arc::clone(&redirector));
+        seat.wait(Waiting::Hyper, redirector.now_ms());
+        let answer = door.clone().open(request, peer);
+        async move {
+            let answer = answer.await;
+            seat.wait(Waiting::Hyper, redirector.now_ms());
+            answer
+        }
+    };
+    handover::serve(stream, kept, settings, thread.stop.clone(), door).await;
 }
 
 struct Connection {
@@ -145,12 +155,13 @@ impl Connection {
                     break Next::Read;
                 }
                 let found = self.found.take();
-                match fast_path::answer(&bytes[used..], &thread.redirector, now_ms, date, found.as_ref(), output) {
+                let moment = Moment { now_ms, date, closing: thread.stopping.get() };
+                match fast_path::answer(&bytes[used..], &thread.redirector, moment, found.as_ref(), output) {
                     Step::Answered(answered) => {
                         used += answered.used;
                         answers += 1;
                         note(&thread, &answered, found.is_none());
-                        if answered.close || thread.stopping.get() {
+                        if answered.close {
                             break Next::Close;
                         }
                         if output.len() > PORTION {
@@ -166,7 +177,6 @@ impl Connection {
                     Step::HandOver => break Next::HandOver,
                 }
             };
-            let rest = bytes.len() - used;
             if kept.is_empty() {
                 kept.extend_from_slice(&input[used..count]);
             } else {
@@ -180,7 +190,7 @@ impl Connection {
                 let took = thread.redirector.now_micros() - started;
                 thread.counts.took(u64::try_from(took).unwrap_or(0), answers);
             }
-            self.seat.wait(if rest == 0 { Waiting::Request } else { Waiting::Rest }, now_ms);
+            self.sit(answers > 0, now_ms);
             if !matches!(next, Next::Read) || !self.unsent.is_empty() {
                 return Poll::Ready(next);
             }
@@ -203,8 +213,17 @@ impl Connection {
         self.seat.wait(Waiting::Taking, self.thread.redirector.now_ms());
         let unsent = std::mem::take(&mut self.unsent);
         self.stream.write_all(&unsent).await?;
-        self.seat.wait(Waiting::Request, self.thread.redirector.now_ms());
+        self.sit(true, self.thread.redirector.now_ms());
         Ok(())
+    }
+
+    /// Notes what the client is to send next.
+    fn sit(&self, answered: bool, now_ms: i64) {
+        if self.kept.is_empty() {
+            self.seat.wait(Waiting::Request, now_ms);
+        } else {
+            self.seat.wait_for_rest(answered, now_ms);
+        }
     }
 }
 

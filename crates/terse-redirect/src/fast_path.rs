@@ -70,9 +70,21 @@ pub enum Found {
     Unavailable,
 }
 
-/// Answers the first request in `bytes` by appending to `out`. `date` is a whole `Date` line. `found` is the end of a look-up
-/// that an earlier [`Step::Miss`] for the same bytes asked for.
-pub fn answer(bytes: &[u8], redirector: &Redirector, now_ms: i64, date: &[u8], found: Option<&Found>, out: &mut Vec<u8>) -> Step {
+/// When a request is answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// In milliseconds.
+    pub now_ms: i64,
+    /// As a whole `Date` line.
+    pub date: &'a [u8],
+    /// Whether the connection is to be closed whatever the client wishes.
+    pub closing: bool,
+}
+
+/// Answers the first request in `bytes` by appending to `out`. `found` is the end of a look-up that an earlier [`Step::Miss`]
+/// for the same bytes asked for.
+pub fn answer(bytes: &[u8], redirector: &Redirector, moment: Moment<'_>, found: Option<&Found>, out: &mut Vec<u8>) -> Step {
+    let Moment { now_ms, date, closing } = moment;
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut []);
     let used = match request.parse_with_uninit_headers(bytes, &mut fields) {
@@ -84,7 +96,7 @@ pub fn answer(bytes: &[u8], redirector: &Redirector, now_ms: i64, date: &[u8], f
     let Some((code, query)) = split_target(target) else { return Step::HandOver };
     let Some(manner) = Manner::of(request.headers) else { return Step::HandOver };
     let Some(domain) = redirector.hosts.domain(manner.host) else { return Step::HandOver };
-    let close = manner.close;
+    let close = manner.close || closing;
 
     let fail = |failure: Failure, out: &mut Vec<u8>| {
         redirector.canned.write(failure, manner.html(), date, close, out);
@@ -119,7 +131,7 @@ pub fn answer(bytes: &[u8], redirector: &Redirector, now_ms: i64, date: &[u8], f
     let name = redirector.routes.name(domain, code.as_bytes());
     let step = redirector
         .routes
-        .with(name, domain, code.as_bytes(), |route| (now_ms < route.head().fresh_until).then(|| respond(route, out)));
+        .with(name, domain, code.as_bytes(), |route| redirector.believes(route, now_ms).then(|| respond(route, out)));
     if let Some(Some(step)) = step {
         return step;
     }

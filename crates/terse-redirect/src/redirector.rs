@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
-use terse_core::{ChangeFeed, Clock, Code, Hosts, LinkKey, LinkStore, Moment, Spent, StoreError};
+use terse_core::{ChangeFeed, Clock, Code, Hosts, Link, LinkKey, LinkStore, Moment, Spent, StoreError, Visit};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
@@ -18,6 +18,8 @@ use crate::route::{Kind, Route, redirect_response};
 use crate::routes::Routes;
 use crate::settings::{ErrorStyle, Settings};
 
+/// For this long after the store did not answer, what is remembered is served without asking it; one visitor a second asks.
+const AWAY_MS: i64 = 2_000;
 /// How often a look-up is begun anew because the link keeps changing under it.
 const ATTEMPTS: usize = 4;
 
@@ -41,8 +43,8 @@ pub struct Visitor<'a> {
 pub enum Reply {
     /// Ready to be sent.
     Response(Response<Bytes>),
-    /// The web side shows a warning page for this link.
-    Warning,
+    /// The web side shows a warning page for the link with this code, which in loose mode may differ from what was asked for.
+    Warning(Code),
 }
 
 /// What a look-up came to.
@@ -63,6 +65,7 @@ pub struct Redirector {
     lookups: Lookups,
     gate: Semaphore,
     last_complaint_ms: AtomicI64,
+    away_until_ms: AtomicI64,
     slow: SlowCounts,
     pub(crate) routes: Routes,
     pub(crate) hosts: HostTable,
@@ -103,6 +106,7 @@ impl Redirector {
             gate: Semaphore::new(settings.store_concurrency.max(1)),
             store,
             last_complaint_ms: AtomicI64::new(0),
+            away_until_ms: AtomicI64::new(0),
             slow: SlowCounts::default(),
             routes: Routes::new(settings.cache_bytes, settings.negative_entries),
             hosts: HostTable::new(hosts, port),
@@ -136,7 +140,7 @@ impl Redirector {
         let now_ms = self.now_ms();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let known = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), Route::clone);
-        let route = match known.filter(|route| now_ms < route.head().fresh_until) {
+        let route = match known.filter(|route| self.believes(route, now_ms)) {
             Some(route) => {
                 count(&self.slow.hits);
                 if route.wants_refresh(now_ms) {
@@ -162,7 +166,7 @@ impl Redirector {
                 count(&self.slow.redirected);
                 self.redirect(link, visitor, now_ms)
             }
-            (Kind::Spend, Some(_)) if visitor.head => Reply::Response(route.response()),
+            (Kind::Spend, Some(link)) if visitor.head => self.look_without_spending(link, visitor).await,
             (Kind::Spend, Some(link)) => match self.spend(&link.key).await {
                 Ok(Spent::Yes) => {
                     count(&self.slow.redirected);
@@ -181,17 +185,33 @@ impl Redirector {
                     self.fail(Failure::Unavailable, visitor)
                 }
             },
-            (Kind::Warn, _) => {
+            (Kind::Warn, Some(link)) => {
                 count(&self.slow.warned);
-                Reply::Warning
+                Reply::Warning(link.key.code.clone())
             }
             (Kind::Gone, _) => self.fail(Failure::Gone, visitor),
             (Kind::Blocked, _) => self.fail(Failure::Blocked, visitor),
-            (Kind::Missing | Kind::Forward | Kind::Spend, _) => self.fail(Failure::NotFound, visitor),
+            (Kind::Missing | Kind::Forward | Kind::Spend | Kind::Warn, _) => self.fail(Failure::NotFound, visitor),
         }
     }
 
-    fn redirect(&self, link: &terse_core::Link, visitor: Visitor<'_>, now_ms: i64) -> Reply {
+    /// HEAD of a link that is good for some visits: how many are left, only the store knows.
+    async fn look_without_spending(&self, link: &Link, visitor: Visitor<'_>) -> Reply {
+        let deadline = Instant::now() + self.settings.store_timeout;
+        match timeout_at(deadline, self.store.get(&link.key)).await {
+            Ok(Ok(Some(link))) => match terse_core::visit(&link, self.clock.now()) {
+                Visit::Go | Visit::GoIfSpent => self.redirect(&link, visitor, self.now_ms()),
+                Visit::Gone => self.fail(Failure::Gone, visitor),
+                Visit::Blocked => self.fail(Failure::Blocked, visitor),
+                Visit::Warn => Reply::Warning(link.key.code),
+                Visit::NotFound => self.fail(Failure::NotFound, visitor),
+            },
+            Ok(Ok(None)) => self.fail(Failure::NotFound, visitor),
+            Ok(Err(_)) | Err(_) => self.fail(Failure::Unavailable, visitor),
+        }
+    }
+
+    fn redirect(&self, link: &Link, visitor: Visitor<'_>, now_ms: i64) -> Reply {
         let location = match visitor.query.filter(|query| link.forward_query && !query.is_empty()) {
             Some(query) => link.target.with_query(query),
             None => link.target.as_str().to_owned(),
@@ -213,6 +233,7 @@ impl Redirector {
                 .header(header::LOCATION, location)
                 .header(header::CACHE_CONTROL, "private, max-age=0, no-store")
                 .header("x-robots-tag", "noindex")
+                .header(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")
                 .header(header::CONTENT_LENGTH, "0")
                 .body(Bytes::new());
             return Reply::Response(response.unwrap_or_else(|_| self.canned.response(failure, visitor.html)));
@@ -258,6 +279,13 @@ impl Redirector {
         });
     }
 
+    /// Whether a remembered route may be served without asking the store. While the store is away, waiting for it again and
+    /// again would help nobody.
+    pub(crate) fn believes(&self, route: &Route, now_ms: i64) -> bool {
+        let fresh = now_ms < route.head().fresh_until;
+        fresh || (now_ms < self.away_until_ms.load(Ordering::Relaxed) && route.may_serve_stale(now_ms))
+    }
+
     /// `None` if the store did not answer in time.
     async fn land(&self, name: u64, domain: u16, code: &[u8], again: bool) -> Option<Route> {
         let deadline = Instant::now() + self.settings.store_timeout;
@@ -279,6 +307,8 @@ impl Redirector {
                                 }
                                 Err(_) => Landed::Failed,
                             };
+                            let away = matches!(landed, Landed::Failed).then(|| self.now_ms() + AWAY_MS);
+                            self.away_until_ms.store(away.unwrap_or(0), Ordering::Relaxed);
                             pilot.land(landed, &self.routes)
                         }
                     }
@@ -298,14 +328,15 @@ impl Redirector {
         let missing = || Route::missing(domain, code, self.clock.now(), &self.settings);
         let Some(key) = self.key(domain, code) else { return Ok(missing()) };
         let _turn = self.gate.acquire().await;
-        let mut link = self.lookups.get(key.clone()).await?;
-        if link.is_none() && self.settings.loose {
-            link = self.store.get_folded(&key).await?.map(|mut link| {
-                link.key = key; // remembered under the name it was asked for
-                link
-            });
+        if let Some(link) = self.lookups.get(key.clone()).await? {
+            return Ok(Route::of_link(domain, link, self.clock.now(), &self.settings));
         }
-        Ok(link.map_or_else(missing, |link| Route::of_link(domain, link, self.clock.now(), &self.settings)))
+        if self.settings.loose
+            && let Some(link) = self.store.get_folded(&key).await?
+        {
+            return Ok(Route::of_other_spelling(domain, code, link, self.clock.now(), &self.settings));
+        }
+        Ok(missing())
     }
 
     async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
@@ -59,6 +60,17 @@ pub struct Route(ThinArc<Head, u8>);
 impl Route {
     /// The route of a link that was just read.
     pub fn of_link(domain: u16, link: Link, now: Moment, settings: &Settings) -> Self {
+        let code = link.key.code.clone();
+        Self::build(domain, code.as_str().as_bytes(), link, now, settings, settings.cache_ttl)
+    }
+
+    /// The route of a link that was found although it was spelled otherwise. Not believed for any time: a change of the link
+    /// is announced under its own name only.
+    pub(crate) fn of_other_spelling(domain: u16, asked: &[u8], link: Link, now: Moment, settings: &Settings) -> Self {
+        Self::build(domain, asked, link, now, settings, Duration::ZERO)
+    }
+
+    fn build(domain: u16, code: &[u8], link: Link, now: Moment, settings: &Settings, ttl: Duration) -> Self {
         let now_ms = now.as_ms();
         let kind = match visit(&link, now) {
             Visit::Go if link.forward_query => Kind::Forward,
@@ -70,19 +82,18 @@ impl Route {
             Visit::Warn => Kind::Warn,
         };
         let ahead = |at: Option<Moment>| at.map(Moment::as_ms).filter(|&at| at > now_ms).unwrap_or(i64::MAX);
-        let ttl = if kind == Kind::Missing { settings.negative_ttl } else { settings.cache_ttl };
+        let ttl = if kind == Kind::Missing { ttl.min(settings.negative_ttl) } else { ttl };
         let changes_at = ahead(link.expires_at).min(ahead(link.valid_from));
         let fresh_until = now_ms.saturating_add(as_ms(ttl)).min(changes_at);
         let answer = match kind {
             Kind::Go | Kind::Forward | Kind::Spend => redirect_head(&link, link.target.as_str(), now, settings),
             _ => Vec::new(),
         };
-        let code = link.key.code.as_str().as_bytes().to_vec();
         let head = Head {
             domain,
             code_len: code.len(),
             kind,
-            refresh_at: AtomicI64::new(refresh_time(&code, now_ms, fresh_until)),
+            refresh_at: AtomicI64::new(refresh_time(code, now_ms, fresh_until)),
             fresh_until,
             valid_until: ahead(link.expires_at),
             used: AtomicBool::new(false),
@@ -91,7 +102,7 @@ impl Route {
                 .then(|| Box::new(link)),
             parsed: OnceLock::new(),
         };
-        Self::new(head, &code, &answer)
+        Self::new(head, code, &answer)
     }
 
     /// Remembers that there is no such link.

@@ -7,6 +7,9 @@ use tokio::task::AbortHandle;
 
 use crate::settings::Settings;
 
+/// Longer than the web side lets a request take.
+const LONGEST_REQUEST: std::time::Duration = std::time::Duration::from_secs(35);
+
 /// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Waiting {
@@ -16,8 +19,10 @@ pub(crate) enum Waiting {
     Rest,
     /// The client to take an answer.
     Taking,
-    /// Us, or hyper with timers of its own.
+    /// Us: a look-up, which has a timeout of its own.
     Us,
+    /// Whatever hyper is doing with it, since its last request began or ended.
+    Hyper,
 }
 
 /// One connection's seat.
@@ -28,13 +33,17 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Notes what the connection waits for from now on. Going on waiting for the rest of the same request does not reset
-    /// the time.
+    /// Notes what the connection waits for from now on.
     pub(crate) fn wait(&self, waiting: Waiting, now_ms: i64) {
-        if waiting != Waiting::Rest || self.waiting.get() != Waiting::Rest {
-            self.since_ms.set(now_ms);
-        }
+        self.since_ms.set(now_ms);
         self.waiting.set(waiting);
+    }
+
+    /// Notes that the rest of a request is awaited. Going on waiting for the same one does not reset the time.
+    pub(crate) fn wait_for_rest(&self, of_another: bool, now_ms: i64) {
+        if of_another || self.waiting.get() != Waiting::Rest {
+            self.wait(Waiting::Rest, now_ms);
+        }
     }
 }
 
@@ -67,6 +76,7 @@ impl Seats {
                 Waiting::Request => ms(settings.idle_timeout),
                 Waiting::Rest | Waiting::Taking => ms(settings.header_timeout),
                 Waiting::Us => i64::MAX,
+                Waiting::Hyper => ms(settings.idle_timeout.saturating_add(LONGEST_REQUEST)),
             };
             if waited > limit {
                 task.abort();

@@ -13,6 +13,7 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 
 use crate::connection::{self, Thread};
@@ -64,12 +65,14 @@ impl Workers {
             all_counts.push(Arc::clone(&counts));
             let (listener, redirector, peers) = (listener.try_clone()?, Arc::clone(&redirector), Arc::clone(&peers));
             let (door, stopped) = (door.clone(), stopped.clone());
+            let (started, has_started) = std::sync::mpsc::channel();
             let thread = std::thread::Builder::new().name(format!("redirect-{me}")).spawn(move || {
                 // Made on its own thread, which it never leaves: its tasks need not be `Send`.
                 let runtime = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
                     Ok(runtime) => runtime,
-                    Err(error) => return tracing::error!(%error, "a serving thread could not start"),
+                    Err(error) => return drop(started.send(Err(error))),
                 };
+                let _ = started.send(Ok(()));
                 let thread = Rc::new(Thread::new(redirector, counts, stopped));
                 runtime.block_on(async move {
                     let worker = Worker { me, thread, peers, door };
@@ -79,6 +82,7 @@ impl Workers {
                 });
             })?;
             threads.push(thread);
+            has_started.recv().map_err(io::Error::other)??;
         }
         Ok(Self { threads: Mutex::new(threads), counts: all_counts, redirector, stop, peers })
     }
@@ -180,9 +184,18 @@ impl<D: FrontDoor> Worker<D> {
             all[self.me].fetch_add(1, Ordering::Relaxed);
             return self.seat(stream, peer);
         }
-        let handed = stream.into_std().ok().is_some_and(|stream| self.peers.doors[least].try_send((stream, peer)).is_ok());
-        if !handed {
+        let Ok(stream) = stream.into_std() else {
             all[least].fetch_sub(1, Ordering::Relaxed);
+            return;
+        };
+        // A thread that cannot take it, because it is overwhelmed or gone, does not cost the visitor.
+        if let Err(back) = self.peers.doors[least].try_send((stream, peer)) {
+            all[least].fetch_sub(1, Ordering::Relaxed);
+            let (TrySendError::Full((stream, peer)) | TrySendError::Closed((stream, peer))) = back;
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                all[self.me].fetch_add(1, Ordering::Relaxed);
+                self.seat(stream, peer);
+            }
         }
     }
 

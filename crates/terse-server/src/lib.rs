@@ -11,6 +11,7 @@ mod router;
 mod stats;
 
 pub use api::openapi;
+pub use api::request::Peer;
 pub use keys::Keys;
 pub use pages::{CSP, Pages, pages, warning_page};
 pub use router::{Parts, router};

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use bytes::Bytes;
 use terse_core::Links;
 
 use crate::api::problem::{self, Problem};
@@ -38,14 +39,15 @@ pub(crate) type Web = State<Arc<Parts>>;
 /// Everything but redirects, `/livez`, `/readyz` and `/metrics`.
 pub fn router(parts: Parts) -> Router {
     let parts = Arc::new(parts);
-    let document: Arc<str> = api::document(parts.links.rules().hosts.names()).into();
-    let docs: Arc<str> = api::docs_page(&document).into();
+    let document = api::document(parts.links.rules().hosts.names());
+    let docs = Bytes::from(api::docs_page(&document));
+    let document = Bytes::from(document);
     let json = move || {
-        let document = document.to_string();
+        let document = document.clone();
         async move { ([(header::CONTENT_TYPE, "application/json")], document) }
     };
     let docs = move || {
-        let docs = docs.to_string();
+        let docs = docs.clone();
         async move { pages::page(StatusCode::OK, docs) }
     };
     let (described, _) = api::described().split_for_parts();
@@ -78,16 +80,18 @@ async fn wrong_method(uri: Uri, headers: HeaderMap) -> Response {
 }
 
 fn wants_page(uri: &Uri, headers: &HeaderMap) -> bool {
-    let path = uri.path();
-    let api = path == "/api" || path.starts_with("/api/");
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    !api && accept.contains("text/html")
+    !is_api(uri.path()) && accept.contains("text/html")
+}
+
+fn is_api(path: &str) -> bool {
+    path == "/api" || path.starts_with("/api/")
 }
 
 /// Wraps every request: bounds its time, counts it, and sets the headers that hold for all.
 async fn finish(State(parts): Web, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
-    let api = request.uri().path().starts_with("/api");
+    let api = is_api(request.uri().path());
     let mut response = match tokio::time::timeout(PATIENCE, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {

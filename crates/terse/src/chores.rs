@@ -70,7 +70,7 @@ impl Reaper {
             keys.iter().for_each(|key| self.feed.announce(key));
             expired += keys.len();
             self.counts.expired.fetch_add(keys.len() as u64, Ordering::Relaxed);
-            if keys.len() < self.batch {
+            if keys.is_empty() {
                 break;
             }
         }
@@ -79,11 +79,11 @@ impl Reaper {
             keys.iter().for_each(|key| self.feed.announce(key));
             purged += keys.len();
             self.counts.purged.fetch_add(keys.len() as u64, Ordering::Relaxed);
-            if keys.len() < self.batch {
+            if keys.is_empty() {
                 break;
             }
         }
-        while self.store.forget_requests(now.saturating_sub(REMEMBER_REQUESTS), self.batch).await? == self.batch {}
+        while self.store.forget_requests(now.saturating_sub(REMEMBER_REQUESTS), self.batch).await? > 0 {}
         Ok((expired, purged))
     }
 }

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version, header};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
@@ -48,7 +48,8 @@ impl FrontDoor {
 impl terse_redirect::FrontDoor for FrontDoor {
     type Body = Either<Full<Bytes>, Body>;
 
-    async fn open(self, request: Request<Incoming>, _peer: SocketAddr) -> Response<Self::Body> {
+    async fn open(self, mut request: Request<Incoming>, peer: SocketAddr) -> Response<Self::Body> {
+        request.extensions_mut().insert(terse_server::Peer(peer.ip()));
         self.0.open(request).await
     }
 }
@@ -97,7 +98,7 @@ impl Rooms {
         };
         match self.redirector.answer(visitor).await {
             Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
-            Reply::Warning => {
+            Reply::Warning(code) => {
                 let page = format!("/r/{code}");
                 self.back_office(elsewhere(request, &page)).await.map(Either::Right)
             }
@@ -111,11 +112,8 @@ impl Rooms {
         if target_length(request.uri()) > MAX_TARGET {
             return refuse(StatusCode::URI_TOO_LONG, "target_too_long", "an address has at most 8,192 octets");
         }
-        if headers.contains_key(header::CONTENT_LENGTH) && headers.contains_key(header::TRANSFER_ENCODING) {
-            return refuse(StatusCode::BAD_REQUEST, "invalid_request", "a body has one length");
-        }
         let mut hosts = headers.get_all(header::HOST).iter();
-        let host = hosts.next().map(http::HeaderValue::as_bytes);
+        let host = hosts.next().map(HeaderValue::as_bytes);
         if hosts.next().is_some() {
             return refuse(StatusCode::BAD_REQUEST, "invalid_request", "there is one Host field");
         }
@@ -140,7 +138,12 @@ impl Rooms {
     }
 
     /// Everything but redirects. A panic there is an error here.
-    async fn back_office(&self, request: Request<Incoming>) -> Response {
+    async fn back_office(&self, mut request: Request<Incoming>) -> Response {
+        // One place to look for the host: the authority of an absolute target, or of HTTP/2, becomes the field.
+        let authority = request.uri().authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+        if let Some(host) = authority {
+            request.headers_mut().insert(header::HOST, host);
+        }
         let api = request.uri().path().starts_with("/api/") || request.uri().path() == "/openapi.json";
         let operating = OPERATING.contains(&request.uri().path());
         if !operating && !(if api { self.roles.api } else { self.roles.web }) {
@@ -186,7 +189,9 @@ fn wants_html(headers: &HeaderMap) -> bool {
 
 /// The same request for another path.
 fn elsewhere(mut request: Request<Incoming>, path: &str) -> Request<Incoming> {
-    if let Ok(uri) = path.parse() {
+    let mut parts = request.uri().clone().into_parts();
+    parts.path_and_query = path.parse().ok();
+    if let Ok(uri) = Uri::from_parts(parts) {
         *request.uri_mut() = uri;
     }
     request

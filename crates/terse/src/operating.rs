@@ -37,15 +37,15 @@ impl Operating {
     }
 }
 
-/// Can serve: not stopping. A store that is away does not make redirects from memory worse, so it is told but does not take
-/// the machine out; only a server that could not create anything and remembers nothing would gain from that.
+/// Can serve: not stopping. A store that is away is told, but does not take the machine out: what it remembers it serves, and
+/// no other machine could do better.
 async fn ready(State(operating): State<Operating>) -> impl IntoResponse {
     if operating.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
     }
     match tokio::time::timeout(PATIENCE, operating.store.check()).await {
         Ok(Ok(())) => (StatusCode::OK, "ready\n"),
-        _ => (StatusCode::SERVICE_UNAVAILABLE, "the store cannot be written to; links in memory are served\n"),
+        _ => (StatusCode::OK, "ready, but the store cannot be written to\n"),
     }
 }
 

@@ -53,9 +53,9 @@ pub struct Server {
     stop: watch::Sender<bool>,
     clock: Clock,
     data_dir: DataDir,
-    _lock: LockGuard,
-    // Last: the store closes when everything that uses it is gone.
+    // Last: the store closes when everything that uses it is gone, and then the folder is let go.
     _store: Store,
+    _lock: LockGuard,
 }
 
 impl Server {
@@ -76,8 +76,6 @@ impl Server {
             .build()
             .context("starting the back office")?;
         let store = back_office.block_on(backends::open(config))?;
-        let (keys, fresh_key, local_key) = back_office.block_on(keys(config, &store))?;
-
         let listener = listen(config.listen)?;
         let address = listener.local_addr().context("reading the listener's address")?;
         let base_url = config.base_url_at(address);
@@ -97,6 +95,9 @@ impl Server {
         ));
         let feed: Arc<dyn ChangeFeed> = redirector.clone();
         let rules = rules(config, hosts.clone())?;
+        let admin = config.admin.listen.map(|at| listen(at).context("admin")).transpose()?;
+        // Only now, when nothing that an operator can get wrong is left: a key that was kept but never shown would be lost.
+        let (keys, fresh_key, local_key) = back_office.block_on(keys(config, &store))?;
         let codes = code_source(config, &metered, &clock);
         let links = Arc::new(Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), rules, clock.clone()));
         let api = Arc::new(ApiStats::default());
@@ -131,9 +132,9 @@ impl Server {
         let draining = Arc::new(AtomicBool::new(false));
         let operating =
             Operating { store: Arc::clone(&metered), draining: Arc::clone(&draining), registry: Arc::new(registry) }.router();
-        let (web, admin_address) = match config.admin.listen {
+        let (web, admin_address) = match admin {
             None => (web.merge(operating), None),
-            Some(at) => (web, Some(serve_admin(&back_office, at, operating, stopped)?)),
+            Some(listener) => (web, Some(serve_admin(&back_office, listener, operating, stopped)?)),
         };
         let primary_host = hosts.primary_host().to_owned();
         let door = FrontDoor::new(Arc::clone(&redirector), web, back_office.handle().clone(), config.roles, primary_host);
@@ -151,8 +152,8 @@ impl Server {
             stop,
             clock,
             data_dir,
-            _lock: lock,
             _store: store,
+            _lock: lock,
         })
     }
 
@@ -187,7 +188,7 @@ impl Server {
         self.back_office.shutdown_timeout(Duration::from_secs(1));
     }
 
-    /// Says where it is and how to begin. The key is shown this once, on the terminal and not in the log.
+    /// Says where it is and how to begin, on standard output: standard error is the log, and a key does not belong there.
     fn greet(&self, config: &Config) {
         let base = self.base_url.as_str().trim_end_matches('/');
         tracing::info!(address = %self.address, base_url = base, "terse is listening");
@@ -202,7 +203,7 @@ impl Server {
         if config.roles.web {
             text += &format!("\nor open {base}/ in a browser.\n");
         }
-        eprintln!("{text}");
+        println!("{text}");
     }
 }
 
@@ -257,13 +258,19 @@ fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     open().with_context(|| format!("listening on {address}"))
 }
 
-/// Which hosts we answer for. On a machine of one's own, all its names for itself are fine.
+/// Which hosts we answer for. The machine's names for itself are always fine: commands reach us by them.
 fn hosts(config: &Config, base_url: &Url, address: SocketAddr) -> anyhow::Result<Hosts> {
-    let loopback: &[&str] =
-        if address.ip().is_loopback() || config.base_url.is_none() { &["localhost", "127.0.0.1", "[::1]"] } else { &[] };
+    let here = match address.ip() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    let mut own = vec!["localhost", "127.0.0.1", "[::1]"];
+    if !address.ip().is_unspecified() {
+        own.push(&here);
+    }
     let parse = |name: &String| Domain::parse(name).with_context(|| format!("domains: {name:?} is not a host name"));
     let further = config.domains.iter().map(parse).collect::<anyhow::Result<Vec<_>>>()?;
-    Hosts::new(base_url, loopback, further).context("base_url has no host")
+    Hosts::new(base_url, &own, further).context("base_url has no host")
 }
 
 fn rules(config: &Config, hosts: Hosts) -> anyhow::Result<Rules> {
@@ -306,7 +313,7 @@ fn redirect_settings(config: &Config) -> Settings {
     };
     Settings {
         threads,
-        fast_path: true,
+        fast_path: config.roles.redirect,
         errors: match redirect.errors {
             config::Errors::Status => ErrorStyle::Status,
             config::Errors::Page => ErrorStyle::Page,
@@ -339,12 +346,14 @@ fn failure_pages() -> FailurePages {
 /// Health and metrics on a listener of their own.
 fn serve_admin(
     runtime: &Runtime,
-    at: SocketAddr,
+    listener: TcpListener,
     router: axum::Router,
     mut stop: watch::Receiver<bool>,
 ) -> anyhow::Result<SocketAddr> {
-    let listener = runtime.block_on(tokio::net::TcpListener::bind(at)).with_context(|| format!("admin: listening on {at}"))?;
     let address = listener.local_addr().context("reading the admin listener's address")?;
+    listener.set_nonblocking(true).context("admin")?;
+    let _inside = runtime.enter();
+    let listener = tokio::net::TcpListener::from_std(listener).context("admin")?;
     runtime.spawn(async move {
         let stopped = async move {
             let _ = stop.wait_for(|stop| *stop).await;

@@ -152,3 +152,34 @@ async fn stopping_lets_idle_connections_go_and_ends() {
     handed_over.read_to_end(&mut rest).unwrap();
     assert!(std::net::TcpStream::connect(address).is_err());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_hyper_keeps_is_let_go_when_its_client_only_listens_or_never_reads() {
+    let fixture = fixture(|_| ()).await;
+    let served = fixture.serve();
+    // An HTTP/2 client that says hello and asks for nothing, and an HTTP/1 client between two requests.
+    let mut silent = served.connect();
+    silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00").unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    fixture.clock.advance(Duration::from_secs(75 + 36));
+    let mut rest = Vec::new();
+    let ended = silent.read_to_end(&mut rest);
+    assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_active_pipeliner_is_not_taken_for_a_slow_client() {
+    let fixture = fixture(|_| ()).await;
+    let served = fixture.serve();
+    let mut stream = served.connect();
+    let request = b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n";
+    // Each read of the server ends in the middle of a request, while answers flow.
+    stream.write_all(&request[..10]).unwrap();
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(600));
+        fixture.clock.advance(Duration::from_secs(8));
+        stream.write_all(&[&request[10..], &request[..10]].concat()).unwrap();
+        let mut answer = [0; 4096];
+        assert!(stream.read(&mut answer).unwrap() > 0, "cut off");
+    }
+}

@@ -49,7 +49,7 @@ impl Fixture {
                 let location = response.headers().get("location").map(|value| value.to_str().expect("ASCII").to_owned());
                 (response.status().as_u16(), location)
             }
-            Reply::Warning => (200, None),
+            Reply::Warning(_) => (200, None),
         }
     }
 

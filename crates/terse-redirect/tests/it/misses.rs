@@ -121,6 +121,22 @@ async fn a_slow_store_costs_a_visitor_the_timeout_and_no_more() {
 }
 
 #[tokio::test]
+async fn while_the_store_hangs_only_one_visitor_a_second_waits_for_it() {
+    let fixture = Fixture::new(|settings| settings.store_timeout = Duration::from_millis(200));
+    fixture.insert(alias("abc1234", TARGET)).await;
+    fixture.visit("abc1234").await;
+    fixture.clock.advance(Duration::from_mins(6));
+    fixture.store.delay(Duration::from_secs(60));
+    // The first finds out, and is served from memory after the timeout; the others do not wait.
+    assert_eq!(fixture.visit("abc1234").await.0, 302);
+    let reads = fixture.store.gets();
+    for _ in 0..100 {
+        assert_eq!(fixture.visit("abc1234").await.0, 302);
+    }
+    assert!(fixture.store.gets() <= reads + 2, "{} reads while the store hung", fixture.store.gets() - reads);
+}
+
+#[tokio::test]
 async fn a_popular_link_is_refreshed_before_its_time_is_over() {
     let fixture = Fixture::new(|_| ());
     fixture.insert(alias("abc1234", TARGET)).await;
@@ -180,6 +196,17 @@ async fn a_link_good_for_three_clicks_redirects_three_times() {
 }
 
 #[tokio::test]
+async fn head_of_a_used_up_link_is_gone_although_its_route_is_remembered() {
+    let fixture = Fixture::new(|_| ());
+    fixture.insert(terse_core::Link { max_clicks: Some(1), ..alias("limited1", TARGET) }).await;
+    let head = Visitor { domain: 0, code: "limited1", query: None, html: false, head: true };
+    assert_eq!(fixture.visit_as(head).await.0, 302);
+    assert_eq!(fixture.visit("limited1").await.0, 302);
+    assert_eq!(fixture.visit_as(head).await.0, 410);
+    assert_eq!(fixture.visit("limited1").await.0, 410);
+}
+
+#[tokio::test]
 async fn standing_decides_and_a_query_is_passed_on_only_where_wished() {
     let fixture = Fixture::new(|_| ());
     for (code, standing) in [("blocked1", Standing::Blocked), ("flagged1", Standing::Suspicious)] {
@@ -208,4 +235,12 @@ async fn in_loose_mode_an_alias_is_found_whatever_its_case() {
     fixture.insert(alias("My-Link", TARGET)).await;
     assert_eq!(fixture.visit("my-LINK").await.0, 302);
     assert_eq!(Fixture::new(|_| ()).visit("my-LINK").await.0, 404);
+    // A change is announced under the link's own name, and seen under every other.
+    let blocked = terse_core::Link { standing: Standing::Blocked, revision: Revision(2), ..alias("My-Link", TARGET) };
+    fixture.store.update(&blocked, Revision(1)).await.unwrap();
+    fixture.redirector.announce(&key("My-Link"));
+    assert_eq!(fixture.visit("my-LINK").await.0, 451);
+    fixture.insert(terse_core::Link { max_clicks: Some(1), ..alias("Limited", TARGET) }).await;
+    assert_eq!(fixture.visit("limited").await.0, 302);
+    assert_eq!(fixture.visit("LIMITED").await.0, 410);
 }

@@ -5,11 +5,11 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use terse_core::{Caller, Code, Domain, Hosts, Link, LinkError, LinkKey, RefusalKind, Request, Revision};
+use terse_core::{Code, Domain, Hosts, Link, LinkError, LinkKey, RefusalKind, Request, Revision};
 
 use super::answers::{CreateProblems, GetProblems, PatchProblems, TouchProblems};
-use super::problem::{INVALID_EXPIRY, PRECONDITION_FAILED, Problem, UNAUTHORIZED};
-use super::request::{Anyone, Json, Keyed, Name, NoParams, Params, SMALL, parse_object};
+use super::problem::{INVALID_EXPIRY, PRECONDITION_FAILED, Problem};
+use super::request::{Creator, Json, Keyed, Name, NoParams, Params, SMALL, parse_object};
 use super::schemas::LONGEST_TTL;
 use super::shapes::{CreateLink, LinkBody, PatchLink};
 use crate::router::{Parts, Web};
@@ -38,12 +38,12 @@ const REPLAYED: &str = "idempotency-replayed";
     security((), ("key" = [])))]
 pub(super) async fn create(
     State(parts): Web,
-    Anyone(caller): Anyone,
+    creator: Creator,
     _: NoParams,
     headers: HeaderMap,
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
-    create_one(&parts, caller, &headers, &body).await
+    create_one(&parts, &creator, &headers, &body).await
 }
 
 /// Make a link (the same as `POST /api/v1/urls`)
@@ -62,19 +62,18 @@ pub(super) async fn create(
     security((), ("key" = [])))]
 pub(super) async fn shorten(
     State(parts): Web,
-    Anyone(caller): Anyone,
+    creator: Creator,
     _: NoParams,
     headers: HeaderMap,
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
-    create_one(&parts, caller, &headers, &body).await
+    create_one(&parts, &creator, &headers, &body).await
 }
 
-async fn create_one(parts: &Parts, caller: Caller, headers: &HeaderMap, body: &Bytes) -> Result<Response, Problem> {
-    may_create(parts, caller)?;
+async fn create_one(parts: &Parts, creator: &Creator, headers: &HeaderMap, body: &Bytes) -> Result<Response, Problem> {
     let key = idempotency_key(headers)?;
     let outcome = match parse_object::<CreateLink>(body) {
-        Ok(create) => create_link(parts, caller, create, key.map(|key| (key, None))).await,
+        Ok(create) => create_link(parts, creator, create, key.map(|key| (key, None))).await,
         Err(problem) => {
             parts.stats.count_create(Outcome::Refused);
             Err(problem)
@@ -102,18 +101,10 @@ fn location(link: &Link) -> String {
     }
 }
 
-/// Strangers are turned away before their body is looked at.
-pub(super) fn may_create(parts: &Parts, caller: Caller) -> Result<(), Problem> {
-    if caller == Caller::Anonymous && !parts.links.rules().anonymous_create {
-        return Err(Problem::new(&UNAUTHORIZED, "making links needs a key here").on("Authorization"));
-    }
-    Ok(())
-}
-
 /// Makes a link and counts how it went. The key may carry the place of an item in a list.
 pub(super) async fn create_link(
     parts: &Parts,
-    caller: Caller,
+    creator: &Creator,
     create: CreateLink,
     key: Option<(&str, Option<usize>)>,
 ) -> Result<(StatusCode, bool, Link), Problem> {
@@ -123,8 +114,8 @@ pub(super) async fn create_link(
             return Err(problem);
         }
         Ok(()) => {
-            let request = key.map(|(key, place)| request_of(caller, key, place, &create));
-            parts.links.create(caller, create.into_wish(), request).await
+            let request = key.map(|(key, place)| request_of(creator, key, place, &create));
+            parts.links.create(creator.caller, create.into_wish(), request).await
         }
     };
     parts.stats.count_create(Outcome::of(&result));
@@ -153,8 +144,10 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Probl
 }
 
 /// Names an attempt per owner, and what was asked for.
-fn request_of(caller: Caller, key: &str, place: Option<usize>, create: &CreateLink) -> Request {
-    let mut id = Sha256::new().chain_update("idempotency").chain_update(caller.owner().0.to_be_bytes()).chain_update(key);
+fn request_of(creator: &Creator, key: &str, place: Option<usize>, create: &CreateLink) -> Request {
+    let mut id = Sha256::new().chain_update("idempotency").chain_update(creator.caller.owner().0.to_be_bytes()).chain_update(key);
+    // No key contains a one either: strangers with the same key are told apart by where they are.
+    id = id.chain_update("\x01").chain_update(&creator.place);
     if let Some(place) = place {
         // No key contains a zero, so this can never be the id of another key.
         id = id.chain_update("\0").chain_update((place as u64).to_be_bytes());

@@ -12,9 +12,9 @@ use terse_core::{Caller, Link, Moment};
 use utoipa::ToSchema;
 
 use super::answers::{BulkProblems, ImportProblems};
-use super::links::{check_ttl, create_link, idempotency_key, may_create};
+use super::links::{check_ttl, create_link, idempotency_key};
 use super::problem::{INVALID_REQUEST, Problem, ProblemBody};
-use super::request::{Anyone, Json, LARGE, NoParams, Operator, not_json, parse_object};
+use super::request::{Creator, Json, LARGE, NoParams, Operator, not_json, parse_object};
 use super::schemas::{CreateLinks, ImportLinks, MOST_ITEMS};
 use super::shapes::{CreateLink, ImportLink, LinkBody};
 use crate::router::{Parts, Web};
@@ -70,26 +70,25 @@ pub(crate) struct ItemResult {
     security((), ("key" = [])))]
 pub(super) async fn create_many(
     State(parts): Web,
-    Anyone(caller): Anyone,
+    creator: Creator,
     _: NoParams,
     headers: HeaderMap,
     Json(body): Json<LARGE>,
 ) -> Result<Response, Problem> {
-    may_create(&parts, caller)?;
     let key = idempotency_key(&headers)?;
     let items = items(&body)?.into_iter().enumerate();
-    let running = items.map(|(place, item)| create_one(&parts, caller, key.map(|key| (key, Some(place))), item));
+    let running = items.map(|(place, item)| create_one(&parts, &creator, key.map(|key| (key, Some(place))), item));
     Ok(answer_all(&parts, running.collect()).await)
 }
 
 async fn create_one(
     parts: &Parts,
-    caller: Caller,
+    creator: &Creator,
     key: Option<(&str, Option<usize>)>,
     item: Box<RawValue>,
 ) -> Result<(StatusCode, Link), Problem> {
     let create: CreateLink = parse_object(item.get().as_bytes()).inspect_err(|_| parts.stats.count_create(Outcome::Refused))?;
-    let (status, _, link) = create_link(parts, caller, create, key).await?;
+    let (status, _, link) = create_link(parts, creator, create, key).await?;
     Ok((status, link))
 }
 

@@ -1,6 +1,7 @@
 //! What a request says: who is asking, the query, the body. Each is read strictly, so that a typo never passes silently.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,19 +13,31 @@ use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use terse_core::Caller;
+use tokio::sync::Semaphore;
 
-use super::problem::{FORBIDDEN, INVALID_REQUEST, Problem, TOO_LARGE, UNAUTHORIZED, UNSUPPORTED_MEDIA_TYPE};
+use super::problem::{FORBIDDEN, INVALID_REQUEST, Problem, STORE_UNAVAILABLE, TOO_LARGE, UNAUTHORIZED, UNSUPPORTED_MEDIA_TYPE};
 use crate::router::Parts;
 
 /// The most a single link's body may hold: the longest target, four times over, and all the rest.
 pub(crate) const SMALL: usize = 64 * 1024;
 /// The most a list of links may hold.
 pub(crate) const LARGE: usize = 10 * 1024 * 1024;
+/// How many long lists are read at the same time: together they are held in memory.
+static LARGE_BODIES: Semaphore = Semaphore::const_new(16);
 /// A body that trickles in is given up.
 const BODY_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Whoever asks, with a key or without. A key that is shown must be right, even where none is needed.
 pub(crate) struct Anyone(pub(crate) Caller);
+/// Whoever may make links here. Strangers who may not are turned away before their body is read.
+pub(crate) struct Creator {
+    pub(crate) caller: Caller,
+    /// Tells strangers apart, who have no key to be known by; empty for owners.
+    pub(crate) place: String,
+}
+/// Where a request came from, as far as whoever took it in knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub IpAddr);
 /// Somebody with a key.
 pub(crate) struct Keyed(pub(crate) Caller);
 /// The operator.
@@ -47,6 +60,22 @@ impl FromRequestParts<Arc<Parts>> for Anyone {
             return Err(refuse());
         }
         parts.keys.caller(key).map(Self).ok_or_else(refuse)
+    }
+}
+
+impl FromRequestParts<Arc<Parts>> for Creator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
+        let caller = Anyone::from_request_parts(request, parts).await?.0;
+        if caller != Caller::Anonymous {
+            return Ok(Self { caller, place: String::new() });
+        }
+        if !parts.links.rules().anonymous_create {
+            return Err(Problem::new(&UNAUTHORIZED, "making links needs a key here").on("Authorization"));
+        }
+        let place = request.extensions.get::<Peer>().map(|peer| peer.0.to_string()).unwrap_or_default();
+        Ok(Self { caller, place })
     }
 }
 
@@ -165,6 +194,10 @@ impl<const LIMIT: usize> FromRequest<Arc<Parts>> for Json<LIMIT> {
             return Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "the body should be application/json").on("Content-Type"));
         }
         refuse_encoding(&head.headers)?;
+        if LIMIT <= SMALL {
+            return read(body, LIMIT).await.map(Self);
+        }
+        let _turn = LARGE_BODIES.try_acquire().map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many long lists at once"))?;
         read(body, LIMIT).await.map(Self)
     }
 }

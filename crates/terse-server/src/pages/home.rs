@@ -7,11 +7,11 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::Response;
-use terse_core::{Caller, Link, Wish};
+use terse_core::{Caller, Domain, Link, Wish};
 
 use super::qr::Matrix;
 use super::words::{moment, span};
-use super::{CROSS_SITE, html, message, page};
+use super::{CROSS_SITE, domain_of, html, message, page};
 use crate::api::problem::{INVALID_REQUEST, Problem, UNSUPPORTED_MEDIA_TYPE};
 use crate::api::request::{Params, SMALL, read};
 use crate::api::shapes::short_url;
@@ -73,10 +73,10 @@ impl Made {
 }
 
 impl Home {
-    fn new(parts: &Parts, form: Form) -> Self {
+    fn new(parts: &Parts, domain: &Domain, form: Form) -> Self {
         let rules = parts.links.rules();
         let shorter = LIVES.into_iter().filter(|life| Duration::from_secs(*life) < rules.anonymous_ttl);
-        let base = rules.hosts.base_of(&terse_core::Domain::primary());
+        let base = rules.hosts.base_of(domain);
         Self {
             open: rules.anonymous_create,
             longest: span(rules.anonymous_ttl),
@@ -89,40 +89,42 @@ impl Home {
     }
 }
 
-pub(super) async fn show(State(parts): Web) -> Response {
-    page(StatusCode::OK, html(&Home::new(&parts, Form::default())))
+pub(super) async fn show(State(parts): Web, uri: Uri, headers: HeaderMap) -> Response {
+    page(StatusCode::OK, html(&Home::new(&parts, &domain_of(&parts, &uri, &headers), Form::default())))
 }
 
 pub(super) async fn shorten(State(parts): Web, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let base = parts.links.rules().hosts.base_of(&terse_core::Domain::primary());
+    let domain = domain_of(&parts, &uri, &headers);
+    let base = parts.links.rules().hosts.base_of(&domain);
     if !is_own_form(&headers, &uri, &base) {
         return message(&CROSS_SITE);
     }
     let form = match read_form(&headers, body).await {
         Ok(form) => form,
-        Err(problem) => return refused(&parts, Form::default(), &problem),
+        Err(problem) => return refused(&parts, &domain, Form::default(), &problem),
     };
     let wish = Wish {
         long_url: form.long_url.clone(),
         custom_alias: Some(form.alias.trim().to_owned()).filter(|alias| !alias.is_empty()),
         ttl: form.ttl.parse().ok(),
+        domain: Some(domain.as_str().to_owned()).filter(|name| !name.is_empty()),
         ..Wish::default()
     };
     let result = parts.links.create(Caller::Anonymous, wish, None).await;
     parts.stats.count_create(Outcome::of(&result));
     match result {
         Ok(created) => {
-            let mut home = Home::new(&parts, Form::default());
+            let mut home = Home::new(&parts, &domain, Form::default());
             home.made = Some(Made::new(&created.link, &parts));
             page(StatusCode::CREATED, html(&home))
         }
-        Err(error) => refused(&parts, form, &error.into()),
+        Err(error) => refused(&parts, &domain, form, &error.into()),
     }
 }
 
 /// The form again, with what was typed and what is wrong with it.
-fn refused(parts: &Parts, form: Form, problem: &Problem) -> Response {
-    let mut home = Home::new(parts, form);
+fn refused(parts: &Parts, domain: &Domain, form: Form, problem: &Problem) -> Response {
+    let mut home = Home::new(parts, domain, form);
     let field = match problem.field() {
         Some("custom_alias") => "alias",
         Some("ttl") => "ttl",

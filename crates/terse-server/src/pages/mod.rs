@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::Router;
+use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
@@ -121,8 +122,8 @@ fn html(template: &impl Template) -> String {
 }
 
 /// A page with the headers every page has.
-pub(crate) fn page(status: StatusCode, html: String) -> Response {
-    let mut response = (status, Html(html)).into_response();
+pub(crate) fn page(status: StatusCode, html: impl Into<Body>) -> Response {
+    let mut response = (status, Html(html.into())).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CSP));
     // Not `no-referrer`: with it browsers send `Origin: null` for our own form.
@@ -147,14 +148,17 @@ pub(crate) fn wrong_method() -> Response {
 
 /// Which link a path on the host of this request speaks of, if it can be one.
 fn key_of(parts: &Parts, uri: &Uri, headers: &HeaderMap, code: &str) -> Option<LinkKey> {
-    let code = Code::parse(code)?;
+    Some(LinkKey { domain: domain_of(parts, uri, headers), code: Code::parse(code)? })
+}
+
+/// The short domain that a request came to.
+fn domain_of(parts: &Parts, uri: &Uri, headers: &HeaderMap) -> Domain {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).or_else(|| uri.host()).unwrap_or_default();
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,
         _ => host,
     };
-    let domain = parts.links.rules().hosts.domain_of(name).unwrap_or_else(Domain::primary);
-    Some(LinkKey { domain, code })
+    parts.links.rules().hosts.domain_of(name).unwrap_or_else(Domain::primary)
 }
 
 /// Two digits an octet.

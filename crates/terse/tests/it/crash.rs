@@ -25,11 +25,11 @@ impl Killable {
             .env("TERSE_CODES__LEASE", "100")
             .current_dir(data_dir.parent().expect("a parent"))
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
             .expect("terse starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("its output")).lines();
+        let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
         let said = |line: &String| line.contains("terse is listening on http://");
         let line = lines.by_ref().map_while(Result::ok).find(said).expect("terse says where it listens");
         let address = line.rsplit("http://").next().and_then(|at| at.trim().parse().ok()).expect("an address");

@@ -147,6 +147,34 @@ fn domains_are_name_spaces_of_their_own() {
 }
 
 #[test]
+fn a_first_start_that_fails_does_not_swallow_the_key() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::TempDir::new().unwrap();
+    let mut config = terse::Config { data_dir: folder.path().join("data"), ..terse::Config::default() };
+    config.listen = taken.local_addr().unwrap();
+    assert!(terse::serve::Server::start(&config, terse_core::Clock::default()).is_err());
+    config.listen.set_port(0);
+    let server = terse::serve::Server::start(&config, terse_core::Clock::default()).unwrap();
+    assert!(server.fresh_key().is_some());
+    server.stop(Duration::from_secs(5));
+}
+
+#[test]
+fn the_warning_of_a_further_domain_is_its_own_over_http_2() {
+    let terse = TestTerse::with(|config| config.domains = vec!["b.example".into()]);
+    terse.alias("flagged1", "https://primary.example.net/");
+    terse.create(json!({"long_url": "https://further.example.net/", "alias": "flagged1", "domain": "b.example"}));
+    let judged = terse.api("PUT", "/admin/links/flagged1/standing?domain=b.example", Some(json!({"standing": "suspicious"})));
+    assert_eq!(judged.status, 200, "{}", judged.text());
+    let url = format!("http://b.example:{}/flagged1", terse.address.port());
+    let resolve = format!("b.example:{}:127.0.0.1", terse.address.port());
+    let curl = ["-s", "--http2-prior-knowledge", "--resolve", &resolve, &url];
+    let page = std::process::Command::new("curl").args(curl).output().expect("curl runs");
+    let page = String::from_utf8(page.stdout).unwrap();
+    assert!(page.contains("further.example.net") && !page.contains("primary.example.net"), "{page}");
+}
+
+#[test]
 fn the_first_key_is_shown_once_and_works() {
     let mut terse = TestTerse::with(|config| config.admin_key = None);
     let key = terse.fresh_key().expect("a key at the first start");
