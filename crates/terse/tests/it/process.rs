@@ -97,8 +97,13 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
+        // Whoever looks for why a test failed wants to know whether the server was still there.
+        let ended = self.child.try_wait().ok().flatten();
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the server had {}: {}", ended.map_or("not ended".into(), |how| format!("ended, {how}")), self.said());
+        }
     }
 }
 
