@@ -202,7 +202,7 @@ def instructions(found):
     text, verdict = judged([(bar, serving or everyone)])
     rows = []
     if serving:
-        rows.append(["terse, serving threads, click journaled", number(serving), number(requests), text, verdict])
+        rows.append(["terse, serving threads (clicks are not counted yet)", number(serving), number(requests), text, verdict])
         text = verdict = ""
     rows.append(["terse, the whole process", number(everyone), number(requests), text, verdict])
     rows.append(["nginx", number(found["nginx"][0]), number(found["nginx"][2]), "", ""])
