@@ -52,6 +52,7 @@ struct Peers {
 
 impl Workers {
     /// Serves a listening socket until told to stop.
+    #[allow(clippy::disallowed_methods, reason = "whoever starts the threads waits until they run")]
     pub fn start<D: FrontDoor>(listener: TcpListener, redirector: Arc<Redirector>, door: D) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let count = redirector.settings.threads.max(1);
@@ -102,6 +103,7 @@ impl Workers {
 
     /// Stops accepting, lets requests under way finish for up to `patience`, and joins the threads. Those who are still busy
     /// then are left to the end of the process.
+    #[allow(clippy::disallowed_methods, reason = "whoever stops the threads waits for them")]
     pub fn stop(&self, patience: Duration) {
         let _ = self.stop.send(true);
         let deadline = std::time::Instant::now() + patience;

@@ -1,4 +1,5 @@
 //! The redirect plane through its public door, on a store in memory.
+#![allow(clippy::disallowed_methods, reason = "tests are clients, which may wait")]
 
 mod connections;
 mod fixture;
