@@ -135,17 +135,40 @@ impl Redirector {
         &self.routes
     }
 
-    /// Answers a visit that the fast path left alone.
+    /// Answers a visit that the fast path left alone, from memory or not at all. A plain `fn` on purpose: the compiler keeps
+    /// `.await` out of the path almost every visitor takes.
+    pub fn answer_now(self: &Arc<Self>, visitor: Visitor<'_>) -> Option<Reply> {
+        let now_ms = self.now_ms();
+        let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
+        let answered = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), |route| {
+            let reply = self.believes(route, now_ms).then(|| self.ready_answer(route, visitor, now_ms)).flatten()?;
+            if route.wants_refresh(now_ms) {
+                self.refresh_soon(route);
+            }
+            Some(reply)
+        });
+        answered.flatten().inspect(|_| count(&self.slow.hits))
+    }
+
+    /// Answers a visit, from memory or after asking the store.
     pub async fn answer(self: &Arc<Self>, visitor: Visitor<'_>) -> Reply {
+        let reply = match self.answer_now(visitor) {
+            Some(reply) => reply,
+            None => self.answer_in_time(visitor).await,
+        };
+        if let Reply::Warning(_) = reply {
+            count(&self.slow.warned);
+        }
+        reply
+    }
+
+    async fn answer_in_time(self: &Arc<Self>, visitor: Visitor<'_>) -> Reply {
         let now_ms = self.now_ms();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let known = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), Route::clone);
         let route = match known.filter(|route| self.believes(route, now_ms)) {
             Some(route) => {
                 count(&self.slow.hits);
-                if route.wants_refresh(now_ms) {
-                    self.refresh_soon(&route);
-                }
                 route
             }
             None => match self.look_up(visitor.domain, visitor.code.as_bytes()).await {
@@ -153,11 +176,16 @@ impl Redirector {
                 Resolved::Unavailable => return self.fail(Failure::Unavailable, visitor),
             },
         };
-        self.answer_with(&route, visitor, now_ms).await
+        match self.ready_answer(&route, visitor, now_ms) {
+            Some(reply) => reply,
+            None => self.ask_the_store(&route, visitor, now_ms).await,
+        }
     }
 
-    async fn answer_with(&self, route: &Route, visitor: Visitor<'_>, now_ms: i64) -> Reply {
-        match (route.head().kind, route.head().link.as_deref()) {
+    /// The answer that a route alone can give: all but those of links whose visits are counted by the store.
+    fn ready_answer(&self, route: &Route, visitor: Visitor<'_>, now_ms: i64) -> Option<Reply> {
+        Some(match (route.head().kind, route.head().link.as_deref()) {
+            (Kind::Spend, Some(_)) => return None,
             (Kind::Go, _) => {
                 count(&self.slow.redirected);
                 Reply::Response(route.response())
@@ -166,6 +194,16 @@ impl Redirector {
                 count(&self.slow.redirected);
                 self.redirect(link, visitor, now_ms)
             }
+            (Kind::Warn, Some(link)) => Reply::Warning(link.key.code.clone()),
+            (Kind::Gone, _) => self.fail(Failure::Gone, visitor),
+            (Kind::Blocked, _) => self.fail(Failure::Blocked, visitor),
+            (Kind::Missing | Kind::Forward | Kind::Spend | Kind::Warn, _) => self.fail(Failure::NotFound, visitor),
+        })
+    }
+
+    /// The answer for a link that is good for some visits.
+    async fn ask_the_store(&self, route: &Route, visitor: Visitor<'_>, now_ms: i64) -> Reply {
+        match (route.head().kind, route.head().link.as_deref()) {
             (Kind::Spend, Some(link)) if visitor.head => self.look_without_spending(link, visitor).await,
             (Kind::Spend, Some(link)) => match self.spend(&link.key).await {
                 Ok(Spent::Yes) => {
@@ -185,13 +223,7 @@ impl Redirector {
                     self.fail(Failure::Unavailable, visitor)
                 }
             },
-            (Kind::Warn, Some(link)) => {
-                count(&self.slow.warned);
-                Reply::Warning(link.key.code.clone())
-            }
-            (Kind::Gone, _) => self.fail(Failure::Gone, visitor),
-            (Kind::Blocked, _) => self.fail(Failure::Blocked, visitor),
-            (Kind::Missing | Kind::Forward | Kind::Spend | Kind::Warn, _) => self.fail(Failure::NotFound, visitor),
+            _ => self.fail(Failure::NotFound, visitor),
         }
     }
 

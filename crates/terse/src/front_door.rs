@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::future::Either as Sooner;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version, header};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
@@ -48,9 +49,13 @@ impl FrontDoor {
 impl terse_redirect::FrontDoor for FrontDoor {
     type Body = Either<Full<Bytes>, Body>;
 
-    async fn open(self, mut request: Request<Incoming>, peer: SocketAddr) -> Response<Self::Body> {
+    fn open(self, mut request: Request<Incoming>, peer: SocketAddr) -> impl Future<Output = Response<Self::Body>> + 'static {
+        // Most are answered from memory: for them there is nothing to wait for, and only for the others a future worth a box.
+        if let Some(response) = self.0.open_now(&request) {
+            return Sooner::Left(std::future::ready(response));
+        }
         request.extensions_mut().insert(terse_server::Peer(peer.ip()));
-        self.0.open(request).await
+        Sooner::Right(Box::pin(async move { self.0.open(request).await }))
     }
 }
 
@@ -70,6 +75,17 @@ impl IntoResponse for Refused {
 }
 
 impl Rooms {
+    /// Visits of links that are in memory.
+    fn open_now(&self, request: &Request<Incoming>) -> Option<Response<Either<Full<Bytes>, Body>>> {
+        let get = matches!(*request.method(), Method::GET | Method::HEAD) && request.uri().query() != Some("report");
+        let code = code_in(request.uri().path()).ok().flatten().filter(|_| get && self.roles.redirect)?;
+        let domain = self.check(request).ok()?;
+        match self.redirector.answer_now(visitor(request, domain, &code))? {
+            Reply::Response(response) => Some(response.map(|body| Either::Left(Full::new(body)))),
+            Reply::Warning(_) => None,
+        }
+    }
+
     async fn open(&self, request: Request<Incoming>) -> Response<Either<Full<Bytes>, Body>> {
         let domain = match self.check(&request) {
             Ok(domain) => domain,
@@ -89,14 +105,7 @@ impl Rooms {
             let page = format!("/{code}+");
             return self.back_office(elsewhere(request, &page)).await.map(Either::Right);
         }
-        let visitor = Visitor {
-            domain,
-            code: &code,
-            query: request.uri().query(),
-            html: wants_html(request.headers()),
-            head: request.method() == Method::HEAD,
-        };
-        match self.redirector.answer(visitor).await {
+        match self.redirector.answer(visitor(&request, domain, &code)).await {
             Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
             Reply::Warning(code) => {
                 let page = format!("/r/{code}");
@@ -159,6 +168,16 @@ impl Rooms {
                 Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", detail).into_response()
             }
         }
+    }
+}
+
+fn visitor<'a>(request: &'a Request<Incoming>, domain: u16, code: &'a str) -> Visitor<'a> {
+    Visitor {
+        domain,
+        code,
+        query: request.uri().query(),
+        html: wants_html(request.headers()),
+        head: request.method() == Method::HEAD,
     }
 }
 
