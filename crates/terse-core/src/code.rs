@@ -130,7 +130,11 @@ const RESERVED: &[&str] = &[
 /// Whether a word is kept for our own pages. Case does not matter.
 pub fn is_reserved(word: &str) -> bool {
     // None of them has a digit, and most codes have one: scanners are told apart from pages quickly.
-    !word.bytes().any(|byte| byte.is_ascii_digit()) && RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
+    if word.bytes().any(|byte| byte.is_ascii_digit()) {
+        return false;
+    }
+    let first = word.bytes().next().unwrap_or_default().to_ascii_lowercase();
+    RESERVED.iter().any(|reserved| reserved.as_bytes().first() == Some(&first) && reserved.eq_ignore_ascii_case(word))
 }
 
 /// The short part of a short link. Holding one proves that it is shaped like a code: `[A-Za-z0-9_-]{3,64}`.

@@ -1,7 +1,7 @@
 //! Answers that are the same for everyone: failures, ready to be copied.
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 
 /// What went wrong with a visit.
@@ -131,7 +131,6 @@ impl Ready {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=0, no-store"));
         headers.insert(header::VARY, HeaderValue::from_static("accept"));
-        headers.insert(HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         if failure == Failure::Unavailable {
