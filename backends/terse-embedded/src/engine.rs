@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::options::Options;
@@ -41,6 +42,7 @@ pub(crate) type LogLength = Arc<AtomicU32>;
 pub(crate) fn connect_writer(options: &Options) -> rusqlite::Result<(Connection, LogLength)> {
     let mut conn = open(options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.busy_timeout(Duration::from_secs(5))?;
+    close_quietly(&conn, true)?;
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
@@ -66,6 +68,12 @@ pub(crate) fn connect_writer(options: &Options) -> rusqlite::Result<(Connection,
     Ok((conn, length))
 }
 
+/// Whether closing this connection leaves the log as it is. The last one to close would otherwise copy it into the file and
+/// delete it: right at the end of an untroubled life, but not after a sync has failed.
+pub(crate) fn close_quietly(conn: &Connection, quietly: bool) -> rusqlite::Result<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, quietly).map(|_| ())
+}
+
 /// A connection that only reads.
 pub(crate) fn connect_reader(options: &Options) -> rusqlite::Result<Connection> {
     let conn = open(options, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -89,6 +97,11 @@ fn open(options: &Options, access: OpenFlags) -> rusqlite::Result<Connection> {
     };
     conn.set_prepared_statement_cache_capacity(64);
     Ok(conn)
+}
+
+/// How many pages of the log SQLite believes to be in the file already.
+pub(crate) fn backfilled(conn: &Connection) -> rusqlite::Result<i64> {
+    conn.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(2))
 }
 
 /// Copies the log into the file. `Ok(false)` if a reader stood in the way of finishing.

@@ -65,6 +65,11 @@ pub(crate) fn concerns_one(error: &rusqlite::Error) -> bool {
     )
 }
 
+/// Whether the disk itself failed, after which nobody knows which of the pages written before are on it.
+pub(crate) fn drops_pages(failure: &Failure) -> bool {
+    matches!(failure, Failure::Engine(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
+}
+
 /// A row that does not say what we once wrote.
 pub(crate) fn corrupt(what: impl Into<String>) -> StoreError {
     StoreError::Corrupt(what.into().into())

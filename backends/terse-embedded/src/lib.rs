@@ -18,6 +18,7 @@ mod memory;
 mod options;
 mod queue;
 mod reader;
+mod roster;
 mod row;
 mod schema;
 mod scribe;

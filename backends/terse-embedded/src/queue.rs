@@ -14,6 +14,7 @@ struct Inner<T> {
     items: VecDeque<T>,
     /// Threads asleep: waking one is a system call, saved when all are busy.
     waiting: usize,
+    nudges: u64,
     closed: bool,
 }
 
@@ -35,7 +36,7 @@ pub(crate) enum Taken<T> {
 
 impl<T> Queue<T> {
     pub(crate) fn new(bound: usize) -> Self {
-        let inner = Inner { items: VecDeque::new(), waiting: 0, closed: false };
+        let inner = Inner { items: VecDeque::new(), waiting: 0, nudges: 0, closed: false };
         Self { inner: Mutex::new(inner), ready: Condvar::new(), bound: bound.max(1) }
     }
 
@@ -67,10 +68,11 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The same, but not for longer than this.
+    /// The same, but not for longer than this, and not beyond a nudge.
     pub(crate) fn take_within(&self, most: usize, patience: Duration) -> Taken<T> {
         let until = Instant::now() + patience;
         let mut inner = self.lock();
+        let nudges = inner.nudges;
         loop {
             if !inner.items.is_empty() {
                 let count = inner.items.len().min(most);
@@ -80,13 +82,19 @@ impl<T> Queue<T> {
                 return Taken::End;
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || inner.nudges != nudges {
                 return Taken::Nothing;
             }
             inner.waiting += 1;
             inner = self.ready.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
             inner.waiting -= 1;
         }
+    }
+
+    /// Wakes the threads that have nothing to do, so that they look around.
+    pub(crate) fn nudge(&self) {
+        self.lock().nudges += 1;
+        self.ready.notify_all();
     }
 
     /// Takes nothing more in; what is waiting can still be taken out.

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use terse_core::Numbering;
 
 use crate::engine::connect_reader;
+use crate::failure::{Failure, unavailable};
 use crate::issued::Issued;
 use crate::options::Options;
 use crate::queue::{Queue, Taken};
+use crate::roster::{Roster, Seat};
 use crate::shelf::Shelf;
 
 /// The most lookups to share one read transaction: half of a lookup is beginning and ending it.
@@ -29,6 +32,7 @@ pub(crate) struct Reader {
     pub(crate) numbering: Numbering,
     pub(crate) issued: Arc<Issued>,
     pub(crate) queue: Arc<Queue<Errand>>,
+    pub(crate) roster: Arc<Roster>,
     /// How many readers serve this queue: the last one to leave closes it.
     pub(crate) crew: Arc<AtomicUsize>,
 }
@@ -41,25 +45,39 @@ impl Drop for Reader {
     }
 }
 
+/// An open connection. In this order, so that it is closed before its seat is free.
+struct Open {
+    shelf: Shelf,
+    seat: Seat,
+}
+
 impl Reader {
     /// Reads until the queue is closed and empty.
     pub(crate) fn run(self) {
-        let mut shelf = None;
-        while let Taken::Items(errands) = self.queue.take(BATCH) {
-            let opened = match shelf.take() {
-                Some(shelf) => Ok(shelf),
-                None => self.open(),
+        let mut open: Option<Open> = None;
+        loop {
+            let errands = match self.queue.take_within(BATCH, Duration::from_secs(3600)) {
+                Taken::Items(errands) => errands,
+                Taken::Nothing => Vec::new(),
+                Taken::End => return,
             };
-            match opened.and_then(|opened| begin(&opened).map(|()| opened)) {
+            // Whoever was sent away leaves at once, also one who has nothing to read.
+            let kept = open.take_if(|open| !open.seat.is_over());
+            drop(open.take());
+            if errands.is_empty() {
+                open = kept;
+                continue;
+            }
+            match kept.map_or_else(|| self.open(), Ok).and_then(|open| Ok(begin(&open.shelf).map(|()| open)?)) {
                 Ok(opened) => {
                     let mut connected = Connected::Yes;
                     for errand in errands {
-                        if errand(Ok(&opened)) == Connected::No {
+                        if errand(Ok(&opened.shelf)) == Connected::No {
                             connected = Connected::No;
                         }
                     }
-                    if connected == Connected::Yes && end(&opened).is_ok() {
-                        shelf = Some(opened);
+                    if connected == Connected::Yes && end(&opened.shelf).is_ok() {
+                        open = Some(opened);
                     }
                 }
                 Err(error) => {
@@ -72,9 +90,10 @@ impl Reader {
         }
     }
 
-    fn open(&self) -> rusqlite::Result<Shelf> {
+    fn open(&self) -> Result<Open, Failure> {
+        let seat = self.roster.enter().ok_or_else(|| unavailable("an earlier connection is still open"))?;
         let conn = connect_reader(&self.options)?;
-        Ok(Shelf::new(conn, self.numbering.clone(), self.issued.clone()))
+        Ok(Open { shelf: Shelf::new(conn, self.numbering.clone(), self.issued.clone()), seat })
     }
 }
 

@@ -22,6 +22,7 @@ use crate::issued::Issued;
 use crate::options::{OpenError, Options};
 use crate::queue::{Queue, Refused};
 use crate::reader::{Connected, Errand, Reader};
+use crate::roster::Roster;
 use crate::schema;
 use crate::scribe::Scribe;
 use crate::shelf::Shelf;
@@ -43,6 +44,7 @@ pub struct Embedded {
     writes: Arc<Queue<Box<dyn Job>>>,
     lookups: Arc<Queue<Errand>>,
     lists: Arc<Queue<Errand>>,
+    roster: Arc<Roster>,
     readers: Mutex<Vec<JoinHandle<()>>>,
     writer: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -69,6 +71,7 @@ impl Embedded {
             writes: Arc::new(Queue::new(options.queue)),
             lookups: Arc::new(Queue::new(LOOKUPS)),
             lists: Arc::new(Queue::new(LISTS)),
+            roster: Arc::default(),
             readers: Mutex::default(),
             writer: Mutex::default(),
         };
@@ -80,6 +83,8 @@ impl Embedded {
             issued: store.issued.clone(),
             health: store.health.clone(),
             queue: store.writes.clone(),
+            roster: store.roster.clone(),
+            readers: [store.lookups.clone(), store.lists.clone()],
         };
         start(&store.writer, "write", move || writer.run())?;
         // Only now, so that the log is never cleaned away between two connections.
@@ -95,6 +100,7 @@ impl Embedded {
                 numbering: self.numbering.clone(),
                 issued: self.issued.clone(),
                 queue: queue.clone(),
+                roster: self.roster.clone(),
                 crew: crew.clone(),
             };
             start(&self.readers, name, move || reader.run())?;

@@ -2,8 +2,11 @@
 //!
 //! It takes what is waiting, writes all of it in one transaction, and answers when that is on the disk: many callers share
 //! one fsync, and none waits for a timer. Where the disk fails, everyone in the batch is told that it cannot be known whether
-//! their write happened; then the connection is thrown away, and no write is taken on until a new one has moved the whole log
-//! into the file. A sync that failed once proves nothing when it succeeds later, as the kernel may have dropped the pages.
+//! their write happened; then the connection is thrown away, and no write is taken on before there is a new one.
+//!
+//! A sync that failed once proves nothing when it succeeds later, as the kernel may have dropped the pages. After an error of
+//! the disk, therefore, every connection is closed, so that SQLite forgets what it believes to be in the file, and the whole
+//! log is moved into the file anew.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,12 +15,14 @@ use std::time::Duration;
 use terse_core::{Numbering, StoreError};
 use tokio::sync::oneshot;
 
-use crate::engine::{LogLength, checkpoint, connect_writer};
-use crate::failure::{Failure, concerns_one, corrupt, unavailable};
+use crate::engine::{LogLength, backfilled, checkpoint, close_quietly, connect_writer};
+use crate::failure::{Failure, concerns_one, corrupt, drops_pages, unavailable};
 use crate::health::Health;
 use crate::issued::Issued;
 use crate::options::Options;
 use crate::queue::{Attendant, Queue, Taken};
+use crate::reader::Errand;
+use crate::roster::{Roster, Seat};
 use crate::scribe::Scribe;
 use crate::shelf::Shelf;
 
@@ -91,13 +96,17 @@ pub(crate) struct Writer {
     pub(crate) issued: Arc<Issued>,
     pub(crate) health: Arc<Health>,
     pub(crate) queue: Arc<Queue<Box<dyn Job>>>,
+    pub(crate) roster: Arc<Roster>,
+    /// Where the readers wait.
+    pub(crate) readers: [Arc<Queue<Errand>>; 2],
 }
 
-/// An open connection.
+/// An open connection. Its seat comes last, and is free when it is closed.
 struct Desk {
     scribe: Scribe,
     log: LogLength,
     restart_at: u32,
+    _seat: Seat,
 }
 
 /// The disk failed: the connection cannot be trusted any more.
@@ -109,10 +118,14 @@ impl Writer {
         let _attendant = Attendant(self.queue.clone());
         let mut desk = match self.sit_down() {
             Ok(desk) => Some(desk),
-            Err(error) => self.recover(&error.to_string()),
+            Err(error) => self.recover(error),
         };
         while let Some(mut seated) = desk.take() {
             let Taken::Items(mut jobs) = self.queue.take(BATCH) else {
+                // All is well, and everyone else has left: the log may go.
+                if let Err(error) = close_quietly(&seated.scribe.conn, false) {
+                    tracing::warn!(%error, "the log stays beside the links file");
+                }
                 return;
             };
             jobs.retain(|job| !job.is_abandoned());
@@ -130,51 +143,79 @@ impl Writer {
                     // Known to be broken before anyone hears of it, so that nobody who heard tries in vain.
                     self.health.broke(&error.to_string());
                     refuse(jobs, &error.to_string());
-                    self.recover(&error.to_string())
+                    self.recover(error.into())
                 }
             };
         }
     }
 
     fn sit_down(&self) -> Result<Desk, Failure> {
+        let seat = self.roster.enter().ok_or_else(|| unavailable("a reader does not let go of the file"))?;
         let (conn, log) = connect_writer(&self.options)?;
         let shelf = Shelf::new(conn, self.numbering.clone(), self.issued.clone());
-        Ok(Desk { scribe: Scribe::new(shelf)?, log, restart_at: RESTART_PAGES })
+        Ok(Desk { scribe: Scribe::new(shelf)?, log, restart_at: RESTART_PAGES, _seat: seat })
     }
 
     /// Turns everyone away until the disk is well again. `None` if the store is closed meanwhile.
-    fn recover(&self, why: &str) -> Option<Desk> {
-        self.health.broke(why);
+    fn recover(&self, error: Failure) -> Option<Desk> {
+        let mut why = error.to_string();
         tracing::error!(error = why, "links cannot be written; trying to recover");
+        let mut pages_dropped = false;
+        let mut begin_anew = drops_pages(&error);
         let mut pause = FIRST_PAUSE;
         loop {
+            self.health.broke(&why);
+            pages_dropped |= begin_anew;
+            if begin_anew {
+                self.roster.dismiss();
+                self.readers.iter().for_each(|queue| queue.nudge());
+            }
             match self.queue.take_within(BATCH, pause) {
                 Taken::End => return None,
                 Taken::Items(jobs) => {
-                    refuse(jobs, why);
+                    refuse(jobs, &why);
+                    begin_anew = false;
                     continue;
                 }
                 Taken::Nothing => {}
             }
-            match self.sit_down_clean() {
-                Ok(desk) => {
+            // Once more, as one may have been about to fall asleep.
+            self.readers.iter().for_each(|queue| queue.nudge());
+            let error = match self.sit_down_again(pages_dropped) {
+                Ok(Some(desk)) => {
                     tracing::info!("links can be written again");
                     self.health.healed();
                     return Some(desk);
                 }
-                Err(error) => {
-                    self.health.broke(&error.to_string());
+                Ok(None) => {
+                    why = "somebody keeps the links file open, so its log cannot be read anew".into();
+                    begin_anew = true;
                     pause = (pause * 2).min(LONGEST_PAUSE);
+                    continue;
                 }
-            }
+                Err(error) => error,
+            };
+            why = error.to_string();
+            begin_anew = drops_pages(&error);
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// A new connection, with nothing left in the log.
-    fn sit_down_clean(&self) -> Result<Desk, Failure> {
+    /// A new connection. If pages may have been dropped, nothing is left in the log, and all of it was written anew;
+    /// `None` if that cannot be, as SQLite still believes from before that a part of the log is in the file.
+    fn sit_down_again(&self, pages_dropped: bool) -> Result<Option<Desk>, Failure> {
         let desk = self.sit_down()?;
-        match checkpoint(&desk.scribe.conn, "TRUNCATE")? {
-            true => Ok(desk),
+        let conn = &desk.scribe.conn;
+        if !pages_dropped {
+            // Whether the disk takes anything. A reader that stands in the way matters to nobody.
+            checkpoint(conn, "PASSIVE")?;
+            return Ok(Some(desk));
+        }
+        if backfilled(conn)? > 0 {
+            return Ok(None);
+        }
+        match checkpoint(conn, "TRUNCATE")? {
+            true => Ok(Some(desk)),
             false => Err(unavailable("a reader keeps the log from being cleared").into()),
         }
     }

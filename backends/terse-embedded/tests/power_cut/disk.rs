@@ -22,7 +22,10 @@ const SECTOR: usize = 512;
 pub(crate) enum Fault {
     #[default]
     None,
+    /// Of every file.
     Sync,
+    /// Of the store's own file, but not of its log: what only a checkpoint meets.
+    FileSync,
     Full,
 }
 
@@ -279,7 +282,8 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     let mut world = world();
     let fault = world.fault(path);
     let platter = world.files.entry(path.to_owned()).or_default();
-    if fault == Fault::Sync {
+    let is_log = path.to_str().is_some_and(|path| path.ends_with("-wal"));
+    if fault == Fault::Sync || fault == Fault::FileSync && !is_log {
         platter.pending.clear();
         return ffi::SQLITE_IOERR_FSYNC;
     }

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use disk::{Dice, Fault, Luck};
-use terse_core::{Insert, Inserted, Link, LinkStore, Numbering, Revision, StoreError, Updated};
+use terse_core::{Insert, Inserted, Link, LinkStore, ListQuery, Numbering, Revision, Sort, StoreError, Updated};
 use terse_embedded::{Embedded, Options, verify};
-use terse_testkit::{alias, generated};
+use terse_testkit::{alias, generated, moment};
 
 /// A store on the forgetful disk, with callers who create, change and remember what was acknowledged.
 struct Machine {
@@ -23,6 +23,21 @@ struct Machine {
     refused: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     callers: Vec<tokio::task::JoinHandle<()>>,
+}
+
+/// A search that finds nothing and therefore reads a lot.
+fn everything() -> ListQuery {
+    ListQuery {
+        owner: None,
+        domain: None,
+        tag: None,
+        text: Some("nowhere to be found".into()),
+        status: None,
+        sort: Sort::Newest,
+        after: None,
+        limit: 100,
+        now: moment(0),
+    }
 }
 
 fn folder() -> tempfile::TempDir {
@@ -107,6 +122,28 @@ impl Machine {
         })
     }
 
+    /// Looks up and lists until told to stop: readers keep old snapshots, and with them checkpoints from being complete.
+    fn browse(&mut self) {
+        let (store, stop, acknowledged) = (self.store.clone(), self.stop.clone(), self.acknowledged.clone());
+        self.callers.push(tokio::spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let some = acknowledged.lock().unwrap().last().cloned();
+                if let Some(link) = some {
+                    let found = store.get(&link.key).await.unwrap().unwrap();
+                    assert_eq!(found.target, link.target);
+                }
+                tokio::task::yield_now().await;
+            }
+        }));
+        let (store, stop) = (self.store.clone(), self.stop.clone());
+        self.callers.push(tokio::spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                store.list(&everything()).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }));
+    }
+
     fn acknowledged(&self) -> Vec<Link> {
         self.acknowledged.lock().unwrap().clone()
     }
@@ -185,7 +222,8 @@ async fn without_syncing_acknowledged_links_are_lost() {
 
 async fn a_fault_passes(fault: Fault) {
     let mut dice = Dice(3);
-    let machine = Machine::start(8, false).await;
+    let mut machine = Machine::start(8, false).await;
+    machine.browse();
     for round in 0..8 {
         machine.wait_for_more(20 + dice.below(400) as usize).await;
         disk::fault(machine.path(), fault);
@@ -223,4 +261,60 @@ async fn a_failing_sync_acknowledges_nothing_and_is_recovered_from() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_acknowledges_nothing_and_is_recovered_from() {
     a_fault_passes(Fault::Full).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failing_checkpoint_acknowledges_nothing_and_is_recovered_from() {
+    a_fault_passes(Fault::FileSync).await;
+}
+
+/// A checkpoint that a reader keeps from being complete writes into the file without syncing it, and SQLite remembers those
+/// pages as copied. If the sync that comes later fails, they are gone from the file, and only the log has them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_an_unfinished_checkpoint_survive_a_failing_sync() {
+    let mut dice = Dice(4);
+    let machine = Machine::start(0, false).await;
+    let store = &machine.store;
+    let long = format!("https://example.com/{}", "x".repeat(7000));
+    let put = async |from: u32, to: u32| {
+        for n in from..to {
+            let link = alias(&format!("link-{n}"), &long);
+            match store.insert(Insert { link: link.clone(), request: None }).await {
+                Ok(_) => machine.acknowledged.lock().unwrap().push(link),
+                Err(StoreError::Unavailable(_)) => return,
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    };
+    put(0, 50).await;
+    // Every reader has a connection, and then nothing to do.
+    store.list(&everything()).await.unwrap();
+    store.get(&terse_testkit::key("link-1")).await.unwrap().unwrap();
+    let other = rusqlite::Connection::open_with_flags_and_vfs(
+        machine.path().join("terse.db"),
+        rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY,
+        disk::NAME,
+    )
+    .unwrap();
+    other.execute_batch("BEGIN").unwrap();
+    other.query_row("SELECT count(*) FROM links", [], |row| row.get::<_, i64>(0)).unwrap();
+    put(50, 400).await;
+    other.execute_batch("COMMIT").unwrap();
+    drop(other);
+    disk::fault(machine.path(), Fault::FileSync);
+    put(400, 2000).await;
+    assert!(store.check().await.is_err(), "the simulation has no teeth");
+    assert_eq!(machine.lost_in_a_cut(&mut dice, Luck::Nothing).await, Ok(0), "while broken");
+    disk::fault(machine.path(), Fault::None);
+    for patience in (0..10_000).rev() {
+        if store.check().await.is_ok() {
+            break;
+        }
+        assert!(patience > 0, "the store does not recover");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // The log begins anew, so that nothing old is left in it.
+    put(2000, 2010).await;
+    assert_eq!(machine.lost_in_a_cut(&mut dice, Luck::Nothing).await, Ok(0), "recovered");
+    machine.stop().await;
 }
