@@ -57,6 +57,8 @@ pub(crate) fn concerns_one(error: &rusqlite::Error) -> bool {
         error.sqlite_error_code(),
         Some(
             ErrorCode::ConstraintViolation
+                // A damaged page: what lies elsewhere can still be written.
+                | ErrorCode::DatabaseCorrupt
                 | ErrorCode::TooBig
                 | ErrorCode::TypeMismatch
                 | ErrorCode::ParameterOutOfRange

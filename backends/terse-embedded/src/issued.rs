@@ -5,6 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
+use crate::leases::{self, Leases};
 use rusqlite::Connection;
 use terse_core::{Domain, LONGEST, LinkKey, Numbering};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -25,11 +26,7 @@ impl Issued {
     /// As the file says.
     pub(crate) fn load(conn: &Connection, numbering: &Numbering) -> rusqlite::Result<Self> {
         let issued = Self { leased: Default::default(), alike: RwLock::default(), too_many: AtomicBool::new(false) };
-        let mut leases = conn.prepare("SELECT length, next FROM leases")?;
-        let mut rows = leases.query([])?;
-        while let Some(row) = rows.next()? {
-            issued.publish_lease(row.get(0)?, row.get::<_, i64>(1)? as u64);
-        }
+        issued.publish_leases(&leases::stored(conn)?);
         let mut aliases = conn.prepare("SELECT d.name, a.code FROM aliases a JOIN domains d ON d.id = a.domain")?;
         let mut rows = aliases.query([])?;
         let mut read = 0;
@@ -58,6 +55,13 @@ impl Issued {
     pub(crate) fn publish_lease(&self, length: u8, next: u64) {
         if let Some(leased) = self.leased.get(usize::from(length)) {
             leased.fetch_max(next, Ordering::AcqRel);
+        }
+    }
+
+    /// The same for all lengths.
+    pub(crate) fn publish_leases(&self, leases: &Leases) {
+        for (leased, next) in self.leased.iter().zip(leases) {
+            leased.fetch_max(*next, Ordering::AcqRel);
         }
     }
 

@@ -13,6 +13,7 @@ mod engine;
 mod failure;
 mod health;
 mod issued;
+mod leases;
 mod list;
 mod memory;
 mod options;
@@ -28,6 +29,7 @@ mod verify;
 mod writer;
 
 pub use backup::{BackupError, backup};
+pub use leases::skip_ahead;
 pub use options::{OpenError, Options};
 pub use store::Embedded;
 pub use verify::{Report, inspect, verify};

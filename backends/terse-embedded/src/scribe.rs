@@ -8,13 +8,14 @@ use terse_core::{
 };
 
 use crate::failure::Failure;
+use crate::leases::{self, Leases};
 use crate::row::{COLUMNS, FIRST_NAMED, NewRow, reuse_hash};
 use crate::shelf::Shelf;
 
 /// The one who writes. What it remembers is what the file says, as of the last commit or of its own unfinished work.
 pub(crate) struct Scribe {
     shelf: Shelf,
-    leased: [u64; LONGEST as usize + 1],
+    leased: Leases,
     next_named: i64,
     stored_next_named: i64,
     insert_row: String,
@@ -30,7 +31,7 @@ impl Deref for Scribe {
 }
 
 impl Scribe {
-    pub(crate) fn new(shelf: Shelf) -> Result<Self, Failure> {
+    pub(crate) fn new(shelf: Shelf) -> rusqlite::Result<Self> {
         let mut scribe = Self {
             shelf,
             leased: Default::default(),
@@ -46,19 +47,11 @@ impl Scribe {
     }
 
     /// Forgets unfinished work: what the file says counts.
-    pub(crate) fn reload(&mut self) -> Result<(), Failure> {
+    pub(crate) fn reload(&mut self) -> rusqlite::Result<()> {
         self.shelf.forget_domains();
-        self.leased = Default::default();
-        let mut statement = self.shelf.conn.prepare_cached("SELECT length, next FROM leases")?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            if let Some(leased) = self.leased.get_mut(usize::from(row.get::<_, u8>(0)?)) {
-                *leased = row.get::<_, i64>(1)? as u64;
-            }
-        }
-        let mut statement = self.shelf.conn.prepare_cached("SELECT value FROM meta WHERE name = 'next_named'")?;
-        self.stored_next_named = statement.query_row([], |row| row.get(0)).optional()?.unwrap_or(FIRST_NAMED);
-        self.next_named = self.stored_next_named;
+        let leased = leases::beyond_links(&self.shelf.conn, &self.shelf.numbering)?;
+        (self.stored_next_named, self.next_named) = leases::next_named(&self.shelf.conn)?;
+        self.leased = leased;
         Ok(())
     }
 

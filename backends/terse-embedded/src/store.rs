@@ -19,6 +19,7 @@ use crate::engine;
 use crate::failure::{Failure, unavailable};
 use crate::health::Health;
 use crate::issued::Issued;
+use crate::leases;
 use crate::options::{OpenError, Options};
 use crate::queue::{Queue, Refused};
 use crate::reader::{Connected, Errand, Reader};
@@ -60,6 +61,7 @@ impl Embedded {
         let identity = schema::identity(&mut conn, options.alphabet)?;
         let numbering = Numbering::new(&identity);
         let issued = Arc::new(Issued::load(&conn, &numbering)?);
+        issued.publish_leases(&leases::beyond_links(&conn, &numbering)?);
         engine::sync_folder_of(&options.path)?;
 
         let store = Self {

@@ -109,6 +109,19 @@ struct Desk {
     _seat: Seat,
 }
 
+/// What kept a transaction from being committed.
+struct Stumble {
+    error: rusqlite::Error,
+    /// Which of the jobs it happened in, if in one.
+    over: Option<usize>,
+}
+
+impl From<rusqlite::Error> for Stumble {
+    fn from(error: rusqlite::Error) -> Self {
+        Self { error, over: None }
+    }
+}
+
 /// The disk failed: the connection cannot be trusted any more.
 struct Broken(rusqlite::Error);
 
@@ -230,51 +243,38 @@ fn refuse(jobs: Jobs, why: &str) {
 impl Desk {
     /// Writes and answers all of them, or gives back those that nobody has answered.
     fn write(&mut self, mut jobs: Jobs) -> Result<(), (Broken, Jobs)> {
-        match self.commit(&mut jobs) {
-            Ok(()) => jobs.into_iter().for_each(Job::answer),
-            Err(error) if concerns_one(&error) => self.write_singly(jobs)?,
-            Err(error) => return Err((Broken(error), jobs)),
+        loop {
+            match self.commit(&mut jobs) {
+                Ok(()) => break,
+                // It takes none of the others with it: they are tried again, together.
+                Err(Stumble { error, over: Some(one) }) if concerns_one(&error) => {
+                    tracing::error!(%error, "a link cannot be written");
+                    jobs.remove(one).refuse(corrupt(error.to_string()));
+                }
+                Err(Stumble { error, .. }) => return Err((Broken(error), jobs)),
+            }
         }
+        jobs.into_iter().for_each(Job::answer);
         self.tidy().map_err(|error| (Broken(error), Vec::new()))
     }
 
-    /// One of them cannot be written: so that it takes none of the others with it, each gets its own transaction.
-    fn write_singly(&mut self, jobs: Jobs) -> Result<(), (Broken, Jobs)> {
-        let mut jobs = jobs.into_iter();
-        while let Some(job) = jobs.next() {
-            let mut one = vec![job];
-            match self.commit(&mut one) {
-                Ok(()) => one.into_iter().for_each(Job::answer),
-                Err(error) if concerns_one(&error) => {
-                    tracing::error!(%error, "a link cannot be written");
-                    one.into_iter().for_each(|job| job.refuse(corrupt(error.to_string())));
-                }
-                Err(error) => return Err((Broken(error), one.into_iter().chain(jobs).collect())),
-            }
-        }
-        Ok(())
-    }
-
     /// One transaction. After an error nothing of it has happened, unless the error came from the very end of it.
-    fn commit(&mut self, jobs: &mut Jobs) -> Result<(), rusqlite::Error> {
+    fn commit(&mut self, jobs: &mut Jobs) -> Result<(), Stumble> {
         let done = self.try_commit(jobs);
         if done.is_err() {
             if !self.scribe.conn.is_autocommit() {
                 self.scribe.conn.execute_batch("ROLLBACK")?;
             }
-            match self.scribe.reload() {
-                Ok(()) => {}
-                Err(Failure::Engine(error)) => return Err(error),
-                Err(Failure::Refused(error)) => tracing::error!(%error, "the file's own counters are damaged"),
-            }
+            // Without its counters, nothing more may be written.
+            self.scribe.reload()?;
         }
         done
     }
 
-    fn try_commit(&mut self, jobs: &mut Jobs) -> Result<(), rusqlite::Error> {
+    fn try_commit(&mut self, jobs: &mut Jobs) -> Result<(), Stumble> {
         self.scribe.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        for job in jobs.iter_mut() {
-            job.run(&mut self.scribe)?;
+        for (n, job) in jobs.iter_mut().enumerate() {
+            job.run(&mut self.scribe).map_err(|error| Stumble { error, over: Some(n) })?;
         }
         self.scribe.finish()?;
         self.scribe.conn.prepare_cached("COMMIT")?.execute([])?;

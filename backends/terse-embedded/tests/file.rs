@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use terse_core::{Alphabet, Insert, Inserted, Link, LinkStore, Numbering, Revision, StoreError};
-use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, verify};
+use terse_core::{Alphabet, Insert, Inserted, Link, LinkStore, Numbering, Request, Revision, StoreError};
+use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, skip_ahead, verify};
 use terse_testkit::{alias, generated, key, moment};
 
 struct Folder(tempfile::TempDir);
@@ -359,4 +359,86 @@ async fn one_write_that_cannot_be_done_takes_no_other_with_it() {
     drop(other);
     drop(store);
     assert!(verify(&folder.db()).unwrap().is_clean(), "its alias went with it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_page_concerns_only_what_lies_on_it() {
+    let folder = Folder::new();
+    drop(folder.open());
+    let conn = Connection::open(folder.db()).unwrap();
+    let page = |name: &str| -> i64 {
+        conn.query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [name], |row| row.get(0)).unwrap()
+    };
+    let requests = page("requests");
+    drop(conn);
+    let mut bytes = std::fs::read(folder.db()).unwrap();
+    let start = (requests as usize - 1) * 4096;
+    bytes[start..start + 4096].fill(0xee);
+    std::fs::write(folder.db(), bytes).unwrap();
+
+    let store = Arc::new(folder.open());
+    put(&store, &alias("first", "https://example.com/")).await;
+    let other = Connection::open(folder.db()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let tasks: Vec<_> = (0..20u8)
+        .map(|n| {
+            let store = store.clone();
+            let request = (n % 4 == 1).then_some(Request { id: [n; 32], fingerprint: [0; 32] });
+            let link = alias(&format!("link-{n}"), "https://example.com/");
+            tokio::spawn(async move { store.insert(Insert { link, request }).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    other.execute_batch("ROLLBACK").unwrap();
+    for (n, task) in tasks.into_iter().enumerate() {
+        match (n % 4, task.await.unwrap()) {
+            (1, outcome) => assert!(matches!(outcome, Err(StoreError::Corrupt(_))), "{outcome:?}"),
+            (_, outcome) => assert_eq!(outcome.unwrap(), Inserted::Created),
+        }
+    }
+    store.check().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_counters_give_no_number_twice() {
+    let folder = Folder::new();
+    let code = {
+        let store = folder.open();
+        let range = store.lease(7, 10, u64::MAX).await.unwrap();
+        let code = Numbering::new(store.identity()).code(7, range.end - 1).to_string();
+        put(&store, &generated(&code, "https://example.com/number")).await;
+        put(&store, &alias("named", "https://example.com/name")).await;
+        code
+    };
+    sql(&folder.db(), "DELETE FROM leases; DELETE FROM meta WHERE name = 'next_named'");
+    let store = folder.open();
+    assert!(store.get(&key(&code)).await.unwrap().is_some());
+    assert_eq!(store.lease(7, 10, u64::MAX).await.unwrap(), 10..20);
+    put(&store, &alias("another", "https://example.com/")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let capacity = |length| Numbering::new(store.identity()).capacity(length);
+    store.lease(7, 10, u64::MAX).await.unwrap();
+    let to = folder.0.path().join("copy.db");
+    store.backup(&to).unwrap();
+    let later = store.lease(7, 1_000_000, u64::MAX).await.unwrap();
+    let other_length = store.lease(4, capacity(4) / 20, u64::MAX).await.unwrap();
+    skip_ahead(&to).unwrap();
+    let names: Vec<_> = std::fs::read_dir(folder.0.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().starts_with("copy.db-")), "one file: {names:?}");
+    assert!(verify(&to).unwrap().is_clean());
+    let copy = Embedded::open(Options::new(&to)).unwrap();
+    assert!(copy.lease(7, 10, u64::MAX).await.unwrap().start >= later.end);
+    assert!(copy.lease(4, 10, u64::MAX).await.unwrap().start >= other_length.end);
+    // However many times: the end of a length is its end.
+    drop(copy);
+    for _ in 0..20 {
+        skip_ahead(&to).unwrap();
+    }
+    let copy = Embedded::open(Options::new(&to)).unwrap();
+    assert!(matches!(copy.lease(4, 10, u64::MAX).await, Err(StoreError::Exhausted)));
 }

@@ -1,0 +1,76 @@
+//! Which numbers were given out.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use terse_core::{LONGEST, Numbering, SHORTEST};
+
+use crate::engine;
+use crate::options::{OpenError, Options};
+use crate::row::FIRST_NAMED;
+use crate::schema;
+
+/// By code length, the first number that was not given out.
+pub(crate) type Leases = [u64; LONGEST as usize + 1];
+
+/// As the file says.
+pub(crate) fn stored(conn: &Connection) -> rusqlite::Result<Leases> {
+    let mut leases = Leases::default();
+    let mut statement = conn.prepare_cached("SELECT length, next FROM leases")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Some(next) = leases.get_mut(usize::from(row.get::<_, u8>(0)?)) {
+            *next = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0);
+        }
+    }
+    Ok(leases)
+}
+
+/// As the file says, and beyond every link there is: whatever became of the counters, no number is used twice.
+pub(crate) fn beyond_links(conn: &Connection, numbering: &Numbering) -> rusqlite::Result<Leases> {
+    let mut leases = stored(conn)?;
+    for length in SHORTEST..=LONGEST {
+        let first = numbering.id(length, 0) as i64;
+        if let Some(last) = last_between(conn, first, first + numbering.capacity(length) as i64)? {
+            let next = &mut leases[usize::from(length)];
+            *next = (*next).max((last - first) as u64 + 1);
+        }
+    }
+    Ok(leases)
+}
+
+/// The same for named links: what the file says, and what it must be.
+pub(crate) fn next_named(conn: &Connection) -> rusqlite::Result<(i64, i64)> {
+    let mut statement = conn.prepare_cached("SELECT value FROM meta WHERE name = 'next_named'")?;
+    let stored = statement.query_row([], |row| row.get(0)).optional()?.unwrap_or(FIRST_NAMED);
+    let last = last_between(conn, FIRST_NAMED, i64::MAX)?;
+    Ok((stored, last.map_or(stored, |last| stored.max(last + 1))))
+}
+
+fn last_between(conn: &Connection, from: i64, to: i64) -> rusqlite::Result<Option<i64>> {
+    conn.prepare_cached("SELECT max(id) FROM links WHERE id >= ?1 AND id < ?2")?.query_row([from, to], |row| row.get(0))
+}
+
+/// The most numbers to skip of one length.
+const SKIP: u64 = 1_000_000_000;
+
+/// Makes a copy from the past safe to go on with: codes that were given out since are known to the world, but not to the
+/// copy. A billion numbers of each length, or a sixteenth of them, are left out. Nobody else may have the file open.
+pub fn skip_ahead(db: &Path) -> Result<(), OpenError> {
+    let mut conn = engine::connect_bare(&Options::new(db))?;
+    // One file before and after, with nothing beside it.
+    conn.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
+    conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON")?;
+    let version = schema::inspect(&conn, db)?;
+    let identity = schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(db.to_owned()))?;
+    schema::migrate(&mut conn, version)?;
+    let numbering = Numbering::new(&identity);
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let leases = beyond_links(&transaction, &numbering)?;
+    for length in SHORTEST..=LONGEST {
+        let capacity = numbering.capacity(length);
+        let next = leases[usize::from(length)].saturating_add(SKIP.min(capacity / 16)).min(capacity);
+        transaction.execute("INSERT OR REPLACE INTO leases VALUES (?1, ?2)", params![length, next as i64])?;
+    }
+    Ok(transaction.commit()?)
+}
