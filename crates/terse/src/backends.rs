@@ -61,6 +61,11 @@ pub fn inspect(file: &Path) -> anyhow::Result<()> {
     terse_embedded::inspect(file).context("opening the store")
 }
 
+/// Makes a store's file that is a copy from the past safe to go on with: no code that was given out since is given out again.
+pub fn skip_ahead(file: &Path) -> anyhow::Result<()> {
+    terse_embedded::skip_ahead(file).context("skipping the codes that may have been given out since")
+}
+
 /// Reads a store's file from end to end and says how many links it holds.
 pub fn verify(file: &Path) -> anyhow::Result<Option<u64>> {
     let report = terse_embedded::verify(file).context("reading the store")?;

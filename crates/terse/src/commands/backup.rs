@@ -111,10 +111,15 @@ impl Backup {
 impl Restore {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
         context.only_here("restore")?;
-        self.through(context, backends::verify)
+        self.through(context, backends::verify, backends::skip_ahead)
     }
 
-    fn through(&self, context: &Context, verify: impl FnOnce(&Path) -> anyhow::Result<Option<u64>>) -> anyhow::Result<bool> {
+    fn through(
+        &self,
+        context: &Context,
+        verify: impl FnOnce(&Path) -> anyhow::Result<Option<u64>>,
+        skip_ahead: impl FnOnce(&Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<bool> {
         let manifest = read_manifest(&self.dir)?;
         let target = context.config().store_file();
         let dir = DataDir::open(&context.config().data_dir)?;
@@ -136,6 +141,7 @@ impl Restore {
         let sha256 = digest_of(File::open(&incoming)?)?;
         ensure!(sha256 == manifest.sha256, "the backup is damaged: its checksum is not the one in {MANIFEST}");
         verify(&incoming).context("the backup is not sound")?;
+        skip_ahead(&incoming)?;
         let aside = move_aside(&target)?;
         std::fs::rename(&incoming, &target).with_context(|| match &aside {
             Some(aside) => format!("putting the backup in place; the old store is in {}", aside.display()),
@@ -244,6 +250,8 @@ mod tests {
         let context = context(&data);
         let copy = |to: &Path| Ok(std::fs::write(to, "good links")?);
         let sound = |_: &Path| Ok(Some(7));
+        // Stands in for the leap over the codes that were given out since.
+        let later = |file: &Path| Ok(File::options().append(true).open(file)?.write_all(b", and later ones")?);
         let backup = Backup { dir: dir.clone() };
         assert!(backup.through(&context, |_| bail!("no room"), sound).is_err());
         assert!(backup.through(&context, copy, |_| bail!("torn")).is_err());
@@ -253,21 +261,21 @@ mod tests {
 
         let read = || std::fs::read_to_string(data.join(STORE)).unwrap();
         let restore = |force| Restore { dir: dir.clone(), force };
-        assert!(restore(false).through(&context, sound).unwrap());
-        assert_eq!(read(), "good links");
+        assert!(restore(false).through(&context, sound, later).unwrap());
+        assert_eq!(read(), "good links, and later ones");
         std::fs::write(data.join(STORE), "newer links").unwrap();
         std::fs::write(data.join("terse.db-wal"), "log").unwrap();
-        assert!(restore(false).through(&context, sound).unwrap_err().to_string().contains("--force"));
-        assert!(restore(true).through(&context, |_| bail!("torn")).is_err());
+        assert!(restore(false).through(&context, sound, later).unwrap_err().to_string().contains("--force"));
+        assert!(restore(true).through(&context, |_| bail!("torn"), later).is_err());
         let held = DataDir::open(&data).unwrap().lock().unwrap();
-        assert!(restore(true).through(&context, sound).unwrap_err().to_string().contains("stop the server"));
+        assert!(restore(true).through(&context, sound, later).unwrap_err().to_string().contains("stop the server"));
         drop(held);
         std::fs::write(dir.join(STORE), "bad links").unwrap();
-        assert!(restore(true).through(&context, sound).unwrap_err().to_string().contains("checksum"));
+        assert!(restore(true).through(&context, sound, later).unwrap_err().to_string().contains("checksum"));
         assert_eq!(read(), "newer links", "a restore that fails touches nothing");
         std::fs::write(dir.join(STORE), "good links").unwrap();
-        assert!(restore(true).through(&context, sound).unwrap());
-        assert_eq!(read(), "good links");
+        assert!(restore(true).through(&context, sound, later).unwrap());
+        assert_eq!(read(), "good links, and later ones");
         assert!(!data.join("terse.db-wal").exists());
         let mut names = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
         let aside = names.find(|path| path.to_string_lossy().contains("before-restore")).unwrap();
