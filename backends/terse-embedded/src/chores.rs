@@ -1,7 +1,7 @@
 //! What happens to links at their end.
 
 use rusqlite::params;
-use terse_core::{Link, LinkKey, Moment, Standing};
+use terse_core::{Link, LinkKey, Moment};
 
 use crate::failure::Failure;
 use crate::row::{COLUMNS, FIRST_NAMED};
@@ -10,14 +10,17 @@ use crate::scribe::Scribe;
 /// However many are asked for: everyone else's writes wait behind these.
 const MOST: usize = 10_000;
 
+/// What can be purged, blocked links left out (32, as in the schema): most have been marked; some were not yet; some were deleted.
+pub(crate) const MARKED: &str =
+    "expires_at IS NOT NULL AND marked IS NOT NULL AND (flags & 32) = 0 AND expires_at <= ?1 ORDER BY expires_at";
+pub(crate) const UNMARKED: &str =
+    "expires_at IS NOT NULL AND marked IS NULL AND (flags & 32) = 0 AND expires_at <= ?1 ORDER BY expires_at";
+pub(crate) const DELETED: &str = "deleted_at IS NOT NULL AND (flags & 32) = 0 AND deleted_at <= ?1 ORDER BY deleted_at";
+
 impl Scribe {
     pub(crate) fn mark_expired(&mut self, now: Moment, limit: usize) -> Result<Vec<LinkKey>, Failure> {
-        let due = self.due(
-            "expires_at IS NOT NULL AND marked IS NULL AND expires_at <= ?1 ORDER BY expires_at",
-            now,
-            limit.min(MOST),
-            |_| true,
-        )?;
+        let due =
+            self.due("expires_at IS NOT NULL AND marked IS NULL AND expires_at <= ?1 ORDER BY expires_at", now, limit.min(MOST))?;
         let mut keys = Vec::with_capacity(due.len());
         for (id, link) in due {
             if link.reusable {
@@ -31,13 +34,9 @@ impl Scribe {
 
     pub(crate) fn purge(&mut self, before: Moment, limit: usize) -> Result<Vec<LinkKey>, Failure> {
         let mut keys = Vec::new();
-        for condition in [
-            "expires_at IS NOT NULL AND marked IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at",
-            "expires_at IS NOT NULL AND marked IS NULL AND expires_at <= ?1 ORDER BY expires_at",
-            "deleted_at IS NOT NULL AND deleted_at <= ?1 ORDER BY deleted_at",
-        ] {
+        for condition in [MARKED, UNMARKED, DELETED] {
             let left = limit.min(MOST) - keys.len();
-            for (id, link) in self.due(condition, before, left, |link| link.standing != Standing::Blocked)? {
+            for (id, link) in self.due(condition, before, left)? {
                 if id >= FIRST_NAMED {
                     let domain = self.domain_id(&link.key.domain)?;
                     let mut statement = self.conn.prepare_cached("DELETE FROM aliases WHERE domain = ?1 AND code = ?2")?;
@@ -58,13 +57,7 @@ impl Scribe {
     }
 
     /// Links to which something should happen. Damaged ones are left where they are, for somebody to look at.
-    fn due(
-        &self,
-        condition: &str,
-        moment: Moment,
-        limit: usize,
-        fit: impl Fn(&Link) -> bool,
-    ) -> Result<Vec<(i64, Link)>, Failure> {
+    fn due(&self, condition: &str, moment: Moment, limit: usize) -> Result<Vec<(i64, Link)>, Failure> {
         let mut due = Vec::new();
         let mut statement = self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM links WHERE {condition}"))?;
         let mut rows = statement.query([moment.as_ms()])?;
@@ -72,8 +65,7 @@ impl Scribe {
             && let Some(row) = rows.next()?
         {
             match self.read(row, None) {
-                Ok(link) if fit(&link) => due.push((row.get(0)?, link)),
-                Ok(_) => {}
+                Ok(link) => due.push((row.get(0)?, link)),
                 Err(Failure::Refused(error)) => tracing::error!(%error, "left a damaged link alone"),
                 Err(error) => return Err(error),
             }

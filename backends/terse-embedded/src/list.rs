@@ -1,6 +1,5 @@
 //! Lists and searches.
 
-use rusqlite::ToSql;
 use terse_core::{Cursor, Link, ListQuery, OwnerId, Page, Sort, Status};
 
 use crate::failure::{Failure, corrupt};
@@ -23,47 +22,61 @@ impl Shelf {
             },
         };
         let after = query.after.as_ref().map(Place::read).transpose()?;
-        let owner = query.owner.map(|owner| owner.0 as i64);
-        let (compare, order) = match query.sort {
-            Sort::Newest => ("<", "DESC"),
-            Sort::Oldest => (">", "ASC"),
-        };
-        let mut sql = format!("SELECT {COLUMNS} FROM links WHERE 1");
-        let mut values: Vec<&dyn ToSql> = Vec::new();
-        if let Some(owner) = &owner {
-            // The owners' index leaves out the anonymous one, and this is how SQLite knows that it does not matter.
-            sql += if *owner == OwnerId::ANONYMOUS.0 as i64 { " AND owner = ?" } else { " AND owner = ? AND owner <> 0" };
-            values.push(owner);
-        }
-        if let Some(place) = &after {
-            sql += &format!(" AND (created_at, id) {compare} (?, ?)");
-            values.extend([&place.created_at as &dyn ToSql, &place.id]);
-        }
-        sql += &format!(" ORDER BY created_at {order}, id {order}");
-
         let wanted = Wanted::new(query);
         let limit = query.limit.clamp(1, MOST_GIVEN);
-        let mut statement = self.conn.prepare_cached(&sql)?;
-        let mut rows = statement.query(&values[..])?;
         let mut links = Vec::new();
         let mut last = None;
         let mut examined = 0;
-        while let Some(row) = rows.next()? {
-            // One row further than needed has been seen: there is more.
-            if links.len() == limit || examined == MOST_EXAMINED {
-                return Ok(Page { links, next: last.as_ref().map(Place::write) });
-            }
-            examined += 1;
-            last = Some(Place { created_at: row.get(5)?, id: row.get(0)? });
-            if domain.is_some_and(|domain| row.get(1) != Ok(domain)) {
-                continue;
-            }
-            let link = self.read(row, None)?;
-            if wanted.matches(&link) {
-                links.push(link);
+        for (sql, values) in steps(query.owner, query.sort, after) {
+            let mut statement = self.conn.prepare_cached(&sql)?;
+            let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+            while let Some(row) = rows.next()? {
+                // One row further than needed has been seen: there is more.
+                if links.len() == limit || examined == MOST_EXAMINED {
+                    return Ok(Page { links, next: last.as_ref().map(Place::write) });
+                }
+                examined += 1;
+                last = Some(Place { created_at: row.get(5)?, id: row.get(0)? });
+                if domain.is_some_and(|domain| row.get(1) != Ok(domain))
+                    || query.owner.is_some_and(|owner| row.get(3) != Ok(owner.0 as i64))
+                {
+                    continue;
+                }
+                match self.read(row, None) {
+                    Ok(link) if wanted.matches(&link) => links.push(link),
+                    Ok(_) => {}
+                    // One damaged row must not hide all that come behind it.
+                    Err(Failure::Refused(error)) => tracing::error!(%error, "left a damaged link out of a list"),
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(Page { links, next: None })
+    }
+}
+
+/// The queries that lead, one after the other, through everything behind a place. First the rest of its own moment, by id: in
+/// one query, SQLite would find the moment through the index and step over all of its links.
+pub(crate) fn steps(owner: Option<OwnerId>, sort: Sort, after: Option<Place>) -> Vec<(String, Vec<i64>)> {
+    let (compare, order) = match sort {
+        Sort::Newest => ("<", "DESC"),
+        Sort::Oldest => (">", "ASC"),
+    };
+    let step = |condition: &str, values: &[i64]| {
+        // The owners' index leaves out the anonymous one, and this is how SQLite knows that it does not matter.
+        let (owned, owner) = match owner {
+            Some(owner) if owner != OwnerId::ANONYMOUS => (" AND owner = ? AND owner <> 0", Some(owner.0 as i64)),
+            _ => ("", None),
+        };
+        let sql = format!("SELECT {COLUMNS} FROM links WHERE 1{owned}{condition} ORDER BY created_at {order}, id {order}");
+        (sql, owner.into_iter().chain(values.iter().copied()).collect())
+    };
+    match after {
+        None => vec![step("", &[])],
+        Some(Place { created_at, id }) => vec![
+            step(&format!(" AND created_at = ? AND id {compare} ?"), &[created_at, id]),
+            step(&format!(" AND created_at {compare} ?"), &[created_at]),
+        ],
     }
 }
 
@@ -96,9 +109,9 @@ impl<'a> Wanted<'a> {
 }
 
 /// A place in a list.
-struct Place {
-    created_at: i64,
-    id: i64,
+pub(crate) struct Place {
+    pub(crate) created_at: i64,
+    pub(crate) id: i64,
 }
 
 impl Place {

@@ -84,7 +84,11 @@ pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, Ope
 
 #[cfg(test)]
 mod tests {
+    use terse_core::{OwnerId, Sort};
+
     use super::*;
+    use crate::chores::{DELETED, MARKED, UNMARKED};
+    use crate::list::{Place, steps};
 
     /// Every query that could meet millions of rows.
     #[test]
@@ -94,25 +98,15 @@ mod tests {
         for (sql, index) in [
             ("SELECT target FROM links WHERE id = ?1", "INTEGER PRIMARY KEY"),
             ("SELECT target FROM links WHERE reuse = ?1", "links_to_reuse"),
-            ("SELECT target FROM links WHERE 1 ORDER BY created_at DESC, id DESC", "links_by_age"),
-            ("SELECT target FROM links WHERE 1 AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC", "links_by_age"),
-            ("SELECT target FROM links WHERE 1 AND owner = ? AND owner <> 0 ORDER BY created_at ASC, id ASC", "links_by_owner"),
-            (
-                "SELECT target FROM links WHERE 1 AND owner = ? AND owner <> 0 AND (created_at, id) > (?, ?) \
-                 ORDER BY created_at ASC, id ASC",
-                "links_by_owner",
-            ),
             (
                 "SELECT target FROM links WHERE expires_at IS NOT NULL AND marked IS NULL AND expires_at <= ?1 \
                  ORDER BY expires_at",
                 "links_to_mark",
             ),
-            (
-                "SELECT target FROM links WHERE expires_at IS NOT NULL AND marked IS NOT NULL AND expires_at <= ?1 \
-                 ORDER BY expires_at",
-                "links_marked",
-            ),
-            ("SELECT id FROM links WHERE deleted_at IS NOT NULL AND deleted_at <= ?1 ORDER BY deleted_at", "links_deleted"),
+            (&format!("SELECT target FROM links WHERE {MARKED}"), "links_marked"),
+            (&format!("SELECT target FROM links WHERE {UNMARKED}"), "links_to_mark"),
+            (&format!("SELECT target FROM links WHERE {DELETED}"), "links_deleted"),
+            ("SELECT max(id) FROM links WHERE id >= ?1 AND id < ?2", "INTEGER PRIMARY KEY"),
             ("SELECT id FROM aliases WHERE domain = ?1 AND code = ?2", "PRIMARY KEY"),
             (
                 "SELECT id FROM aliases INDEXED BY aliases_folded WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL",
@@ -120,15 +114,41 @@ mod tests {
             ),
             ("SELECT id FROM requests WHERE at < ?1 ORDER BY at LIMIT ?2", "requests_by_age"),
         ] {
-            let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-            let count = statement.parameter_count();
-            let plan: Vec<String> = statement
-                .query_map(rusqlite::params_from_iter(vec![1; count]), |row| row.get(3))
-                .unwrap()
-                .collect::<Result<_, _>>()
-                .unwrap();
-            let plan = plan.join("; ");
-            assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{sql}\n{plan}");
+            assert_plan(&conn, sql, index);
         }
+    }
+
+    #[test]
+    fn every_page_of_a_list_begins_where_the_last_one_ended() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate(&mut conn, 0).unwrap();
+        for sort in [Sort::Newest, Sort::Oldest] {
+            for (owner, index, columns) in [
+                (None, "links_by_age", ""),
+                (Some(OwnerId::ANONYMOUS), "links_by_age", ""),
+                (Some(OwnerId(7)), "links_by_owner", "owner=? AND "),
+            ] {
+                let [(first, _)] = &steps(owner, sort, None)[..] else { panic!("one step") };
+                assert_plan(&conn, first, index);
+                let [(rest, _), (beyond, _)] = &steps(owner, sort, Some(Place { created_at: 1, id: 1 }))[..] else {
+                    panic!("two steps")
+                };
+                let compare = if sort == Sort::Newest { "<" } else { ">" };
+                assert_plan(&conn, rest, &format!("{index} ({columns}created_at=? AND rowid{compare}?)"));
+                assert_plan(&conn, beyond, &format!("{index} ({columns}created_at{compare}?)"));
+            }
+        }
+    }
+
+    fn assert_plan(conn: &Connection, sql: &str, index: &str) {
+        let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let count = statement.parameter_count();
+        let plan: Vec<String> = statement
+            .query_map(rusqlite::params_from_iter(vec![1; count]), |row| row.get(3))
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        let plan = plan.join("; ");
+        assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{sql}\n{plan}");
     }
 }

@@ -34,8 +34,9 @@ CREATE INDEX links_by_age ON links (created_at);
 CREATE INDEX links_by_owner ON links (owner, created_at) WHERE owner <> 0;
 CREATE INDEX links_to_reuse ON links (reuse) WHERE reuse IS NOT NULL;
 CREATE INDEX links_to_mark ON links (expires_at) WHERE expires_at IS NOT NULL AND marked IS NULL;
-CREATE INDEX links_marked ON links (expires_at) WHERE expires_at IS NOT NULL AND marked IS NOT NULL;
-CREATE INDEX links_deleted ON links (deleted_at) WHERE deleted_at IS NOT NULL;
+-- Blocked links stay for ever, and are not looked at again at every purge.
+CREATE INDEX links_marked ON links (expires_at) WHERE expires_at IS NOT NULL AND marked IS NOT NULL AND (flags & 32) = 0;
+CREATE INDEX links_deleted ON links (deleted_at) WHERE deleted_at IS NOT NULL AND (flags & 32) = 0;
 
 -- Where the named links are. `owner` is NULL where the code was generated: such codes never look too much alike.
 CREATE TABLE aliases (
