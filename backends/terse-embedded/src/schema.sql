@@ -48,11 +48,13 @@ CREATE TABLE aliases (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX aliases_folded ON aliases (domain, lower(code)) WHERE owner IS NOT NULL;
 
--- Which requests were answered with which link, made at which moment.
+-- Which requests were answered with which link, and when. An id can come to belong to a later link: the moment of its making
+-- tells which one is meant.
 CREATE TABLE requests (
     id BLOB PRIMARY KEY,
     fingerprint BLOB NOT NULL,
     link INTEGER NOT NULL,
+    link_created_at INTEGER NOT NULL,
     at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX requests_by_age ON requests (at);

@@ -4,7 +4,7 @@ use std::ops::{Deref, Range};
 
 use rusqlite::{OptionalExtension, params};
 use terse_core::{
-    Domain, Insert, Inserted, LONGEST, Link, LinkKey, Request, Revision, SHORTEST, Spent, Status, StoreError, Updated,
+    Domain, Insert, Inserted, LONGEST, Link, LinkKey, Moment, Request, Revision, SHORTEST, Spent, Status, StoreError, Updated,
 };
 
 use crate::failure::Failure;
@@ -75,8 +75,9 @@ impl Scribe {
             return Ok(answer);
         }
         if link.reusable
-            && let Some(existing) = self.existing(link)?
+            && let Some((id, existing)) = self.existing(link)?
         {
+            self.remember(request.as_ref(), id, &existing, link.created_at)?;
             return Ok(Inserted::Existing(Box::new(existing)));
         }
         if self.locate(&link.key)?.is_some() || self.looks_like_anothers(link)? {
@@ -95,31 +96,37 @@ impl Scribe {
         let spent = Some(link.spent_clicks as i64).filter(|spent| *spent != 0);
         let row = NewRow::new(id, domain, link, &tags);
         self.conn.prepare_cached(&self.insert_row)?.execute(&row.values(&spent)[..])?;
-        if let Some(request) = request {
-            let mut statement = self.conn.prepare_cached("INSERT INTO requests VALUES (?1, ?2, ?3, ?4)")?;
-            statement.execute(params![request.id, request.fingerprint, id, link.created_at.as_ms()])?;
-        }
+        self.remember(request.as_ref(), id, link, link.created_at)?;
         Ok(Inserted::Created)
+    }
+
+    /// From now on, this request is answered with this link.
+    fn remember(&self, request: Option<&Request>, id: i64, link: &Link, at: Moment) -> Result<(), Failure> {
+        if let Some(request) = request {
+            let mut statement = self.conn.prepare_cached("INSERT INTO requests VALUES (?1, ?2, ?3, ?4, ?5)")?;
+            statement.execute(params![request.id, request.fingerprint, id, link.created_at.as_ms(), at.as_ms()])?;
+        }
+        Ok(())
     }
 
     /// What this request was answered with before.
     fn answered(&self, request: &Request) -> Result<Option<Inserted>, Failure> {
-        let mut statement = self.conn.prepare_cached("SELECT fingerprint, link, at FROM requests WHERE id = ?1")?;
+        let mut statement = self.conn.prepare_cached("SELECT fingerprint, link, link_created_at FROM requests WHERE id = ?1")?;
         let before: Option<([u8; 32], i64, i64)> =
             statement.query_row([&request.id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
-        let Some((fingerprint, id, at)) = before else {
+        let Some((fingerprint, id, created_at)) = before else {
             return Ok(None);
         };
         if fingerprint != request.fingerprint {
             return Ok(Some(Inserted::RequestMismatch));
         }
         // A number can come back after a purge, where codes are made of their targets: that is another link.
-        let link = self.link(id, None)?.filter(|link| link.created_at.as_ms() == at);
+        let link = self.link(id, None)?.filter(|link| link.created_at.as_ms() == created_at);
         Ok(Some(Inserted::Replayed(link.map(Box::new))))
     }
 
     /// The owner's live link for the same wish.
-    fn existing(&self, link: &Link) -> Result<Option<Link>, Failure> {
+    fn existing(&self, link: &Link) -> Result<Option<(i64, Link)>, Failure> {
         let mut statement = self.conn.prepare_cached(&self.reusable_rows)?;
         let mut rows = statement.query([reuse_hash(link)])?;
         while let Some(row) = rows.next()? {
@@ -135,7 +142,7 @@ impl Scribe {
             if (have.owner, &have.key.domain, &have.target) == (link.owner, &link.key.domain, &link.target)
                 && have.status(link.created_at) == Status::Active
             {
-                return Ok(Some(have));
+                return Ok(Some((row.get(0)?, have)));
             }
         }
         Ok(None)

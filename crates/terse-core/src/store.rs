@@ -58,7 +58,8 @@ pub struct Insert {
 pub enum Inserted {
     /// It is durable, and every `get` from now on finds it.
     Created,
-    /// The owner's live reusable link for the same target. Nothing was written.
+    /// The owner's live reusable link for the same target. Only the request, if there is one, was written: the link is its
+    /// answer from now on.
     Existing(Box<Link>),
     /// This request was answered before with this link. Nothing was written. `None` if that link is gone for good.
     Replayed(Option<Box<Link>>),

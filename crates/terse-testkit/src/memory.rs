@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::{
     Alphabet, Code, Cursor, Domain, Identity, Insert, Inserted, LONGEST, Link, LinkKey, LinkStore, ListQuery, Moment, Numbering,
-    Page, Revision, SHORTEST, Sort, Spent, Standing, Status, StoreError, Updated,
+    Page, Request, Revision, SHORTEST, Sort, Spent, Standing, Status, StoreError, Updated,
 };
 
 /// Keeps links in memory and nowhere else. Tests can make it fail, make it slow, and count what is read from it.
@@ -154,13 +154,17 @@ impl LinkStore for MemoryStore {
             });
         }
         if link.reusable {
-            let existing = state.links.values().find(|have| {
+            let existing = state.links.iter().find(|(_, have)| {
                 have.reusable
                     && (have.owner, &have.key.domain, &have.target) == (link.owner, &link.key.domain, &link.target)
                     && have.status(link.created_at) == Status::Active
             });
-            if let Some(existing) = existing {
-                return Ok(Inserted::Existing(Box::new(existing.clone())));
+            if let Some((&serial, existing)) = existing {
+                let existing = Box::new(existing.clone());
+                if let Some(Request { id, fingerprint }) = request {
+                    state.requests.insert(id, Answered { fingerprint, serial, at: link.created_at });
+                }
+                return Ok(Inserted::Existing(existing));
             }
         }
         if state.serials.contains_key(&link.key) {

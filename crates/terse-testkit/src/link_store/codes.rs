@@ -166,3 +166,30 @@ pub async fn many_are_found_as_one_by_one(store: Store) {
     }
     assert!(store.get_many(&[]).await.is_empty());
 }
+
+/// Whoever hears of a link, however fast, can follow it.
+pub async fn what_was_acknowledged_is_found_at_once_by_everyone(store: Store) {
+    let (tell, mut told) = tokio::sync::mpsc::channel::<Link>(1);
+    let visitor = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let mut followed = 0;
+            while let Some(link) = told.recv().await {
+                assert_eq!(store.get(&link.key).await.unwrap().as_ref(), Some(&link), "after {followed} others");
+                assert_eq!(store.get_many(&[link.key.clone()]).await.pop().unwrap().unwrap(), Some(link));
+                followed += 1;
+            }
+            followed
+        })
+    };
+    for n in 0..100 {
+        let target = format!("https://example.com/{n}");
+        let link = if n % 2 == 0 { alias(&format!("new-{n}"), &target) } else { generated(&leased_code(&store).await, &target) };
+        // Looked for before it is there, so that an answer from then would be found out.
+        assert_eq!(store.get(&link.key).await.unwrap(), None);
+        put(&store, &link).await;
+        tell.send(link).await.unwrap();
+    }
+    drop(tell);
+    assert_eq!(visitor.await.unwrap(), 100);
+}

@@ -49,6 +49,7 @@ macro_rules! link_store {
             many_are_found_as_one_by_one
             a_code_is_given_once
             of_two_hundred_racing_inserts_one_wins
+            what_was_acknowledged_is_found_at_once_by_everyone
             an_alias_and_a_generated_code_exclude_each_other
             generated_codes_that_were_never_leased_are_links_too
             domains_are_separate_name_spaces
@@ -64,6 +65,7 @@ macro_rules! link_store {
             a_request_id_used_for_something_else_is_a_mismatch
             a_request_whose_link_is_gone_is_answered_with_nothing
             racing_equal_requests_make_one_link
+            a_request_answered_with_an_existing_link_is_remembered
             a_refused_insert_leaves_no_request_behind
             old_requests_are_forgotten
             an_update_needs_the_latest_revision
@@ -72,6 +74,7 @@ macro_rules! link_store {
             a_deleted_link_holds_its_code_and_can_be_restored
             of_racing_updates_one_wins
             clicks_are_spent_exactly
+            a_change_does_not_undo_what_is_spent_meanwhile
             spending_without_a_limit_counts_nothing
             lists_are_in_order
             a_walk_sees_every_link_once_while_others_write

@@ -75,6 +75,26 @@ pub async fn racing_equal_requests_make_one_link(store: Store) {
     }
 }
 
+pub async fn a_request_answered_with_an_existing_link_is_remembered(store: Store) {
+    let wish = async |at| {
+        let link = generated(&leased_code(&store).await, "https://example.com/");
+        Link { reusable: true, created_at: moment(at), updated_at: moment(at), ..link }
+    };
+    let first = wish(0).await;
+    put(&store, &first).await;
+    let existing = Inserted::Existing(Box::new(first.clone()));
+    assert_eq!(insert(&store, &wish(100).await, request(1, 1)).await, existing);
+    assert_eq!(insert(&store, &wish(100).await, request(1, 2)).await, Inserted::RequestMismatch);
+    // It is as old as the request, not as the link.
+    assert_eq!(store.forget_requests(moment(100), 10).await.unwrap(), 0);
+    let deleted = Link { deleted_at: Some(moment(101)), reusable: false, revision: Revision(2), ..first };
+    store.update(&deleted, Revision(1)).await.unwrap();
+    let again = wish(102).await;
+    assert_eq!(insert(&store, &again, request(1, 1)).await, Inserted::Replayed(Some(Box::new(deleted))));
+    assert_eq!(store.get(&again.key).await.unwrap(), None, "there is no second link");
+    assert_eq!(store.forget_requests(moment(101), 10).await.unwrap(), 1);
+}
+
 pub async fn a_refused_insert_leaves_no_request_behind(store: Store) {
     put(&store, &alias("taken", "https://example.com/")).await;
     let refused = store.insert(Insert { link: alias("taken", "https://example.com/2"), request: request(1, 1) }).await;

@@ -92,6 +92,10 @@ pub async fn what_is_no_longer_reusable_is_not_given_back(store: Store) {
     let expiring = Link { expires_at: Some(moment(10)), ..reusable(&store, "https://example.com/brief").await };
     put(&store, &expiring).await;
     assert_eq!(store.mark_expired(moment(10), 10).await.unwrap(), [expiring.key.clone()]);
+    // Marking alone frees it, whatever the clock of the next one says.
+    let early = reusable(&store, "https://example.com/brief").await;
+    assert_eq!(early.created_at, moment(0));
+    put(&store, &Link { expires_at: Some(moment(10)), ..early }).await;
     let later = Link { created_at: moment(11), updated_at: moment(11), ..reusable(&store, "https://example.com/brief").await };
     put(&store, &later).await;
     let marked = store.get(&expiring.key).await.unwrap().unwrap();

@@ -134,6 +134,37 @@ pub async fn clicks_are_spent_exactly(store: Store) {
     assert_eq!(store.spend(&key("nothing-here")).await.unwrap(), Spent::Missing);
 }
 
+pub async fn a_change_does_not_undo_what_is_spent_meanwhile(store: Store) {
+    let link = Link { max_clicks: Some(60), ..alias("busy", "https://example.com/") };
+    put(&store, &link).await;
+    let visitors: Vec<_> = (0..4)
+        .map(|_| {
+            let (store, key) = (store.clone(), link.key.clone());
+            tokio::spawn(async move {
+                let mut counted = 0;
+                for _ in 0..25 {
+                    counted += u64::from(store.spend(&key).await.unwrap() == Spent::Yes);
+                }
+                counted
+            })
+        })
+        .collect();
+    let mut revision = 1;
+    while !visitors.iter().all(tokio::task::JoinHandle::is_finished) {
+        // What it was told of the clicks is old by the time it writes.
+        let seen = store.get(&link.key).await.unwrap().unwrap();
+        let new = Link { updated_at: moment(revision as i64), revision: Revision(revision + 1), ..seen };
+        assert_eq!(store.update(&new, Revision(revision)).await.unwrap(), Updated::Done, "a visit is no change");
+        revision += 1;
+    }
+    let mut counted = 0;
+    for visitor in visitors {
+        counted += visitor.await.unwrap();
+    }
+    assert_eq!(counted, 60);
+    assert_eq!(store.get(&link.key).await.unwrap().unwrap().spent_clicks, 60);
+}
+
 pub async fn spending_without_a_limit_counts_nothing(store: Store) {
     let link = alias("endless", "https://example.com/");
     put(&store, &link).await;
