@@ -49,11 +49,13 @@ pub(crate) fn connect_writer(options: &Options) -> rusqlite::Result<(Connection,
         let why = "a write-ahead log is not possible here: the file system offers no shared memory".to_owned();
         return Err(rusqlite::Error::SqliteFailure(code, Some(why)));
     }
-    // FULL syncs the log at every commit: what was acknowledged survives a power cut. On macOS a sync needs asking twice.
+    // FULL syncs the log at every commit: what was acknowledged survives a power cut. On macOS a sync needs asking twice. A log
+    // that a long backup let grow gives its room back.
     let synchronous = if options.unsafe_no_sync { "OFF" } else { "FULL" };
     conn.execute_batch(&format!(
         "PRAGMA synchronous = {synchronous}; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;
-         PRAGMA cache_size = -65536; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;"
+         PRAGMA cache_size = -65536; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;
+         PRAGMA journal_size_limit = 67108864;"
     ))?;
     if let Some(pages) = options.max_pages {
         conn.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;

@@ -42,7 +42,7 @@ impl Shelf {
             let mut statement = self.conn.prepare_cached(&self.by_id)?;
             let mut rows = statement.query([id])?;
             if let Some(row) = rows.next()?
-                && RawRow::read(row)?.domain == domain
+                && row.get::<_, i64>(1)? == domain
             {
                 return self.read(row, Some(&key.code)).map(Some);
             }

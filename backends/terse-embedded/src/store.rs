@@ -187,17 +187,33 @@ async fn read<T: Send + 'static>(
     queue: &Queue<Errand>,
     work: impl FnOnce(&Shelf) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, StoreError> {
+    read_part_by_part(queue, move |shelf, connected| work(shelf).map_err(|failure| told(failure, connected))).await
+}
+
+/// What the caller hears, and what it says about the connection.
+fn told(failure: Failure, connected: &mut Connected) -> StoreError {
+    if matches!(failure, Failure::Engine(_)) {
+        *connected = Connected::No;
+    }
+    failure.into()
+}
+
+/// The same for work of several parts, of which some may fail.
+async fn read_part_by_part<T: Send + 'static>(
+    queue: &Queue<Errand>,
+    work: impl FnOnce(&Shelf, &mut Connected) -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
     let (reply, answer) = oneshot::channel();
     let errand: Errand = Box::new(move |shelf| {
+        let mut connected = Connected::Yes;
         if reply.is_closed() {
-            return Connected::Yes;
+            return connected;
         }
         let found = match shelf {
-            Ok(shelf) => work(shelf),
-            Err(why) => Err(unavailable(why).into()),
+            Ok(shelf) => work(shelf, &mut connected),
+            Err(why) => Err(unavailable(why)),
         };
-        let connected = if matches!(found, Err(Failure::Engine(_))) { Connected::No } else { Connected::Yes };
-        let _gone = reply.send(found.map_err(StoreError::from));
+        let _gone = reply.send(found);
         connected
     });
     queue.push(errand).map_err(|refused| match refused {
@@ -240,17 +256,10 @@ impl LinkStore for Embedded {
 
     async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
         let (count, keys) = (keys.len(), keys.to_vec());
-        let look = move |shelf: &Shelf| {
-            let mut found = Vec::with_capacity(keys.len());
-            for key in &keys {
-                found.push(match shelf.get(key) {
-                    Err(Failure::Engine(error)) => return Err(Failure::Engine(error)),
-                    found => found.map_err(StoreError::from),
-                });
-            }
-            Ok(found)
+        let look = move |shelf: &Shelf, connected: &mut Connected| {
+            Ok(keys.iter().map(|key| shelf.get(key).map_err(|failure| told(failure, connected))).collect::<Vec<_>>())
         };
-        match read(&self.lookups, look).await {
+        match read_part_by_part(&self.lookups, look).await {
             Ok(found) => found,
             Err(error) => {
                 let why = format!("{error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
@@ -261,7 +270,8 @@ impl LinkStore for Embedded {
 
     async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         let key = key.clone();
-        read(&self.lists, move |shelf| shelf.get_folded(&key)).await
+        // With the lookups: a visitor waits for this, and a search may take long.
+        read(&self.lookups, move |shelf| shelf.get_folded(&key)).await
     }
 
     fn surely_absent(&self, domain: &Domain, code: &str) -> bool {
@@ -304,10 +314,27 @@ impl LinkStore for Embedded {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        // Also if its thread has panicked.
-        if self.writes.is_closed() {
+        // Also if a thread has panicked.
+        if self.writes.is_closed() || self.lookups.is_closed() || self.lists.is_closed() {
             return Err(unavailable("the store has stopped"));
         }
         self.health.check(WRITE_PATIENCE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_store_that_can_no_longer_read_is_not_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(Options::new(folder.path().join("terse.db"))).unwrap();
+        store.check().await.unwrap();
+        assert!(read::<()>(&store.lists, |_| panic!("a defect")).await.is_err());
+        while !store.lists.is_closed() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(store.check().await.is_err());
     }
 }

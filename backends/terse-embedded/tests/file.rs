@@ -1,13 +1,16 @@
 //! What a file can suffer: being closed, copied, damaged, full, from the future, and not ours.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use terse_core::{Alphabet, Insert, Inserted, Link, LinkStore, Numbering, Request, Revision, StoreError};
+use terse_core::{
+    Alphabet, Domain, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Numbering, Request, Revision, Sort, StoreError,
+};
 use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, skip_ahead, verify};
 use terse_testkit::{alias, generated, key, moment};
 
@@ -211,6 +214,91 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     put(&store, &alias("fits-again", "https://example.com/")).await;
     drop(store);
     assert!(verify(&folder.db()).unwrap().is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_go_on_behind_a_damaged_link() {
+    let folder = Folder::new();
+    let store = folder.open();
+    for n in 0..5 {
+        put(&store, &Link { created_at: moment(n), updated_at: moment(n), ..alias(&format!("link-{n}"), "https://e.com/") })
+            .await;
+    }
+    sql(&folder.db(), "UPDATE links SET target = 'https://evil.example/' WHERE code IN ('link-2', 'link-4')");
+    for limit in [1, 2, 100] {
+        let (mut codes, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.list(&ListQuery { limit, after, ..everything() }).await.unwrap();
+            codes.extend(page.links.into_iter().map(|link| link.key.code.to_string()));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(codes, ["link-3", "link-1", "link-0"]);
+    }
+}
+
+fn everything() -> ListQuery {
+    ListQuery {
+        owner: None,
+        domain: None,
+        tag: None,
+        text: None,
+        status: None,
+        sort: Sort::Newest,
+        after: None,
+        limit: 100,
+        now: moment(0),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damage_on_one_domain_is_not_met_on_another() {
+    let folder = Folder::new();
+    let store = folder.open();
+    store.lease(7, 1, u64::MAX).await.unwrap();
+    let code = Numbering::new(store.identity()).code(7, 0);
+    let here = generated(code.as_str(), "https://example.com/here");
+    let mut there = generated(code.as_str(), "https://example.com/there");
+    there.key.domain = Domain::from_stored("go.example");
+    put(&store, &here).await;
+    put(&store, &there).await;
+    sql(&folder.db(), "UPDATE links SET target = x'ff' || 'not text' WHERE code IS NULL");
+    assert!(matches!(store.get(&here.key).await, Err(StoreError::Corrupt(_))));
+    assert_eq!(store.get(&there.key).await.unwrap(), Some(there));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_keys_only_those_fail_that_meet_the_damage() {
+    let folder = Folder::new();
+    let codes: Vec<LinkKey> = {
+        let store = folder.open();
+        let range = store.lease(7, 5, u64::MAX).await.unwrap();
+        let numbering = Numbering::new(store.identity());
+        for n in range.clone() {
+            put(&store, &generated(numbering.code(7, n).as_str(), "https://example.com/")).await;
+        }
+        put(&store, &alias("named", "https://example.com/")).await;
+        range.map(|n| key(numbering.code(7, n).as_str())).collect()
+    };
+    let conn = Connection::open(folder.db()).unwrap();
+    let page: i64 = conn.query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'aliases'", [], |row| row.get(0)).unwrap();
+    drop(conn);
+    let store = folder.open();
+    // Under the feet of a store that is open already, as it looks at all aliases when it is opened.
+    let mut file = std::fs::File::options().write(true).open(folder.db()).unwrap();
+    file.seek(SeekFrom::Start((page as u64 - 1) * 4096)).unwrap();
+    file.write_all(&[0xee; 4096]).unwrap();
+    for _ in 0..3 {
+        let keys = [&codes[..2], &[key("named")], &codes[2..]].concat();
+        for (n, found) in store.get_many(&keys).await.into_iter().enumerate() {
+            match n {
+                2 => assert!(matches!(found, Err(StoreError::Corrupt(_))), "{found:?}"),
+                _ => assert!(found.unwrap().is_some()),
+            }
+        }
+    }
 }
 
 async fn until_healthy(store: &Embedded) {
