@@ -67,6 +67,28 @@ async fn main() {
     }
     println!("{:.0} lookups/s", lookups as f64 / start.elapsed().as_secs_f64());
 
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..4)
+        .map(|caller| {
+            let (store, numbering) = (store.clone(), numbering.clone());
+            tokio::spawn(async move {
+                for trip in (caller..lookups / 64).step_by(4) {
+                    let keys: Vec<_> = (trip * 64..(trip + 1) * 64)
+                        .map(|n| terse_core::LinkKey {
+                            code: numbering.code(7, n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % links),
+                            domain: terse_core::Domain::primary(),
+                        })
+                        .collect();
+                    assert!(store.get_many(&keys).await.iter().all(|found| matches!(found, Ok(Some(_)))));
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    println!("{:.0} lookups/s, 64 a trip", lookups as f64 / start.elapsed().as_secs_f64());
+
     store.close();
     println!("{:.0} bytes a link", store.disk_size() as f64 / links as f64);
     let conn = rusqlite::Connection::open(folder.path().join("terse.db")).unwrap();

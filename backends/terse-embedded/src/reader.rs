@@ -14,9 +14,6 @@ use crate::queue::{Queue, Taken};
 use crate::roster::{Roster, Seat};
 use crate::shelf::Shelf;
 
-/// The most lookups to share one read transaction: half of a lookup is beginning and ending it.
-const BATCH: usize = 256;
-
 /// Something to look up, given a connection or the reason why there is none. Says whether the connection still works.
 pub(crate) type Errand = Box<dyn FnOnce(Result<&Shelf, &str>) -> Connected + Send>;
 
@@ -33,6 +30,8 @@ pub(crate) struct Reader {
     pub(crate) issued: Arc<Issued>,
     pub(crate) queue: Arc<Queue<Errand>>,
     pub(crate) roster: Arc<Roster>,
+    /// How many errands share one read transaction, at most.
+    pub(crate) batch: usize,
     /// How many readers serve this queue: the last one to leave closes it.
     pub(crate) crew: Arc<AtomicUsize>,
 }
@@ -56,7 +55,7 @@ impl Reader {
     pub(crate) fn run(self) {
         let mut open: Option<Open> = None;
         loop {
-            let errands = match self.queue.take_within(BATCH, Duration::from_secs(3600)) {
+            let errands = match self.queue.take_within(self.batch, Duration::from_secs(3600)) {
                 Taken::Items(errands) => errands,
                 Taken::Nothing => Vec::new(),
                 Taken::End => return,

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 use terse_core::{Code, Domain, Link, LinkKey, Numbering};
 
 use crate::failure::{Failure, corrupt};
@@ -34,13 +34,22 @@ impl Shelf {
     }
 
     pub(crate) fn get(&self, key: &LinkKey) -> Result<Option<Link>, Failure> {
+        self.get_through(&mut *self.conn.prepare_cached(&self.by_id)?, key)
+    }
+
+    /// Each as `get` would answer. The statement is fetched once for all.
+    pub(crate) fn get_many(&self, keys: &[LinkKey]) -> Result<Vec<Result<Option<Link>, Failure>>, Failure> {
+        let mut by_id = self.conn.prepare_cached(&self.by_id)?;
+        Ok(keys.iter().map(|key| self.get_through(&mut by_id, key)).collect())
+    }
+
+    fn get_through(&self, by_id: &mut Statement<'_>, key: &LinkKey) -> Result<Option<Link>, Failure> {
         let Some(domain) = self.domain_id(&key.domain)? else {
             return Ok(None);
         };
         if let Some(id) = self.number_id(&key.code, |length| self.issued.leased(length)) {
             // One step for most: the row itself says whose domain's it is.
-            let mut statement = self.conn.prepare_cached(&self.by_id)?;
-            let mut rows = statement.query([id])?;
+            let mut rows = by_id.query([id])?;
             if let Some(row) = rows.next()?
                 && row.get::<_, i64>(1)? == domain
             {
@@ -48,7 +57,7 @@ impl Shelf {
             }
         }
         match self.alias_id(domain, &key.code)? {
-            Some(id) => self.link(id, Some(&key.code)),
+            Some(id) => by_id.query([id])?.next()?.map(|row| self.read(row, Some(&key.code))).transpose(),
             None => Ok(None),
         }
     }

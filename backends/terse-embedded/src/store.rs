@@ -34,6 +34,10 @@ const READ_PATIENCE: Duration = Duration::from_secs(5);
 /// How many lookups, and how many lists, may wait.
 const LOOKUPS: usize = 65_536;
 const LISTS: usize = 256;
+/// How many of them share one read transaction: half of a lookup is beginning and ending it. A list would only hold on to an
+/// old state of the file for as long as all the others take.
+const LOOKUPS_AT_ONCE: usize = 256;
+const LISTS_AT_ONCE: usize = 1;
 
 /// Links in one SQLite file. Dropping it finishes what is waiting.
 pub struct Embedded {
@@ -77,8 +81,8 @@ impl Embedded {
             readers: Mutex::default(),
             writer: Mutex::default(),
         };
-        store.start_readers(&options, "lookup", &store.lookups, options.readers.max(1))?;
-        store.start_readers(&options, "list", &store.lists, 1)?;
+        store.start_readers(&options, "lookup", &store.lookups, options.readers.max(1), LOOKUPS_AT_ONCE)?;
+        store.start_readers(&options, "list", &store.lists, 1, LISTS_AT_ONCE)?;
         let writer = Writer {
             options,
             numbering: store.numbering.clone(),
@@ -94,7 +98,14 @@ impl Embedded {
         Ok(store)
     }
 
-    fn start_readers(&self, options: &Options, name: &str, queue: &Arc<Queue<Errand>>, count: usize) -> Result<(), OpenError> {
+    fn start_readers(
+        &self,
+        options: &Options,
+        name: &str,
+        queue: &Arc<Queue<Errand>>,
+        count: usize,
+        batch: usize,
+    ) -> Result<(), OpenError> {
         let crew = Arc::new(AtomicUsize::new(count));
         for _ in 0..count {
             let reader = Reader {
@@ -103,6 +114,7 @@ impl Embedded {
                 issued: self.issued.clone(),
                 queue: queue.clone(),
                 roster: self.roster.clone(),
+                batch,
                 crew: crew.clone(),
             };
             start(&self.readers, name, move || reader.run())?;
@@ -257,7 +269,8 @@ impl LinkStore for Embedded {
     async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
         let (count, keys) = (keys.len(), keys.to_vec());
         let look = move |shelf: &Shelf, connected: &mut Connected| {
-            Ok(keys.iter().map(|key| shelf.get(key).map_err(|failure| told(failure, connected))).collect::<Vec<_>>())
+            let found = shelf.get_many(&keys).map_err(|failure| told(failure, connected))?;
+            Ok(found.into_iter().map(|found| found.map_err(|failure| told(failure, connected))).collect::<Vec<_>>())
         };
         match read_part_by_part(&self.lookups, look).await {
             Ok(found) => found,
