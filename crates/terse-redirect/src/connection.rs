@@ -31,6 +31,8 @@ pub(crate) struct Thread {
     pub(crate) counts: Arc<Counts>,
     pub(crate) seats: Seats,
     pub(crate) stopping: Cell<bool>,
+    /// The time as of the last sweep: good enough to tell who has been waiting for long.
+    pub(crate) coarse_ms: Cell<i64>,
     pub(crate) stop: watch::Receiver<bool>,
     scratch: RefCell<Scratch>,
 }
@@ -47,7 +49,8 @@ impl Thread {
         let input = vec![0; READ].into_boxed_slice();
         let output = Vec::with_capacity(2 * PORTION);
         let scratch = RefCell::new(Scratch { input, output, date: DateLine::new() });
-        Self { redirector, counts, seats: Seats::default(), stopping: Cell::new(false), stop, scratch }
+        let coarse_ms = Cell::new(redirector.now_ms());
+        Self { redirector, counts, seats: Seats::default(), stopping: Cell::new(false), coarse_ms, stop, scratch }
     }
 }
 
@@ -89,16 +92,10 @@ pub(crate) async fn serve<D: FrontDoor>(stream: TcpStream, peer: SocketAddr, thr
         return;
     }
     thread.counts.handed_over.add(1);
-    let (settings, redirector) = (&thread.redirector.settings, Arc::clone(&thread.redirector));
+    let (settings, here) = (&thread.redirector.settings, Rc::clone(&thread));
     let door = move |request| {
-        let (seat, redirector) = (Rc::clone(&seat), Arc::clone(&redirector));
-        seat.wait(Waiting::Hyper, redirector.now_ms());
-        let answer = door.clone().open(request, peer);
-        async move {
-            let answer = answer.await;
-            seat.wait(Waiting::Hyper, redirector.now_ms());
-            answer
-        }
+        seat.wait(Waiting::Hyper, here.coarse_ms.get());
+        door.clone().open(request, peer)
     };
     handover::serve(stream, kept, settings, thread.stop.clone(), door).await;
 }

@@ -2,10 +2,10 @@
 
 use std::io;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
+use futures_util::FutureExt as _;
 use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper::rt::ReadBufCursor;
@@ -49,11 +49,8 @@ pub(crate) async fn serve<F, B>(
         }
     }
     let io = Rewound { read: read.into(), stream: TokioIo::new(stream) };
-    let door = Rc::new(door);
-    let service = service_fn(move |request| {
-        let answer = door(request);
-        async move { Ok::<_, std::convert::Infallible>(answer.await) }
-    });
+    // `map` rather than an async block: the future of each HTTP/2 stream is moved about, and a block would hold it twice.
+    let service = service_fn(move |request| door(request).map(Ok::<_, std::convert::Infallible>));
     // A connection that ends in an error has told its client already, or the client is gone.
     if two {
         let mut builder = http2::Builder::new(LocalExecutor);
@@ -61,9 +58,7 @@ pub(crate) async fn serve<F, B>(
             .timer(TokioTimer::new())
             .max_concurrent_streams(256)
             .max_header_list_size(MAX_HEADERS as u32)
-            .max_pending_accept_reset_streams(64)
-            .keep_alive_interval(settings.idle_timeout)
-            .keep_alive_timeout(settings.header_timeout);
+            .max_pending_accept_reset_streams(64);
         let connection = builder.serve_connection(io, service);
         tokio::pin!(connection);
         tokio::select! {

@@ -167,7 +167,8 @@ impl<D: FrontDoor> Worker<D> {
 
     fn sweep(&self) {
         let thread = &self.thread;
-        let ended = thread.seats.sweep(thread.redirector.now_ms(), &thread.redirector.settings, thread.stopping.get());
+        thread.coarse_ms.set(thread.redirector.now_ms());
+        let ended = thread.seats.sweep(thread.coarse_ms.get(), &thread.redirector.settings, thread.stopping.get());
         thread.counts.timed_out.add(ended);
     }
 
