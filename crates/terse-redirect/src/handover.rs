@@ -58,7 +58,10 @@ pub(crate) async fn serve<F, B>(
             .timer(TokioTimer::new())
             .max_concurrent_streams(256)
             .max_header_list_size(MAX_HEADERS as u32)
-            .max_pending_accept_reset_streams(64);
+            .max_pending_accept_reset_streams(64)
+            // Whoever is gone is noticed soon; whoever answers and asks for nothing is left to the sweep.
+            .keep_alive_interval(settings.idle_timeout)
+            .keep_alive_timeout(settings.header_timeout);
         let connection = builder.serve_connection(io, service);
         tokio::pin!(connection);
         tokio::select! {
