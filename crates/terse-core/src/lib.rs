@@ -4,6 +4,7 @@
 //! given moment, and what a store must promise. Everything here is given `now` and touches nothing outside: no files,
 //! no sockets, no HTTP, no SQL. The API, the dashboard and the command line are three doors onto these rules.
 
+pub mod clicks;
 mod clock;
 mod code;
 mod codes;
@@ -13,6 +14,7 @@ mod identity;
 mod link;
 mod links;
 mod patch;
+mod proxies;
 mod refusal;
 mod store;
 mod target;
@@ -32,6 +34,7 @@ pub use identity::Identity;
 pub use link::{Link, LinkKey, OwnerId, RedirectKind, Revision, Standing, Status};
 pub use links::{Caller, Created, LinkError, Links, Listing, Rules};
 pub use patch::{Change, Patch};
+pub use proxies::{Proxies, ProxyRange};
 pub use refusal::{Refusal, RefusalKind};
 pub use store::{
     BoxError, ChangeFeed, Cursor, Insert, Inserted, LinkStore, ListQuery, NoFeed, Page, Request, Sort, Spent, StoreError, Updated,

@@ -1,0 +1,216 @@
+//! A click as it is counted: what was written down, and what could be found out about it.
+
+use std::sync::Arc;
+
+use crate::link::{LinkKey, OwnerId};
+use crate::when::Moment;
+
+use super::journal::Outcome;
+
+/// A short text that many clicks share.
+pub type Word = Arc<str>;
+
+/// A link and none other that has or had its code.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct LinkId {
+    /// Its name.
+    pub key: LinkKey,
+    /// When it was made.
+    pub born: Moment,
+}
+
+impl LinkId {
+    /// The id of a link.
+    pub fn of(link: &crate::Link) -> Self {
+        Self { key: link.key.clone(), born: link.created_at }
+    }
+}
+
+/// Where a visit led.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// To the target of this link of this owner.
+    Link(LinkId, OwnerId),
+    /// Nowhere: an orphan. The name is the one that was asked for.
+    Nowhere(LinkKey, Outcome),
+}
+
+/// Why a click is taken for a machine's.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Machine {
+    /// A search engine, an archive, a scraper.
+    Crawler,
+    /// Something that shows a preview of a link that people share.
+    Preview,
+    /// Something that gathers for a language model.
+    Ai,
+    /// Something that sees whether a site is up, or safe.
+    Monitor,
+    /// A library or a command-line tool.
+    Tool,
+    /// It did not say what it is.
+    Nameless,
+    /// Fetched ahead of a click that may never come.
+    Prefetch,
+    /// HEAD: it looked without going.
+    Head,
+    /// The same visitor of the same link within ten seconds.
+    Repeat,
+}
+
+impl Machine {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Crawler,
+        Self::Preview,
+        Self::Ai,
+        Self::Monitor,
+        Self::Tool,
+        Self::Nameless,
+        Self::Prefetch,
+        Self::Head,
+        Self::Repeat,
+    ];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Crawler => "crawler",
+            Self::Preview => "preview",
+            Self::Ai => "ai",
+            Self::Monitor => "monitor",
+            Self::Tool => "tool",
+            Self::Nameless => "nameless",
+            Self::Prefetch => "prefetch",
+            Self::Head => "head",
+            Self::Repeat => "repeat",
+        }
+    }
+
+    /// From the word on the wire.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|machine| machine.as_str() == word)
+    }
+}
+
+macro_rules! dimensions {
+    ($($(#[$doc:meta])* $variant:ident = $number:literal, $word:literal;)*) => {
+        /// What clicks are told apart by.
+        #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        #[repr(u8)]
+        pub enum Dimension {
+            $($(#[$doc])* $variant = $number,)*
+        }
+
+        impl Dimension {
+            /// All of them, in the order of their numbers, which are stored and never change.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Its name.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+        }
+    };
+}
+
+dimensions! {
+    /// The host that the visitor came from.
+    Referrer = 0, "referrer";
+    /// Two letters.
+    Country = 1, "country";
+    /// With its country: `Berlin, DE`.
+    City = 2, "city";
+    /// `desktop`, `mobile`, `tablet`, …
+    Device = 3, "device";
+    /// Without its version.
+    Browser = 4, "browser";
+    /// The operating system, without its version.
+    System = 5, "system";
+    /// The first of the accepted languages: `de`, `pt-BR`.
+    Language = 6, "language";
+    /// `utm_source`.
+    Source = 7, "utm_source";
+    /// `utm_medium`.
+    Medium = 8, "utm_medium";
+    /// `utm_campaign`.
+    Campaign = 9, "utm_campaign";
+    /// `utm_term`.
+    Term = 10, "utm_term";
+    /// `utm_content`.
+    Content = 11, "utm_content";
+    /// Why a click is taken for a machine's.
+    Machine = 12, "machine";
+    /// Of orphans: what became of the visit.
+    Outcome = 13, "outcome";
+    /// Of orphans: what was asked for.
+    Code = 14, "code";
+}
+
+/// A click, enriched. What is not known is `None`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Click {
+    /// When.
+    pub at: Moment,
+    /// Where it led.
+    pub place: Place,
+    /// How many visits it stands for; more than one only for orphans.
+    pub weight: u32,
+    /// How long its answer took, in microseconds.
+    pub took_micros: u32,
+    /// Tells visitors of one day apart.
+    pub visitor: Option<u64>,
+    /// The cut address: `203.0.113.0/24`.
+    pub address: Option<Word>,
+    /// Why it is taken for a machine's; `None` for people.
+    pub machine: Option<Machine>,
+    /// See [`Dimension::Referrer`].
+    pub referrer: Option<Word>,
+    /// See [`Dimension::Country`].
+    pub country: Option<Word>,
+    /// See [`Dimension::City`].
+    pub city: Option<Word>,
+    /// See [`Dimension::Device`].
+    pub device: Option<Word>,
+    /// See [`Dimension::Browser`].
+    pub browser: Option<Word>,
+    /// See [`Dimension::System`].
+    pub system: Option<Word>,
+    /// See [`Dimension::Language`].
+    pub language: Option<Word>,
+    /// `utm_source`, `utm_medium`, `utm_campaign`, `utm_term`, `utm_content`.
+    pub utm: [Option<Word>; 5],
+}
+
+impl Click {
+    /// A click of which nothing more is known.
+    pub fn bare(at: Moment, place: Place) -> Self {
+        Self {
+            at,
+            place,
+            weight: 1,
+            took_micros: 0,
+            visitor: None,
+            address: None,
+            machine: None,
+            referrer: None,
+            country: None,
+            city: None,
+            device: None,
+            browser: None,
+            system: None,
+            language: None,
+            utm: [const { None }; 5],
+        }
+    }
+
+    /// The link it led to, if it did.
+    pub fn link(&self) -> Option<&LinkId> {
+        match &self.place {
+            Place::Link(link, _) => Some(link),
+            Place::Nowhere(..) => None,
+        }
+    }
+}

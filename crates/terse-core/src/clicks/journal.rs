@@ -1,0 +1,363 @@
+//! The journal's format: what the redirect plane writes and the click pipeline reads.
+//!
+//! A segment is a file of a fixed size: a header, then frames one after the other, then nothing yet. A frame is a length, a
+//! checksum and a record. The checksum is seeded with the segment's id and the frame's place, so that what was left behind by
+//! anything else, or was torn by a power cut, is never taken for a record. Nothing here touches a file.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Octets before the first frame.
+pub const HEADER: usize = 64;
+/// A frame is never longer than this.
+pub const LARGEST_FRAME: usize = 2048;
+
+const MAGIC: &[u8; 8] = b"terseJ\x01\n";
+/// Length and checksum.
+const FRAME_HEAD: usize = 8;
+/// Instead of a length: the writer went on to another segment.
+const END: u32 = u32::MAX;
+/// The part of a record that is always there: numbers first, then the lengths of its texts.
+const FIXED: usize = 52;
+const LENGTHS: usize = 40;
+const AGENT_UPPER: usize = 47;
+const CAMPAIGN_UPPER: usize = 48;
+
+/// The longest of each text that is kept; the rest is cut off.
+const LONGEST_DOMAIN: usize = 253;
+const LONGEST_CODE: usize = 64;
+const LONGEST_REFERRER: usize = 253;
+const LONGEST_LANGUAGE: usize = 35;
+const LONGEST_AGENT: usize = 512;
+const LONGEST_CAMPAIGN: usize = 512;
+
+/// How a segment begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SegmentHeader {
+    /// Random: no two segments ever have the same.
+    pub id: u64,
+    /// The process that writes it: one that is gone will not write any more.
+    pub run: u64,
+    /// When it was begun.
+    pub made_ms: i64,
+}
+
+impl SegmentHeader {
+    /// As bytes.
+    pub fn encode(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..16].copy_from_slice(&self.id.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.run.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.made_ms.to_le_bytes());
+        let sum = xxh3_64_with_seed(&bytes[..56], 0);
+        bytes[56..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// `None` if this is not the beginning of a segment.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..HEADER)?;
+        let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
+        (bytes.starts_with(MAGIC) && word(56)? == xxh3_64_with_seed(&bytes[..56], 0)).then_some(Self {
+            id: word(8)?,
+            run: word(16)?,
+            made_ms: word(24)?.cast_signed(),
+        })
+    }
+}
+
+/// What became of a visit.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Outcome {
+    /// A click: the visitor was sent to the target.
+    #[default]
+    Redirected = 0,
+    /// There is no such link, or it is hidden.
+    NotFound = 1,
+    /// Expired or used up.
+    Gone = 2,
+    /// Taken down.
+    Blocked = 3,
+}
+
+impl Outcome {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Redirected, Self::NotFound, Self::Gone, Self::Blocked];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Redirected => "redirected",
+            Self::NotFound => "not_found",
+            Self::Gone => "expired",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
+/// What a request said about itself, besides its texts.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Marks(pub u8);
+
+impl Marks {
+    /// HEAD: somebody looked without going.
+    pub const HEAD: Self = Self(1);
+    /// Fetched ahead of a click that may never come.
+    pub const PREFETCH: Self = Self(2);
+    /// The visitor asked not to be tracked: only the count was kept.
+    pub const QUIET: Self = Self(4);
+
+    /// Whether all of `other` are set.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// With `other` set too.
+    #[must_use]
+    pub fn with(self, other: Self, set: bool) -> Self {
+        if set { Self(self.0 | other.0) } else { self }
+    }
+}
+
+/// A visit as it is written down. What must not reach a disk is gone before one of these is made: the address is cut, the
+/// referrer is a host, the visitor a hash.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Record<'a> {
+    /// When.
+    pub at_ms: i64,
+    /// From the request's arrival to its answer, in microseconds.
+    pub took_micros: u32,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What else the request said.
+    pub marks: Marks,
+    /// How many visits it stands for: under a flood of failures only some are written down.
+    pub weight: u16,
+    /// Tells visitors of one day apart; 0 if nobody is to be told apart.
+    pub visitor: u64,
+    /// The link's owner. Without a link, 0.
+    pub owner: u64,
+    /// When the link was made; tells it from others that had its code before. Without a link, 0.
+    pub born_ms: i64,
+    /// The domain; empty for the primary one.
+    pub domain: &'a [u8],
+    /// The code as the link has it, or as it was asked for.
+    pub code: &'a [u8],
+    /// 3 or 6 octets: the cut address. 4 or 16: a whole one, only if an operator wants it. 0: unknown.
+    pub address: &'a [u8],
+    /// A host, perhaps with a port.
+    pub referrer: &'a [u8],
+    /// The first of the accepted languages.
+    pub language: &'a [u8],
+    /// `User-Agent`.
+    pub agent: &'a [u8],
+    /// The `utm_…` pairs of the query, joined by `&`, still escaped.
+    pub campaign: &'a [u8],
+}
+
+/// What happened to a record that was to be written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Journaled {
+    /// It is in the segment, whose next free place this is.
+    Next(usize),
+    /// It did not fit any more.
+    Full,
+}
+
+impl<'a> Record<'a> {
+    /// Writes the record as a frame at `at` of a segment, leaving room for the end mark. No allocation.
+    pub fn write(&self, segment: &mut [u8], id: u64, at: usize) -> Journaled {
+        let texts = [
+            cut(self.domain, LONGEST_DOMAIN),
+            cut(self.code, LONGEST_CODE),
+            cut(self.address, 16),
+            cut(self.referrer, LONGEST_REFERRER),
+            cut(self.language, LONGEST_LANGUAGE),
+            cut(self.agent, LONGEST_AGENT),
+            cut(self.campaign, LONGEST_CAMPAIGN),
+        ];
+        let length = FIXED + texts.iter().map(|text| text.len()).sum::<usize>();
+        let Some(frame) = segment.get_mut(at..) else { return Journaled::Full };
+        if frame.len() < FRAME_HEAD + length + FRAME_HEAD {
+            return Journaled::Full;
+        }
+        let (head, payload) = frame[..FRAME_HEAD + length].split_at_mut(FRAME_HEAD);
+        let (fixed, mut rest) = payload.split_at_mut(FIXED);
+        fixed[0..8].copy_from_slice(&self.at_ms.to_le_bytes());
+        fixed[8..16].copy_from_slice(&self.visitor.to_le_bytes());
+        fixed[16..24].copy_from_slice(&self.owner.to_le_bytes());
+        fixed[24..32].copy_from_slice(&self.born_ms.to_le_bytes());
+        fixed[32..36].copy_from_slice(&self.took_micros.to_le_bytes());
+        fixed[36] = self.outcome as u8;
+        fixed[37] = self.marks.0;
+        fixed[38..40].copy_from_slice(&self.weight.to_le_bytes());
+        for (index, text) in texts.iter().enumerate() {
+            fixed[LENGTHS + index] = text.len() as u8;
+            let (here, after) = rest.split_at_mut(text.len());
+            here.copy_from_slice(text);
+            rest = after;
+        }
+        // Only these two can be longer than an octet tells.
+        fixed[AGENT_UPPER] = (texts[5].len() >> 8) as u8;
+        fixed[CAMPAIGN_UPPER] = (texts[6].len() >> 8) as u8;
+        fixed[CAMPAIGN_UPPER + 1..].fill(0);
+        let sum = checksum(payload, id, at);
+        head[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        head[4..].copy_from_slice(&sum.to_le_bytes());
+        Journaled::Next(at + FRAME_HEAD + length)
+    }
+
+    fn read(payload: &'a [u8]) -> Option<Self> {
+        let (fixed, mut rest) = payload.split_at_checked(FIXED)?;
+        let word = |at: usize| fixed[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
+        let mut texts = [&payload[..0]; 7];
+        for (index, text) in texts.iter_mut().enumerate() {
+            let upper = match index {
+                5 => fixed[AGENT_UPPER],
+                6 => fixed[CAMPAIGN_UPPER],
+                _ => 0,
+            };
+            (*text, rest) = rest.split_at_checked(usize::from(fixed[LENGTHS + index]) | usize::from(upper) << 8)?;
+        }
+        let [domain, code, address, referrer, language, agent, campaign] = texts;
+        rest.is_empty().then_some(())?;
+        Some(Self {
+            at_ms: word(0)?.cast_signed(),
+            visitor: word(8)?,
+            owner: word(16)?,
+            born_ms: word(24)?.cast_signed(),
+            took_micros: u32::from_le_bytes(*fixed[32..].first_chunk()?),
+            outcome: *Outcome::ALL.get(usize::from(fixed[36]))?,
+            marks: Marks(fixed[37]),
+            weight: u16::from_le_bytes(*fixed[38..].first_chunk()?),
+            domain,
+            code,
+            address,
+            referrer,
+            language,
+            agent,
+            campaign,
+        })
+    }
+}
+
+/// Marks the end of a segment: its writer has gone on to another.
+pub fn finish(segment: &mut [u8], id: u64, at: usize) {
+    if let Some(frame) = segment.get_mut(at..at + FRAME_HEAD) {
+        frame[..4].copy_from_slice(&END.to_le_bytes());
+        frame[4..].copy_from_slice(&checksum(&[], id, at).to_le_bytes());
+    }
+}
+
+/// What stands at a place of a segment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Frame<'a> {
+    /// A record, and the place behind it.
+    Record(Record<'a>, usize),
+    /// The writer has gone on to another segment.
+    End,
+    /// Nothing that could be read. While the writer lives, it may still come.
+    Nothing,
+}
+
+/// Reads what stands at `at` of the segment, of which `bytes` are the ones from there on.
+pub fn read_frame(bytes: &[u8], id: u64, at: usize) -> Frame<'_> {
+    let Some((head, rest)) = bytes.split_at_checked(FRAME_HEAD) else { return Frame::Nothing };
+    let (Some(length), Some(sum)) = (head.first_chunk(), head[4..].first_chunk()) else { return Frame::Nothing };
+    let (length, sum) = (u32::from_le_bytes(*length), u32::from_le_bytes(*sum));
+    if length == END {
+        return if sum == checksum(&[], id, at) { Frame::End } else { Frame::Nothing };
+    }
+    let length = length as usize;
+    let payload = rest.get(..length).filter(|_| (FIXED..=LARGEST_FRAME).contains(&length));
+    let record = payload.filter(|payload| checksum(payload, id, at) == sum).and_then(Record::read);
+    record.map_or(Frame::Nothing, |record| Frame::Record(record, at + FRAME_HEAD + length))
+}
+
+fn checksum(payload: &[u8], id: u64, at: usize) -> u32 {
+    let sum = xxh3_64_with_seed(payload, id ^ at as u64);
+    // Never nought, so that an empty place is never a frame.
+    ((sum >> 32) ^ sum) as u32 | 1
+}
+
+fn cut(text: &[u8], longest: usize) -> &[u8] {
+    &text[..text.len().min(longest)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record<'static> {
+        Record {
+            at_ms: 1_763_000_000_123,
+            took_micros: 42,
+            outcome: Outcome::Gone,
+            marks: Marks::HEAD.with(Marks::QUIET, true),
+            weight: 64,
+            visitor: u64::MAX,
+            owner: 7,
+            born_ms: -5,
+            domain: b"go.example",
+            code: b"x7Kq2Lm",
+            address: &[203, 0, 113],
+            referrer: b"news.example",
+            language: b"de-DE",
+            agent: b"Mozilla/5.0",
+            campaign: b"utm_source=mail&utm_medium=a%20b",
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let long = vec![b'x'; 10_000];
+        let longest = Record { agent: &long, campaign: &long, referrer: &long, code: &long, domain: &long, ..record() };
+        let mut segment = vec![0; 8192];
+        let Journaled::Next(second) = record().write(&mut segment, 9, HEADER) else { panic!("full") };
+        let Journaled::Next(third) = longest.write(&mut segment, 9, second) else { panic!("full") };
+        assert!(third - second <= LARGEST_FRAME);
+        assert_eq!(read_frame(&segment[HEADER..], 9, HEADER), Frame::Record(record(), second));
+        let Frame::Record(read, after) = read_frame(&segment[second..], 9, second) else { panic!("nothing") };
+        assert_eq!((read.agent.len(), read.campaign.len(), read.code.len(), after), (512, 512, 64, third));
+        assert_eq!(read_frame(&segment[third..], 9, third), Frame::Nothing);
+        finish(&mut segment, 9, third);
+        assert_eq!(read_frame(&segment[third..], 9, third), Frame::End);
+    }
+
+    #[test]
+    fn a_frame_is_one_only_in_its_own_place_and_whole() {
+        let mut segment = vec![0; 1024];
+        let Journaled::Next(next) = record().write(&mut segment, 9, HEADER) else { panic!("full") };
+        assert_eq!(read_frame(&segment[HEADER..], 10, HEADER), Frame::Nothing, "another segment's");
+        assert_eq!(read_frame(&segment[HEADER..], 9, HEADER + 8), Frame::Nothing, "another place's");
+        for at in HEADER..next {
+            let mut torn = segment.clone();
+            torn[at] ^= 0x10;
+            assert_eq!(read_frame(&torn[HEADER..], 9, HEADER), Frame::Nothing, "octet {at}");
+            assert!(matches!(read_frame(&segment[HEADER..at], 9, HEADER), Frame::Nothing), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn room_for_the_end_mark_is_always_left() {
+        let mut segment = vec![0; 4096];
+        let mut at = HEADER;
+        while let Journaled::Next(next) = record().write(&mut segment, 1, at) {
+            at = next;
+        }
+        finish(&mut segment, 1, at);
+        assert_eq!(read_frame(&segment[at..], 1, at), Frame::End);
+    }
+
+    #[test]
+    fn a_header_is_recognised() {
+        let header = SegmentHeader { id: 1, run: 2, made_ms: -3 };
+        let mut bytes = header.encode();
+        assert_eq!(SegmentHeader::decode(&bytes), Some(header));
+        bytes[9] ^= 1;
+        assert_eq!(SegmentHeader::decode(&bytes), None);
+        assert_eq!(SegmentHeader::decode(&[0; HEADER]), None);
+        assert_eq!(SegmentHeader::decode(b"terseJ"), None);
+    }
+}

@@ -1,0 +1,289 @@
+//! Clicks summed up: how many, by whom, from where.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::hash::BuildHasher as _;
+
+use foldhash::fast::FixedState;
+use serde::{Deserialize, Serialize};
+
+use super::click::{Click, Dimension, Place, Word};
+use super::mean::Mean;
+use crate::when::Moment;
+
+/// The shape in which tallies are kept.
+const VERSION: u8 = 1;
+/// A longer value is cut.
+const LONGEST_VALUE: usize = 100;
+
+/// How many clicks, people's and machines' apart.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Count {
+    /// By people.
+    pub people: u64,
+    /// By machines.
+    pub machines: u64,
+}
+
+impl Count {
+    /// Both together.
+    pub fn all(self) -> u64 {
+        self.people + self.machines
+    }
+
+    /// Adds another.
+    pub fn add(&mut self, other: Self) {
+        self.people += other.people;
+        self.machines += other.machines;
+    }
+
+    /// What is left without another.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self { people: self.people.saturating_sub(other.people), machines: self.machines.saturating_sub(other.machines) }
+    }
+}
+
+/// The values of one dimension and their counts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Values {
+    named: HashMap<Word, Count, FixedState>,
+    other: Count,
+}
+
+impl Values {
+    /// Each value with its count, in no order.
+    pub fn named(&self) -> impl Iterator<Item = (&Word, Count)> {
+        self.named.iter().map(|(value, count)| (value, *count))
+    }
+
+    /// Those that had no room.
+    pub fn other(&self) -> Count {
+        self.other
+    }
+
+    /// All together.
+    pub fn sum(&self) -> Count {
+        let mut sum = self.other;
+        self.named.values().for_each(|count| sum.add(*count));
+        sum
+    }
+
+    fn add(&mut self, value: &Word, count: Count) {
+        let short = &value[..value.floor_char_boundary(LONGEST_VALUE)];
+        match self.named.get_mut(short) {
+            Some(sum) => sum.add(count),
+            None if short.len() == value.len() => drop(self.named.insert(value.clone(), count)),
+            None => drop(self.named.insert(short.into(), count)),
+        }
+    }
+
+    /// Keeps the `cap` most frequent by name.
+    fn trim(&mut self, cap: usize) {
+        if self.named.len() <= cap {
+            return;
+        }
+        // Ties are broken another way each time: of many that came once, those who come again get their chance.
+        let turn = FixedState::with_seed(self.sum().all());
+        let rank = |(value, count): (&Word, &Count)| (Reverse(count.all()), turn.hash_one(value), value.clone());
+        let mut ranked: Vec<_> = self.named.iter().map(rank).collect();
+        ranked.sort_unstable();
+        for (.., value) in &ranked[cap..] {
+            if let Some(count) = self.named.remove(value) {
+                self.other.add(count);
+            }
+        }
+    }
+}
+
+/// A sum of clicks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// How many.
+    pub clicks: Count,
+    /// How long their answers took, in milliseconds.
+    pub took: Mean,
+    /// The latest.
+    pub last: Option<Moment>,
+    values: Vec<Values>,
+}
+
+impl Tally {
+    /// Takes a click in.
+    pub fn add(&mut self, click: &Click) {
+        let weight = u64::from(click.weight);
+        let count = match click.machine {
+            None => Count { people: weight, machines: 0 },
+            Some(_) => Count { people: 0, machines: weight },
+        };
+        self.clicks.add(count);
+        self.took.add(f64::from(click.took_micros) / 1000.0);
+        self.last = self.last.max(Some(click.at));
+        let [source, medium, campaign, term, content] = &click.utm;
+        for (dimension, value) in [
+            (Dimension::Referrer, &click.referrer),
+            (Dimension::Country, &click.country),
+            (Dimension::City, &click.city),
+            (Dimension::Device, &click.device),
+            (Dimension::Browser, &click.browser),
+            (Dimension::System, &click.system),
+            (Dimension::Language, &click.language),
+            (Dimension::Source, source),
+            (Dimension::Medium, medium),
+            (Dimension::Campaign, campaign),
+            (Dimension::Term, term),
+            (Dimension::Content, content),
+        ] {
+            if let Some(value) = value {
+                self.values_mut(dimension).add(value, count);
+            }
+        }
+        if let Some(machine) = click.machine {
+            self.values_mut(Dimension::Machine).add(&machine.as_str().into(), count);
+        }
+        if let Place::Nowhere(key, outcome) = &click.place {
+            self.values_mut(Dimension::Outcome).add(&outcome.as_str().into(), count);
+            self.values_mut(Dimension::Code).add(&key.code.as_str().into(), count);
+        }
+    }
+
+    /// Takes another sum in.
+    pub fn merge(&mut self, other: &Self) {
+        self.clicks.add(other.clicks);
+        self.took.merge(&other.took);
+        self.last = self.last.max(other.last);
+        for (dimension, theirs) in Dimension::ALL.iter().zip(&other.values) {
+            if theirs.named.is_empty() && theirs.other == Count::default() {
+                continue;
+            }
+            let ours = self.values_mut(*dimension);
+            theirs.named.iter().for_each(|(value, count)| ours.add(value, *count));
+            ours.other.add(theirs.other);
+        }
+    }
+
+    /// The values of a dimension. What is missing from the count of all clicks is unknown.
+    pub fn values(&self, dimension: Dimension) -> Option<&Values> {
+        self.values.get(dimension as usize)
+    }
+
+    /// Keeps at most `cap` values by name in each dimension, the most frequent ones.
+    pub fn trim(&mut self, cap: usize) {
+        self.values.iter_mut().for_each(|values| values.trim(cap));
+    }
+
+    /// For keeping.
+    pub fn encode(&self) -> Vec<u8> {
+        let values = self.values.iter().zip(0..).filter(|(values, _)| values.sum() != Count::default());
+        let values = values.map(|(values, dimension)| Kept {
+            dimension,
+            other: values.other,
+            named: values.named.iter().map(|(value, count)| (&**value, *count)).collect(),
+        });
+        let kept =
+            KeptTally { clicks: self.clicks, took: self.took, last_ms: self.last.map(Moment::as_ms), values: values.collect() };
+        postcard::to_extend(&kept, vec![VERSION]).unwrap_or_default()
+    }
+
+    /// As it was kept.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (&VERSION, bytes) = bytes.split_first()? else { return None };
+        let kept: KeptTally<'_> = postcard::from_bytes(bytes).ok()?;
+        let mut tally =
+            Self { clicks: kept.clicks, took: kept.took, last: kept.last_ms.map(Moment::from_ms), values: Vec::new() };
+        for kept in kept.values {
+            // A dimension from the future is left out rather than the whole sum.
+            let Some(&dimension) = Dimension::ALL.get(usize::from(kept.dimension)) else { continue };
+            let values = tally.values_mut(dimension);
+            values.other = kept.other;
+            values.named.extend(kept.named.into_iter().map(|(value, count)| (Word::from(value), count)));
+        }
+        Some(tally)
+    }
+
+    fn values_mut(&mut self, dimension: Dimension) -> &mut Values {
+        let at = dimension as usize;
+        if self.values.len() <= at {
+            self.values.resize_with(at + 1, Values::default);
+        }
+        &mut self.values[at]
+    }
+}
+
+#[derive(Deserialize, Serialize)]
+struct KeptTally<'a> {
+    clicks: Count,
+    took: Mean,
+    last_ms: Option<i64>,
+    #[serde(borrow)]
+    values: Vec<Kept<'a>>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Kept<'a> {
+    dimension: u8,
+    other: Count,
+    #[serde(borrow)]
+    named: Vec<(&'a str, Count)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clicks::{LinkId, Machine};
+    use crate::{Code, Domain, LinkKey, OwnerId};
+
+    fn click(referrer: &str, machine: Option<Machine>) -> Click {
+        let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc1234").unwrap() };
+        let place = Place::Link(LinkId { key, born: Moment::from_ms(1) }, OwnerId(5));
+        let took_micros = referrer.len() as u32;
+        Click { referrer: Some(referrer.into()), machine, took_micros, ..Click::bare(Moment::from_ms(1000), place) }
+    }
+
+    #[test]
+    fn sums_in_parts_are_the_same_sum_and_survive_being_kept() {
+        let clicks: Vec<Click> =
+            (0..300).map(|n| click(&format!("host{}.example", n % 17), (n % 3 == 0).then_some(Machine::Crawler))).collect();
+        let mut whole = Tally::default();
+        clicks.iter().for_each(|click| whole.add(click));
+        let mut merged = Tally::default();
+        for part in clicks.chunks(7) {
+            let mut tally = Tally::default();
+            part.iter().for_each(|click| tally.add(click));
+            merged.merge(&Tally::decode(&tally.encode()).unwrap());
+        }
+        assert_eq!(merged.clicks, Count { people: 200, machines: 100 });
+        assert_eq!(merged.values(Dimension::Referrer), whole.values(Dimension::Referrer));
+        assert_eq!(merged.values(Dimension::Referrer).unwrap().sum(), whole.clicks);
+        assert_eq!(merged.last, Some(Moment::from_ms(1000)));
+    }
+
+    #[test]
+    fn past_the_cap_the_rest_is_other_and_nothing_is_lost() {
+        let mut tally = Tally::default();
+        for n in 0..1000 {
+            tally.add(&click(&format!("{n}.{}", "x".repeat(200)), None));
+            if n % 10 == 0 {
+                tally.add(&click("often.example", None));
+                tally.add(&click(&format!("often.{}", "é".repeat(n)), None));
+                tally.trim(20);
+            }
+        }
+        tally.trim(20);
+        let values = tally.values(Dimension::Referrer).unwrap();
+        assert_eq!(values.named().count(), 20);
+        assert_eq!(values.named.get("often.example").unwrap().people, 100);
+        assert_eq!(values.sum().people, 1200);
+        assert!(values.named().any(|(value, count)| value.len() > 90 && count.people > 50), "{values:?}");
+        assert!(values.named().all(|(value, _)| value.len() <= LONGEST_VALUE));
+        assert!(tally.encode().len() < 4096);
+    }
+
+    #[test]
+    fn what_is_not_a_sum_is_none() {
+        assert_eq!(Tally::decode(&[]), None);
+        assert_eq!(Tally::decode(&[99, 1, 2]), None);
+        assert_eq!(Tally::decode(&[VERSION]), None);
+        assert_eq!(Tally::decode(&Tally::default().encode()), Some(Tally::default()));
+    }
+}
