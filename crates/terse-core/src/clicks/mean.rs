@@ -24,10 +24,14 @@ impl Mean {
 
     /// Takes in what was seen elsewhere: the parallel form of the same update.
     pub fn merge(&mut self, other: &Self) {
-        let count = self.count + other.count;
+        if self.count == 0 {
+            *self = *other; // to the last bit
+            return;
+        }
         if other.count == 0 {
             return;
         }
+        let count = self.count + other.count;
         let (ours, theirs, all) = (self.count as f64, other.count as f64, count as f64);
         let apart = other.mean - self.mean;
         self.mean += apart * theirs / all;

@@ -20,4 +20,4 @@ pub use sketch::Sketch;
 pub use store::{
     Batch, ClickCursor, ClickPage, ClickStore, Period, Position, RawQuery, Recorded, Retention, Salt, Subject, Tidied,
 };
-pub use tally::{Count, Tally, Values};
+pub use tally::{Count, NAMED_A_DAY, NAMED_AN_HOUR, NAMED_EVER, Tally, Values};

@@ -96,7 +96,7 @@ pub struct ClickPage {
 /// What is no longer to be kept.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Retention {
-    /// Raw clicks before this moment are deleted.
+    /// Raw clicks of hours that ended by this moment are deleted.
     pub raw_before: Moment,
     /// Days that ended by this moment are no longer kept by the hour.
     pub hours_before: Moment,

@@ -16,6 +16,13 @@ const VERSION: u8 = 1;
 /// A longer value is cut.
 const LONGEST_VALUE: usize = 100;
 
+/// How many values of each dimension a store keeps by name in the sum of an hour.
+pub const NAMED_AN_HOUR: usize = 50;
+/// The same in the sum of a day.
+pub const NAMED_A_DAY: usize = 100;
+/// The same in the sum of all time, and of whatever period is asked for.
+pub const NAMED_EVER: usize = 200;
+
 /// How many clicks, people's and machines' apart.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Count {
@@ -71,10 +78,15 @@ impl Values {
 
     fn add(&mut self, value: &Word, count: Count) {
         let short = &value[..value.floor_char_boundary(LONGEST_VALUE)];
-        match self.named.get_mut(short) {
+        let whole = short.len() == value.len();
+        self.add_as(short, count, || if whole { value.clone() } else { short.into() });
+    }
+
+    /// Makes a word of the value only where it is new.
+    fn add_as(&mut self, value: &str, count: Count, word: impl FnOnce() -> Word) {
+        match self.named.get_mut(value) {
             Some(sum) => sum.add(count),
-            None if short.len() == value.len() => drop(self.named.insert(value.clone(), count)),
-            None => drop(self.named.insert(short.into(), count)),
+            None => drop(self.named.insert(word(), count)),
         }
     }
 
@@ -139,11 +151,13 @@ impl Tally {
             }
         }
         if let Some(machine) = click.machine {
-            self.values_mut(Dimension::Machine).add(&machine.as_str().into(), count);
+            let reason = machine.as_str();
+            self.values_mut(Dimension::Machine).add_as(reason, count, || reason.into());
         }
         if let Place::Nowhere(key, outcome) = &click.place {
-            self.values_mut(Dimension::Outcome).add(&outcome.as_str().into(), count);
-            self.values_mut(Dimension::Code).add(&key.code.as_str().into(), count);
+            let (outcome, code) = (outcome.as_str(), key.code.as_str());
+            self.values_mut(Dimension::Outcome).add_as(outcome, count, || outcome.into());
+            self.values_mut(Dimension::Code).add_as(code, count, || code.into());
         }
     }
 
@@ -187,18 +201,28 @@ impl Tally {
 
     /// As it was kept.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (&VERSION, bytes) = bytes.split_first()? else { return None };
-        let kept: KeptTally<'_> = postcard::from_bytes(bytes).ok()?;
-        let mut tally =
-            Self { clicks: kept.clicks, took: kept.took, last: kept.last_ms.map(Moment::from_ms), values: Vec::new() };
+        let mut tally = Self::default();
+        tally.merge_kept(bytes).then_some(tally)
+    }
+
+    /// Takes in another sum as it was kept: many are put together without making each of them first. If these bytes are not a
+    /// sum, nothing changes and the answer is false.
+    #[must_use]
+    pub fn merge_kept(&mut self, bytes: &[u8]) -> bool {
+        let Some((&VERSION, bytes)) = bytes.split_first() else { return false };
+        let Ok(kept) = postcard::from_bytes::<KeptTally<'_>>(bytes) else { return false };
+        self.clicks.add(kept.clicks);
+        self.took.merge(&kept.took);
+        self.last = self.last.max(kept.last_ms.map(Moment::from_ms));
         for kept in kept.values {
             // A dimension from the future is left out rather than the whole sum.
             let Some(&dimension) = Dimension::ALL.get(usize::from(kept.dimension)) else { continue };
-            let values = tally.values_mut(dimension);
-            values.other = kept.other;
-            values.named.extend(kept.named.into_iter().map(|(value, count)| (Word::from(value), count)));
+            let values = self.values_mut(dimension);
+            values.other.add(kept.other);
+            values.named.reserve(if values.named.is_empty() { kept.named.len() } else { 0 });
+            kept.named.into_iter().for_each(|(value, count)| values.add_as(value, count, || value.into()));
         }
-        Some(tally)
+        true
     }
 
     fn values_mut(&mut self, dimension: Dimension) -> &mut Values {
@@ -246,12 +270,14 @@ mod tests {
             (0..300).map(|n| click(&format!("host{}.example", n % 17), (n % 3 == 0).then_some(Machine::Crawler))).collect();
         let mut whole = Tally::default();
         clicks.iter().for_each(|click| whole.add(click));
-        let mut merged = Tally::default();
+        let (mut merged, mut kept_merged) = (Tally::default(), Tally::default());
         for part in clicks.chunks(7) {
             let mut tally = Tally::default();
             part.iter().for_each(|click| tally.add(click));
+            assert!(kept_merged.merge_kept(&tally.encode()));
             merged.merge(&Tally::decode(&tally.encode()).unwrap());
         }
+        assert_eq!(kept_merged, merged);
         assert_eq!(merged.clicks, Count { people: 200, machines: 100 });
         assert_eq!(merged.values(Dimension::Referrer), whole.values(Dimension::Referrer));
         assert_eq!(merged.values(Dimension::Referrer).unwrap().sum(), whole.clicks);
@@ -284,6 +310,8 @@ mod tests {
         assert_eq!(Tally::decode(&[]), None);
         assert_eq!(Tally::decode(&[99, 1, 2]), None);
         assert_eq!(Tally::decode(&[VERSION]), None);
+        let mut tally = Tally::default();
+        assert!(!tally.merge_kept(&[VERSION, 1]) && tally == Tally::default());
         assert_eq!(Tally::decode(&Tally::default().encode()), Some(Tally::default()));
     }
 }
