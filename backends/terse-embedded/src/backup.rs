@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::engine::{self, connect_reader};
-use crate::options::Options;
+use crate::engine::{self, Site, connect_reader};
 
 /// Why there is no backup.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +18,7 @@ pub enum BackupError {
     #[error("the copy is damaged: {0}")]
     Damaged(String),
     /// The engine failed.
-    #[error("the links file cannot be copied")]
+    #[error("the file cannot be copied")]
     Engine(#[from] rusqlite::Error),
     /// The file system failed.
     #[error("the copy cannot be written")]
@@ -44,7 +43,7 @@ pub fn backup(db: &Path, to: &Path) -> Result<(), BackupError> {
 }
 
 fn copy(db: &Path, partial: &Path) -> Result<(), BackupError> {
-    let conn = connect_reader(&Options::new(db))?;
+    let conn = connect_reader(&Site::at(db))?;
     conn.execute_batch("PRAGMA query_only = OFF")?;
     // Made by us beforehand, so that nobody else can read it at any moment.
     engine::create(partial)?;

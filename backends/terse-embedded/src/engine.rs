@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,7 +10,33 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::options::Options;
+/// Where a file is, and by which way it is reached.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub(crate) path: PathBuf,
+    /// Another way to the file system.
+    pub(crate) vfs: Option<String>,
+    /// The largest the file may grow.
+    pub(crate) max_pages: Option<u32>,
+    pub(crate) unsafe_no_sync: bool,
+}
+
+impl Site {
+    /// The usual way.
+    pub(crate) fn at(path: &Path) -> Self {
+        Self { path: path.to_owned(), vfs: None, max_pages: None, unsafe_no_sync: false }
+    }
+
+    /// How many bytes the file takes on the disk, its log included.
+    pub(crate) fn disk_size(&self) -> u64 {
+        let beside = ["", "-wal", "-shm"].iter().filter_map(|suffix| {
+            let mut path = self.path.clone().into_os_string();
+            path.push(suffix);
+            std::fs::metadata(path).ok()
+        });
+        beside.map(|file| file.len()).sum()
+    }
+}
 
 /// Makes the file, readable by its owner alone, and makes sure that its name survives a power cut.
 pub(crate) fn create(path: &Path) -> io::Result<()> {
@@ -39,8 +65,8 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
 pub(crate) type LogLength = Arc<AtomicU32>;
 
 /// The connection that writes.
-pub(crate) fn connect_writer(options: &Options) -> rusqlite::Result<(Connection, LogLength)> {
-    let mut conn = open(options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+pub(crate) fn connect_writer(site: &Site) -> rusqlite::Result<(Connection, LogLength)> {
+    let mut conn = open(site, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.busy_timeout(Duration::from_secs(5))?;
     close_quietly(&conn, true)?;
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
@@ -51,13 +77,13 @@ pub(crate) fn connect_writer(options: &Options) -> rusqlite::Result<(Connection,
     }
     // FULL syncs the log at every commit: what was acknowledged survives a power cut. On macOS a sync needs asking twice. A log
     // that a long backup let grow gives its room back.
-    let synchronous = if options.unsafe_no_sync { "OFF" } else { "FULL" };
+    let synchronous = if site.unsafe_no_sync { "OFF" } else { "FULL" };
     conn.execute_batch(&format!(
         "PRAGMA synchronous = {synchronous}; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;
          PRAGMA cache_size = -65536; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;
          PRAGMA journal_size_limit = 67108864;"
     ))?;
-    if let Some(pages) = options.max_pages {
+    if let Some(pages) = site.max_pages {
         conn.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
     }
     // Instead of the automatic checkpoint, whose errors nobody hears and whose stall delays answers already earned.
@@ -77,8 +103,8 @@ pub(crate) fn close_quietly(conn: &Connection, quietly: bool) -> rusqlite::Resul
 }
 
 /// A connection that only reads.
-pub(crate) fn connect_reader(options: &Options) -> rusqlite::Result<Connection> {
-    let conn = open(options, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+pub(crate) fn connect_reader(site: &Site) -> rusqlite::Result<Connection> {
+    let conn = open(site, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     conn.busy_timeout(Duration::from_secs(1))?;
     // A map of a file that is written at the same time halves reads; a larger cache is dropped at every foreign commit.
     conn.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -16384; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY;")?;
@@ -86,16 +112,16 @@ pub(crate) fn connect_reader(options: &Options) -> rusqlite::Result<Connection> 
 }
 
 /// A bare connection, which has changed nothing yet.
-pub(crate) fn connect_bare(options: &Options) -> rusqlite::Result<Connection> {
-    open(options, OpenFlags::SQLITE_OPEN_READ_WRITE)
+pub(crate) fn connect_bare(site: &Site) -> rusqlite::Result<Connection> {
+    open(site, OpenFlags::SQLITE_OPEN_READ_WRITE)
 }
 
-fn open(options: &Options, access: OpenFlags) -> rusqlite::Result<Connection> {
+fn open(site: &Site, access: OpenFlags) -> rusqlite::Result<Connection> {
     crate::memory::stop_counting();
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = match &options.vfs {
-        Some(vfs) => Connection::open_with_flags_and_vfs(&options.path, flags, vfs.as_str())?,
-        None => Connection::open_with_flags(&options.path, flags)?,
+    let conn = match &site.vfs {
+        Some(vfs) => Connection::open_with_flags_and_vfs(&site.path, flags, vfs.as_str())?,
+        None => Connection::open_with_flags(&site.path, flags)?,
     };
     conn.set_prepared_statement_cache_capacity(64);
     Ok(conn)

@@ -5,8 +5,8 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use terse_core::{LONGEST, Numbering, SHORTEST};
 
-use crate::engine;
-use crate::options::{OpenError, Options};
+use crate::engine::{self, Site};
+use crate::options::OpenError;
 use crate::row::FIRST_NAMED;
 use crate::schema;
 
@@ -57,13 +57,13 @@ const SKIP: u64 = 1_000_000_000;
 /// Makes a copy from the past safe to go on with: codes that were given out since are known to the world, but not to the
 /// copy. A billion numbers of each length, or a sixteenth of them, are left out. Nobody else may have the file open.
 pub fn skip_ahead(db: &Path) -> Result<(), OpenError> {
-    let mut conn = engine::connect_bare(&Options::new(db))?;
+    let mut conn = engine::connect_bare(&Site::at(db))?;
     // One file before and after, with nothing beside it.
     conn.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
     conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON")?;
-    let version = schema::inspect(&conn, db)?;
+    let version = schema::LINKS.inspect(&conn, db)?;
     let identity = schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(db.to_owned()))?;
-    schema::migrate(&mut conn, version)?;
+    schema::LINKS.migrate(&mut conn, version)?;
     let numbering = Numbering::new(&identity);
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let leases = beyond_links(&transaction, &numbering)?;

@@ -9,6 +9,7 @@
 
 mod backup;
 mod chores;
+mod crew;
 mod engine;
 mod failure;
 mod health;
@@ -25,6 +26,7 @@ mod schema;
 mod scribe;
 mod shelf;
 mod store;
+mod trade;
 mod verify;
 mod writer;
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use terse_core::Alphabet;
 
+use crate::engine::Site;
+
 /// How to open a store.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -39,13 +41,18 @@ impl Options {
             unsafe_no_sync: false,
         }
     }
+
+    pub(crate) fn site(&self) -> Site {
+        let Self { path, vfs, max_pages, unsafe_no_sync, .. } = self.clone();
+        Site { path, vfs, max_pages, unsafe_no_sync }
+    }
 }
 
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A later version of terse has been here. Opening it could lose what this one does not know.
-    #[error("the links file has schema version {found}, but this version of terse knows only up to {known}: use a newer terse")]
+    #[error("the file has schema version {found}, but this version of terse knows only up to {known}: use a newer terse")]
     Newer {
         /// What the file says.
         found: i64,
@@ -53,10 +60,10 @@ pub enum OpenError {
         known: i64,
     },
     /// Some other file.
-    #[error("{0} is not a links file of terse")]
+    #[error("{0} is not such a file of terse")]
     NotTerse(PathBuf),
     /// The file says it is ours, but cannot be read.
-    #[error("the links file is damaged: {0}")]
+    #[error("the file is damaged: {0}")]
     Damaged(String),
     /// The store was made with another alphabet, and its codes are filed by it.
     #[error("the links file was made with the alphabet {stored}, but {wanted} is configured; it cannot be changed later")]
@@ -67,7 +74,7 @@ pub enum OpenError {
         wanted: &'static str,
     },
     /// The file system refused.
-    #[error("the links file cannot be opened")]
+    #[error("the file cannot be opened")]
     Io(#[source] terse_core::BoxError),
 }
 

@@ -4,18 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use terse_core::Numbering;
+use rusqlite::Connection;
 
 use crate::engine::connect_reader;
 use crate::failure::{Failure, unavailable};
-use crate::issued::Issued;
-use crate::options::Options;
 use crate::queue::{Queue, Taken};
 use crate::roster::{Roster, Seat};
-use crate::shelf::Shelf;
+use crate::trade::Trade;
 
 /// Something to look up, given a connection or the reason why there is none. Says whether the connection still works.
-pub(crate) type Errand = Box<dyn FnOnce(Result<&Shelf, &str>) -> Connected + Send>;
+pub(crate) type Errand<S> = Box<dyn FnOnce(Result<&S, &str>) -> Connected + Send>;
 
 /// Whether a connection can be used again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,11 +22,9 @@ pub(crate) enum Connected {
     No,
 }
 
-pub(crate) struct Reader {
-    pub(crate) options: Options,
-    pub(crate) numbering: Numbering,
-    pub(crate) issued: Arc<Issued>,
-    pub(crate) queue: Arc<Queue<Errand>>,
+pub(crate) struct Reader<T: Trade> {
+    pub(crate) trade: T,
+    pub(crate) queue: Arc<Queue<Errand<T::Shelf>>>,
     pub(crate) roster: Arc<Roster>,
     /// How many errands share one read transaction, at most.
     pub(crate) batch: usize,
@@ -36,7 +32,7 @@ pub(crate) struct Reader {
     pub(crate) crew: Arc<AtomicUsize>,
 }
 
-impl Drop for Reader {
+impl<T: Trade> Drop for Reader<T> {
     fn drop(&mut self) {
         if self.crew.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.queue.abandon();
@@ -45,15 +41,15 @@ impl Drop for Reader {
 }
 
 /// An open connection. In this order, so that it is closed before its seat is free.
-struct Open {
-    shelf: Shelf,
+struct Open<S> {
+    shelf: S,
     seat: Seat,
 }
 
-impl Reader {
+impl<T: Trade> Reader<T> {
     /// Reads until the queue is closed and empty.
     pub(crate) fn run(self) {
-        let mut open: Option<Open> = None;
+        let mut open: Option<Open<T::Shelf>> = None;
         loop {
             let errands = match self.queue.take_within(self.batch, Duration::from_secs(3600)) {
                 Taken::Items(errands) => errands,
@@ -67,7 +63,7 @@ impl Reader {
                 open = kept;
                 continue;
             }
-            match kept.map_or_else(|| self.open(), Ok).and_then(|open| Ok(begin(&open.shelf).map(|()| open)?)) {
+            match kept.map_or_else(|| self.open(), Ok).and_then(|open| Ok(begin(open.shelf.as_ref()).map(|()| open)?)) {
                 Ok(opened) => {
                     let mut connected = Connected::Yes;
                     for errand in errands {
@@ -75,7 +71,7 @@ impl Reader {
                             connected = Connected::No;
                         }
                     }
-                    if connected == Connected::Yes && end(&opened.shelf).is_ok() {
+                    if connected == Connected::Yes && end(opened.shelf.as_ref()).is_ok() {
                         open = Some(opened);
                     }
                 }
@@ -89,18 +85,18 @@ impl Reader {
         }
     }
 
-    fn open(&self) -> Result<Open, Failure> {
+    fn open(&self) -> Result<Open<T::Shelf>, Failure> {
         let seat = self.roster.enter().ok_or_else(|| unavailable("an earlier connection is still open"))?;
-        let conn = connect_reader(&self.options)?;
-        Ok(Open { shelf: Shelf::new(conn, self.numbering.clone(), self.issued.clone()), seat })
+        let conn = connect_reader(self.trade.site())?;
+        Ok(Open { shelf: self.trade.shelf(conn), seat })
     }
 }
 
 /// The snapshot is taken by the first lookup, so it holds everything that was answered before any of them was asked.
-fn begin(shelf: &Shelf) -> rusqlite::Result<()> {
-    shelf.conn.prepare_cached("BEGIN")?.execute([]).map(|_| ())
+fn begin(conn: &Connection) -> rusqlite::Result<()> {
+    conn.prepare_cached("BEGIN")?.execute([]).map(|_| ())
 }
 
-fn end(shelf: &Shelf) -> rusqlite::Result<()> {
-    shelf.conn.prepare_cached("COMMIT")?.execute([]).map(|_| ())
+fn end(conn: &Connection) -> rusqlite::Result<()> {
+    conn.prepare_cached("COMMIT")?.execute([]).map(|_| ())
 }

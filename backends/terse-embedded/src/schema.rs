@@ -5,44 +5,65 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use terse_core::{Alphabet, Identity};
 
+use crate::engine::{self, Site};
 use crate::options::OpenError;
 
-/// "trse": how tools and we ourselves tell that a SQLite file is ours.
-const APPLICATION: i64 = 0x7472_7365;
-
-/// Each step leads from one version to the next. Steps are never changed, only added.
-const STEPS: &[&str] = &[include_str!("schema.sql")];
-
-/// Checks that the file is ours and not from the future, without changing anything. Tells its version.
-pub(crate) fn inspect(conn: &Connection, path: &Path) -> Result<i64, OpenError> {
-    let not_ours = |error: rusqlite::Error| match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::NotADatabase) => OpenError::NotTerse(path.to_owned()),
-        _ => error.into(),
-    };
-    let application: i64 = conn.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(not_ours)?;
-    let objects: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(not_ours)?;
-    // An empty file is one whose making was interrupted, or was prepared by an operator.
-    if application != APPLICATION && (application != 0 || objects > 0) {
-        return Err(OpenError::NotTerse(path.to_owned()));
-    }
-    let version: i64 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    let known = STEPS.len() as i64;
-    if version > known {
-        return Err(OpenError::Newer { found: version, known });
-    }
-    Ok(version)
+/// What a file is made to be.
+pub(crate) struct Shape {
+    /// What it holds.
+    pub(crate) name: &'static str,
+    /// How tools and we ourselves tell that a SQLite file is ours.
+    pub(crate) application: i64,
+    /// Each step leads from one version to the next. Steps are never changed, only added.
+    pub(crate) steps: &'static [&'static str],
 }
 
-/// Brings the file from `version` up to date.
-pub(crate) fn migrate(conn: &mut Connection, version: i64) -> Result<(), OpenError> {
-    for (step, version) in STEPS.iter().zip(1..).skip(usize::try_from(version).unwrap_or(0)) {
-        let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        transaction.execute_batch(step)?;
-        transaction.execute_batch(&format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {version}"))?;
-        transaction.commit()?;
-        tracing::info!(version, "brought the links file to schema version {version}");
+/// The links file: "trse".
+pub(crate) const LINKS: Shape = Shape { name: "links", application: 0x7472_7365, steps: &[include_str!("schema.sql")] };
+
+impl Shape {
+    /// Opens a file for writing, making it if it is missing, and brings it up to date.
+    pub(crate) fn open(&self, site: &Site) -> Result<Connection, OpenError> {
+        engine::create(&site.path)?;
+        // Looked at before anything is changed: a file that is not ours stays as it is.
+        let version = self.inspect(&engine::connect_bare(site)?, &site.path)?;
+        let (mut conn, _) = engine::connect_writer(site)?;
+        self.migrate(&mut conn, version)?;
+        Ok(conn)
     }
-    Ok(())
+
+    /// Checks that the file is ours and not from the future, without changing anything. Tells its version.
+    pub(crate) fn inspect(&self, conn: &Connection, path: &Path) -> Result<i64, OpenError> {
+        let not_ours = |error: rusqlite::Error| match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::NotADatabase) => OpenError::NotTerse(path.to_owned()),
+            _ => error.into(),
+        };
+        let application: i64 = conn.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(not_ours)?;
+        let objects: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(not_ours)?;
+        // An empty file is one whose making was interrupted, or was prepared by an operator.
+        if application != self.application && (application != 0 || objects > 0) {
+            return Err(OpenError::NotTerse(path.to_owned()));
+        }
+        let version: i64 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        let known = self.steps.len() as i64;
+        if version > known {
+            return Err(OpenError::Newer { found: version, known });
+        }
+        Ok(version)
+    }
+
+    /// Brings the file from `version` up to date.
+    pub(crate) fn migrate(&self, conn: &mut Connection, version: i64) -> Result<(), OpenError> {
+        let Self { name, application, steps } = self;
+        for (step, version) in steps.iter().zip(1..).skip(usize::try_from(version).unwrap_or(0)) {
+            let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            transaction.execute_batch(step)?;
+            transaction.execute_batch(&format!("PRAGMA application_id = {application}; PRAGMA user_version = {version}"))?;
+            transaction.commit()?;
+            tracing::info!(version, "brought the {name} file to schema version {version}");
+        }
+        Ok(())
+    }
 }
 
 /// Reads the store's identity, or gives it one if it has none yet.
@@ -83,7 +104,7 @@ pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, Ope
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use terse_core::{OwnerId, Sort};
 
     use super::*;
@@ -94,7 +115,7 @@ mod tests {
     #[test]
     fn every_query_finds_its_index() {
         let mut conn = Connection::open_in_memory().unwrap();
-        migrate(&mut conn, 0).unwrap();
+        LINKS.migrate(&mut conn, 0).unwrap();
         for (sql, index) in [
             ("SELECT target FROM links WHERE id = ?1", "INTEGER PRIMARY KEY"),
             ("SELECT target FROM links WHERE reuse = ?1", "links_to_reuse"),
@@ -121,7 +142,7 @@ mod tests {
     #[test]
     fn every_page_of_a_list_begins_where_the_last_one_ended() {
         let mut conn = Connection::open_in_memory().unwrap();
-        migrate(&mut conn, 0).unwrap();
+        LINKS.migrate(&mut conn, 0).unwrap();
         for sort in [Sort::Newest, Sort::Oldest] {
             for (owner, index, columns) in [
                 (None, "links_by_age", ""),
@@ -140,7 +161,7 @@ mod tests {
         }
     }
 
-    fn assert_plan(conn: &Connection, sql: &str, index: &str) {
+    pub(crate) fn assert_plan(conn: &Connection, sql: &str, index: &str) {
         let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let count = statement.parameter_count();
         let plan: Vec<String> = statement

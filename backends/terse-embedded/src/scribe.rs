@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, Range};
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use terse_core::{
     Domain, Insert, Inserted, LONGEST, Link, LinkKey, Moment, Request, Revision, SHORTEST, Spent, Status, StoreError, Updated,
 };
@@ -30,6 +30,20 @@ impl Deref for Scribe {
     }
 }
 
+impl crate::trade::Scribe for Scribe {
+    fn conn(&self) -> &Connection {
+        &self.shelf.conn
+    }
+
+    fn reload(&mut self) -> rusqlite::Result<()> {
+        self.recall()
+    }
+
+    fn finish(&mut self) -> rusqlite::Result<()> {
+        self.keep_next_named()
+    }
+}
+
 impl Scribe {
     pub(crate) fn new(shelf: Shelf) -> rusqlite::Result<Self> {
         let mut scribe = Self {
@@ -42,12 +56,11 @@ impl Scribe {
             ),
             reusable_rows: format!("SELECT {COLUMNS} FROM links WHERE reuse = ?1"),
         };
-        scribe.reload()?;
+        scribe.recall()?;
         Ok(scribe)
     }
 
-    /// Forgets unfinished work: what the file says counts.
-    pub(crate) fn reload(&mut self) -> rusqlite::Result<()> {
+    fn recall(&mut self) -> rusqlite::Result<()> {
         self.shelf.forget_domains();
         let leased = leases::beyond_links(&self.shelf.conn, &self.shelf.numbering)?;
         (self.stored_next_named, self.next_named) = leases::next_named(&self.shelf.conn)?;
@@ -55,9 +68,8 @@ impl Scribe {
         Ok(())
     }
 
-    /// To be called before each commit. Ids of named links are never used twice, even after a purge: remembered requests
-    /// speak of links by id.
-    pub(crate) fn finish(&mut self) -> rusqlite::Result<()> {
+    /// Ids of named links are never used twice, even after a purge: remembered requests speak of links by id.
+    fn keep_next_named(&mut self) -> rusqlite::Result<()> {
         if self.next_named != self.stored_next_named {
             let mut statement = self.conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('next_named', ?1)")?;
             statement.execute([self.next_named])?;

@@ -27,6 +27,12 @@ struct Domains {
     names: HashMap<i64, Domain>,
 }
 
+impl AsRef<Connection> for Shelf {
+    fn as_ref(&self) -> &Connection {
+        &self.conn
+    }
+}
+
 impl Shelf {
     pub(crate) fn new(conn: Connection, numbering: Numbering, issued: Arc<Issued>) -> Self {
         let by_id = format!("SELECT {COLUMNS} FROM links WHERE id = ?1");

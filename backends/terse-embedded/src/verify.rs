@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use terse_core::Numbering;
 
-use crate::engine::connect_reader;
+use crate::engine::{Site, connect_reader};
 use crate::failure::Failure;
 use crate::issued::Issued;
-use crate::options::{OpenError, Options};
+use crate::options::OpenError;
 use crate::row::{COLUMNS, FIRST_NAMED};
 use crate::schema;
 use crate::shelf::Shelf;
@@ -43,14 +43,14 @@ impl Report {
 
 /// A glance: whether this is a file of ours, of a version we know, whose identity can be read. Also while the store is in use.
 pub fn inspect(db: &Path) -> Result<(), OpenError> {
-    let conn = connect_reader(&Options::new(db))?;
-    schema::inspect(&conn, db)?;
+    let conn = connect_reader(&Site::at(db))?;
+    schema::LINKS.inspect(&conn, db)?;
     schema::stored_identity(&conn)?.map(|_| ()).ok_or_else(|| OpenError::NotTerse(db.to_owned()))
 }
 
 /// Checks every page, every index, every link's checksum and every alias, also while the store is in use.
 pub fn verify(db: &Path) -> Result<Report, OpenError> {
-    let conn = connect_reader(&Options::new(db))?;
+    let conn = connect_reader(&Site::at(db))?;
     // All of it as of one moment.
     conn.execute_batch("BEGIN")?;
     let identity = schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(db.to_owned()))?;

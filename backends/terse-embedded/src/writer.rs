@@ -12,22 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use terse_core::{Numbering, StoreError};
+use terse_core::StoreError;
 use tokio::sync::oneshot;
 
 use crate::engine::{LogLength, backfilled, checkpoint, close_quietly, connect_writer};
 use crate::failure::{Failure, concerns_one, corrupt, drops_pages, unavailable};
 use crate::health::Health;
-use crate::issued::Issued;
-use crate::options::Options;
 use crate::queue::{Attendant, Queue, Taken};
 use crate::reader::Errand;
 use crate::roster::{Roster, Seat};
-use crate::scribe::Scribe;
-use crate::shelf::Shelf;
+use crate::trade::{Scribe, Trade};
 
-/// The most writes to share one fsync.
-const BATCH: usize = 512;
 /// From this many pages on, the log is copied into the file after each batch: the stall is proportional, 1,000 ≈ 20 ms.
 const CHECKPOINT_PAGES: u32 = 1000;
 /// A log this long was kept so by readers; now they are waited for, a little.
@@ -36,9 +31,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// A write somebody waits for.
-pub(crate) trait Job: Send {
+pub(crate) trait Job<S>: Send {
     /// Does the work inside a transaction, and keeps the answer. May be called again after a rollback.
-    fn run(&mut self, scribe: &mut Scribe) -> Result<(), rusqlite::Error>;
+    fn run(&mut self, scribe: &mut S) -> Result<(), rusqlite::Error>;
     /// The work is on the disk.
     fn answer(self: Box<Self>);
     /// The work was not done, or nobody can tell.
@@ -60,12 +55,12 @@ impl<W, T> Pending<W, T> {
     }
 }
 
-impl<W, T> Job for Pending<W, T>
+impl<S, W, T> Job<S> for Pending<W, T>
 where
-    W: FnMut(&mut Scribe) -> Result<T, Failure> + Send,
+    W: FnMut(&mut S) -> Result<T, Failure> + Send,
     T: Send,
 {
-    fn run(&mut self, scribe: &mut Scribe) -> Result<(), rusqlite::Error> {
+    fn run(&mut self, scribe: &mut S) -> Result<(), rusqlite::Error> {
         self.outcome = Some(match (self.work)(scribe) {
             Ok(answer) => Ok(answer),
             Err(Failure::Refused(error)) => Err(error),
@@ -88,22 +83,20 @@ where
     }
 }
 
-type Jobs = Vec<Box<dyn Job>>;
+type Jobs<S> = Vec<Box<dyn Job<S>>>;
 
-pub(crate) struct Writer {
-    pub(crate) options: Options,
-    pub(crate) numbering: Numbering,
-    pub(crate) issued: Arc<Issued>,
+pub(crate) struct Writer<T: Trade> {
+    pub(crate) trade: T,
     pub(crate) health: Arc<Health>,
-    pub(crate) queue: Arc<Queue<Box<dyn Job>>>,
+    pub(crate) queue: Arc<Queue<Box<dyn Job<T::Scribe>>>>,
     pub(crate) roster: Arc<Roster>,
     /// Where the readers wait.
-    pub(crate) readers: [Arc<Queue<Errand>>; 2],
+    pub(crate) readers: Vec<Arc<Queue<Errand<T::Shelf>>>>,
 }
 
 /// An open connection. Its seat comes last, and is free when it is closed.
-struct Desk {
-    scribe: Scribe,
+struct Desk<S> {
+    scribe: S,
     log: LogLength,
     restart_at: u32,
     _seat: Seat,
@@ -125,7 +118,7 @@ impl From<rusqlite::Error> for Stumble {
 /// The disk failed: the connection cannot be trusted any more.
 struct Broken(rusqlite::Error);
 
-impl Writer {
+impl<T: Trade> Writer<T> {
     /// Writes until the queue is closed and empty.
     pub(crate) fn run(self) {
         let _attendant = Attendant(self.queue.clone());
@@ -134,10 +127,10 @@ impl Writer {
             Err(error) => self.recover(error),
         };
         while let Some(mut seated) = desk.take() {
-            let Taken::Items(mut jobs) = self.queue.take(BATCH) else {
+            let Taken::Items(mut jobs) = self.queue.take(T::WRITES_AT_ONCE) else {
                 // All is well, and everyone else has left: the log may go.
-                if let Err(error) = close_quietly(&seated.scribe.conn, false) {
-                    tracing::warn!(%error, "the log stays beside the links file");
+                if let Err(error) = close_quietly(seated.scribe.conn(), false) {
+                    tracing::warn!(%error, "the log stays beside the {} file", T::NAME);
                 }
                 return;
             };
@@ -162,17 +155,16 @@ impl Writer {
         }
     }
 
-    fn sit_down(&self) -> Result<Desk, Failure> {
+    fn sit_down(&self) -> Result<Desk<T::Scribe>, Failure> {
         let seat = self.roster.enter().ok_or_else(|| unavailable("a reader does not let go of the file"))?;
-        let (conn, log) = connect_writer(&self.options)?;
-        let shelf = Shelf::new(conn, self.numbering.clone(), self.issued.clone());
-        Ok(Desk { scribe: Scribe::new(shelf)?, log, restart_at: RESTART_PAGES, _seat: seat })
+        let (conn, log) = connect_writer(self.trade.site())?;
+        Ok(Desk { scribe: self.trade.scribe(conn)?, log, restart_at: RESTART_PAGES, _seat: seat })
     }
 
     /// Turns everyone away until the disk is well again. `None` if the store is closed meanwhile.
-    fn recover(&self, error: Failure) -> Option<Desk> {
+    fn recover(&self, error: Failure) -> Option<Desk<T::Scribe>> {
         let mut why = error.to_string();
-        tracing::error!(error = why, "links cannot be written; trying to recover");
+        tracing::error!(error = why, "{} cannot be written; trying to recover", T::NAME);
         let mut pages_dropped = false;
         let mut begin_anew = drops_pages(&error);
         let mut pause = FIRST_PAUSE;
@@ -183,7 +175,7 @@ impl Writer {
                 self.roster.dismiss();
                 self.readers.iter().for_each(|queue| queue.nudge());
             }
-            match self.queue.take_within(BATCH, pause) {
+            match self.queue.take_within(T::WRITES_AT_ONCE, pause) {
                 Taken::End => return None,
                 Taken::Items(jobs) => {
                     refuse(jobs, &why);
@@ -196,12 +188,12 @@ impl Writer {
             self.readers.iter().for_each(|queue| queue.nudge());
             let error = match self.sit_down_again(pages_dropped) {
                 Ok(Some(desk)) => {
-                    tracing::info!("links can be written again");
+                    tracing::info!("{} can be written again", T::NAME);
                     self.health.healed();
                     return Some(desk);
                 }
                 Ok(None) => {
-                    why = "somebody keeps the links file open, so its log cannot be read anew".into();
+                    why = "somebody keeps the file open, so its log cannot be read anew".into();
                     begin_anew = true;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     continue;
@@ -216,9 +208,9 @@ impl Writer {
 
     /// A new connection. If pages may have been dropped, nothing is left in the log, and all of it was written anew;
     /// `None` if that cannot be, as SQLite still believes from before that a part of the log is in the file.
-    fn sit_down_again(&self, pages_dropped: bool) -> Result<Option<Desk>, Failure> {
+    fn sit_down_again(&self, pages_dropped: bool) -> Result<Option<Desk<T::Scribe>>, Failure> {
         let desk = self.sit_down()?;
-        let conn = &desk.scribe.conn;
+        let conn = desk.scribe.conn();
         if !pages_dropped {
             // Whether the disk takes anything. A reader that stands in the way matters to nobody.
             checkpoint(conn, "PASSIVE")?;
@@ -234,21 +226,21 @@ impl Writer {
     }
 }
 
-fn refuse(jobs: Jobs, why: &str) {
+fn refuse<S>(jobs: Jobs<S>, why: &str) {
     for job in jobs {
         job.refuse(unavailable(why));
     }
 }
 
-impl Desk {
+impl<S: Scribe> Desk<S> {
     /// Writes and answers all of them, or gives back those that nobody has answered.
-    fn write(&mut self, mut jobs: Jobs) -> Result<(), (Broken, Jobs)> {
+    fn write(&mut self, mut jobs: Jobs<S>) -> Result<(), (Broken, Jobs<S>)> {
         loop {
             match self.commit(&mut jobs) {
                 Ok(()) => break,
                 // It takes none of the others with it: they are tried again, together.
                 Err(Stumble { error, over: Some(one) }) if concerns_one(&error) => {
-                    tracing::error!(%error, "a link cannot be written");
+                    tracing::error!(%error, "something cannot be written");
                     jobs.remove(one).refuse(corrupt(error.to_string()));
                 }
                 Err(Stumble { error, .. }) => return Err((Broken(error), jobs)),
@@ -259,11 +251,11 @@ impl Desk {
     }
 
     /// One transaction. After an error nothing of it has happened, unless the error came from the very end of it.
-    fn commit(&mut self, jobs: &mut Jobs) -> Result<(), Stumble> {
+    fn commit(&mut self, jobs: &mut Jobs<S>) -> Result<(), Stumble> {
         let done = self.try_commit(jobs);
         if done.is_err() {
-            if !self.scribe.conn.is_autocommit() {
-                self.scribe.conn.execute_batch("ROLLBACK")?;
+            if !self.scribe.conn().is_autocommit() {
+                self.scribe.conn().execute_batch("ROLLBACK")?;
             }
             // Without its counters, nothing more may be written.
             self.scribe.reload()?;
@@ -271,13 +263,13 @@ impl Desk {
         done
     }
 
-    fn try_commit(&mut self, jobs: &mut Jobs) -> Result<(), Stumble> {
-        self.scribe.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    fn try_commit(&mut self, jobs: &mut Jobs<S>) -> Result<(), Stumble> {
+        self.scribe.conn().prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for (n, job) in jobs.iter_mut().enumerate() {
             job.run(&mut self.scribe).map_err(|error| Stumble { error, over: Some(n) })?;
         }
         self.scribe.finish()?;
-        self.scribe.conn.prepare_cached("COMMIT")?.execute([])?;
+        self.scribe.conn().prepare_cached("COMMIT")?.execute([])?;
         Ok(())
     }
 
@@ -287,7 +279,7 @@ impl Desk {
         if pages < CHECKPOINT_PAGES {
             return Ok(());
         }
-        let conn = &self.scribe.conn;
+        let conn = self.scribe.conn();
         checkpoint(conn, "PASSIVE")?;
         if pages >= self.restart_at {
             conn.busy_timeout(Duration::from_millis(100))?;

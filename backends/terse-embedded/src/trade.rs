@@ -1,0 +1,33 @@
+//! What a store does with its connections.
+
+use rusqlite::Connection;
+
+use crate::engine::Site;
+
+/// What tells one store's threads from another's.
+pub(crate) trait Trade: Clone + Send + 'static {
+    /// Through which a thread reads.
+    type Shelf: AsRef<Connection> + 'static;
+    /// Through which the one thread writes.
+    type Scribe: Scribe + 'static;
+    /// What the store holds.
+    const NAME: &'static str;
+    /// The most writes to share one fsync.
+    const WRITES_AT_ONCE: usize;
+
+    /// Where its file is.
+    fn site(&self) -> &Site;
+    /// Puts a connection to use for reading.
+    fn shelf(&self, conn: Connection) -> Self::Shelf;
+    /// Puts a connection to use for writing.
+    fn scribe(&self, conn: Connection) -> rusqlite::Result<Self::Scribe>;
+}
+
+/// One who writes, inside transactions that somebody else begins and ends.
+pub(crate) trait Scribe {
+    fn conn(&self) -> &Connection;
+    /// Forgets unfinished work: what the file says counts.
+    fn reload(&mut self) -> rusqlite::Result<()>;
+    /// To be called before each commit.
+    fn finish(&mut self) -> rusqlite::Result<()>;
+}
