@@ -1,12 +1,18 @@
 //! Contract suites and fakes. Knows only the core.
 //!
-//! A backend proves itself with one line, [`link_store!`]; whoever needs a store in a test takes a [`MemoryStore`]. There is
-//! nothing here about HTTP, and nothing about any one backend.
+//! A backend proves itself with one line, [`link_store!`] or [`click_store!`]; whoever needs a store in a test takes a
+//! [`MemoryStore`] or a [`MemoryClickStore`]. There is nothing here about HTTP, and nothing about any one backend.
 
+#[doc(hidden)]
+pub mod click_store;
 #[doc(hidden)]
 pub mod link_store;
 mod memory;
+mod memory_clicks;
 mod sample;
+#[doc(hidden)]
+pub mod suite;
 
 pub use memory::MemoryStore;
+pub use memory_clicks::MemoryClickStore;
 pub use sample::{alias, generated, key, moment};

@@ -16,9 +16,7 @@ mod requests;
 mod reuse;
 mod update;
 
-use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use terse_core::{Insert, Inserted, Link, LinkStore, Numbering, StoreError};
 
@@ -35,16 +33,13 @@ pub use update::*;
 /// What every promise is about.
 pub type Store = Arc<dyn LinkStore>;
 
-/// Longer than any promise takes: a store that hangs fails its test instead of stopping the suite.
-const PATIENCE: Duration = Duration::from_secs(120);
-
 /// Expands into one test per promise of `LinkStore`, in a module `link_store`.
 ///
 /// `fresh` is an `async fn() -> Option<impl LinkStore>` giving an empty store; `None` skips, aloud.
 #[macro_export]
 macro_rules! link_store {
     ($fresh:path) => {
-        $crate::link_store_promises! { $fresh =>
+        $crate::promises! { link_store, $fresh =>
             a_link_comes_back_byte_for_byte
             many_are_found_as_one_by_one
             a_code_is_given_once
@@ -93,39 +88,6 @@ macro_rules! link_store {
             a_healthy_store_says_so
         }
     };
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! link_store_promises {
-    ($fresh:path => $($promise:ident)*) => {
-        mod link_store {
-            #[allow(unused_imports)]
-            use super::*;
-            $(
-                #[test]
-                fn $promise() {
-                    $crate::link_store::prove(stringify!($promise), || $fresh(), $crate::link_store::$promise);
-                }
-            )*
-        }
-    };
-}
-
-/// Runs one promise on a fresh store, with two threads so that races are real.
-pub fn prove<S, F, P>(name: &str, fresh: impl FnOnce() -> F, promise: impl FnOnce(Store) -> P)
-where
-    S: LinkStore,
-    F: Future<Output = Option<S>>,
-    P: Future<Output = ()>,
-{
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
-        match fresh().await {
-            Some(store) => tokio::time::timeout(PATIENCE, promise(Arc::new(store))).await.expect("the store hangs"),
-            None => eprintln!("SKIPPED {name}: no store is offered"),
-        }
-    });
 }
 
 fn numbering(store: &Store) -> Numbering {

@@ -1,0 +1,62 @@
+//! Many at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use terse_core::clicks::{Batch, Click, Recorded, Subject};
+
+use super::{ALWAYS, HOUR, OWNER, Store, click, link, moved, people, put, report};
+
+pub async fn a_huge_batch_is_counted(store: Store) {
+    let links: Vec<_> = (0..500).map(|n| link(&format!("link-{n}"))).collect();
+    let clicks = (0..20_000).map(|n: usize| Click {
+        visitor: Some(n as u64 + 1),
+        referrer: Some(format!("host-{}.example", n % 1000).into()),
+        ..click(&links[n % 500], n as i64)
+    });
+    let batch = Batch { clicks: clicks.collect(), moves: (1..=100).map(|segment| moved(segment, 0, 1_000_000)).collect() };
+    assert_eq!(store.record(&batch).await.unwrap(), Recorded::Done);
+    assert_eq!(store.record(&batch).await.unwrap(), Recorded::OutOfStep);
+    assert!(store.counts(&links).await.unwrap().iter().all(|count| *count == people(40)));
+    assert_eq!(report(&store, &Subject::Everything, ALWAYS).await.tally.clicks, people(20_000));
+    assert_eq!(store.positions().await.unwrap().len(), 100);
+}
+
+pub async fn a_reader_never_sees_half_a_batch(store: Store) {
+    let links: Vec<_> = (0..20).map(|n| link(&format!("link-{n}"))).collect();
+    let stop = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (store, stop, links) = (store.clone(), stop.clone(), links.clone());
+            tokio::spawn(async move {
+                let mut seen = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let counts = store.counts(&links).await.unwrap();
+                    assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+                    let whole = report(&store, &Subject::Everything, ALWAYS).await;
+                    assert_eq!(whole.tally.clicks.people % 40, 0);
+                    assert_eq!(super::in_buckets(&whole), whole.tally.clicks);
+                    assert!(whole.tally.clicks.people >= counts[0].people * 20, "never back in time");
+                    seen += 1;
+                }
+                seen
+            })
+        })
+        .collect();
+    for round in 0..30 {
+        // Each link twice, in two hours.
+        let clicks = links.iter().flat_map(|link| [click(link, round), click(link, HOUR + round)]);
+        put(&store, clicks.collect()).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for reader in readers {
+        assert!(reader.await.unwrap() > 0);
+    }
+    let mut sum = 0;
+    for count in store.counts(&links).await.unwrap() {
+        sum += count.people;
+    }
+    assert_eq!(sum, 1200);
+    assert_eq!(report(&store, &Subject::Everything, ALWAYS).await.tally.clicks, people(sum));
+    assert_eq!(report(&store, &Subject::Owner(OWNER), ALWAYS).await.tally.clicks, people(sum));
+}

@@ -1,0 +1,113 @@
+//! Whose clicks they are.
+
+use terse_core::clicks::{Click, Count, LinkId, Machine, Outcome, Place, Subject};
+use terse_core::{Domain, OwnerId};
+
+use super::{ALWAYS, OWNER, Store, click, in_buckets, link, of_link, orphan, people, put, report};
+use crate::moment;
+
+pub async fn every_subject_gets_its_sum(store: Store) {
+    let (one, two, other) = (link("one"), link("two"), link("other"));
+    let others = Click::bare(moment(5), Place::Link(other.clone(), OwnerId(u64::MAX)));
+    put(&store, vec![click(&one, 1), click(&two, 2), click(&one, 3), others.clone(), orphan("none", 4, Outcome::NotFound)]).await;
+    put(&store, vec![click(&two, 2), others, orphan("none", 9, Outcome::Blocked)]).await;
+    for (subject, want) in [
+        (Subject::Link(one), 2),
+        (Subject::Link(two), 2),
+        (Subject::Link(other), 2),
+        (Subject::Owner(OWNER), 4),
+        (Subject::Owner(OwnerId(u64::MAX)), 2),
+        (Subject::Everything, 6),
+        (Subject::Orphans, 2),
+    ] {
+        let found = report(&store, &subject, ALWAYS).await;
+        assert_eq!((found.tally.clicks, in_buckets(&found)), (people(want), people(want)), "{subject:?}");
+    }
+    assert_eq!(of_link(&store, &link("none"), ALWAYS).await.tally.clicks, Count::default(), "an orphan is nobody's click");
+}
+
+pub async fn links_that_had_a_code_one_after_the_other_are_apart(store: Store) {
+    let first = link("reused");
+    let second = LinkId { born: moment(100), ..first.clone() };
+    put(&store, vec![click(&first, 1), click(&first, 2), click(&second, 200)]).await;
+    assert_eq!(store.counts(&[second.clone(), first.clone()]).await.unwrap(), [people(1), people(2)]);
+    assert_eq!(of_link(&store, &first, ALWAYS).await.tally.clicks, people(2));
+    assert_eq!(of_link(&store, &second, ALWAYS).await.tally.clicks, people(1));
+    assert_eq!(store.links(None, 10).await.unwrap(), [first, second]);
+}
+
+pub async fn links_on_two_domains_are_apart(store: Store) {
+    let here = link("same");
+    let mut there = here.clone();
+    there.key.domain = Domain::parse("go.example").unwrap();
+    let mut shouted = here.clone();
+    shouted.key = crate::key("SAME");
+    put(&store, vec![click(&here, 1), click(&there, 2), click(&there, 3), click(&shouted, 4)]).await;
+    assert_eq!(store.counts(&[here, there, shouted]).await.unwrap(), [people(1), people(2), people(1)]);
+}
+
+pub async fn counts_are_in_order_and_zero_for_the_unknown(store: Store) {
+    let machine = |link, ms| Click { machine: Some(Machine::Preview), ..click(link, ms) };
+    put(&store, vec![click(&link("aaa"), 1), machine(&link("aaa"), 2), machine(&link("bbb"), 3)]).await;
+    let wanted = ["bbb", "nobody", "aaa", "bbb"].map(link);
+    let both = Count { people: 1, machines: 1 };
+    let one = Count { people: 0, machines: 1 };
+    assert_eq!(store.counts(&wanted).await.unwrap(), [one, Count::default(), both, one]);
+    assert_eq!(store.counts(&[]).await.unwrap(), []);
+}
+
+pub async fn the_unknown_has_an_empty_report(store: Store) {
+    for subject in [Subject::Link(link("abc")), Subject::Owner(OWNER), Subject::Everything, Subject::Orphans] {
+        let found = report(&store, &subject, ALWAYS).await;
+        assert_eq!((found.tally.clicks, found.visitors, found.buckets.len()), (Count::default(), 0, 0));
+        assert_eq!(found.tally.last, None);
+    }
+}
+
+pub async fn a_click_may_stand_for_many(store: Store) {
+    let sampled = Click { weight: 1000, ..orphan("scan", 1, Outcome::NotFound) };
+    put(&store, vec![sampled.clone(), sampled, orphan("scan", 2, Outcome::Gone)]).await;
+    let found = report(&store, &Subject::Orphans, ALWAYS).await;
+    assert_eq!((found.tally.clicks, in_buckets(&found)), (people(2001), people(2001)));
+}
+
+pub async fn the_mean_is_the_plain_mean(store: Store) {
+    let took: Vec<u32> = (0..300).map(|n| n * 7919 % 1009 + 1).collect();
+    for part in took.chunks(37) {
+        let clicks = part.iter().map(|&took_micros| Click { took_micros, ..click(&link("abc"), 3_600_000 * took_micros as i64) });
+        put(&store, clicks.collect()).await;
+    }
+    let plain = took.iter().map(|&micros| f64::from(micros) / 1000.0).sum::<f64>() / 300.0;
+    for period in [ALWAYS, super::since(-1, i64::MAX / 4)] {
+        let found = of_link(&store, &link("abc"), period).await.tally.took;
+        assert_eq!(found.count, 300);
+        assert!((found.mean - plain).abs() < 1e-9, "{} against {plain}", found.mean);
+    }
+}
+
+pub async fn the_last_click_is_the_latest_one(store: Store) {
+    put(&store, vec![click(&link("abc"), 5), click(&link("abc"), 90), click(&link("abc"), 10)]).await;
+    put(&store, vec![click(&link("abc"), 7)]).await;
+    assert_eq!(of_link(&store, &link("abc"), ALWAYS).await.tally.last, Some(moment(90)));
+}
+
+pub async fn links_are_walked_in_order(store: Store) {
+    let mut links: Vec<LinkId> = (0..25).map(|n| link(&format!("{}-{n}", if n % 2 == 0 { "Even" } else { "odd" }))).collect();
+    links.push(LinkId { born: moment(1), ..link("odd-1") });
+    let mut elsewhere = link("odd-1");
+    elsewhere.key.domain = Domain::parse("a.example").unwrap();
+    links.push(elsewhere);
+    put(&store, links.iter().rev().map(|link| click(link, 1)).collect()).await;
+    put(&store, vec![orphan("none", 1, Outcome::NotFound)]).await;
+    links.sort();
+    let mut walked: Vec<LinkId> = Vec::new();
+    loop {
+        let page = store.links(walked.last(), 4).await.unwrap();
+        assert!(page.len() <= 4);
+        if page.is_empty() {
+            break;
+        }
+        walked.extend(page);
+    }
+    assert_eq!(walked, links);
+}

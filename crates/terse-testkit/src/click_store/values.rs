@@ -1,0 +1,97 @@
+//! By whom, and from where.
+
+use terse_core::clicks::{Click, Count, Dimension, Machine, NAMED_AN_HOUR, NAMED_EVER, Outcome, Subject, Tally, Word};
+
+use super::{ALWAYS, DAY, HOUR, OWNER, Store, click, link, of_link, orphan, people, put, report, since};
+
+fn count_of(tally: &Tally, dimension: Dimension, value: &str) -> Count {
+    let values = tally.values(dimension).unwrap();
+    values.named().find(|(name, _)| &***name == value).map(|(_, count)| count).unwrap_or_default()
+}
+
+fn words(n: usize) -> [Option<Word>; 12] {
+    std::array::from_fn(|dimension| Some(format!("value-{dimension}-{n}").into()))
+}
+
+/// A click that says something in every dimension.
+pub(super) fn telling(n: usize, ms: i64) -> Click {
+    let [referrer, country, city, device, browser, system, language, utm @ ..] = words(n);
+    Click { referrer, country, city, device, browser, system, language, utm, ..click(&link("abc"), ms) }
+}
+
+pub async fn people_and_machines_are_apart_everywhere(store: Store) {
+    let machine = Click { machine: Some(Machine::Crawler), ..telling(1, 2) };
+    put(&store, vec![telling(1, 1), machine.clone(), machine]).await;
+    let both = Count { people: 1, machines: 2 };
+    for period in [ALWAYS, since(0, HOUR)] {
+        for subject in [Subject::Link(link("abc")), Subject::Owner(OWNER), Subject::Everything] {
+            let found = store.report(&subject, period, crate::moment(5)).await.unwrap();
+            assert_eq!((found.tally.clicks, found.recent), (both, both));
+            assert_eq!(found.buckets[0].clicks, both);
+            assert_eq!(count_of(&found.tally, Dimension::Referrer, "value-0-1"), both);
+            assert_eq!(count_of(&found.tally, Dimension::Machine, "crawler"), Count { people: 0, machines: 2 });
+        }
+    }
+}
+
+pub async fn every_dimension_is_told(store: Store) {
+    put(&store, vec![telling(1, 1), telling(2, 2), telling(1, HOUR), click(&link("abc"), 3)]).await;
+    put(&store, vec![telling(1, DAY)]).await;
+    for period in [ALWAYS, since(0, 2 * DAY)] {
+        let found = of_link(&store, &link("abc"), period).await.tally;
+        for (dimension, n) in Dimension::ALL.iter().zip(0..12) {
+            assert_eq!(count_of(&found, *dimension, &format!("value-{n}-1")), people(3), "{dimension:?}");
+            assert_eq!(count_of(&found, *dimension, &format!("value-{n}-2")), people(1), "{dimension:?}");
+            assert_eq!(found.values(*dimension).unwrap().sum(), people(4), "what one click did not tell stays unknown");
+        }
+    }
+    put(&store, vec![orphan("lost", 1, Outcome::NotFound), orphan("late", 2, Outcome::Gone)]).await;
+    let orphans = report(&store, &Subject::Orphans, ALWAYS).await.tally;
+    assert_eq!(count_of(&orphans, Dimension::Code, "lost"), people(1));
+    assert_eq!(count_of(&orphans, Dimension::Outcome, "expired"), people(1));
+}
+
+pub async fn past_the_cap_values_are_other_and_nothing_is_lost(store: Store) {
+    let total = 3 * NAMED_EVER;
+    for part in (0..total).collect::<Vec<_>>().chunks(250) {
+        put(&store, part.iter().map(|&n| telling(n, 1)).collect()).await;
+    }
+    for (period, cap) in [(ALWAYS, NAMED_EVER), (since(0, HOUR), NAMED_AN_HOUR)] {
+        let found = of_link(&store, &link("abc"), period).await.tally;
+        for dimension in &Dimension::ALL[..12] {
+            let values = found.values(*dimension).unwrap();
+            assert_eq!(values.named().count(), cap, "{dimension:?}");
+            assert_eq!(values.sum(), people(total as u64), "{dimension:?}");
+            assert_eq!(values.other().people, (total - cap) as u64);
+        }
+    }
+}
+
+pub async fn what_is_frequent_keeps_its_name(store: Store) {
+    for part in 0..10 {
+        let rare = (0..100).map(|n| telling(1 + part * 100 + n, 1));
+        put(&store, rare.chain((0..50).map(|_| telling(0, 1))).collect()).await;
+    }
+    for period in [ALWAYS, since(0, HOUR)] {
+        let found = of_link(&store, &link("abc"), period).await.tally;
+        assert_eq!(count_of(&found, Dimension::Referrer, "value-0-0"), people(500));
+    }
+}
+
+pub async fn visitors_are_counted_once_a_day(store: Store) {
+    let visit = |visitor: u64, ms: i64| Click { visitor: Some(visitor), ..click(&link("abc"), ms) };
+    // The same person has another hash every day.
+    let today = (0..60).map(|n: i64| visit(1000 + n as u64 % 20, n * HOUR / 4));
+    let tomorrow = (0..60).map(|n: i64| visit(2000 + n as u64 % 30, DAY + n * HOUR / 4));
+    put(&store, today.collect()).await;
+    put(&store, tomorrow.collect()).await;
+    put(&store, vec![click(&link("abc"), 5), Click { machine: Some(Machine::Ai), ..visit(3000, 7) }]).await;
+    for subject in [Subject::Link(link("abc")), Subject::Owner(OWNER), Subject::Everything] {
+        for (period, want) in [(ALWAYS, 50), (since(0, DAY), 20), (since(DAY, 2 * DAY), 30), (since(2 * DAY, 3 * DAY), 0)] {
+            assert_eq!(report(&store, &subject, period).await.visitors, want, "{period:?}");
+        }
+    }
+    put(&store, (0..20_000).map(|n| visit(10_000 + n % 10_000, 3 * DAY + n as i64)).collect()).await;
+    let many = of_link(&store, &link("abc"), since(3 * DAY, 4 * DAY)).await.visitors;
+    assert!((9_500..10_500).contains(&many), "{many}");
+}

@@ -1,0 +1,44 @@
+//! How a list of promises becomes tests.
+
+use std::future::Future;
+use std::time::Duration;
+
+/// Longer than any promise takes: a store that hangs fails its test instead of stopping the suite.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! promises {
+    ($suite:ident, $fresh:path => $($promise:ident)*) => {
+        mod $suite {
+            #[allow(unused_imports)]
+            use super::*;
+            $(
+                #[test]
+                fn $promise() {
+                    $crate::suite::prove(
+                        stringify!($promise),
+                        || $fresh(),
+                        |store| $crate::$suite::$promise(::std::sync::Arc::new(store)),
+                    );
+                }
+            )*
+        }
+    };
+}
+
+/// Runs one promise on a fresh store, with two threads so that races are real.
+#[allow(clippy::unwrap_used, reason = "a suite of tests")]
+pub fn prove<S, F, P>(name: &str, fresh: impl FnOnce() -> F, promise: impl FnOnce(S) -> P)
+where
+    F: Future<Output = Option<S>>,
+    P: Future<Output = ()>,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        match fresh().await {
+            Some(store) => tokio::time::timeout(PATIENCE, promise(store)).await.expect("the store hangs"),
+            None => eprintln!("SKIPPED {name}: no store is offered"),
+        }
+    });
+}
