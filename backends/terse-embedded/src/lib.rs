@@ -1,14 +1,15 @@
-//! The embedded store: links in one SQLite file.
+//! The embedded stores: links in one SQLite file, clicks in another.
 //!
 //! One thread writes, and commits what many callers wait for in one fsync; a few threads look links up, many lookups to a
 //! read transaction; one more thread lists and searches, so that a long search never delays a redirect. Generated links are
 //! filed under their number, so new ones are appended side by side; aliases are found through a table of their own. Every row
 //! carries a checksum, and a row that does not fit it is an error, never a redirect.
 //!
-//! Absent from here: the lock on the data directory, which is the binary's, and clicks, which live in another file.
+//! Absent from here: the lock on the data directory, which is the binary's.
 
 mod backup;
 mod chores;
+mod clicks;
 mod crew;
 mod engine;
 mod failure;
@@ -31,6 +32,7 @@ mod verify;
 mod writer;
 
 pub use backup::{BackupError, backup};
+pub use clicks::{ClickOptions, ClickReport, EmbeddedClicks, backup_clicks, inspect_clicks, verify_clicks};
 pub use leases::skip_ahead;
 pub use options::{OpenError, Options};
 pub use store::Embedded;

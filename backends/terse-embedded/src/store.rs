@@ -60,6 +60,7 @@ impl Trade for Links {
     type Scribe = Scribe;
     const NAME: &'static str = "links";
     const WRITES_AT_ONCE: usize = 512;
+    const CHECKPOINT_PAGES: u32 = 1000;
 
     fn site(&self) -> &Site {
         &self.site

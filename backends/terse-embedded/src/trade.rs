@@ -14,6 +14,8 @@ pub(crate) trait Trade: Clone + Send + 'static {
     const NAME: &'static str;
     /// The most writes to share one fsync.
     const WRITES_AT_ONCE: usize;
+    /// From this many pages on, the log is copied into the file after each batch: the stall is proportional, 1,000 ≈ 20 ms.
+    const CHECKPOINT_PAGES: u32;
 
     /// Where its file is.
     fn site(&self) -> &Site;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rusqlite::Connection;
 use terse_core::Numbering;
 
 use crate::engine::{Site, connect_reader};
@@ -14,7 +15,7 @@ use crate::schema;
 use crate::shelf::Shelf;
 
 /// More problems than this are only counted.
-const MOST_TOLD: usize = 100;
+pub(crate) const MOST_TOLD: usize = 100;
 
 /// What was found.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -58,19 +59,19 @@ pub fn verify(db: &Path) -> Result<Report, OpenError> {
     let issued = Arc::new(Issued::load(&conn, &numbering)?);
     let shelf = Shelf::new(conn, numbering, issued);
     let mut report = Report::default();
-    check_pages(&shelf, &mut report)?;
+    check_pages(&shelf.conn, &mut |problem| report.tell(problem))?;
     check_links(&shelf, &mut report)?;
     check_aliases(&shelf, &mut report)?;
     Ok(report)
 }
 
-fn check_pages(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
-    let mut statement = shelf.conn.prepare("PRAGMA integrity_check(1000)")?;
+pub(crate) fn check_pages(conn: &Connection, tell: &mut dyn FnMut(String)) -> rusqlite::Result<()> {
+    let mut statement = conn.prepare("PRAGMA integrity_check(1000)")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let word: String = row.get(0)?;
         if word != "ok" {
-            report.tell(word);
+            tell(word);
         }
     }
     Ok(())

@@ -23,10 +23,8 @@ use crate::reader::Errand;
 use crate::roster::{Roster, Seat};
 use crate::trade::{Scribe, Trade};
 
-/// From this many pages on, the log is copied into the file after each batch: the stall is proportional, 1,000 ≈ 20 ms.
-const CHECKPOINT_PAGES: u32 = 1000;
-/// A log this long was kept so by readers; now they are waited for, a little.
-const RESTART_PAGES: u32 = 16_000;
+/// A log this many times as long as it should be was kept so by readers; now they are waited for, a little.
+const TOO_LONG: u32 = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -98,6 +96,7 @@ pub(crate) struct Writer<T: Trade> {
 struct Desk<S> {
     scribe: S,
     log: LogLength,
+    checkpoint_at: u32,
     restart_at: u32,
     _seat: Seat,
 }
@@ -158,7 +157,13 @@ impl<T: Trade> Writer<T> {
     fn sit_down(&self) -> Result<Desk<T::Scribe>, Failure> {
         let seat = self.roster.enter().ok_or_else(|| unavailable("a reader does not let go of the file"))?;
         let (conn, log) = connect_writer(self.trade.site())?;
-        Ok(Desk { scribe: self.trade.scribe(conn)?, log, restart_at: RESTART_PAGES, _seat: seat })
+        Ok(Desk {
+            scribe: self.trade.scribe(conn)?,
+            log,
+            checkpoint_at: T::CHECKPOINT_PAGES,
+            restart_at: TOO_LONG * T::CHECKPOINT_PAGES,
+            _seat: seat,
+        })
     }
 
     /// Turns everyone away until the disk is well again. `None` if the store is closed meanwhile.
@@ -276,7 +281,7 @@ impl<S: Scribe> Desk<S> {
     /// Keeps the log short. Everyone has been answered by now.
     fn tidy(&mut self) -> Result<(), rusqlite::Error> {
         let pages = self.log.load(Ordering::Relaxed);
-        if pages < CHECKPOINT_PAGES {
+        if pages < self.checkpoint_at {
             return Ok(());
         }
         let conn = self.scribe.conn();
@@ -286,7 +291,7 @@ impl<S: Scribe> Desk<S> {
             let done = checkpoint(conn, "TRUNCATE");
             conn.busy_timeout(Duration::from_secs(5))?;
             // A backup reads for minutes: waiting for it after every batch would help nobody.
-            self.restart_at = if done? { RESTART_PAGES } else { pages.saturating_mul(2) };
+            self.restart_at = if done? { TOO_LONG * self.checkpoint_at } else { pages.saturating_mul(2) };
         }
         self.log.store(0, Ordering::Relaxed);
         Ok(())

@@ -1,0 +1,85 @@
+//! A batch, put together by subject and hour.
+
+use std::collections::HashMap;
+
+use terse_core::OwnerId;
+use terse_core::clicks::{Click, LinkId, Place, Unit};
+
+use crate::clicks::sum::Sum;
+
+/// Who is counted for.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Who<'a> {
+    Link(&'a LinkId),
+    Owner(OwnerId),
+    Everything,
+    Orphans,
+}
+
+/// What a batch adds to one subject.
+pub(crate) struct Group<'a> {
+    pub(crate) who: Who<'a>,
+    /// Of a link, the latest; of an owner, itself.
+    pub(crate) owner: OwnerId,
+    /// By hours since 1970. Nearly always one.
+    pub(crate) hours: Vec<(i64, Sum)>,
+    /// The clicks of a link.
+    pub(crate) clicks: Vec<&'a Click>,
+}
+
+impl Group<'_> {
+    fn hour(&mut self, hour: i64) -> &mut Sum {
+        let at = match self.hours.iter().rposition(|(have, _)| *have == hour) {
+            Some(at) => at,
+            None => {
+                self.hours.push((hour, Sum::default()));
+                self.hours.len() - 1
+            }
+        };
+        &mut self.hours[at].1
+    }
+}
+
+/// The groups of a batch, and where in the list each of them is.
+#[derive(Default)]
+struct Groups<'a> {
+    list: Vec<Group<'a>>,
+    places: HashMap<Who<'a>, usize>,
+}
+
+impl<'a> Groups<'a> {
+    fn of(&mut self, who: Who<'a>, owner: OwnerId) -> &mut Group<'a> {
+        let at = *self.places.entry(who).or_insert(self.list.len());
+        if at == self.list.len() {
+            self.list.push(Group { who, owner, hours: Vec::new(), clicks: Vec::new() });
+        }
+        &mut self.list[at]
+    }
+}
+
+/// All groups of a batch.
+pub(crate) fn groups(clicks: &[Click]) -> Vec<Group<'_>> {
+    let mut groups = Groups::default();
+    for click in clicks {
+        let hour = click.at.as_ms().div_euclid(Unit::Hour.ms());
+        match &click.place {
+            Place::Link(link, owner) => {
+                let group = groups.of(Who::Link(link), *owner);
+                group.owner = *owner;
+                group.clicks.push(click);
+                group.hour(hour).add(click);
+                groups.of(Who::Owner(*owner), *owner).hour(hour).add(click);
+            }
+            Place::Nowhere(..) => groups.of(Who::Orphans, OwnerId(0)).hour(hour).add(click),
+        }
+    }
+    // Everything is what the owners have, all together.
+    let mut everything = Group { who: Who::Everything, owner: OwnerId(0), hours: Vec::new(), clicks: Vec::new() };
+    for group in groups.list.iter().filter(|group| matches!(group.who, Who::Owner(_))) {
+        group.hours.iter().for_each(|(hour, sum)| everything.hour(*hour).merge(sum));
+    }
+    if !everything.hours.is_empty() {
+        groups.list.push(everything);
+    }
+    groups.list
+}

@@ -1,0 +1,120 @@
+//! Single clicks, as rows.
+
+use rusqlite::{OptionalExtension, Row, Statement};
+use terse_core::clicks::{Click, ClickCursor, ClickPage, LinkId, Machine, Place, RawQuery, Unit, Word};
+use terse_core::{Moment, OwnerId};
+
+use crate::clicks::report::Stretch;
+use crate::clicks::shelf::Shelf;
+use crate::failure::{Failure, corrupt};
+
+pub(crate) const FIRST_HOUR: &str = "SELECT hour FROM clicks ORDER BY hour LIMIT 1";
+pub(crate) const CLICKS: &str = "SELECT at, number, took, visitor, address, machine, referrer, country, city, device, browser, \
+     system, language, utm_source, utm_medium, utm_campaign, utm_term, utm_content FROM clicks \
+     WHERE hour = ?1 AND subject = ?2 AND (at, number) > (?3, ?4) AND at < ?5 ORDER BY hour, subject, at, number LIMIT ?6";
+pub(crate) const INSERT: &str =
+    "INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
+
+/// However many are asked for: they are all in memory at once.
+const MOST: usize = 10_000;
+const HOUR: i64 = Unit::Hour.ms();
+
+/// Writes one down through [`INSERT`].
+pub(crate) fn write(insert: &mut Statement<'_>, subject: i64, number: u64, click: &Click) -> rusqlite::Result<()> {
+    let at = click.at.as_ms();
+    let texts = [&click.referrer, &click.country, &click.city, &click.device, &click.browser, &click.system, &click.language];
+    insert.raw_bind_parameter(1, at.div_euclid(HOUR))?;
+    insert.raw_bind_parameter(2, subject)?;
+    insert.raw_bind_parameter(3, at)?;
+    insert.raw_bind_parameter(4, number.cast_signed())?;
+    insert.raw_bind_parameter(5, click.took_micros)?;
+    insert.raw_bind_parameter(6, click.visitor.map(u64::cast_signed))?;
+    insert.raw_bind_parameter(7, click.address.as_deref())?;
+    insert.raw_bind_parameter(8, click.machine.map(Machine::as_str))?;
+    for (text, column) in texts.into_iter().chain(&click.utm).zip(9..) {
+        insert.raw_bind_parameter(column, text.as_deref())?;
+    }
+    insert.raw_execute().map(|_| ())
+}
+
+impl Shelf {
+    pub(crate) fn clicks(&self, query: &RawQuery) -> Result<ClickPage, Failure> {
+        let mut page = ClickPage::default();
+        let Some((subject, owner)) = self.link(&query.link)? else {
+            return Ok(page);
+        };
+        let stretch = Stretch::of(terse_core::clicks::Period { from: query.from, to: query.to });
+        let limit = query.limit.min(MOST);
+        // Behind this place: just before the first millisecond, or where the last page ended.
+        let begin = (stretch.from - 1, i64::MAX);
+        let after = query.after.map_or(begin, |after| (after.at_ms, after.number.cast_signed()).max(begin));
+        let mut statement = self.conn.prepare_cached(CLICKS)?;
+        for hour in self.hours_with_clicks(subject, Stretch { from: after.0, ..stretch })? {
+            let left = (limit - page.clicks.len()) as i64 + 1;
+            let mut rows = statement.query([hour, subject, after.0, after.1, stretch.to, left])?;
+            while let Some(row) = rows.next()? {
+                if page.clicks.len() == limit {
+                    return Ok(page);
+                }
+                page.next = Some(ClickCursor { at_ms: row.get(0)?, number: row.get::<_, i64>(1)?.cast_unsigned() });
+                page.clicks.push(read(row, &query.link, owner)?);
+            }
+        }
+        page.next = None;
+        Ok(page)
+    }
+
+    /// In which hours there may be raw clicks of a subject: those that were counted, as far as raw clicks are kept at all.
+    pub(crate) fn hours_with_clicks(&self, subject: i64, stretch: Stretch) -> Result<Vec<i64>, Failure> {
+        let first: Option<i64> = self.conn.prepare_cached(FIRST_HOUR)?.query_row([], |row| row.get(0)).optional()?;
+        let Some(first) = first else {
+            return Ok(Vec::new());
+        };
+        let stretch = Stretch { from: stretch.from.max(first * HOUR), ..stretch };
+        let (first_day, last_day) = stretch.days();
+        let mut hours = Vec::new();
+        let mut days = self
+            .conn
+            .prepare_cached("SELECT day FROM days WHERE subject = ?1 AND day >= ?2 AND day <= ?3 ORDER BY subject, day")?;
+        for day in days.query_map([subject, first_day, last_day], |row| row.get::<_, i64>(0))? {
+            let day = day?;
+            hours.extend((0..24).map(|hour| day * 24 + hour));
+        }
+        let mut statement = self.conn.prepare_cached("SELECT hour FROM hours WHERE day = ?1 AND subject = ?2")?;
+        for day in self.days_with_hours(first_day, last_day)? {
+            for hour in statement.query_map([day, subject], |row| row.get::<_, i64>(0))? {
+                hours.push(day * 24 + hour?);
+            }
+        }
+        hours.retain(|hour| *hour >= stretch.from.div_euclid(HOUR) && *hour <= (stretch.to - 1).div_euclid(HOUR));
+        hours.sort_unstable();
+        hours.dedup();
+        Ok(hours)
+    }
+}
+
+/// From a row of [`CLICKS`].
+fn read(row: &Row<'_>, link: &LinkId, owner: i64) -> Result<Click, Failure> {
+    let text = |column: usize| -> rusqlite::Result<Option<Word>> { Ok(row.get_ref(column)?.as_str_or_null()?.map(Word::from)) };
+    let machine = match row.get_ref(5)?.as_str_or_null().map_err(rusqlite::Error::from)? {
+        Some(word) => Some(Machine::parse(word).ok_or_else(|| corrupt("a click by a machine that does not exist"))?),
+        None => None,
+    };
+    Ok(Click {
+        at: Moment::from_ms(row.get(0)?),
+        place: Place::Link(link.clone(), OwnerId(owner.cast_unsigned())),
+        weight: 1,
+        took_micros: row.get(2)?,
+        visitor: row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned),
+        address: text(4)?,
+        machine,
+        referrer: text(6)?,
+        country: text(7)?,
+        city: text(8)?,
+        device: text(9)?,
+        browser: text(10)?,
+        system: text(11)?,
+        language: text(12)?,
+        utm: [text(13)?, text(14)?, text(15)?, text(16)?, text(17)?],
+    })
+}

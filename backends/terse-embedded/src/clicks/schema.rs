@@ -1,0 +1,45 @@
+//! The shape of the clicks file.
+
+use crate::schema::Shape;
+
+/// "trsc".
+pub(crate) const CLICKS: Shape = Shape { name: "clicks", application: 0x7472_7363, steps: &[include_str!("schema.sql")] };
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::clicks::{raw, report, scribe, shelf, tidy};
+    use crate::schema::tests::assert_plan;
+
+    #[test]
+    fn every_query_finds_its_index() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        CLICKS.migrate(&mut conn, 0).unwrap();
+        for (sql, index) in [
+            (shelf::LINK, "subjects_links (domain=? AND code=? AND born=?)"),
+            (shelf::OTHER, "subjects_others (kind=? AND owner=?)"),
+            (shelf::COUNT, "subjects_links (domain=? AND code=? AND born=?)"),
+            (shelf::FIRST_LINKS, "subjects_links"),
+            (shelf::NEXT_LINKS, "subjects_links ((domain,code,born)>(?,?,?))"),
+            (shelf::NEXT_DAY, "PRIMARY KEY (day>?)"),
+            (report::EVER, "INTEGER PRIMARY KEY (rowid=?)"),
+            (report::HOURS, "PRIMARY KEY (day=? AND subject=?)"),
+            (report::DAYS, "PRIMARY KEY (subject=? AND day>? AND day<?)"),
+            // In order, and it ends at the first.
+            (raw::FIRST_HOUR, "SCAN clicks"),
+            (raw::CLICKS, "PRIMARY KEY (hour=? AND subject=? AND (at,number)>(?,?)"),
+            (scribe::HOUR, "PRIMARY KEY (day=? AND subject=? AND hour=?)"),
+            (scribe::LINKS_NAMED, "subjects_links (domain=? AND code=? AND born<?)"),
+            (scribe::LINKS_OF, "subjects_links_of (owner=?)"),
+            (tidy::OLD_HOURS, "PRIMARY KEY (day<?)"),
+            (tidy::DONE_HOURS, "PRIMARY KEY ((day,subject,hour)<(?,?,?))"),
+            (tidy::DAY, "PRIMARY KEY (subject=? AND day=?)"),
+            (tidy::OLD_CLICKS, "PRIMARY KEY (hour<?)"),
+            (tidy::DONE_CLICKS, "PRIMARY KEY ((hour,subject,at,number)<(?,?,?,?))"),
+        ] {
+            assert_plan(&conn, sql, index);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+-- Facts about the file itself: the number of the next raw click.
+CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+
+-- Whose clicks are summed up, and their sum since ever. A `sum` is a checksum, a sketch of the visitors and a tally, all
+-- dimensions together: a click on a quiet link changes few rows. Moments are milliseconds since 1970.
+CREATE TABLE subjects (
+    id INTEGER PRIMARY KEY,
+    kind INTEGER NOT NULL,     -- 0 a link, 1 an owner, 2 everything, 3 orphans
+    domain TEXT NOT NULL,
+    code TEXT NOT NULL,
+    born INTEGER NOT NULL,
+    owner INTEGER NOT NULL,
+    people INTEGER NOT NULL,
+    machines INTEGER NOT NULL,
+    sum BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX subjects_links ON subjects (domain, code, born) WHERE kind = 0;
+CREATE UNIQUE INDEX subjects_others ON subjects (kind, owner) WHERE kind <> 0;
+CREATE INDEX subjects_links_of ON subjects (owner) WHERE kind = 0;
+
+-- Sums by the hour. The day comes first: what is written today lies together, and old days are taken from one end.
+CREATE TABLE hours (
+    day INTEGER NOT NULL,      -- since 1970
+    subject INTEGER NOT NULL,
+    hour INTEGER NOT NULL,     -- of the day, in UTC
+    people INTEGER NOT NULL,
+    machines INTEGER NOT NULL,
+    sum BLOB NOT NULL,
+    PRIMARY KEY (day, subject, hour)
+) STRICT, WITHOUT ROWID;
+
+-- Sums of days whose hours are no longer kept. Late clicks of such a day stand in `hours` until they are put in here too.
+CREATE TABLE days (
+    subject INTEGER NOT NULL,
+    day INTEGER NOT NULL,
+    people INTEGER NOT NULL,
+    machines INTEGER NOT NULL,
+    sum BLOB NOT NULL,
+    PRIMARY KEY (subject, day)
+) STRICT, WITHOUT ROWID;
+
+-- Every click on a link, for as long as it is kept. The hour comes first, for the same reasons.
+CREATE TABLE clicks (
+    hour INTEGER NOT NULL,     -- since 1970
+    subject INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    number INTEGER NOT NULL,   -- tells clicks of one millisecond apart
+    took INTEGER NOT NULL,     -- microseconds
+    visitor INTEGER,
+    address TEXT,
+    machine TEXT,
+    referrer TEXT,
+    country TEXT,
+    city TEXT,
+    device TEXT,
+    browser TEXT,
+    system TEXT,
+    language TEXT,
+    utm_source TEXT,
+    utm_medium TEXT,
+    utm_campaign TEXT,
+    utm_term TEXT,
+    utm_content TEXT,
+    PRIMARY KEY (hour, subject, at, number)
+) STRICT, WITHOUT ROWID;
+
+-- How far each segment of the journal was counted.
+CREATE TABLE positions (segment INTEGER PRIMARY KEY, place INTEGER NOT NULL) STRICT;
+
+-- The secrets of the last days.
+CREATE TABLE salts (day INTEGER PRIMARY KEY, salt BLOB NOT NULL) STRICT;

@@ -1,0 +1,176 @@
+//! A sum as a row holds it.
+
+use rusqlite::Row;
+use terse_core::clicks::{Click, Count, Sketch, Tally};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::failure::{Failure, corrupt};
+
+/// Octets before the sketch: the checksum of all that follows, and how long the sketch is.
+const HEAD: usize = 10;
+
+/// Which row a sum belongs to. It seeds the checksum, so that no row can pass for another.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Slot {
+    Ever {
+        subject: i64,
+    },
+    /// In hours since 1970.
+    Hour {
+        subject: i64,
+        hour: i64,
+    },
+    /// In days since 1970.
+    Day {
+        subject: i64,
+        day: i64,
+    },
+}
+
+impl Slot {
+    fn seed(self) -> u64 {
+        let (kind, subject, bucket) = match self {
+            Self::Ever { subject } => (1, subject, 0),
+            Self::Hour { subject, hour } => (2, subject, hour),
+            Self::Day { subject, day } => (3, subject, day),
+        };
+        xxh3_64_with_seed(&bucket.to_le_bytes(), (subject as u64) << 2 | kind)
+    }
+}
+
+/// Clicks and visitors.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sum {
+    pub(crate) tally: Tally,
+    pub(crate) visitors: Sketch,
+    /// Whether the sketch holds anybody.
+    visited: bool,
+}
+
+impl Sum {
+    pub(crate) fn add(&mut self, click: &Click) {
+        self.tally.add(click);
+        if let (Some(visitor), None) = (click.visitor, click.machine) {
+            self.visitors.add(visitor);
+            self.visited = true;
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.tally.merge(&other.tally);
+        if other.visited {
+            self.visitors.merge(&other.visitors);
+            self.visited = true;
+        }
+    }
+
+    /// For keeping in this row.
+    pub(crate) fn encode(&self, slot: Slot) -> Vec<u8> {
+        let sketch = if self.visited { self.visitors.encode() } else { Vec::new() };
+        let tally = self.tally.encode();
+        let mut bytes = Vec::with_capacity(HEAD + sketch.len() + tally.len());
+        bytes.extend([0; 8]);
+        bytes.extend((sketch.len() as u16).to_le_bytes());
+        bytes.extend(sketch);
+        bytes.extend(tally);
+        let checksum = xxh3_64_with_seed(&bytes[8..], slot.seed());
+        bytes[..8].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Takes in what a row holds. False, and nothing happened, if it is not what was written there.
+    #[must_use]
+    pub(crate) fn merge_kept(&mut self, bytes: &[u8], slot: Slot) -> bool {
+        let Some((head, rest)) = bytes.split_at_checked(HEAD) else { return false };
+        if head[..8] != xxh3_64_with_seed(&bytes[8..], slot.seed()).to_le_bytes() {
+            return false;
+        }
+        let Some((sketch, tally)) = rest.split_at_checked(usize::from(u16::from_le_bytes([head[8], head[9]]))) else {
+            return false;
+        };
+        let visitors = match sketch {
+            [] => None,
+            // Safe: the checksum says that these bytes are ours.
+            bytes => match Sketch::decode(bytes) {
+                Some(visitors) => Some(visitors),
+                None => return false,
+            },
+        };
+        if !self.tally.merge_kept(tally) {
+            return false;
+        }
+        if let Some(visitors) = visitors {
+            self.visitors.merge(&visitors);
+            self.visited = true;
+        }
+        true
+    }
+
+    /// The same for a row of `people, machines, sum` from column `at` on, whose plain numbers must fit too. After an error
+    /// nobody knows what was taken in.
+    pub(crate) fn merge_row(&mut self, row: &Row<'_>, at: usize, slot: Slot) -> Result<(), Failure> {
+        let before = self.tally.clicks;
+        let bytes = row.get_ref(at + 2)?.as_blob().map_err(rusqlite::Error::from)?;
+        if !self.merge_kept(bytes, slot) || self.tally.clicks.without(before) != count(row, at)? {
+            return Err(corrupt(format!("the sum at {slot:?} is not what was written there")).into());
+        }
+        Ok(())
+    }
+
+    /// The same for who must go on counting: of a damaged row, its plain numbers are taken in.
+    pub(crate) fn merge_or_mend(&mut self, row: &Row<'_>, at: usize, slot: Slot) -> Result<(), Failure> {
+        let mut kept = Self::default();
+        match kept.merge_row(row, at, slot) {
+            Ok(()) => {}
+            Err(Failure::Refused(error)) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                tracing::error!(cause, "a sum of clicks is damaged: its number goes on, its details are lost");
+                kept = Self::default();
+                kept.tally.clicks = count(row, at)?;
+            }
+            Err(error) => return Err(error),
+        }
+        kept.merge(self);
+        *self = kept;
+        Ok(())
+    }
+}
+
+/// The plain numbers of a row.
+pub(crate) fn count(row: &Row<'_>, at: usize) -> rusqlite::Result<Count> {
+    Ok(Count { people: row.get::<_, i64>(at)? as u64, machines: row.get::<_, i64>(at + 1)? as u64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use terse_core::clicks::Place;
+    use terse_core::{Moment, OwnerId};
+    use terse_testkit::key;
+
+    use super::*;
+
+    #[test]
+    fn no_byte_can_change_and_no_row_can_pass_for_another() {
+        let link = terse_core::clicks::LinkId { key: key("abc"), born: Moment::from_ms(5) };
+        let mut sum = Sum::default();
+        for n in 0..200 {
+            let click = Click::bare(Moment::from_ms(n), Place::Link(link.clone(), OwnerId(1)));
+            sum.add(&Click { visitor: Some(n as u64 * 77 + 1), referrer: Some("a.example".into()), ..click });
+        }
+        let slot = Slot::Hour { subject: 5, hour: -7 };
+        let bytes = sum.encode(slot);
+        let mut back = Sum::default();
+        assert!(back.merge_kept(&bytes, slot));
+        assert_eq!((back.tally, back.visitors.count()), (sum.tally, sum.visitors.count()));
+        for other in [Slot::Hour { subject: 5, hour: -6 }, Slot::Hour { subject: 6, hour: -7 }, Slot::Day { subject: 5, day: -7 }]
+        {
+            assert!(!Sum::default().merge_kept(&bytes, other));
+        }
+        for at in 0..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 0x10;
+            assert!(!Sum::default().merge_kept(&bytes, slot), "octet {at}");
+            assert!(!Sum::default().merge_kept(&bytes[..at], slot), "cut at {at}");
+        }
+    }
+}

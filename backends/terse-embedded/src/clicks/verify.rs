@@ -1,0 +1,130 @@
+//! Copies of the clicks file, and thorough looks at it.
+
+use std::path::Path;
+
+use rusqlite::{Connection, Row};
+use terse_core::clicks::Count;
+
+use crate::backup::{self, BackupError};
+use crate::clicks::schema::CLICKS;
+use crate::clicks::sum::{Slot, Sum, count};
+use crate::engine::{Site, connect_reader};
+use crate::failure::Failure;
+use crate::options::OpenError;
+use crate::verify::{MOST_TOLD, check_pages};
+
+/// What was found.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ClickReport {
+    /// How many links have clicks.
+    pub links: u64,
+    /// How many clicks of links were counted.
+    pub clicks: u64,
+    /// How many of them are kept one by one.
+    pub raw: u64,
+    /// How many problems there are.
+    pub problem_count: u64,
+    /// The first hundred of them.
+    pub problems: Vec<String>,
+}
+
+impl ClickReport {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.problem_count == 0
+    }
+
+    fn tell(&mut self, problem: String) {
+        self.problem_count += 1;
+        if self.problems.len() < MOST_TOLD {
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// Copies a clicks file as it is now into a new file, also while another process has it open.
+pub fn backup_clicks(db: &Path, to: &Path) -> Result<(), BackupError> {
+    backup::backup(db, to)
+}
+
+/// A glance: whether this is a clicks file of ours, of a version we know. Also while the store is in use.
+pub fn inspect_clicks(db: &Path) -> Result<(), OpenError> {
+    match CLICKS.inspect(&connect_reader(&Site::at(db))?, db)? {
+        0 => Err(OpenError::NotTerse(db.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Checks every page, every index, every sum and whether the sums of each subject fit together, also while the store is in use.
+pub fn verify_clicks(db: &Path) -> Result<ClickReport, OpenError> {
+    inspect_clicks(db)?;
+    let conn = connect_reader(&Site::at(db))?;
+    // All of it as of one moment.
+    conn.execute_batch("BEGIN")?;
+    let mut report = ClickReport::default();
+    check_pages(&conn, &mut |problem| report.tell(problem))?;
+    let subjects = "SELECT id, people, machines, sum, kind FROM subjects";
+    check_sums(&conn, &mut report, subjects, |row| Ok(Slot::Ever { subject: row.get(0)? }))?;
+    let hours = "SELECT hour, people, machines, sum, day, subject FROM hours";
+    check_sums(&conn, &mut report, hours, |row| {
+        Ok(Slot::Hour { subject: row.get(5)?, hour: row.get::<_, i64>(4)? * 24 + row.get::<_, i64>(0)? })
+    })?;
+    let days = "SELECT day, people, machines, sum, subject FROM days";
+    check_sums(&conn, &mut report, days, |row| Ok(Slot::Day { subject: row.get(4)?, day: row.get(0)? }))?;
+    check_totals(&conn, &mut report);
+    Ok(report)
+}
+
+fn check_sums(
+    conn: &Connection,
+    report: &mut ClickReport,
+    sql: &str,
+    slot: impl Fn(&Row<'_>) -> rusqlite::Result<Slot>,
+) -> rusqlite::Result<()> {
+    let mut statement = conn.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    loop {
+        match rows.next() {
+            Ok(None) => return Ok(()),
+            Ok(Some(row)) => {
+                let slot = slot(row)?;
+                match Sum::default().merge_row(row, 1, slot) {
+                    Ok(()) => {}
+                    Err(Failure::Engine(error)) => return Err(error),
+                    Err(failure) => report.tell(failure.to_string()),
+                }
+                if let Slot::Ever { .. } = slot
+                    && row.get::<_, i64>(4)? == 0
+                {
+                    report.links += 1;
+                    report.clicks += count(row, 1).map(Count::all)?;
+                }
+            }
+            Err(error) => {
+                // The rest of the table cannot be reached.
+                report.tell(error.to_string());
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Each subject's total is what its hours and days say, and nothing is left of anybody who is not there.
+fn check_totals(conn: &Connection, report: &mut ClickReport) {
+    let wrong = "WITH buckets AS (SELECT subject, people, machines FROM hours UNION ALL SELECT subject, people, machines FROM days), \
+         sums AS (SELECT subject, sum(people) AS people, sum(machines) AS machines FROM buckets GROUP BY subject) \
+         SELECT count(*) FROM subjects FULL JOIN sums ON id = subject \
+         WHERE subjects.people IS NOT sums.people OR subjects.machines IS NOT sums.machines";
+    let lost = "SELECT count(*) FROM (SELECT DISTINCT subject FROM clicks) WHERE subject NOT IN (SELECT id FROM subjects)";
+    for (what, sql) in [("subjects whose sums do not fit together", wrong), ("subjects of raw clicks do not exist", lost)] {
+        match conn.query_row(sql, [], |row| row.get::<_, i64>(0)) {
+            Ok(0) => {}
+            Ok(count) => report.tell(format!("{count} {what}")),
+            Err(error) => report.tell(error.to_string()),
+        }
+    }
+    match conn.query_row("SELECT count(*) FROM clicks", [], |row| row.get::<_, i64>(0)) {
+        Ok(raw) => report.raw = raw.cast_unsigned(),
+        Err(error) => report.tell(error.to_string()),
+    }
+}
