@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
+use terse_core::clicks::Outcome;
 
 /// What went wrong with a visit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,6 +28,16 @@ impl Failure {
             Self::Gone => StatusCode::GONE,
             Self::Blocked => StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// What the journal says of it. Nothing if the visit was not answered: whether there is such a link is not known.
+    pub(crate) fn outcome(self) -> Option<Outcome> {
+        match self {
+            Self::NotFound => Some(Outcome::NotFound),
+            Self::Gone => Some(Outcome::Gone),
+            Self::Blocked => Some(Outcome::Blocked),
+            Self::Unavailable => None,
         }
     }
 

@@ -8,16 +8,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use terse_core::{Code, clicks};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::canned::Failure;
+use crate::clicks::{Clicks, Origin, Visited};
 use crate::counts::Counts;
 use crate::date::DateLine;
+use crate::desk::Desk;
 use crate::fast_path::{self, Answered, Found, Moment, Outcome, Step};
 use crate::handover;
 use crate::redirector::{Redirector, Resolved};
+use crate::route::Route;
 use crate::seats::{Seat, Seats, Waiting};
 use crate::workers::FrontDoor;
 
@@ -34,6 +38,8 @@ pub(crate) struct Thread {
     /// The time as of the last sweep: good enough to tell who has been waiting for long.
     pub(crate) coarse_ms: Cell<i64>,
     pub(crate) stop: watch::Receiver<bool>,
+    /// Without one, visits are not written down.
+    pub(crate) clicks: Option<Clicks>,
     scratch: RefCell<Scratch>,
 }
 
@@ -45,12 +51,17 @@ struct Scratch {
 }
 
 impl Thread {
-    pub(crate) fn new(redirector: Arc<Redirector>, counts: Arc<Counts>, stop: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(
+        redirector: Arc<Redirector>,
+        counts: Arc<Counts>,
+        stop: watch::Receiver<bool>,
+        clicks: Option<Clicks>,
+    ) -> Self {
         let input = vec![0; READ].into_boxed_slice();
         let output = Vec::with_capacity(2 * PORTION);
         let scratch = RefCell::new(Scratch { input, output, date: DateLine::new() });
         let coarse_ms = Cell::new(redirector.now_ms());
-        Self { redirector, counts, seats: Seats::default(), stopping: Cell::new(false), coarse_ms, stop, scratch }
+        Self { redirector, counts, seats: Seats::default(), stopping: Cell::new(false), coarse_ms, stop, clicks, scratch }
     }
 }
 
@@ -64,7 +75,18 @@ enum Next {
 
 /// Serves a connection to its end.
 pub(crate) async fn serve<D: FrontDoor>(stream: TcpStream, peer: SocketAddr, thread: Rc<Thread>, seat: Rc<Seat>, door: D) {
-    let mut connection = Connection { stream, kept: Vec::new(), unsent: Vec::new(), found: None, unread: false, thread, seat };
+    let origin = thread.clicks.as_ref().map(|clicks| clicks.origin(peer.ip()));
+    let mut connection = Connection {
+        stream,
+        kept: Vec::new(),
+        unsent: Vec::new(),
+        found: None,
+        missed_micros: 0,
+        unread: false,
+        origin,
+        thread,
+        seat,
+    };
     while connection.thread.redirector.settings.fast_path {
         let next = poll_fn(|cx| connection.poll_turn(cx)).await;
         if !connection.unsent.is_empty() && connection.send_rest().await.is_err() {
@@ -95,7 +117,7 @@ pub(crate) async fn serve<D: FrontDoor>(stream: TcpStream, peer: SocketAddr, thr
     let (settings, here) = (&thread.redirector.settings, Rc::clone(&thread));
     let door = move |request| {
         seat.wait(Waiting::Hyper, here.coarse_ms.get());
-        door.clone().open(request, peer)
+        door.clone().open(request, peer, Desk::new(Rc::clone(&here), origin))
     };
     handover::serve(stream, kept, settings, thread.stop.clone(), door).await;
 }
@@ -108,8 +130,12 @@ struct Connection {
     unsent: Vec<u8>,
     /// The end of a look-up for the first request in `kept`.
     found: Option<Found>,
+    /// When that look-up began.
+    missed_micros: i64,
     /// Whether `kept` may hold a whole request.
     unread: bool,
+    /// Where clicks come from, if they are written down.
+    origin: Option<Origin>,
     thread: Rc<Thread>,
     seat: Rc<Seat>,
 }
@@ -158,6 +184,8 @@ impl Connection {
                         used += answered.used;
                         answers += 1;
                         note(&thread, &answered, found.is_none());
+                        let arrived = if found.is_some() { self.missed_micros } else { started };
+                        write_down(&thread, &answered, self.origin, arrived);
                         if answered.close {
                             break Next::Close;
                         }
@@ -169,6 +197,7 @@ impl Connection {
                     Step::Incomplete => break Next::Read,
                     Step::Miss(missed) => {
                         let code = bytes[used..][missed.code].to_vec();
+                        self.missed_micros = started;
                         break Next::LookUp { domain: missed.domain, code };
                     }
                     Step::HandOver => break Next::HandOver,
@@ -224,7 +253,7 @@ impl Connection {
     }
 }
 
-fn note(thread: &Thread, answered: &Answered, from_memory: bool) {
+fn note(thread: &Thread, answered: &Answered<'_>, from_memory: bool) {
     let counts = &thread.counts;
     match answered.outcome {
         Outcome::Redirected => counts.redirected.add(1),
@@ -243,6 +272,32 @@ fn note(thread: &Thread, answered: &Answered, from_memory: bool) {
     if let Some(route) = &answered.refresh {
         thread.redirector.refresh_soon(route);
     }
+}
+
+/// Puts a visit into the journal. Called before anything of its answer is sent: what was answered is counted.
+fn write_down(thread: &Thread, answered: &Answered<'_>, origin: Option<Origin>, arrived_micros: i64) {
+    let (Some(clicks), Some(origin)) = (&thread.clicks, origin) else { return };
+    let outcome = match answered.outcome {
+        Outcome::Redirected => clicks::Outcome::Redirected,
+        Outcome::NeverIssued => clicks::Outcome::NotFound,
+        Outcome::Failed(failure) => match failure.outcome() {
+            Some(outcome) => outcome,
+            None => return,
+        },
+    };
+    let asked = &answered.asked;
+    clicks.write(&Visited {
+        outcome,
+        owner: answered.owner,
+        born_ms: answered.born_ms,
+        domain: thread.redirector.hosts.name(asked.domain),
+        code: answered.spelled.as_ref().and_then(Route::other_code).map_or(asked.code, Code::as_str).as_bytes(),
+        query: asked.query,
+        seen: &asked.seen,
+        origin,
+        now_micros: thread.redirector.now_micros(),
+        arrived_micros,
+    });
 }
 
 /// Both `Content-Length` and `Transfer-Encoding`: only smugglers send that.

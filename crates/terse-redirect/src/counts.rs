@@ -72,6 +72,12 @@ counts! {
     timed_out,
     /// Connections handed over to hyper.
     handed_over,
+    /// Visits written into the journal: clicks, and failures by themselves or for others.
+    clicks_journaled,
+    /// Visits that could not be written, because no segment was ready.
+    clicks_lost,
+    /// Failed visits that another one stands for in the journal.
+    orphans_skipped,
 }
 
 impl Counts {

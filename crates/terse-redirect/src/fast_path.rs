@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use crate::canned::Failure;
 use crate::redirector::Redirector;
 use crate::route::{Kind, Route};
+use crate::seen::Seen;
 use crate::settings::ErrorStyle;
 
 /// Requests with a longer head go to hyper, which knows the limits.
@@ -17,9 +18,9 @@ const MAX_FIELDS: usize = 64;
 
 /// What became of the first request in the bytes.
 #[derive(Debug)]
-pub enum Step {
+pub enum Step<'a> {
     /// Its answer was appended.
-    Answered(Answered),
+    Answered(Answered<'a>),
     /// Its head has not arrived whole.
     Incomplete,
     /// It asks for a link that is not in memory.
@@ -30,7 +31,7 @@ pub enum Step {
 
 /// An answered request.
 #[derive(Debug)]
-pub struct Answered {
+pub struct Answered<'a> {
     /// How many bytes it took.
     pub used: usize,
     /// What it was.
@@ -39,6 +40,27 @@ pub struct Answered {
     pub close: bool,
     /// A route that this visitor should have looked up again.
     pub refresh: Option<Route>,
+    /// Who asked for what.
+    pub asked: Asked<'a>,
+    /// The owner of the link that was followed, and when it was made; 0 without one.
+    pub owner: u64,
+    /// In milliseconds.
+    pub born_ms: i64,
+    /// The route, if the link spells its code otherwise than the visitor.
+    pub spelled: Option<Route>,
+}
+
+/// What a click says about its request.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The number of the domain.
+    pub domain: u16,
+    /// As it was asked for.
+    pub code: &'a str,
+    /// What followed the question mark.
+    pub query: Option<&'a str>,
+    /// About the visitor.
+    pub seen: Seen<'a>,
 }
 
 /// What a visitor was given.
@@ -83,7 +105,13 @@ pub struct Moment<'a> {
 
 /// Answers the first request in `bytes` by appending to `out`. `found` is the end of a look-up that an earlier [`Step::Miss`]
 /// for the same bytes asked for.
-pub fn answer(bytes: &[u8], redirector: &Redirector, moment: Moment<'_>, found: Option<&Found>, out: &mut Vec<u8>) -> Step {
+pub fn answer<'a>(
+    bytes: &'a [u8],
+    redirector: &Redirector,
+    moment: Moment<'_>,
+    found: Option<&Found>,
+    out: &mut Vec<u8>,
+) -> Step<'a> {
     let Moment { now_ms, date, closing } = moment;
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut []);
@@ -97,10 +125,11 @@ pub fn answer(bytes: &[u8], redirector: &Redirector, moment: Moment<'_>, found: 
     let Some(manner) = Manner::of(request.headers) else { return Step::HandOver };
     let Some(domain) = redirector.hosts.domain(manner.host) else { return Step::HandOver };
     let close = manner.close || closing;
+    let asked = Asked { domain, code, query, seen: manner.seen };
 
-    let fail = |failure: Failure, out: &mut Vec<u8>| {
+    let fail = |failure: Failure, outcome: Outcome, out: &mut Vec<u8>| {
         redirector.canned.write(failure, manner.html(), date, close, out);
-        Step::Answered(Answered { used, outcome: Outcome::Failed(failure), close, refresh: None })
+        Step::Answered(Answered { used, outcome, close, refresh: None, asked, owner: 0, born_ms: 0, spelled: None })
     };
     let respond = |route: &Route, out: &mut Vec<u8>| {
         let failure = match route.head().kind {
@@ -116,16 +145,18 @@ pub fn answer(bytes: &[u8], redirector: &Redirector, moment: Moment<'_>, found: 
                 out.extend_from_slice(route.answer());
                 end_head(date, close, out);
                 let refresh = route.wants_refresh(now_ms).then(|| route.clone());
-                Step::Answered(Answered { used, outcome: Outcome::Redirected, close, refresh })
+                let spelled = route.other_code().map(|_| route.clone());
+                let (owner, born_ms) = (route.head().owner, route.head().born_ms);
+                Step::Answered(Answered { used, outcome: Outcome::Redirected, close, refresh, asked, owner, born_ms, spelled })
             }
             Some(_) if redirector.settings.errors == ErrorStyle::Page => Step::HandOver,
-            Some(failure) => fail(failure, out),
+            Some(failure) => fail(failure, Outcome::Failed(failure), out),
         }
     };
 
     match found {
         Some(Found::Route(route)) => return respond(route, out),
-        Some(Found::Unavailable) => return fail(Failure::Unavailable, out),
+        Some(Found::Unavailable) => return fail(Failure::Unavailable, Outcome::Failed(Failure::Unavailable), out),
         None => {}
     }
     let name = redirector.routes.name(domain, code.as_bytes());
@@ -140,8 +171,7 @@ pub fn answer(bytes: &[u8], redirector: &Redirector, moment: Moment<'_>, found: 
         return Step::HandOver;
     }
     if step.is_none() && redirector.settings.errors == ErrorStyle::Status && redirector.surely_absent(domain, code.as_bytes()) {
-        redirector.canned.write(Failure::NotFound, manner.html(), date, close, out);
-        return Step::Answered(Answered { used, outcome: Outcome::NeverIssued, close, refresh: None });
+        return fail(Failure::NotFound, Outcome::NeverIssued, out);
     }
     let start = code.as_ptr() as usize - bytes.as_ptr() as usize;
     Step::Miss(Missed { domain, code: start..start + code.len() })
@@ -168,12 +198,13 @@ struct Manner<'a> {
     host: &'a [u8],
     accept: &'a [u8],
     close: bool,
+    seen: Seen<'a>,
 }
 
 impl<'a> Manner<'a> {
     /// `None` if a field makes the request one for hyper.
     fn of(fields: &[httparse::Header<'a>]) -> Option<Self> {
-        let mut manner = Self { host: b"", accept: b"", close: false };
+        let mut manner = Self { host: b"", accept: b"", close: false, seen: Seen::default() };
         let mut hosts = 0;
         for field in fields {
             // By length first: most fields are told apart from these by it alone.
@@ -194,7 +225,7 @@ impl<'a> Manner<'a> {
                 }
                 14 if is(field, "content-length") => return None,
                 17 if is(field, "transfer-encoding") => return None,
-                _ => {}
+                _ => manner.seen.note(field.name.as_bytes(), field.value),
             }
         }
         (hosts == 1).then_some(manner)

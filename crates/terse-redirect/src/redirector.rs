@@ -4,18 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use http::{Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header};
+use terse_core::clicks::Marks;
 use terse_core::{ChangeFeed, Clock, Code, Hosts, Link, LinkKey, LinkStore, Moment, Spent, StoreError, Visit};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use crate::canned::{Canned, Failure, FailurePages};
 use crate::counts::Snapshot;
+use crate::fast_path::accepts_html;
 use crate::flights::{Boarding, Flights, Landed};
 use crate::host_table::HostTable;
 use crate::lookups::Lookups;
 use crate::route::{Kind, Route, redirect_response};
 use crate::routes::Routes;
+use crate::seen::Seen;
 use crate::settings::{ErrorStyle, Settings};
 
 /// For this long after the store did not answer, what is remembered is served without asking it; one visitor a second asks.
@@ -36,6 +39,19 @@ pub struct Visitor<'a> {
     pub html: bool,
     /// HEAD looks without going: it spends no click.
     pub head: bool,
+    /// What a click says about its visitor.
+    pub seen: Seen<'a>,
+}
+
+impl<'a> Visitor<'a> {
+    /// Whoever sent this request.
+    pub fn of<B>(request: &'a Request<B>, domain: u16, code: &'a str) -> Self {
+        let head = request.method() == Method::HEAD;
+        let mut seen = Seen::of(request.headers());
+        seen.marks = seen.marks.with(Marks::HEAD, head);
+        let html = request.headers().get_all(header::ACCEPT).iter().any(|accept| accepts_html(accept.as_bytes()));
+        Self { domain, code, query: request.uri().query(), html, head, seen }
+    }
 }
 
 /// The answer to such a visit.
@@ -45,6 +61,22 @@ pub enum Reply {
     Response(Response<Bytes>),
     /// The web side shows a warning page for the link with this code, which in loose mode may differ from what was asked for.
     Warning(Code),
+}
+
+/// A reply, and what the journal is to know of it.
+pub(crate) struct Answer {
+    pub(crate) reply: Reply,
+    pub(crate) fate: Fate,
+}
+
+/// What became of a visitor.
+pub(crate) enum Fate {
+    /// Sent on by a link of this owner, made then; with its code, if it was spelled otherwise.
+    Went { owner: u64, born_ms: i64, spelled: Option<Code> },
+    /// Turned away.
+    Failed(Failure),
+    /// Shown a warning, and not yet gone anywhere.
+    Warned,
 }
 
 /// What a look-up came to.
@@ -137,32 +169,38 @@ impl Redirector {
 
     /// Answers a visit that the fast path left alone, from memory or not at all. A plain `fn` on purpose: the compiler keeps
     /// `.await` out of the path almost every visitor takes.
-    pub fn answer_now(self: &Arc<Self>, visitor: Visitor<'_>) -> Option<Reply> {
+    pub(crate) fn answer_now(self: &Arc<Self>, visitor: &Visitor<'_>) -> Option<Answer> {
         let now_ms = self.now_ms();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let answered = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), |route| {
-            let reply = self.believes(route, now_ms).then(|| self.ready_answer(route, visitor, now_ms)).flatten()?;
+            let answer = self.believes(route, now_ms).then(|| self.ready_answer(route, visitor, now_ms)).flatten()?;
             if route.wants_refresh(now_ms) {
                 self.refresh_soon(route);
             }
-            Some(reply)
+            Some(answer)
         });
         answered.flatten().inspect(|_| count(&self.slow.hits))
     }
 
     /// Answers a visit, from memory or after asking the store.
-    pub async fn answer(self: &Arc<Self>, visitor: Visitor<'_>) -> Reply {
-        let reply = match self.answer_now(visitor) {
-            Some(reply) => reply,
+    pub(crate) async fn answer(self: &Arc<Self>, visitor: &Visitor<'_>) -> Answer {
+        let answer = match self.answer_now(visitor) {
+            Some(answer) => answer,
             None => self.answer_in_time(visitor).await,
         };
-        if let Reply::Warning(_) = reply {
+        if let Fate::Warned = answer.fate {
             count(&self.slow.warned);
         }
-        reply
+        answer
     }
 
-    async fn answer_in_time(self: &Arc<Self>, visitor: Visitor<'_>) -> Reply {
+    /// Answers a visit that is nobody's click, for tests.
+    #[doc(hidden)]
+    pub async fn answer_uncounted(self: &Arc<Self>, visitor: Visitor<'_>) -> Reply {
+        self.answer(&visitor).await.reply
+    }
+
+    async fn answer_in_time(self: &Arc<Self>, visitor: &Visitor<'_>) -> Answer {
         let now_ms = self.now_ms();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let known = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), Route::clone);
@@ -177,24 +215,26 @@ impl Redirector {
             },
         };
         match self.ready_answer(&route, visitor, now_ms) {
-            Some(reply) => reply,
+            Some(answer) => answer,
             None => self.ask_the_store(&route, visitor, now_ms).await,
         }
     }
 
     /// The answer that a route alone can give: all but those of links whose visits are counted by the store.
-    fn ready_answer(&self, route: &Route, visitor: Visitor<'_>, now_ms: i64) -> Option<Reply> {
+    fn ready_answer(&self, route: &Route, visitor: &Visitor<'_>, now_ms: i64) -> Option<Answer> {
         Some(match (route.head().kind, route.head().link.as_deref()) {
             (Kind::Spend, Some(_)) => return None,
             (Kind::Go, _) => {
                 count(&self.slow.redirected);
-                Reply::Response(route.response())
+                let head = route.head();
+                let fate = Fate::Went { owner: head.owner, born_ms: head.born_ms, spelled: route.other_code().cloned() };
+                Answer { reply: Reply::Response(route.response()), fate }
             }
             (Kind::Forward, Some(link)) => {
                 count(&self.slow.redirected);
                 self.redirect(link, visitor, now_ms)
             }
-            (Kind::Warn, Some(link)) => Reply::Warning(link.key.code.clone()),
+            (Kind::Warn, Some(link)) => warn(&link.key.code),
             (Kind::Gone, _) => self.fail(Failure::Gone, visitor),
             (Kind::Blocked, _) => self.fail(Failure::Blocked, visitor),
             (Kind::Missing | Kind::Forward | Kind::Spend | Kind::Warn, _) => self.fail(Failure::NotFound, visitor),
@@ -202,7 +242,7 @@ impl Redirector {
     }
 
     /// The answer for a link that is good for some visits.
-    async fn ask_the_store(&self, route: &Route, visitor: Visitor<'_>, now_ms: i64) -> Reply {
+    async fn ask_the_store(&self, route: &Route, visitor: &Visitor<'_>, now_ms: i64) -> Answer {
         match (route.head().kind, route.head().link.as_deref()) {
             (Kind::Spend, Some(link)) if visitor.head => self.look_without_spending(link, visitor).await,
             (Kind::Spend, Some(link)) => match self.spend(&link.key).await {
@@ -228,14 +268,14 @@ impl Redirector {
     }
 
     /// HEAD of a link that is good for some visits: how many are left, only the store knows.
-    async fn look_without_spending(&self, link: &Link, visitor: Visitor<'_>) -> Reply {
+    async fn look_without_spending(&self, link: &Link, visitor: &Visitor<'_>) -> Answer {
         let deadline = Instant::now() + self.settings.store_timeout;
         match timeout_at(deadline, self.store.get(&link.key)).await {
             Ok(Ok(Some(link))) => match terse_core::visit(&link, self.clock.now()) {
                 Visit::Go | Visit::GoIfSpent => self.redirect(&link, visitor, self.now_ms()),
                 Visit::Gone => self.fail(Failure::Gone, visitor),
                 Visit::Blocked => self.fail(Failure::Blocked, visitor),
-                Visit::Warn => Reply::Warning(link.key.code),
+                Visit::Warn => warn(&link.key.code),
                 Visit::NotFound => self.fail(Failure::NotFound, visitor),
             },
             Ok(Ok(None)) => self.fail(Failure::NotFound, visitor),
@@ -243,21 +283,27 @@ impl Redirector {
         }
     }
 
-    fn redirect(&self, link: &Link, visitor: Visitor<'_>, now_ms: i64) -> Reply {
+    fn redirect(&self, link: &Link, visitor: &Visitor<'_>, now_ms: i64) -> Answer {
         let location = match visitor.query.filter(|query| link.forward_query && !query.is_empty()) {
             Some(query) => link.target.with_query(query),
             None => link.target.as_str().to_owned(),
         };
-        Reply::Response(redirect_response(link, &location, Moment::from_ms(now_ms), &self.settings))
+        let reply = Reply::Response(redirect_response(link, &location, Moment::from_ms(now_ms), &self.settings));
+        let spelled = (link.key.code.as_str() != visitor.code).then(|| link.key.code.clone());
+        Answer { reply, fate: Fate::Went { owner: link.owner.0, born_ms: link.created_at.as_ms(), spelled } }
     }
 
-    fn fail(&self, failure: Failure, visitor: Visitor<'_>) -> Reply {
+    fn fail(&self, failure: Failure, visitor: &Visitor<'_>) -> Answer {
         count(match failure {
             Failure::NotFound => &self.slow.not_found,
             Failure::Gone => &self.slow.gone,
             Failure::Blocked => &self.slow.blocked,
             Failure::Unavailable => &self.slow.unavailable,
         });
+        Answer { reply: Reply::Response(self.failure(failure, visitor)), fate: Fate::Failed(failure) }
+    }
+
+    fn failure(&self, failure: Failure, visitor: &Visitor<'_>) -> Response<Bytes> {
         if self.settings.errors == ErrorStyle::Page && failure != Failure::Unavailable {
             let location = format!("/r/{}?error={}", visitor.code, failure.code());
             let response = Response::builder()
@@ -268,9 +314,9 @@ impl Redirector {
                 .header(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")
                 .header(header::CONTENT_LENGTH, "0")
                 .body(Bytes::new());
-            return Reply::Response(response.unwrap_or_else(|_| self.canned.response(failure, visitor.html)));
+            return response.unwrap_or_else(|_| self.canned.response(failure, visitor.html));
         }
-        Reply::Response(self.canned.response(failure, visitor.html))
+        self.canned.response(failure, visitor.html)
     }
 
     /// Whether the store can tell, without looking, that there is no such link.
@@ -417,6 +463,10 @@ impl ChangeFeed for Redirector {
         let code = key.code.as_str().as_bytes();
         self.flights.outdate(self.routes.name(domain, code), &self.routes);
     }
+}
+
+fn warn(code: &Code) -> Answer {
+    Answer { reply: Reply::Warning(code.clone()), fate: Fate::Warned }
 }
 
 fn count(counter: &AtomicU64) {

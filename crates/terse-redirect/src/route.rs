@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use terse_core::{Link, Moment, RedirectKind, Visit, visit};
+use terse_core::{Code, Link, Moment, RedirectKind, Visit, visit};
 use triomphe::ThinArc;
 
 use crate::settings::Settings;
@@ -37,6 +37,9 @@ pub(crate) struct Head {
     pub(crate) domain: u16,
     code_len: usize,
     pub(crate) kind: Kind,
+    /// The link's owner, and when it was made: a click says which link it was. 0 without one.
+    pub(crate) owner: u64,
+    pub(crate) born_ms: i64,
     /// From here on, whoever comes by has it looked up again in the background.
     refresh_at: AtomicI64,
     /// Until here it is believed. Never past a moment at which the link itself changes by its dates.
@@ -47,7 +50,7 @@ pub(crate) struct Head {
     pub(crate) used: AtomicBool,
     /// No longer in the map.
     pub(crate) dead: AtomicBool,
-    /// Where answering takes more than copying.
+    /// Where answering takes more than copying, or the link spells its code otherwise.
     pub(crate) link: Option<Box<Link>>,
     /// The answer as hyper wants it, made when it first does.
     parsed: OnceLock<(StatusCode, HeaderMap)>,
@@ -89,17 +92,19 @@ impl Route {
             Kind::Go | Kind::Forward | Kind::Spend => redirect_head(&link, link.target.as_str(), now, settings),
             _ => Vec::new(),
         };
+        let ready = kind == Kind::Go && code == link.key.code.as_str().as_bytes();
         let head = Head {
             domain,
             code_len: code.len(),
             kind,
+            owner: link.owner.0,
+            born_ms: link.created_at.as_ms(),
             refresh_at: AtomicI64::new(refresh_time(code, now_ms, fresh_until)),
             fresh_until,
             valid_until: ahead(link.expires_at),
             used: AtomicBool::new(false),
             dead: AtomicBool::new(false),
-            link: (kind != Kind::Missing && kind != Kind::Gone && kind != Kind::Blocked && kind != Kind::Go)
-                .then(|| Box::new(link)),
+            link: (kind != Kind::Missing && kind != Kind::Gone && kind != Kind::Blocked && !ready).then(|| Box::new(link)),
             parsed: OnceLock::new(),
         };
         Self::new(head, code, &answer)
@@ -112,6 +117,8 @@ impl Route {
             domain,
             code_len: code.len(),
             kind: Kind::Missing,
+            owner: 0,
+            born_ms: 0,
             refresh_at: AtomicI64::new(fresh_until),
             fresh_until,
             valid_until: i64::MIN,
@@ -135,6 +142,12 @@ impl Route {
     /// The code.
     pub fn code(&self) -> &[u8] {
         &self.0.slice[..self.head().code_len]
+    }
+
+    /// The code as the link itself has it, if it was found under another spelling.
+    pub(crate) fn other_code(&self) -> Option<&Code> {
+        let code = &self.head().link.as_ref()?.key.code;
+        (code.as_str().as_bytes() != self.code()).then_some(code)
     }
 
     /// Status line and fields of the redirect, without `Date` and the blank line. Empty where there is no redirect.

@@ -16,8 +16,11 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 
+use crate::clicks::Clicks;
 use crate::connection::{self, Thread};
 use crate::counts::{Counts, Snapshot};
+use crate::desk::Desk;
+use crate::journal::Journal;
 use crate::redirector::Redirector;
 use crate::seats::Seats;
 
@@ -31,8 +34,13 @@ pub trait FrontDoor: Clone + Send + 'static {
     /// The body of its answers.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static;
 
-    /// Answers a request.
-    fn open(self, request: Request<Incoming>, peer: SocketAddr) -> impl Future<Output = Response<Self::Body>> + 'static;
+    /// Answers a request. Whoever follows a link is brought to the desk.
+    fn open(
+        self,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+        desk: Desk,
+    ) -> impl Future<Output = Response<Self::Body>> + 'static;
 }
 
 /// The running threads.
@@ -51,9 +59,15 @@ struct Peers {
 }
 
 impl Workers {
-    /// Serves a listening socket until told to stop.
+    /// Serves a listening socket until told to stop. Visits are written into the journal, if there is one; it must have been
+    /// made for as many threads.
     #[allow(clippy::disallowed_methods, reason = "whoever starts the threads waits until they run")]
-    pub fn start<D: FrontDoor>(listener: TcpListener, redirector: Arc<Redirector>, door: D) -> io::Result<Self> {
+    pub fn start<D: FrontDoor>(
+        listener: TcpListener,
+        redirector: Arc<Redirector>,
+        door: D,
+        journal: Option<Arc<Journal>>,
+    ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let count = redirector.settings.threads.max(1);
         let (stop, stopped) = watch::channel(false);
@@ -66,6 +80,7 @@ impl Workers {
             all_counts.push(Arc::clone(&counts));
             let (listener, redirector, peers) = (listener.try_clone()?, Arc::clone(&redirector), Arc::clone(&peers));
             let (door, stopped) = (door.clone(), stopped.clone());
+            let clicks = journal.as_ref().map(|journal| clicks_of(journal, me, &counts)).transpose()?;
             let (started, has_started) = std::sync::mpsc::channel();
             let thread = std::thread::Builder::new().name(format!("redirect-{me}")).spawn(move || {
                 // Made on its own thread, which it never leaves: its tasks need not be `Send`.
@@ -74,7 +89,7 @@ impl Workers {
                     Err(error) => return drop(started.send(Err(error))),
                 };
                 let _ = started.send(Ok(()));
-                let thread = Rc::new(Thread::new(redirector, counts, stopped));
+                let thread = Rc::new(Thread::new(redirector, counts, stopped, clicks));
                 runtime.block_on(async move {
                     let worker = Worker { me, thread, peers, door };
                     if let Err(error) = worker.run(listener, arrivals).await {
@@ -117,6 +132,12 @@ impl Workers {
             }
         }
     }
+}
+
+fn clicks_of(journal: &Arc<Journal>, thread: usize, counts: &Arc<Counts>) -> io::Result<Clicks> {
+    let refuse = || io::Error::new(io::ErrorKind::InvalidInput, "the journal was made for fewer threads, or is in use");
+    let writer = journal.writer(thread).ok_or_else(refuse)?;
+    Ok(Clicks::new(Arc::clone(journal), writer, Arc::clone(counts)))
 }
 
 struct Worker<D> {
@@ -170,6 +191,9 @@ impl<D: FrontDoor> Worker<D> {
         thread.coarse_ms.set(thread.redirector.now_ms());
         let ended = thread.seats.sweep(thread.coarse_ms.get(), &thread.redirector.settings, thread.stopping.get());
         thread.counts.timed_out.add(ended);
+        if let Some(clicks) = &thread.clicks {
+            clicks.renew_salt();
+        }
     }
 
     /// Serves a new connection here, or on the thread with clearly fewer.

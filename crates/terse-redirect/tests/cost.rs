@@ -1,4 +1,4 @@
-//! What one hot redirect costs, in things that can be counted: no allocation, no look into the store.
+//! What one hot redirect costs, in things that can be counted: no allocation, no look into the store, and one record.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,9 +12,13 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use terse_core::{Clock, Hosts, Insert, LinkStore};
-use terse_redirect::{FailurePages, FrontDoor, Redirector, Settings, Workers};
+use terse_core::{Clock, Hosts, Insert, LinkStore, Proxies};
+use terse_redirect::{AddressDetail, Desk, FailurePages, FrontDoor, Journal, JournalSettings, Redirector, Settings, Workers};
 use terse_testkit::{MemoryStore, alias};
+
+#[allow(dead_code, reason = "the other tests need more of it")]
+#[path = "it/segments.rs"]
+mod segments;
 
 /// Counts every allocation of the process.
 struct Counting;
@@ -50,16 +54,26 @@ struct NoDoor;
 impl FrontDoor for NoDoor {
     type Body = Full<Bytes>;
 
-    async fn open(self, _request: Request<Incoming>, _peer: SocketAddr) -> Response<Full<Bytes>> {
+    async fn open(self, _request: Request<Incoming>, _peer: SocketAddr, _desk: Desk) -> Response<Full<Bytes>> {
         Response::new(Full::default())
     }
 }
 
+const WARM_UP: usize = 100;
 const REQUESTS: usize = 10_000;
+/// As a browser asks, through a proxy.
+const REQUEST: &[u8] = b"GET /abc1234?utm_source=news&utm_medium=mail&utm_campaign=spring HTTP/1.1\r\nHost: go.example\r\n\
+    Connection: keep-alive\r\nUpgrade-Insecure-Requests: 1\r\n\
+    User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36\r\n\
+    Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8\r\n\
+    Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\nSec-Fetch-Dest: document\r\n\
+    sec-ch-ua: \"Chromium\";v=\"140\", \"Not=A?Brand\";v=\"24\"\r\nsec-ch-ua-mobile: ?0\r\nsec-ch-ua-platform: \"Windows\"\r\n\
+    Referer: https://news.example/2026/01/a-story?id=1\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n\
+    Accept-Language: de-AT,de;q=0.9,en;q=0.8\r\nCookie: theme=dark\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n";
 
 /// Alone in its binary: the count is of the whole process.
 #[test]
-fn a_hot_redirect_allocates_nothing_and_reads_nothing() {
+fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
     let store = Arc::new(MemoryStore::new());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(store.insert(Insert { link: alias("abc1234", "https://example.com/"), request: None })).unwrap();
@@ -70,17 +84,30 @@ fn a_hot_redirect_allocates_nothing_and_reads_nothing() {
     let redirector = Arc::new(Redirector::new(links, hosts, 80, &FailurePages::default(), settings, Clock::default()));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let workers = Workers::start(listener, redirector, NoDoor).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let journal = JournalSettings {
+        folder: folder.path().to_owned(),
+        run: 1,
+        // All of them fit into one: what it takes to make another is the keeper's, on a thread of its own.
+        segment_bytes: 8 << 20,
+        limit_bytes: 64 << 20,
+        address: AddressDetail::Cut,
+        honour_dnt: true,
+        proxies: Proxies::new(vec!["127.0.0.1".parse().unwrap()]),
+    };
+    let journal = Journal::start(journal, 1, Clock::default()).unwrap();
+    journal.set_salt([7; 16]);
+    let workers = Workers::start(listener, redirector, NoDoor, Some(journal.clone())).unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
 
     let mut buffer = [0; 4096];
     let mut visit = || {
-        stream.write_all(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\nUser-Agent: x\r\nAccept: */*\r\n\r\n").unwrap();
+        stream.write_all(REQUEST).unwrap();
         let count = stream.read(&mut buffer).unwrap();
         assert!(buffer[..count].starts_with(b"HTTP/1.1 302 Found\r\n"));
     };
-    for _ in 0..100 {
+    for _ in 0..WARM_UP {
         visit();
     }
     let (before, read) = (ALLOCATIONS.load(Ordering::Relaxed), store.gets());
@@ -91,5 +118,15 @@ fn a_hot_redirect_allocates_nothing_and_reads_nothing() {
     // The date is written anew once a second, and the sweep runs twice: that is all.
     assert!(allocated < REQUESTS as u64 / 100, "{allocated} allocations in {REQUESTS} redirects");
     assert_eq!(store.gets(), read);
+    let told = segments::read_all(folder.path());
+    assert_eq!(told.len(), WARM_UP + REQUESTS);
+    for told in told {
+        assert_eq!((&*told.code, &*told.referrer, &*told.language), ("abc1234", "news.example", "de-AT"));
+        assert_eq!(
+            (&*told.address, &*told.campaign),
+            (&[203, 0, 113][..], "utm_source=news&utm_medium=mail&utm_campaign=spring")
+        );
+    }
     workers.stop(Duration::from_secs(5));
+    journal.stop();
 }

@@ -9,13 +9,12 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::future::Either as Sooner;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, Version, header};
+use http::{HeaderValue, Method, Request, StatusCode, Uri, Version, header};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use terse_core::{Code, is_reserved};
-use terse_redirect::fast_path::accepts_html;
-use terse_redirect::{Redirector, Reply, Visitor};
+use terse_redirect::{Desk, Redirector, Reply, Visitor};
 use tokio::runtime::Handle;
 use tower::ServiceExt as _;
 
@@ -49,13 +48,18 @@ impl FrontDoor {
 impl terse_redirect::FrontDoor for FrontDoor {
     type Body = Either<Full<Bytes>, Body>;
 
-    fn open(self, mut request: Request<Incoming>, peer: SocketAddr) -> impl Future<Output = Response<Self::Body>> + 'static {
+    fn open(
+        self,
+        mut request: Request<Incoming>,
+        peer: SocketAddr,
+        desk: Desk,
+    ) -> impl Future<Output = Response<Self::Body>> + 'static {
         // Most are answered from memory: for them there is nothing to wait for, and only for the others a future worth a box.
-        if let Some(response) = self.0.open_now(&request) {
+        if let Some(response) = self.0.open_now(&request, &desk) {
             return Sooner::Left(std::future::ready(response));
         }
         request.extensions_mut().insert(terse_server::Peer(peer.ip()));
-        Sooner::Right(Box::pin(async move { self.0.open(request).await }))
+        Sooner::Right(Box::pin(async move { self.0.open(request, desk).await }))
     }
 }
 
@@ -76,17 +80,17 @@ impl IntoResponse for Refused {
 
 impl Rooms {
     /// Visits of links that are in memory.
-    fn open_now(&self, request: &Request<Incoming>) -> Option<Response<Either<Full<Bytes>, Body>>> {
+    fn open_now(&self, request: &Request<Incoming>, desk: &Desk) -> Option<Response<Either<Full<Bytes>, Body>>> {
         let get = matches!(*request.method(), Method::GET | Method::HEAD) && request.uri().query() != Some("report");
         let code = code_in(request.uri().path()).ok().flatten().filter(|_| get && self.roles.redirect)?;
         let domain = self.check(request).ok()?;
-        match self.redirector.answer_now(visitor(request, domain, &code))? {
+        match desk.answer_now(Visitor::of(request, domain, &code))? {
             Reply::Response(response) => Some(response.map(|body| Either::Left(Full::new(body)))),
             Reply::Warning(_) => None,
         }
     }
 
-    async fn open(&self, request: Request<Incoming>) -> Response<Either<Full<Bytes>, Body>> {
+    async fn open(&self, request: Request<Incoming>, desk: Desk) -> Response<Either<Full<Bytes>, Body>> {
         let domain = match self.check(&request) {
             Ok(domain) => domain,
             Err(refused) => return refused.into_response().map(Either::Right),
@@ -105,7 +109,7 @@ impl Rooms {
             let page = format!("/{code}+");
             return self.back_office(elsewhere(request, &page)).await.map(Either::Right);
         }
-        match self.redirector.answer(visitor(&request, domain, &code)).await {
+        match desk.answer(Visitor::of(&request, domain, &code)).await {
             Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
             Reply::Warning(code) => {
                 let page = format!("/r/{code}");
@@ -171,16 +175,6 @@ impl Rooms {
     }
 }
 
-fn visitor<'a>(request: &'a Request<Incoming>, domain: u16, code: &'a str) -> Visitor<'a> {
-    Visitor {
-        domain,
-        code,
-        query: request.uri().query(),
-        html: wants_html(request.headers()),
-        head: request.method() == Method::HEAD,
-    }
-}
-
 /// The code in a path of one segment, unescaped once; `None` if no link can be there.
 fn code_in(path: &str) -> Result<Option<Cow<'_, str>>, Refused> {
     let escaped = |detail: &str| Refused(StatusCode::BAD_REQUEST, "invalid_request", detail.to_owned());
@@ -200,10 +194,6 @@ fn code_in(path: &str) -> Result<Option<Cow<'_, str>>, Refused> {
 
 fn target_length(uri: &Uri) -> usize {
     uri.path_and_query().map_or(0, |target| target.as_str().len())
-}
-
-fn wants_html(headers: &HeaderMap) -> bool {
-    headers.get_all(header::ACCEPT).iter().any(|accept| accepts_html(accept.as_bytes()))
 }
 
 /// The same request for another path.

@@ -138,7 +138,7 @@ impl Server {
         };
         let primary_host = hosts.primary_host().to_owned();
         let door = FrontDoor::new(Arc::clone(&redirector), web, back_office.handle().clone(), config.roles, primary_host);
-        let running = Arc::new(Workers::start(listener, redirector, door).context("starting the serving threads")?);
+        let running = Arc::new(Workers::start(listener, redirector, door, None).context("starting the serving threads")?);
         let _ = workers.set(Arc::clone(&running));
         data_dir.write_run(&RunInfo { pid: std::process::id(), url: local_url(address), key: local_key })?;
         Ok(Self {

@@ -2,28 +2,36 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use terse_core::{Clock, Hosts, Insert, Link, LinkStore};
-use terse_redirect::{FailurePages, FrontDoor, Redirector, Reply, Settings, Visitor, Workers};
+use tempfile::TempDir;
+use terse_core::{Clock, Code, Hosts, Insert, Link, LinkStore, Proxies, is_reserved};
+use terse_redirect::{
+    AddressDetail, Desk, FailurePages, FrontDoor, Journal, JournalSettings, Redirector, Reply, Seen, Settings, Visitor, Workers,
+};
 use terse_testkit::MemoryStore;
+
+use crate::segments::{self, Told};
 
 /// Everything a test needs.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) redirector: Arc<Redirector>,
     pub(crate) clock: Clock,
+    threads: usize,
 }
 
 impl Fixture {
     pub(crate) fn new(change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings { threads: 2, ..Settings::default() };
         change(&mut settings);
+        let threads = settings.threads;
         let store = Arc::new(MemoryStore::new());
         let clock = Clock::default();
         let base = "http://go.example/".parse().expect("a URL");
@@ -31,7 +39,7 @@ impl Fixture {
         let pages = FailurePages { not_found: "<p>not here</p>".into(), ..FailurePages::default() };
         let links: Arc<dyn LinkStore> = store.clone();
         let redirector = Arc::new(Redirector::new(links, hosts, 80, &pages, settings, clock.clone()));
-        Self { store, redirector, clock }
+        Self { store, redirector, clock, threads }
     }
 
     pub(crate) async fn insert(&self, link: Link) {
@@ -40,11 +48,11 @@ impl Fixture {
 
     /// Status and Location.
     pub(crate) async fn visit(&self, code: &str) -> (u16, Option<String>) {
-        self.visit_as(Visitor { domain: 0, code, query: None, html: false, head: false }).await
+        self.visit_as(visitor(code)).await
     }
 
     pub(crate) async fn visit_as(&self, visitor: Visitor<'_>) -> (u16, Option<String>) {
-        match self.redirector.answer(visitor).await {
+        match self.redirector.answer_uncounted(visitor).await {
             Reply::Response(response) => {
                 let location = response.headers().get("location").map(|value| value.to_str().expect("ASCII").to_owned());
                 (response.status().as_u16(), location)
@@ -54,10 +62,44 @@ impl Fixture {
     }
 
     pub(crate) fn serve(&self) -> Served {
+        self.serve_with(None)
+    }
+
+    /// With a journal in a folder of its own.
+    pub(crate) fn serve_journaled(&self, change: impl FnOnce(&mut JournalSettings)) -> Served {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut settings = journal_settings(&folder.path().join("journal"));
+        change(&mut settings);
+        let journal = Journal::start(settings, self.threads, self.clock.clone()).expect("a journal");
+        journal.set_salt([7; 16]);
+        self.serve_with(Some((journal, folder)))
+    }
+
+    fn serve_with(&self, journal: Option<(Arc<Journal>, TempDir)>) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let workers = Workers::start(listener, Arc::clone(&self.redirector), Door).expect("threads");
-        Served { address, workers }
+        let door = Door(Arc::clone(&self.redirector));
+        let given = journal.as_ref().map(|(journal, _)| Arc::clone(journal));
+        let workers = Workers::start(listener, Arc::clone(&self.redirector), door, given).expect("threads");
+        Served { address, workers, journal }
+    }
+}
+
+/// Somebody about whom nothing is known.
+pub(crate) fn visitor(code: &str) -> Visitor<'_> {
+    Visitor { domain: 0, code, query: None, html: false, head: false, seen: Seen::default() }
+}
+
+/// A journal of small segments.
+pub(crate) fn journal_settings(folder: &Path) -> JournalSettings {
+    JournalSettings {
+        folder: folder.to_owned(),
+        run: 42,
+        segment_bytes: 1 << 20,
+        limit_bytes: 64 << 20,
+        address: AddressDetail::Cut,
+        honour_dnt: true,
+        proxies: Proxies::default(),
     }
 }
 
@@ -65,6 +107,7 @@ impl Fixture {
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     pub(crate) workers: Workers,
+    journal: Option<(Arc<Journal>, TempDir)>,
 }
 
 impl Served {
@@ -76,29 +119,83 @@ impl Served {
 
     /// Sends bytes, ends sending, and reads all that comes back.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> String {
+        String::from_utf8(self.raw(bytes)).expect("text")
+    }
+
+    /// The same for bytes that may be refused half-way.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
-        stream.write_all(bytes).expect("sending");
-        stream.shutdown(std::net::Shutdown::Write).expect("ending");
+        let mut writer = stream.try_clone().expect("another handle");
+        let bytes = bytes.to_vec();
+        // From another thread: whoever does not read while sending much may wait for a server that waits for him.
+        let sender = std::thread::spawn(move || {
+            let _ = writer.write_all(&bytes);
+            let _ = writer.shutdown(std::net::Shutdown::Write);
+        });
         let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("an answer");
-        String::from_utf8(answer).expect("text")
+        let _ = stream.read_to_end(&mut answer);
+        sender.join().expect("a sender");
+        answer
+    }
+}
+
+impl Served {
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal.as_ref().expect("a journal").0
+    }
+
+    /// Where the segments are.
+    pub(crate) fn segments(&self) -> PathBuf {
+        self.journal.as_ref().expect("a journal").1.path().join("journal")
+    }
+
+    /// All that was written down.
+    pub(crate) fn told(&self) -> Vec<Told> {
+        segments::read_all(&self.segments())
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
         self.workers.stop(Duration::from_secs(10));
+        if let Some((journal, _)) = &self.journal {
+            journal.stop();
+        }
     }
 }
 
-/// Says what it was asked.
+/// Brings visitors to the desk, and says of all else what it was asked.
 #[derive(Clone)]
-pub(crate) struct Door;
+pub(crate) struct Door(Arc<Redirector>);
+
+impl Door {
+    async fn answer(&self, request: &Request<Incoming>, desk: &Desk) -> Option<Response<Full<Bytes>>> {
+        let code = request.uri().path().strip_prefix('/').filter(|code| Code::shaped(code.as_bytes()) && !is_reserved(code))?;
+        matches!(*request.method(), Method::GET | Method::HEAD).then_some(())?;
+        (request.uri().query() != Some("report")).then_some(())?;
+        let mut hosts = request.headers().get_all("host").iter().map(http::HeaderValue::as_bytes);
+        let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+        let domain = self.0.domain(authority.or(hosts.next())?)?;
+        hosts.next().is_none().then_some(())?;
+        let visitor = Visitor::of(request, domain, code);
+        let reply = match desk.answer_now(visitor) {
+            Some(reply) => reply,
+            None => desk.answer(visitor).await,
+        };
+        match reply {
+            Reply::Response(response) => Some(response.map(Full::new)),
+            Reply::Warning(_) => None,
+        }
+    }
+}
 
 impl FrontDoor for Door {
     type Body = Full<Bytes>;
 
-    async fn open(self, request: Request<Incoming>, _peer: SocketAddr) -> Response<Full<Bytes>> {
+    async fn open(self, request: Request<Incoming>, _peer: SocketAddr, desk: Desk) -> Response<Full<Bytes>> {
+        if let Some(response) = self.answer(&request, &desk).await {
+            return response;
+        }
         let said = format!("hyper: {} {}", request.method(), request.uri());
         let mut response = Response::new(Full::from(said));
         *response.status_mut() = StatusCode::IM_A_TEAPOT;

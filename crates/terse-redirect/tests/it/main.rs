@@ -3,5 +3,8 @@
 
 mod connections;
 mod fixture;
+mod journal;
+mod journal_files;
 mod location;
 mod misses;
+mod segments;

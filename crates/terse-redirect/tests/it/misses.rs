@@ -7,7 +7,7 @@ use terse_core::{ChangeFeed, LinkStore, Revision, Standing};
 use terse_redirect::{ErrorStyle, Visitor};
 use terse_testkit::{alias, key};
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, visitor};
 
 const TARGET: &str = "https://example.com/a?b=c#d";
 
@@ -178,7 +178,7 @@ async fn a_link_good_for_three_clicks_redirects_three_times() {
     let mut link = alias("limited1", TARGET);
     link.max_clicks = Some(3);
     fixture.insert(link).await;
-    let head = Visitor { domain: 0, code: "limited1", query: None, html: false, head: true };
+    let head = Visitor { head: true, ..visitor("limited1") };
     assert_eq!(fixture.visit_as(head).await.0, 302);
     let visits = (0..50).map(|_| {
         let fixture = Arc::clone(&fixture);
@@ -199,7 +199,7 @@ async fn a_link_good_for_three_clicks_redirects_three_times() {
 async fn head_of_a_used_up_link_is_gone_although_its_route_is_remembered() {
     let fixture = Fixture::new(|_| ());
     fixture.insert(terse_core::Link { max_clicks: Some(1), ..alias("limited1", TARGET) }).await;
-    let head = Visitor { domain: 0, code: "limited1", query: None, html: false, head: true };
+    let head = Visitor { head: true, ..visitor("limited1") };
     assert_eq!(fixture.visit_as(head).await.0, 302);
     assert_eq!(fixture.visit("limited1").await.0, 302);
     assert_eq!(fixture.visit_as(head).await.0, 410);
@@ -216,7 +216,7 @@ async fn standing_decides_and_a_query_is_passed_on_only_where_wished() {
     fixture.insert(alias("ordinary", TARGET)).await;
     assert_eq!(fixture.visit("blocked1").await, (451, None));
     assert_eq!(fixture.visit("flagged1").await, (200, None));
-    let with = |code| Visitor { domain: 0, code, query: Some("x=1"), html: false, head: false };
+    let with = |code| Visitor { query: Some("x=1"), ..visitor(code) };
     assert_eq!(fixture.visit_as(with("ordinary")).await.1.as_deref(), Some(TARGET));
     assert_eq!(fixture.visit_as(with("forward1")).await.1.as_deref(), Some("https://example.com/a?b=c&x=1#d"));
 }

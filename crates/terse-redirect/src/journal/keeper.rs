@@ -1,0 +1,155 @@
+//! The thread that has segments ready before they are needed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::time::{Duration, Instant};
+
+use terse_core::Clock;
+use terse_core::clicks::SegmentHeader;
+
+use super::segment::Segment;
+
+/// Segments ready for each thread, beside the one it writes. More than one: making a file can wait for the disk for longer than
+/// a busy thread takes to fill a segment.
+pub(super) const SPARES: usize = 2;
+/// How often the keeper looks by itself, and tries again what failed.
+const ROUND: Duration = Duration::from_millis(200);
+/// What is wrong is said this often.
+const COMPLAINTS: Duration = Duration::from_mins(1);
+/// The reader keeps the folder within its bound; so many segments per thread above it, and the reader is not there.
+const LEEWAY: u64 = 2;
+
+/// What the keeper holds of each thread's lane.
+pub(super) struct Lane {
+    pub(super) spares: SyncSender<Segment>,
+    pub(super) left: Arc<AtomicUsize>,
+    pub(super) spent: Receiver<Segment>,
+}
+
+/// Makes segments, and unmaps those that are full.
+pub(super) struct Keeper {
+    pub(super) folder: PathBuf,
+    pub(super) run: u64,
+    pub(super) segment_bytes: usize,
+    pub(super) limit_bytes: u64,
+    pub(super) lanes: Vec<Lane>,
+    pub(super) clock: Clock,
+    pub(super) stop: Arc<AtomicBool>,
+    pub(super) made: Arc<AtomicU64>,
+    /// Bytes in the folder as of the last look, and what was made since.
+    pub(super) held: Option<(Instant, u64)>,
+    /// When the last segment was made, on the journal's own clock.
+    pub(super) last_ms: i64,
+    pub(super) complained: Option<Instant>,
+}
+
+impl Keeper {
+    /// One segment for every thread. An error if that is not a matter of room.
+    pub(super) fn begin(&mut self) -> io::Result<()> {
+        remove_begun(&self.folder)?;
+        for lane in 0..self.lanes.len() {
+            match self.fill(lane) {
+                Ok(()) => {}
+                Err(error) if is_full(&error) => {
+                    self.complain(&error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Until told to stop.
+    pub(super) fn run(mut self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            for lane in &self.lanes {
+                lane.spent.try_iter().for_each(drop);
+            }
+            while let Some(lane) = self.neediest() {
+                if let Err(error) = self.fill(lane) {
+                    self.complain(&error);
+                    break;
+                }
+            }
+            std::thread::park_timeout(ROUND);
+        }
+    }
+
+    /// The thread with the fewest spares, if any has too few.
+    fn neediest(&self) -> Option<usize> {
+        let left = |lane: &usize| self.lanes[*lane].left.load(Ordering::Relaxed);
+        (0..self.lanes.len()).min_by_key(left).filter(|lane| left(lane) < SPARES)
+    }
+
+    fn fill(&mut self, lane: usize) -> io::Result<()> {
+        let size = self.segment_bytes as u64;
+        let most = self.limit_bytes.saturating_add(LEEWAY * self.lanes.len() as u64 * size);
+        let (looked, held) = self.held()?;
+        if held + size > most {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "the journal holds as much as it may"));
+        }
+        // Never the same moment twice: by it the reader puts segments in order.
+        let made_ms = self.clock.now().as_ms().max(self.last_ms.saturating_add(1));
+        let id = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+        let header = SegmentHeader { id, run: self.run, made_ms };
+        let segment = Segment::make(&self.folder, header, self.segment_bytes)?;
+        (self.held, self.last_ms) = (Some((looked, held + size)), made_ms);
+        self.made.fetch_add(1, Ordering::Relaxed);
+        let lane = &self.lanes[lane];
+        // Before it can be taken, so that the count never passes below nought.
+        lane.left.fetch_add(1, Ordering::Relaxed);
+        // There are never more than fit. If the thread is gone, nothing will be written into it.
+        if let Err(TrySendError::Full(mut back) | TrySendError::Disconnected(mut back)) = lane.spares.try_send(segment) {
+            back.finish();
+        }
+        Ok(())
+    }
+
+    /// How much the folder holds. The reader deletes meanwhile, so it is looked at again every round.
+    fn held(&self) -> io::Result<(Instant, u64)> {
+        match self.held {
+            Some((looked, held)) if looked.elapsed() < ROUND => Ok((looked, held)),
+            _ => Ok((Instant::now(), bytes_in(&self.folder)?)),
+        }
+    }
+
+    fn complain(&mut self, error: &io::Error) {
+        if self.complained.is_none_or(|last| last.elapsed() >= COMPLAINTS) {
+            self.complained = Some(Instant::now());
+            tracing::warn!(%error, "no room for clicks could be made; redirects go on, and once a thread has none left, uncounted");
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+}
+
+fn bytes_in(folder: &Path) -> io::Result<u64> {
+    let mut sum = 0;
+    for entry in std::fs::read_dir(folder)? {
+        match entry?.metadata() {
+            Ok(metadata) if metadata.is_file() => sum += metadata.len(),
+            Ok(_) => {}
+            // The reader was faster.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sum)
+}
+
+/// Files that an earlier process had begun when it was killed.
+fn remove_begun(folder: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().ends_with(b".clicks.new") {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! One file of the journal, being written.
+
+use std::io;
+use std::path::Path;
+
+use terse_core::clicks::{HEADER, Journaled, Record, SegmentHeader, finish};
+
+use super::map::Map;
+
+/// A segment and the next free place in it.
+pub(super) struct Segment {
+    map: Map,
+    id: u64,
+    at: usize,
+}
+
+impl Segment {
+    /// Makes the file under a name of its own and gives it its real one when it is whole, so that no reader ever meets a part.
+    pub(super) fn make(folder: &Path, header: SegmentHeader, bytes: usize) -> io::Result<Self> {
+        let name = format!("{:013}-{:016x}.clicks", header.made_ms.max(0), header.id);
+        let (made, begun) = (folder.join(&name), folder.join(format!("{name}.new")));
+        let make = || {
+            let mut map = Map::create(&begun, bytes)?;
+            map.bytes()[..HEADER].copy_from_slice(&header.encode());
+            std::fs::rename(&begun, &made)?;
+            Ok(Self { map, id: header.id, at: HEADER })
+        };
+        // What a full disk left of it would be in the way of the next try.
+        make().inspect_err(|_| drop(std::fs::remove_file(&begun)))
+    }
+
+    /// Whether there was room.
+    pub(super) fn write(&mut self, record: &Record<'_>) -> bool {
+        match record.write(self.map.bytes(), self.id, self.at) {
+            Journaled::Next(next) => {
+                self.at = next;
+                true
+            }
+            Journaled::Full => false,
+        }
+    }
+
+    /// Marks that nothing follows.
+    pub(super) fn finish(&mut self) {
+        finish(self.map.bytes(), self.id, self.at);
+    }
+}

@@ -1,0 +1,182 @@
+//! Segments: made ahead, changed under load, missing, torn.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use terse_core::Clock;
+use terse_core::clicks::HEADER;
+use terse_redirect::{Journal, JournalSettings};
+use terse_testkit::alias;
+
+use crate::fixture::{Fixture, Served, journal_settings};
+use crate::segments::{self, Segment};
+
+const VISIT: &str = "GET /abc1234 HTTP/1.1\r\nHost: go.example\r\nUser-Agent: x\r\n\r\n";
+/// The smallest there are.
+const SMALL: usize = 1;
+
+async fn fixture(threads: usize) -> Fixture {
+    let fixture = Fixture::new(|settings| settings.threads = threads);
+    fixture.insert(alias("abc1234", "https://example.com/")).await;
+    fixture
+}
+
+/// Waits until something is so.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{what} never happened");
+}
+
+/// How many segments of the folder nothing was written into.
+fn fresh(served: &Served) -> usize {
+    segments::read(&served.segments()).iter().filter(|segment| segment.told.is_empty() && !segment.ended).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn going_on_to_the_next_segment_loses_nothing_and_keeps_the_order() {
+    let fixture = fixture(2).await;
+    let served = fixture.serve_journaled(|settings| settings.segment_bytes = SMALL);
+    let mut streams: Vec<_> = (0..4).map(|_| served.connect()).collect();
+    let mut buffer = [0; 4096];
+    for round in 0..100 {
+        // Faster than segments can be made, clicks would be lost, which is another test's subject.
+        until("a spare", || fresh(&served) >= 4);
+        for n in 0..10 {
+            for (who, stream) in streams.iter_mut().enumerate() {
+                let request = format!(
+                    "GET /abc1234?utm_id={} HTTP/1.1\r\nHost: go.example\r\nUser-Agent: {who}\r\nX: {}\r\n\r\n",
+                    round * 10 + n,
+                    "x".repeat(100)
+                );
+                stream.write_all(request.as_bytes()).unwrap();
+                let count = stream.read(&mut buffer).unwrap();
+                assert!(buffer[..count].starts_with(b"HTTP/1.1 302"));
+            }
+        }
+    }
+    let counts = served.workers.counts();
+    assert_eq!((counts.redirected, counts.clicks_journaled, counts.clicks_lost), (4000, 4000, 0));
+    let told = served.told();
+    for who in ["0", "1", "2", "3"] {
+        let of_one: Vec<_> = told.iter().filter(|told| told.agent == who).map(|told| told.campaign.clone()).collect();
+        assert_eq!(of_one, (0..1000).map(|n| format!("utm_id={n}")).collect::<Vec<_>>());
+    }
+    let files = segments::files(&served.segments()).len();
+    assert!(files > 10, "{files} segments");
+    assert_eq!(served.journal().segments_made(), files as u64);
+    // Once the threads are gone, every segment says that nothing follows.
+    let folder = served.segments();
+    served.workers.stop(Duration::from_secs(10));
+    served.journal().stop();
+    assert!(segments::read(&folder).iter().all(|segment| segment.ended && segment.header.run == 42));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_room_clicks_are_lost_and_counted_and_redirects_go_on() {
+    let fixture = fixture(1).await;
+    let served = fixture.serve_journaled(|settings| {
+        settings.segment_bytes = SMALL;
+        settings.limit_bytes = 0;
+    });
+    let many = VISIT.repeat(1000);
+    assert_eq!(served.exchange(many.as_bytes()).matches("HTTP/1.1 302").count(), 1000);
+    let counts = served.workers.counts();
+    assert!(counts.clicks_lost > 0 && counts.clicks_journaled > 0, "{counts:?}");
+    assert_eq!(counts.clicks_lost + counts.clicks_journaled, 1000);
+    assert_eq!(served.told().len() as u64, counts.clicks_journaled);
+    assert_eq!(segments::files(&served.segments()).len(), 2, "two for a thread and no more");
+    // The reader comes back and deletes what it has counted: clicks are written again.
+    for file in segments::files(&served.segments()) {
+        std::fs::remove_file(file).unwrap();
+    }
+    until("a click in a new segment", || {
+        served.exchange(VISIT.as_bytes());
+        !served.told().is_empty()
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_went_away_costs_clicks_and_no_redirect() {
+    let fixture = fixture(1).await;
+    let served = fixture.serve_journaled(|settings| settings.segment_bytes = SMALL);
+    std::fs::remove_dir_all(served.segments()).unwrap();
+    let many = VISIT.repeat(2000);
+    assert_eq!(served.exchange(many.as_bytes()).matches("HTTP/1.1 302").count(), 2000);
+    assert!(served.workers.counts().clicks_lost > 0);
+    std::fs::create_dir(served.segments()).unwrap();
+    until("a click in a new segment", || {
+        served.exchange(VISIT.as_bytes());
+        !served.told().is_empty()
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_torn_segment_is_read_up_to_the_tear() {
+    let fixture = fixture(1).await;
+    let served = fixture.serve_journaled(|_| ());
+    served.exchange(VISIT.repeat(50).as_bytes());
+    let written = segments::files(&served.segments()).into_iter().map(|path| std::fs::read(path).unwrap());
+    let whole = written.max_by_key(|bytes| Segment::parse(bytes).told.len()).unwrap();
+    let Segment { told, end, ended, .. } = Segment::parse(&whole);
+    assert_eq!((told.len(), ended), (50, false));
+    for cut in HEADER..end {
+        assert!(Segment::parse(&whole[..cut]).told.len() < 50, "cut at {cut}");
+        // As if the page from there on had never reached the disk.
+        let mut torn = whole.clone();
+        torn[cut..].fill(0);
+        let read = Segment::parse(&torn);
+        assert!(read.told.len() < 50 && !read.ended && told.starts_with(&read.told), "nought from {cut}");
+        let mut flipped = whole.clone();
+        flipped[cut] ^= 0x40;
+        assert!(told.starts_with(&Segment::parse(&flipped).told), "flipped at {cut}");
+    }
+}
+
+fn start(settings: JournalSettings) -> std::io::Result<std::sync::Arc<Journal>> {
+    Journal::start(settings, 2, Clock::default())
+}
+
+#[test]
+fn a_journal_begins_with_a_segment_for_every_thread_in_a_folder_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("data").join("journal");
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::write(place.join("0000000000001-00000000000000aa.clicks.new"), "begun").unwrap();
+    let journal = start(journal_settings(&place)).unwrap();
+    assert!(journal.segments_made() >= 2);
+    let files = segments::files(&place);
+    assert!(files.len() >= 2);
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&place), 0o700);
+    for file in &files {
+        assert_eq!(mode(file), 0o600);
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let header = Segment::parse(&std::fs::read(file).unwrap()).header;
+        assert_eq!(name, format!("{:013}-{:016x}.clicks", header.made_ms, header.id));
+        assert_eq!(std::fs::metadata(file).unwrap().len(), 1 << 20);
+    }
+    journal.stop();
+    let names: Vec<_> = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.iter().all(|name| !name.to_string_lossy().ends_with(".new")), "{names:?}");
+    assert!(segments::read(&place).iter().all(|segment| segment.ended), "nobody will write into them");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_an_error_and_a_full_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "in the way").unwrap();
+    assert!(start(journal_settings(&file)).is_err());
+    assert!(start(journal_settings(&file.join("journal"))).is_err());
+    let place = folder.path().join("full");
+    std::fs::create_dir(&place).unwrap();
+    std::fs::write(place.join("0000000000001-00000000000000aa.clicks"), vec![0; 5 << 20]).unwrap();
+    let journal = start(JournalSettings { limit_bytes: 0, ..journal_settings(&place) }).unwrap();
+    assert_eq!(journal.segments_made(), 0);
+}
