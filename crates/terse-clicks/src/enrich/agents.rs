@@ -1,0 +1,142 @@
+//! What a user agent says about its device, browser and system, and whether it is a machine's.
+
+use terse_core::clicks::{Machine, Word};
+use ua_parser::{os, user_agent};
+
+use super::devices;
+use super::machines::Machines;
+use super::recent::Recent;
+use super::words::clean;
+
+const BROWSERS: &str = include_str!("../../data/browsers.json");
+const SYSTEMS: &str = include_str!("../../data/systems.json");
+/// A generation of user agents. A site's visitors have some hundreds; reading one anew takes some ten microseconds.
+const REMEMBERED: usize = 4096;
+/// A family can be a part of the user agent itself.
+const LONGEST_FAMILY: usize = 60;
+
+/// Browsers that are one to most people, though they differ by where they run.
+const SAME_BROWSER: &[(&str, &str)] = &[
+    ("Chrome Mobile", "Chrome"),
+    ("Chrome Mobile iOS", "Chrome"),
+    ("Chrome Mobile WebView", "Android WebView"),
+    ("Mobile Safari", "Safari"),
+    ("Mobile Safari UI/WKWebView", "iOS WebView"),
+    ("Firefox Mobile", "Firefox"),
+    ("Firefox iOS", "Firefox"),
+    ("Edge Mobile", "Edge"),
+    ("Opera Mobile", "Opera"),
+];
+const SAME_SYSTEM: &[(&str, &str)] = &[("Mac OS X", "macOS"), ("Windows Mobile", "Windows Phone")];
+
+/// What a user agent says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Agent {
+    pub(crate) device: Option<Word>,
+    pub(crate) browser: Option<Word>,
+    pub(crate) system: Option<Word>,
+    pub(crate) machine: Option<Machine>,
+}
+
+/// Reads user agents.
+pub(crate) struct Agents {
+    known: Recent<Box<[u8]>, Agent>,
+    /// Made when it is first needed: it takes some ten megabytes and a twentieth of a second, and a server without visitors
+    /// stays small.
+    parser: Option<Parser>,
+}
+
+impl Agents {
+    pub(crate) fn new() -> Self {
+        Self { known: Recent::new(REMEMBERED), parser: None }
+    }
+
+    /// What this user agent says; nothing at all is a machine without a name.
+    pub(crate) fn read(&mut self, agent: &[u8]) -> Agent {
+        let parser = &mut self.parser;
+        self.known.get_or(agent, |agent| parser.get_or_insert_with(Parser::shipped).read(&String::from_utf8_lossy(agent)))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> usize {
+        self.known.len()
+    }
+}
+
+struct Parser {
+    browsers: user_agent::Extractor<'static>,
+    systems: os::Extractor<'static>,
+    machines: Machines,
+}
+
+impl Parser {
+    fn shipped() -> Self {
+        let impossible = "the shipped data was tested";
+        let browsers: Vec<user_agent::Parser<'static>> = serde_json::from_str(BROWSERS).expect(impossible);
+        let systems: Vec<os::Parser<'static>> = serde_json::from_str(SYSTEMS).expect(impossible);
+        Self {
+            browsers: user_agent::Builder::new().push_all(browsers).expect(impossible).build().expect(impossible),
+            systems: os::Builder::new().push_all(systems).expect(impossible).build().expect(impossible),
+            machines: Machines::shipped(),
+        }
+    }
+
+    fn read(&self, agent: &str) -> Agent {
+        let machine = self.machines.kind_of(agent);
+        if machine == Some(Machine::Nameless) {
+            return Agent { machine, ..Agent::default() };
+        }
+        let browser = self.browsers.extract(agent).and_then(|found| family(&found.family, SAME_BROWSER));
+        let system = self.systems.extract(agent).and_then(|found| family(&found.os, SAME_SYSTEM));
+        let device = if machine.is_some() { Some("bot") } else { devices::class_of(agent) };
+        Agent { device: device.map(Into::into), browser, system, machine }
+    }
+}
+
+fn family(name: &str, same: &[(&str, &str)]) -> Option<Word> {
+    let name = same.iter().find(|(from, _)| *from == name).map_or(name, |(_, to)| to);
+    clean(name, LONGEST_FAMILY).filter(|name| !name.eq_ignore_ascii_case("other"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn browsers_and_systems_are_told_apart() {
+        let mut agents = Agents::new();
+        for (agent, device, browser, system) in super::super::samples::PEOPLE {
+            let found = agents.read(agent.as_bytes());
+            let word = |word: &Option<Word>| word.as_deref().unwrap_or_default().to_owned();
+            assert_eq!(
+                (&*word(&found.device), &*word(&found.browser), &*word(&found.system)),
+                (*device, *browser, *system),
+                "{agent}"
+            );
+            assert_eq!(found.machine, None, "{agent}");
+        }
+    }
+
+    #[test]
+    fn a_machine_is_no_device_of_a_person() {
+        let mut agents = Agents::new();
+        let google = "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) AppleWebKit/537.36 (KHTML, like Gecko) \
+                      Chrome/126.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+        let found = agents.read(google.as_bytes());
+        assert_eq!((found.device.as_deref(), found.machine), (Some("bot"), Some(Machine::Crawler)));
+        assert_eq!(found.browser.as_deref(), Some("Googlebot"));
+        assert_eq!(agents.read(b""), Agent { machine: Some(Machine::Nameless), ..Agent::default() });
+    }
+
+    #[test]
+    fn any_bytes_can_be_read() {
+        let mut agents = Agents::new();
+        for bytes in [&[0xff; 512][..], &[0; 512], b"\xf0\x9f", "é".repeat(256).as_bytes(), &[b'('; 512], &[b' '; 512]] {
+            agents.read(bytes);
+        }
+        for n in 0..3 * REMEMBERED {
+            agents.read(format!("Mozilla/5.0 (Windows NT 10.0) Thing{n}/1.0").as_bytes());
+        }
+        assert!(agents.remembered() <= 2 * REMEMBERED);
+    }
+}

@@ -1,0 +1,161 @@
+//! Finds out what there is to know about a click.
+
+mod addresses;
+mod agents;
+mod devices;
+mod machines;
+#[cfg(test)]
+mod mmdb;
+mod places;
+mod recent;
+mod repeats;
+#[cfg(test)]
+mod samples;
+mod words;
+
+use std::io;
+use std::path::PathBuf;
+
+use terse_core::clicks::{Click, LinkId, Machine, Marks, Outcome, Place, Record, Word};
+use terse_core::{Code, Domain, LinkKey, Moment, OwnerId};
+
+pub use addresses::Keep;
+
+use addresses::Address;
+use agents::{Agent, Agents};
+use places::Places;
+use recent::Recent;
+use repeats::Repeats;
+
+/// Generations of what is remembered; each entry is one or two hundred octets.
+const ADDRESSES: usize = 16_384;
+const REFERRERS: usize = 4096;
+const LANGUAGES: usize = 512;
+const CAMPAIGNS: usize = 2048;
+const DOMAINS: usize = 512;
+
+/// Makes clicks of records. What was found out about a text once is remembered, within bounds, so that most clicks cost a few
+/// look-ups.
+pub struct Enricher {
+    keep: Keep,
+    places: Places,
+    agents: Agents,
+    repeats: Repeats,
+    addresses: Recent<Address, Whereabouts>,
+    referrers: Recent<Box<[u8]>, Option<Word>>,
+    languages: Recent<Box<[u8]>, Option<Word>>,
+    campaigns: Recent<Box<[u8]>, [Option<Word>; 5]>,
+    domains: Recent<Box<[u8]>, Option<Domain>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Whereabouts {
+    text: Option<Word>,
+    country: Option<Word>,
+    city: Option<Word>,
+}
+
+impl std::fmt::Debug for Enricher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Enricher").field("keep", &self.keep).finish_non_exhaustive()
+    }
+}
+
+impl Enricher {
+    /// Places come from the file, which must be readable, or without one from the countries that are shipped.
+    pub fn new(places: Option<PathBuf>, keep: Keep, now: Moment) -> io::Result<Self> {
+        Ok(Self {
+            keep,
+            places: Places::open(places, now)?,
+            agents: Agents::new(),
+            repeats: Repeats::new(),
+            addresses: Recent::new(ADDRESSES),
+            referrers: Recent::new(REFERRERS),
+            languages: Recent::new(LANGUAGES),
+            campaigns: Recent::new(CAMPAIGNS),
+            domains: Recent::new(DOMAINS),
+        })
+    }
+
+    /// To be called now and then: reads the file of places again if it has changed.
+    pub fn refresh(&mut self, now: Moment) {
+        if self.places.refresh(now) {
+            self.addresses.clear();
+        }
+    }
+
+    /// Forgets who clicked lately. Records that are read once more must not be taken for repeats of themselves.
+    pub fn forget_visitors(&mut self) {
+        self.repeats.clear();
+    }
+
+    /// The click that a record stands for; `None` if no link can have its name.
+    pub fn enrich(&mut self, record: &Record<'_>) -> Option<Click> {
+        let code = std::str::from_utf8(record.code).ok().and_then(Code::parse)?;
+        let key = LinkKey { domain: self.domain(record.domain)?, code };
+        let at = Moment::from_ms(record.at_ms);
+        let place = match record.outcome {
+            Outcome::Redirected => Place::Link(LinkId { key, born: Moment::from_ms(record.born_ms) }, OwnerId(record.owner)),
+            outcome => Place::Nowhere(key, outcome),
+        };
+        let mut click = Click::bare(at, place);
+        click.weight = u32::from(record.weight.max(1));
+        click.took_micros = record.took_micros;
+        let mut named = None;
+        if !record.marks.has(Marks::QUIET) {
+            named = self.tell(&mut click, record);
+        }
+        click.machine = if record.marks.has(Marks::HEAD) {
+            Some(Machine::Head)
+        } else if record.marks.has(Marks::PREFETCH) {
+            Some(Machine::Prefetch)
+        } else {
+            named.or_else(|| self.repeat(&click))
+        };
+        Some(click)
+    }
+
+    /// Fills in what the texts of a record tell, and what kind of machine its user agent is.
+    fn tell(&mut self, click: &mut Click, record: &Record<'_>) -> Option<Machine> {
+        let Agent { device, browser, system, machine } = self.agents.read(record.agent);
+        (click.device, click.browser, click.system) = (device, browser, system);
+        click.visitor = (record.visitor != 0).then_some(record.visitor);
+        if let Some(address) = Address::read(record.address) {
+            let Whereabouts { text, country, city } = self.whereabouts(address);
+            (click.address, click.country, click.city) = (text, country, city);
+        }
+        if !record.referrer.is_empty() {
+            click.referrer = self.referrers.get_or(record.referrer, words::referrer);
+        }
+        if !record.language.is_empty() {
+            click.language = self.languages.get_or(record.language, words::language);
+        }
+        if !record.campaign.is_empty() {
+            click.utm = self.campaigns.get_or(record.campaign, words::campaign);
+        }
+        machine
+    }
+
+    fn repeat(&mut self, click: &Click) -> Option<Machine> {
+        let (Some(visitor), Place::Link(link, _)) = (click.visitor, &click.place) else { return None };
+        let visit = (visitor, &link.key.domain, &link.key.code);
+        self.repeats.is_repeat(visit, click.at.as_ms()).then_some(Machine::Repeat)
+    }
+
+    fn whereabouts(&mut self, address: Address) -> Whereabouts {
+        if let Some(known) = self.addresses.get(&address) {
+            return known;
+        }
+        let (country, city) = self.places.find(address.ip());
+        let found = Whereabouts { text: address.text(self.keep), country, city };
+        self.addresses.put(address, found.clone());
+        found
+    }
+
+    fn domain(&mut self, name: &[u8]) -> Option<Domain> {
+        self.domains.get_or(name, |name| std::str::from_utf8(name).ok().map(Domain::from_stored))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn enricher() -> Enricher {
+    Enricher::new(None, Keep::Cut, Moment::from_ms(0)).unwrap()
+}
+
+fn record() -> Record<'static> {
+    Record {
+        at_ms: 1_763_000_000_123,
+        took_micros: 42,
+        weight: 1,
+        visitor: 99,
+        owner: 7,
+        born_ms: 5,
+        code: b"x7Kq2Lm",
+        address: &[8, 8, 8],
+        referrer: b"www.News.example",
+        language: b"de-de",
+        agent: samples::PEOPLE[0].0.as_bytes(),
+        campaign: b"utm_source=mail",
+        ..Record::default()
+    }
+}
+
+#[test]
+fn a_record_becomes_a_click() {
+    let click = enricher().enrich(&record()).unwrap();
+    let key = LinkKey { domain: Domain::primary(), code: Code::parse("x7Kq2Lm").unwrap() };
+    let word = |word: &str| Some(Word::from(word));
+    let want = Click {
+        took_micros: 42,
+        visitor: Some(99),
+        address: word("8.8.8.0/24"),
+        referrer: word("news.example"),
+        country: word("US"),
+        device: word("desktop"),
+        browser: word("Chrome"),
+        system: word("Windows"),
+        language: word("de-DE"),
+        utm: [word("mail"), None, None, None, None],
+        ..Click::bare(Moment::from_ms(1_763_000_000_123), Place::Link(LinkId { key, born: Moment::from_ms(5) }, OwnerId(7)))
+    };
+    assert_eq!(click, want);
+}
+
+#[test]
+fn a_visit_that_led_nowhere_is_an_orphan() {
+    let sent = Record { outcome: Outcome::Gone, weight: 64, domain: b"go.example", ..record() };
+    let click = enricher().enrich(&sent).unwrap();
+    let Place::Nowhere(key, Outcome::Gone) = click.place else { panic!("{click:?}") };
+    assert_eq!((key.domain.as_str(), key.code.as_str(), click.weight), ("go.example", "x7Kq2Lm", 64));
+}
+
+#[test]
+fn who_asked_not_to_be_tracked_is_a_person_and_nothing_else() {
+    let click = enricher().enrich(&Record { marks: Marks::QUIET, ..record() }).unwrap();
+    let bare = Click { took_micros: 42, ..Click::bare(click.at, click.place.clone()) };
+    assert_eq!(click, bare);
+    let nameless = enricher().enrich(&Record { agent: b"", ..record() }).unwrap();
+    assert_eq!(nameless.machine, Some(Machine::Nameless));
+}
+
+#[test]
+fn the_reason_is_the_most_certain_one() {
+    let curl: &[u8] = b"curl/8.0";
+    for (marks, agent, want) in [
+        (Marks::HEAD.with(Marks::PREFETCH, true), curl, Machine::Head),
+        (Marks::HEAD.with(Marks::QUIET, true), b"", Machine::Head),
+        (Marks::PREFETCH, curl, Machine::Prefetch),
+        (Marks::default(), curl, Machine::Tool),
+    ] {
+        let mut enricher = enricher();
+        // Not even the second time is it a repeat, and a person behind it is still a first one.
+        for _ in 0..2 {
+            assert_eq!(enricher.enrich(&Record { marks, agent, ..record() }).unwrap().machine, Some(want));
+        }
+        assert_eq!(enricher.enrich(&record()).unwrap().machine, None);
+        assert_eq!(enricher.enrich(&record()).unwrap().machine, Some(Machine::Repeat));
+        assert_eq!(enricher.enrich(&Record { code: b"other", ..record() }).unwrap().machine, None);
+        assert_eq!(enricher.enrich(&Record { visitor: 0, ..record() }).unwrap().machine, None, "nobody is told apart");
+    }
+}
+
+#[test]
+fn as_much_of_an_address_is_kept_as_the_setting_says() {
+    for (keep, want) in [(Keep::Cut, Some("8.8.8.0/24")), (Keep::Nothing, None), (Keep::Full, Some("8.8.8.8"))] {
+        let mut enricher = Enricher::new(None, keep, Moment::from_ms(0)).unwrap();
+        let click = enricher.enrich(&Record { address: &[8, 8, 8, 8], ..record() }).unwrap();
+        assert_eq!((click.address.as_deref(), click.country.as_deref()), (want, Some("US")));
+    }
+}
+
+#[test]
+fn what_no_link_can_be_called_is_not_a_click() {
+    for code in [&b""[..], b"ab", b"a/b/c", b"\xff\xff\xff"] {
+        assert_eq!(enricher().enrich(&Record { code, ..record() }), None);
+    }
+    assert_eq!(enricher().enrich(&Record { domain: b"\xff", ..record() }), None);
+}
+
+#[test]
+fn a_changed_file_of_places_is_used_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("places.mmdb");
+    std::fs::write(&path, mmdb::file(&mmdb::flat("DE", "Berlin"))).unwrap();
+    let mut enricher = Enricher::new(Some(path.clone()), Keep::Cut, Moment::from_ms(0)).unwrap();
+    assert_eq!(enricher.enrich(&record()).unwrap().city.as_deref(), Some("Berlin, DE"));
+    std::fs::write(&path, mmdb::file(&mmdb::nested("FR", "Paris"))).unwrap();
+    enricher.refresh(Moment::from_ms(10_000));
+    assert_eq!(enricher.enrich(&record()).unwrap().city.as_deref(), Some("Paris, FR"));
+}
+
+#[test]
+fn a_million_different_texts_are_not_all_remembered() {
+    let mut enricher = enricher();
+    for n in 0..1_000_000u32 {
+        let text = format!("host{n}.example");
+        let language = format!("aa-{:03}", n % 1000);
+        let campaign = format!("utm_source={n}");
+        let agent = if n % 100 == 0 { text.as_bytes() } else { record().agent };
+        enricher.enrich(&Record {
+            visitor: u64::from(n) + 1,
+            address: &n.to_be_bytes(),
+            domain: text.as_bytes(),
+            referrer: text.as_bytes(),
+            language: language.as_bytes(),
+            agent,
+            campaign: campaign.as_bytes(),
+            ..record()
+        });
+    }
+    assert!(enricher.referrers.len() <= 2 * REFERRERS);
+    assert!(enricher.languages.len() <= 2 * LANGUAGES);
+    assert!(enricher.campaigns.len() <= 2 * CAMPAIGNS);
+    assert!(enricher.domains.len() <= 2 * DOMAINS);
+    assert!(enricher.addresses.len() <= 2 * ADDRESSES);
+    assert!(enricher.agents.remembered() <= 2 * 4096);
+    assert!(enricher.repeats.len() <= 2 * 65_536);
+}
+
+proptest! {
+    #[test]
+    fn any_record_can_be_read(
+        texts in proptest::array::uniform7(proptest::collection::vec(any::<u8>(), 0..300)),
+        numbers in any::<(i64, u32, u16, u64, u64, i64, u8, u8)>(),
+        code in "[A-Za-z0-9_-]{3,10}",
+    ) {
+        let [domain, odd_code, address, referrer, language, agent, campaign] = &texts;
+        let (at_ms, took_micros, weight, visitor, owner, born_ms, marks, outcome) = numbers;
+        let mut record = Record {
+            at_ms, took_micros, weight, visitor, owner, born_ms,
+            marks: Marks(marks),
+            outcome: Outcome::ALL[usize::from(outcome) % 4],
+            domain: b"",
+            code: code.as_bytes(),
+            address: &address[..address.len() % 17],
+            referrer, language, agent, campaign,
+        };
+        ENRICHER.with_borrow_mut(|enricher| {
+            assert!(enricher.enrich(&record).is_some());
+            (record.code, record.domain) = (odd_code, domain);
+            enricher.enrich(&record);
+        });
+    }
+}
+
+thread_local! {
+    static ENRICHER: std::cell::RefCell<Enricher> = std::cell::RefCell::new(enricher());
+}

@@ -1,0 +1,280 @@
+//! The folder of the journal: which segments there are, and which may go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirEntry, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use terse_core::Moment;
+use terse_core::clicks::{HEADER, SegmentHeader};
+use tracing::warn;
+
+use crate::segment::Segment;
+
+const SEGMENT: &str = ".clicks";
+const UNFINISHED: &str = ".new";
+const DAMAGED: &str = ".damaged";
+/// A beginning without a header that is older than this was left behind by a process that is gone.
+const UNFINISHED_FOR: Duration = Duration::from_secs(600);
+/// More files than this are not kept for somebody to look at.
+const MOST_DAMAGED: usize = 16;
+
+/// The place of a segment among the others: the oldest comes first.
+pub(crate) type Age = (i64, u64);
+
+/// The segments of a journal.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    run: u64,
+    began: Moment,
+    ended: bool,
+    segments: BTreeMap<Age, Segment>,
+}
+
+impl Folder {
+    /// The folder of the process `run`, which began writing at `began` or later.
+    pub fn new(path: PathBuf, run: u64, began: Moment) -> Self {
+        Self { path, run, began, ended: false, segments: BTreeMap::new() }
+    }
+
+    /// From now on nobody writes any more: all segments are dead.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Whether somebody may still write to this segment.
+    pub fn is_alive(&self, header: &SegmentHeader) -> bool {
+        !self.ended && header.run == self.run
+    }
+
+    /// The segments, the oldest first.
+    pub fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.values()
+    }
+
+    /// The segments, the oldest first, each with whether it is alive.
+    pub fn segments_mut(&mut self) -> impl Iterator<Item = (&mut Segment, bool)> {
+        let (ended, run) = (self.ended, self.run);
+        self.segments.values_mut().map(move |segment| {
+            let alive = !ended && segment.header.run == run;
+            (segment, alive)
+        })
+    }
+
+    /// The segment of this age.
+    pub(crate) fn segment_mut(&mut self, age: Age) -> Option<(&mut Segment, bool)> {
+        let (ended, run) = (self.ended, self.run);
+        let segment = self.segments.get_mut(&age)?;
+        let alive = !ended && segment.header.run == run;
+        Some((segment, alive))
+    }
+
+    /// Octets of all segments.
+    pub(crate) fn length(&self) -> u64 {
+        self.segments().map(Segment::length).sum()
+    }
+
+    /// Looks which segments there are now.
+    pub fn look(&mut self) -> io::Result<()> {
+        let mut there = BTreeSet::new();
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            if name.ends_with(UNFINISHED) {
+                self.sweep(&entry);
+                continue;
+            }
+            let Some(stem) = name.strip_suffix(SEGMENT) else { continue };
+            let age = age_of(stem);
+            if let Some(age) = age.filter(|age| self.segments.contains_key(age)) {
+                there.insert(age);
+                continue;
+            }
+            match header_of(&entry.path()) {
+                Ok(Some(header)) if age == Some((header.made_ms, header.id)) => {
+                    let age = (header.made_ms, header.id);
+                    there.insert(age);
+                    self.segments.insert(age, Segment::new(header, entry.path(), entry.metadata()?.len()));
+                }
+                Ok(_) => self.set_aside(age, &entry.path()),
+                // It was there a moment ago: the next look will tell.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.segments.retain(|age, segment| {
+            let stays = there.contains(age);
+            if !stays {
+                warn!(segment = %segment.path().display(), "somebody else has deleted a segment of the journal");
+            }
+            stays
+        });
+        Ok(())
+    }
+
+    /// Deletes segments for good: when this returns, not even a power cut brings them back. Their positions may be forgotten
+    /// only then, for without a position a segment is one that was never counted.
+    pub(crate) fn delete(&mut self, ages: &[Age]) -> io::Result<()> {
+        if ages.is_empty() {
+            return Ok(());
+        }
+        for age in ages {
+            let Some(segment) = self.segments.get(age) else { continue };
+            match fs::remove_file(segment.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => drop(self.segments.remove(age)),
+            }
+        }
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// A beginning that was never finished: removed if it was another process's.
+    fn sweep(&self, entry: &DirEntry) {
+        let path = entry.path();
+        let dead = match header_of(&path) {
+            Ok(Some(header)) => !self.is_alive(&header),
+            Ok(None) => {
+                let changed = entry.metadata().and_then(|metadata| metadata.modified());
+                changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > UNFINISHED_FOR))
+            }
+            Err(_) => false,
+        };
+        if dead && let Err(error) = fs::remove_file(&path) {
+            warn!(path = %path.display(), %error, "a segment that was never finished cannot be removed");
+        }
+    }
+
+    /// A file that does not begin as a segment does. One of this process's may be on its way; any other is moved aside for
+    /// somebody to look at.
+    fn set_aside(&self, age: Option<Age>, path: &Path) {
+        if !self.ended && age.is_some_and(|(made_ms, _)| made_ms >= self.began.as_ms()) {
+            return;
+        }
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(DAMAGED);
+        let kept = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let kept = kept.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.ends_with(DAMAGED))).count();
+        let moved = if kept < MOST_DAMAGED { fs::rename(path, aside) } else { fs::remove_file(path) };
+        match moved {
+            Ok(()) => warn!(path = %path.display(), "a damaged segment of the journal was moved aside"),
+            Err(error) => warn!(path = %path.display(), %error, "a damaged segment of the journal cannot be moved aside"),
+        }
+    }
+}
+
+/// What a segment's file is called.
+pub(crate) fn name_of(header: &SegmentHeader) -> String {
+    format!("{:013}-{:016x}{SEGMENT}", header.made_ms, header.id)
+}
+
+fn age_of(stem: &str) -> Option<Age> {
+    let (made_ms, id) = stem.rsplit_once('-')?;
+    let age = (made_ms.parse().ok()?, u64::from_str_radix(id, 16).ok()?);
+    // Only in this spelling, so that no segment has two names.
+    (name_of(&SegmentHeader { id: age.1, run: 0, made_ms: age.0 }).strip_suffix(SEGMENT) == Some(stem)).then_some(age)
+}
+
+fn header_of(path: &Path) -> io::Result<Option<SegmentHeader>> {
+    let mut bytes = [0; HEADER];
+    match File::open(path)?.read_exact(&mut bytes) {
+        Ok(()) => Ok(SegmentHeader::decode(&bytes)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::written::Written;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn segments_are_found_oldest_first_and_deleted_ones_are_gone() {
+        let temp = tempfile::tempdir().unwrap();
+        for (id, made) in [(9, 2000), (3, 5000), (7, 2000), (8, 1), (1, 12_345_678_901_234)] {
+            Written::new(id, 1, made, 4096).save(temp.path());
+        }
+        let mut folder = Folder::new(temp.path().into(), 1, Moment::from_ms(0));
+        folder.look().unwrap();
+        let ids: Vec<u64> = folder.segments().map(|segment| segment.header.id).collect();
+        assert_eq!(ids, [8, 7, 9, 3, 1]);
+        assert_eq!(folder.length(), 5 * 4096);
+        folder.delete(&[(1, 8), (2000, 9), (77, 77)]).unwrap();
+        fs::remove_file(temp.path().join("0000000002000-0000000000000007.clicks")).unwrap();
+        folder.look().unwrap();
+        assert_eq!(folder.segments().count(), 2);
+        assert_eq!(names(temp.path()).len(), 2);
+    }
+
+    #[test]
+    fn segments_of_another_run_are_dead_and_all_are_in_the_end() {
+        let mut folder = Folder::new("nowhere".into(), 1, Moment::from_ms(0));
+        let header = |run| SegmentHeader { id: 1, run, made_ms: 0 };
+        assert!(folder.is_alive(&header(1)) && !folder.is_alive(&header(2)));
+        folder.end();
+        assert!(!folder.is_alive(&header(1)));
+    }
+
+    #[test]
+    fn damaged_files_are_moved_aside_but_not_those_on_their_way() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut old = Written::new(1, 2, 1000, 4096);
+        old.bytes[3] ^= 1;
+        old.save(temp.path());
+        let mut young = Written::new(2, 1, 5000, 4096);
+        young.bytes.fill(0);
+        young.save(temp.path());
+        Written::new(3, 2, 1000, 10_000).save(temp.path());
+        fs::rename(
+            temp.path().join("0000000001000-0000000000000003.clicks"),
+            temp.path().join("0000000001000-0000000000000004.clicks"),
+        )
+        .unwrap();
+        fs::write(temp.path().join("odd.clicks"), "").unwrap();
+        fs::write(temp.path().join("else.txt"), "").unwrap();
+        let mut folder = Folder::new(temp.path().into(), 1, Moment::from_ms(5000));
+        folder.look().unwrap();
+        assert_eq!(folder.segments().count(), 0);
+        let want = [
+            "0000000001000-0000000000000001.clicks.damaged",
+            "0000000001000-0000000000000004.clicks.damaged",
+            "0000000005000-0000000000000002.clicks",
+            "else.txt",
+            "odd.clicks.damaged",
+        ];
+        assert_eq!(names(temp.path()), want);
+        folder.end();
+        folder.look().unwrap();
+        assert_eq!(names(temp.path())[2], "0000000005000-0000000000000002.clicks.damaged");
+        for n in 0..100 {
+            fs::write(temp.path().join(format!("odd{n}.clicks")), "").unwrap();
+        }
+        folder.look().unwrap();
+        assert_eq!(names(temp.path()).len(), MOST_DAMAGED + 1);
+    }
+
+    #[test]
+    fn beginnings_of_dead_runs_are_swept_away() {
+        let temp = tempfile::tempdir().unwrap();
+        let new = |name: &str, bytes: &[u8]| fs::write(temp.path().join(name), bytes).unwrap();
+        new("a.clicks.new", &Written::new(1, 2, 0, 4096).bytes);
+        new("b.clicks.new", &Written::new(2, 1, 0, 4096).bytes);
+        new("c.clicks.new", &[0; 4096]);
+        new("d.clicks.new", &[0; 4096]);
+        let file = File::options().append(true).open(temp.path().join("d.clicks.new")).unwrap();
+        file.set_modified(SystemTime::now() - 2 * UNFINISHED_FOR).unwrap();
+        let mut folder = Folder::new(temp.path().into(), 1, Moment::from_ms(0));
+        folder.look().unwrap();
+        assert_eq!(names(temp.path()), ["b.clicks.new", "c.clicks.new"]);
+    }
+}

@@ -1,0 +1,259 @@
+//! One segment of the journal, read from where it was left.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use terse_core::clicks::{Frame, HEADER, LARGEST_FRAME, Record, SegmentHeader, read_frame};
+
+/// Octets that are read at once; of a segment that had nothing new the last time, only some.
+const CHUNK: usize = 256 * 1024;
+const GLANCE: usize = 4096;
+/// A frame with its length and checksum is never longer: with fewer octets at hand, more of the file may tell more.
+const WHOLE: usize = LARGEST_FRAME + 8;
+
+/// Why reading ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Until {
+    /// As much was read as was asked for.
+    Enough,
+    /// Nothing more was written yet.
+    Now,
+    /// Nothing more will come.
+    End,
+}
+
+/// A segment, and how far it was read.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// Its header.
+    pub header: SegmentHeader,
+    path: PathBuf,
+    length: u64,
+    read_to: u64,
+    until: Until,
+}
+
+impl Segment {
+    /// A segment of which nothing was read yet.
+    pub(crate) fn new(header: SegmentHeader, path: PathBuf, length: u64) -> Self {
+        Self { header, path, length, read_to: 0, until: Until::Enough }
+    }
+
+    /// Its place among the others.
+    pub(crate) fn age(&self) -> (i64, u64) {
+        (self.header.made_ms, self.header.id)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How long its file is.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// How far it was read: 0, or the place behind a record.
+    pub fn read_to(&self) -> u64 {
+        self.read_to
+    }
+
+    /// Why reading ended the last time.
+    pub(crate) fn until(&self) -> Until {
+        self.until
+    }
+
+    /// Goes to another place.
+    pub(crate) fn go_to(&mut self, place: u64) {
+        if place != self.read_to {
+            (self.read_to, self.until) = (place, Until::Enough);
+        }
+    }
+
+    /// Octets that may hold records which were not read; none of one whose writer has nothing more to say right now.
+    pub(crate) fn unread(&self) -> u64 {
+        match self.until {
+            Until::Enough => self.length.saturating_sub(self.read_to.max(HEADER as u64)),
+            Until::Now | Until::End => 0,
+        }
+    }
+
+    /// Reads up to `most` further records. Of one that is `alive`, what cannot be read may still be on its way; in one that is
+    /// not, a power cut may have left a hole with whole records behind it.
+    pub fn read(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        alive: bool,
+        most: usize,
+        mut each: impl FnMut(&Record<'_>),
+    ) -> io::Result<Until> {
+        if self.until == Until::End || most == 0 {
+            return Ok(self.until);
+        }
+        let file = File::open(&self.path)?;
+        let want = if self.until == Until::Now { GLANCE } else { CHUNK };
+        let mut want = want.max(WHOLE);
+        let mut chunk = self.read_to.max(HEADER as u64);
+        let mut read = 0;
+        self.until = loop {
+            buffer.resize(buffer.len().max(want), 0);
+            let have = fill(&file, &mut buffer[..want], chunk)?;
+            let bytes = &buffer[..have];
+            let mut at = 0;
+            let ended = loop {
+                if read == most {
+                    break Some(Until::Enough);
+                }
+                let place = chunk + at as u64;
+                match read_frame(&bytes[at.min(have)..], self.header.id, place as usize) {
+                    Frame::Record(record, next) => {
+                        each(&record);
+                        read += 1;
+                        self.read_to = next as u64;
+                        at = (self.read_to - chunk) as usize;
+                    }
+                    Frame::End => break Some(Until::End),
+                    Frame::Nothing if have == want && have - at < WHOLE => break None,
+                    Frame::Nothing if alive => break Some(Until::Now),
+                    Frame::Nothing if at >= have => break Some(Until::End),
+                    Frame::Nothing => at += 1,
+                }
+            };
+            if let Some(ended) = ended {
+                break ended;
+            }
+            chunk += at as u64;
+            want = CHUNK;
+        };
+        Ok(self.until)
+    }
+}
+
+fn fill(file: &File, buffer: &mut [u8], mut place: u64) -> io::Result<usize> {
+    let mut have = 0;
+    while have < buffer.len() {
+        match file.read_at(&mut buffer[have..], place) {
+            Ok(0) => break,
+            Ok(count) => {
+                have += count;
+                place += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(have)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::written::Written;
+
+    const ID: u64 = 5;
+
+    fn open(folder: &Path, written: &Written) -> Segment {
+        let path = written.save(folder);
+        Segment::new(written.header, path, written.bytes.len() as u64)
+    }
+
+    fn numbers(segment: &mut Segment, alive: bool, most: usize) -> (Vec<u32>, Until) {
+        let mut numbers = vec![];
+        let until = segment.read(&mut vec![], alive, most, |record| numbers.push(record.took_micros)).unwrap();
+        (numbers, until)
+    }
+
+    #[test]
+    fn records_are_read_as_they_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut written = Written::new(ID, 1, 1000, 1 << 20);
+        let mut segment = open(folder.path(), &written);
+        assert_eq!(numbers(&mut segment, true, 10), (vec![], Until::Now));
+        assert_eq!(segment.read_to(), 0);
+        (0..5).for_each(|n| written.add(n));
+        written.save(folder.path());
+        assert_eq!(numbers(&mut segment, true, 3), (vec![0, 1, 2], Until::Enough));
+        assert!(segment.unread() > 0);
+        assert_eq!(numbers(&mut segment, true, 10), (vec![3, 4], Until::Now));
+        assert_eq!((segment.read_to(), segment.unread()), (written.at as u64, 0));
+        // More than a glance shows.
+        (5..500).for_each(|n| written.add(n));
+        written.finish();
+        written.save(folder.path());
+        assert_eq!(numbers(&mut segment, true, 1000), ((5..500).collect(), Until::End));
+        assert_eq!(numbers(&mut segment, true, 1000), (vec![], Until::End));
+    }
+
+    #[test]
+    fn records_across_chunks_are_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        // The places of the frames against the chunks differ with the length of the first record.
+        for lead in [0, 1, 7, 100, 511] {
+            let mut written = Written::new(ID, 1, 1000, 3 << 20);
+            written.add_with(0, &vec![b'x'; lead]);
+            let mut last = 0;
+            while written.room() > 4096 {
+                last += 1;
+                written.add_with(last, &vec![b'y'; (last as usize * 37) % 512]);
+            }
+            let mut segment = open(folder.path(), &written);
+            assert_eq!(numbers(&mut segment, false, usize::MAX), ((0..=last).collect(), Until::End), "{lead}");
+            assert_eq!(segment.read_to(), written.at as u64);
+        }
+    }
+
+    #[test]
+    fn a_full_segment_without_an_end_mark_ends_with_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        for size in [CHUNK + HEADER, CHUNK + HEADER + 1, CHUNK + HEADER - 1, 2 * CHUNK, 3000] {
+            let mut written = Written::new(ID, 1, 1000, size);
+            let mut count = 0;
+            while written.try_add(count) {
+                count += 1;
+            }
+            let mut segment = open(folder.path(), &written);
+            assert_eq!(numbers(&mut segment, true, usize::MAX), ((0..count).collect(), Until::Now), "{size}");
+            assert_eq!(numbers(&mut segment, false, usize::MAX), (vec![], Until::End), "{size}");
+        }
+    }
+
+    #[test]
+    fn what_is_behind_a_hole_or_torn_is_found_in_dead_segments_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut written = Written::new(ID, 1, 1000, 1 << 20);
+        let places: Vec<usize> = (0..3000).map(|n| (written.at, written.add(n)).0).collect();
+        // A page lost, a record torn, and the tail too.
+        written.bytes[places[10] + 20..places[10] + 20 + 4096].fill(0);
+        written.bytes[places[1000] + 30] ^= 1;
+        written.bytes[places[2999] + 12..].fill(0);
+        let lost = |n: &u32| {
+            let (from, to) = (places[*n as usize], places.get(*n as usize + 1).copied().unwrap_or(usize::MAX));
+            *n == 1000 || *n == 2999 || (from < places[10] + 20 + 4096 && to > places[10] + 20)
+        };
+        let mut segment = open(folder.path(), &written);
+        assert_eq!(numbers(&mut segment, true, usize::MAX), ((0..10).collect(), Until::Now));
+        let rest: Vec<u32> = (10..3000).filter(|n| !lost(n)).collect();
+        assert!(rest.len() > 2900);
+        assert_eq!(numbers(&mut segment, false, usize::MAX), (rest, Until::End));
+        assert_eq!(segment.read_to(), places[2999] as u64);
+    }
+
+    #[test]
+    fn a_cut_or_empty_file_is_at_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut written = Written::new(ID, 1, 1000, 1 << 16);
+        (0..100).for_each(|n| written.add(n));
+        let cut = written.at - 5;
+        written.bytes.truncate(cut);
+        let mut segment = open(folder.path(), &written);
+        assert_eq!(numbers(&mut segment, false, usize::MAX), ((0..99).collect(), Until::End));
+        written.bytes.truncate(HEADER);
+        let mut segment = open(folder.path(), &written);
+        assert_eq!(numbers(&mut segment, false, usize::MAX), (vec![], Until::End));
+        segment.go_to(1 << 40);
+        assert_eq!(numbers(&mut segment, false, usize::MAX), (vec![], Until::End));
+    }
+}

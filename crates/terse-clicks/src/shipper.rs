@@ -1,0 +1,154 @@
+//! The thread that counts clicks.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use terse_core::Clock;
+use terse_core::clicks::{ClickStore, Live};
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tracing::warn;
+
+use crate::counts::ShipperCounts;
+use crate::enrich::{Enricher, Keep};
+use crate::folder::Folder;
+use crate::shipping::{Pace, Shipping};
+
+/// How long the thread may take to notice that it is to end.
+const NOTICE: Duration = Duration::from_secs(5);
+
+/// What a shipper needs.
+pub struct ShipperParts {
+    /// The journal's folder.
+    pub folder: PathBuf,
+    /// The number of this process, as in the segments that it writes.
+    pub run: u64,
+    /// Where clicks are counted.
+    pub store: Arc<dyn ClickStore>,
+    /// Where counted clicks are made known.
+    pub live: Arc<Live>,
+    /// A file in MaxMind's format, instead of the countries that are shipped.
+    pub places: Option<PathBuf>,
+    /// How much of an address is kept.
+    pub keep: Keep,
+    /// How much the journal may hold. Past it the oldest clicks are dropped.
+    pub limit_bytes: u64,
+    /// The time.
+    pub clock: Clock,
+}
+
+impl fmt::Debug for ShipperParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShipperParts").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+/// Reads the journal, and has each click counted once. Dropped, it ends at once; what is not counted then is counted at the
+/// next start.
+#[derive(Debug)]
+pub struct Shipper {
+    counts: Arc<ShipperCounts>,
+    /// Until when the thread may go on; for ever if `None`.
+    orders: watch::Sender<Option<Instant>>,
+    /// Whether everything was counted, told by the thread when it ends.
+    ended: Receiver<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Shipper {
+    /// Starts the thread. To be called before the serving threads begin to write.
+    pub fn start(parts: ShipperParts) -> io::Result<Self> {
+        Self::start_at(parts, Pace::default())
+    }
+
+    pub(crate) fn start_at(parts: ShipperParts, pace: Pace) -> io::Result<Self> {
+        let ShipperParts { folder, run, store, live, places, keep, limit_bytes, clock } = parts;
+        std::fs::create_dir_all(&folder)?;
+        let now = clock.now();
+        let enricher = Enricher::new(places, keep, now)?;
+        let folder = Folder::new(folder, run, now);
+        let counts = Arc::new(ShipperCounts::default());
+        let (orders, receiver) = watch::channel(None);
+        let (tell, ended) = channel();
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let shipping =
+            Shipping::new(folder, enricher, store, live, Arc::clone(&counts), clock, limit_bytes, pace, receiver.clone());
+        let thread = thread::Builder::new().name("clicks".into()).spawn(move || {
+            step_back();
+            let complete = runtime.block_on(async {
+                tokio::select! {
+                    // Wherever it waits, it can be left: what was not committed will be read again.
+                    () = deadline(receiver) => false,
+                    () = shipping.run() => true,
+                }
+            });
+            runtime.shutdown_timeout(Duration::from_secs(1));
+            let _nobody_waits = tell.send(complete);
+        })?;
+        Ok(Self { counts, orders, ended, thread: Some(thread) })
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> Arc<ShipperCounts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// Counts everything there is and ends. To be called when nobody writes to the journal any more. Whether everything was
+    /// counted within `patience`; what is left is counted at the next start.
+    pub fn stop(mut self, patience: Duration) -> bool {
+        self.end(patience)
+    }
+
+    fn end(&mut self, patience: Duration) -> bool {
+        let Some(thread) = self.thread.take() else { return false };
+        self.orders.send_replace(Some(Instant::now() + patience));
+        match self.ended.recv_timeout(patience + NOTICE) {
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                warn!("the thread that counts clicks does not end; it is left behind");
+                false
+            }
+            told => {
+                let whole = thread.join().is_ok();
+                whole && told == Ok(true)
+            }
+        }
+    }
+}
+
+impl Drop for Shipper {
+    fn drop(&mut self) {
+        self.end(Duration::ZERO);
+    }
+}
+
+/// Redirects come first: when there is not enough processor for all, this thread falls behind and catches up later. In Linux
+/// niceness is a thread's own. Where it cannot be changed, all goes on as before.
+fn step_back() {
+    let _refused = rustix::process::setpriority_process(None, 19);
+}
+
+async fn deadline(mut orders: watch::Receiver<Option<Instant>>) {
+    loop {
+        let until = *orders.borrow_and_update();
+        match until {
+            Some(until) => tokio::select! {
+                () = sleep_until(until) => return,
+                Ok(()) = orders.changed() => {}
+            },
+            None => {
+                if orders.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
