@@ -4,28 +4,34 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
-use terse_core::Caller;
+use terse_core::{Caller, OwnerId};
 
 /// What a key begins with, so that people and secret scanners recognise one.
 const PREFIX: &str = "terse_";
 /// Nobody hashes more than this for a stranger.
 const LONGEST: usize = 512;
 
-/// The admin keys, as SHA-256 hashes. A key holds 256 random bits, so a fast hash is enough and nothing can be guessed.
+/// The keys, as SHA-256 hashes. A key holds 256 random bits, so a fast hash is enough and nothing can be guessed.
 #[derive(Clone, Default)]
 pub struct Keys {
     admins: Vec<[u8; 32]>,
+    owners: Vec<([u8; 32], OwnerId)>,
 }
 
 impl Keys {
     /// Keys that open everything.
     pub fn new(admins: Vec<[u8; 32]>) -> Self {
-        Self { admins }
+        Self { admins, owners: Vec::new() }
     }
 
     /// One more.
     pub fn add(&mut self, admin: [u8; 32]) {
         self.admins.push(admin);
+    }
+
+    /// One that opens what is an owner's.
+    pub fn add_owner(&mut self, key: [u8; 32], owner: OwnerId) {
+        self.owners.push((key, owner));
     }
 
     /// Whose key this is. Takes equally long for every wrong key: all hashes are compared, each in constant time.
@@ -38,7 +44,13 @@ impl Keys {
         for admin in &self.admins {
             known |= admin.ct_eq(&hash);
         }
-        bool::from(known).then_some(Caller::Admin)
+        let mut owner = None;
+        for (key, whose) in &self.owners {
+            if bool::from(key.ct_eq(&hash)) {
+                owner = Some(Caller::Owner(*whose));
+            }
+        }
+        if bool::from(known) { Some(Caller::Admin) } else { owner }
     }
 
     /// A fresh key and what to keep of it. The key itself is shown once and never stored.
@@ -58,7 +70,7 @@ impl Keys {
 
 impl std::fmt::Debug for Keys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Keys({} admins)", self.admins.len())
+        write!(f, "Keys({} admins, {} owners)", self.admins.len(), self.owners.len())
     }
 }
 
@@ -72,6 +84,8 @@ mod tests {
         assert!(key.starts_with("terse_") && key.len() == 6 + 43, "{key}");
         let mut keys = Keys::new(vec![Keys::hash("another")]);
         assert_eq!(keys.caller(&key), None);
+        keys.add_owner(Keys::hash("mine"), OwnerId(7));
+        assert_eq!(keys.caller("mine"), Some(Caller::Owner(OwnerId(7))));
         keys.add(hash);
         assert_eq!(keys.caller(&key), Some(Caller::Admin));
         for wrong in ["", "terse_", &key[1..], &format!("{key} "), &key.to_uppercase(), &"x".repeat(513)] {
