@@ -3,6 +3,8 @@
 
 #[path = "../tests/it/fake.rs"]
 mod fake;
+#[path = "../tests/it/fake_clicks.rs"]
+mod fake_clicks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +32,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));
     let links = Arc::new(Links::new(fake::Fake::new(), codes, Arc::new(NoFeed), rules, Clock::default()));
     let keys = Keys::new(vec![Keys::hash("terse_preview")]);
-    let app = router(Parts { links, keys, cursor_key: [0; 32], stats: Arc::new(ApiStats::default()) });
+    let (_stop, stop) = tokio::sync::watch::channel(false);
+    let app = router(Parts {
+        links,
+        keys,
+        cursor_key: [0; 32],
+        stats: Arc::new(ApiStats::default()),
+        clicks: fake_clicks::FakeClicks::new(),
+        live: Arc::default(),
+        stop,
+    });
     println!("http://{address}/");
     loop {
         let (socket, _) = listener.accept().await?;

@@ -11,6 +11,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use terse_core::Links;
+use terse_core::clicks::{ClickStore, Live};
+use tokio::sync::watch;
 
 use crate::api::problem::{self, Problem};
 use crate::keys::Keys;
@@ -31,6 +33,12 @@ pub struct Parts {
     pub cursor_key: [u8; 32],
     /// Where to count.
     pub stats: Arc<ApiStats>,
+    /// Where clicks are counted.
+    pub clicks: Arc<dyn ClickStore>,
+    /// Where counted clicks are made known.
+    pub live: Arc<Live>,
+    /// True once the server stops: answers without an end of their own end then.
+    pub stop: watch::Receiver<bool>,
 }
 
 /// What every handler is given.
@@ -88,7 +96,7 @@ fn is_api(path: &str) -> bool {
     path == "/api" || path.starts_with("/api/")
 }
 
-/// Wraps every request: bounds its time, counts it, and sets the headers that hold for all.
+/// Wraps every request: bounds the time until its answer begins, counts it, and sets the headers that hold for all.
 async fn finish(State(parts): Web, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let api = is_api(request.uri().path());

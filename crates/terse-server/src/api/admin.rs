@@ -32,5 +32,5 @@ pub(super) async fn set_standing(
     let SetStanding { standing } = parse_object(&body)?;
     let patch = Patch { standing: Some(standing.into()), ..Patch::default() };
     let link = parts.links.patch(caller, &key, &patch, None).await?;
-    Ok(answer(&parts, StatusCode::OK, &link))
+    Ok(answer(&parts, StatusCode::OK, &link).await)
 }

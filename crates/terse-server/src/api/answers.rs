@@ -32,6 +32,8 @@ problems! {
     ImportProblems: 400 401 403 413 415 503;
     /// Looking at many.
     ListProblems: 400 401 503;
+    /// What only the operator looks at.
+    AdminListProblems: 400 401 403 503;
     /// Looking at one.
     GetProblems: 400 401 404 503;
     /// Changing one.

@@ -5,9 +5,10 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use terse_core::{Code, Domain, Hosts, Link, LinkError, LinkKey, RefusalKind, Request, Revision};
+use terse_core::{Caller, Code, Domain, Hosts, Link, LinkError, LinkKey, RefusalKind, Request, Revision};
 
 use super::answers::{CreateProblems, GetProblems, PatchProblems, TouchProblems};
+use super::counts::click_counts;
 use super::problem::{INVALID_EXPIRY, PRECONDITION_FAILED, Problem};
 use super::request::{Creator, Json, Keyed, Name, NoParams, Params, SMALL, parse_object};
 use super::schemas::LONGEST_TTL;
@@ -80,7 +81,11 @@ async fn create_one(parts: &Parts, creator: &Creator, headers: &HeaderMap, body:
         }
     };
     let (status, replayed, link) = outcome?;
-    let mut response = answer(parts, status, &link);
+    // A link that is new has had none: nobody need be asked.
+    let mut response = match status {
+        StatusCode::CREATED => answer_with(parts, status, &link, Some(0)),
+        _ => answer(parts, status, &link).await,
+    };
     if status == StatusCode::CREATED
         && let Ok(place) = HeaderValue::try_from(location(&link))
     {
@@ -165,13 +170,8 @@ fn request_of(creator: &Creator, key: &str, place: Option<usize>, create: &Creat
         GetProblems),
     security(("key" = [])))]
 pub(super) async fn get(State(parts): Web, Keyed(caller): Keyed, params: Params, Name(code): Name) -> Result<Response, Problem> {
-    let key = link_key(&parts, params, &code)?;
-    let link = parts.links.get(caller, &key).await?;
-    // A deleted link can still be listed and restored, but it is no longer there.
-    if link.deleted_at.is_some() {
-        return Err(Problem::no_link());
-    }
-    Ok(answer(&parts, StatusCode::OK, &link))
+    let link = readable(&parts, caller, params, &code).await?;
+    Ok(answer(&parts, StatusCode::OK, &link).await)
 }
 
 /// Change a link
@@ -206,7 +206,7 @@ pub(super) async fn patch(
         }
         error => error.into(),
     })?;
-    Ok(answer(&parts, StatusCode::OK, &link))
+    Ok(answer(&parts, StatusCode::OK, &link).await)
 }
 
 /// Delete a link
@@ -244,7 +244,7 @@ pub(super) async fn restore(
 ) -> Result<Response, Problem> {
     let key = link_key(&parts, params, &code)?;
     let link = parts.links.restore(caller, &key).await?;
-    Ok(answer(&parts, StatusCode::OK, &link))
+    Ok(answer(&parts, StatusCode::OK, &link).await)
 }
 
 /// The link a path and `?domain=` speak of. A code that no link can have is simply not there.
@@ -279,9 +279,21 @@ fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem> {
     digits.and_then(|digits| digits.parse().ok()).map(|revision| Some(Revision(revision))).ok_or_else(refuse)
 }
 
+/// The link of the caller's that a path and `?domain=` speak of.
+pub(super) async fn readable(parts: &Parts, caller: Caller, params: Params, code: &str) -> Result<Link, Problem> {
+    let link = parts.links.get(caller, &link_key(parts, params, code)?).await?;
+    // A deleted link can still be listed and restored, but it is no longer there.
+    if link.deleted_at.is_some() { Err(Problem::no_link()) } else { Ok(link) }
+}
+
 /// A link as JSON, with its revision as `ETag`.
-pub(super) fn answer(parts: &Parts, status: StatusCode, link: &Link) -> Response {
-    let body = LinkBody::new(link, &parts.links.rules().hosts, parts.links.now());
+pub(super) async fn answer(parts: &Parts, status: StatusCode, link: &Link) -> Response {
+    let clicks = click_counts(parts, std::iter::once(link)).await.pop().flatten();
+    answer_with(parts, status, link, clicks)
+}
+
+fn answer_with(parts: &Parts, status: StatusCode, link: &Link, clicks: Option<u64>) -> Response {
+    let body = LinkBody::new(link, clicks, &parts.links.rules().hosts, parts.links.now());
     let etag = format!("\"{}\"", body.revision);
     (status, [(header::ETAG, etag)], axum::Json(body)).into_response()
 }

@@ -6,10 +6,11 @@ use terse_core::{ListQuery, Sort, Status};
 use utoipa::ToSchema;
 
 use super::answers::ListProblems;
+use super::counts::click_counts;
 use super::cursor::Seal;
 use super::links::domain_of;
 use super::problem::Problem;
-use super::request::{Keyed, Params};
+use super::request::{Keyed, Params, whole_number};
 use super::shapes::LinkBody;
 use crate::router::Web;
 
@@ -53,7 +54,7 @@ pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, mut params: Pa
         Some(_) => return Err(bad_word("sort")),
     };
     params.done()?;
-    let limit = limit.map_or(Ok(50), |text| parse_limit(&text))?;
+    let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
     let mut seal = Seal::new(&parts.cursor_key, caller);
     seal.bind(text.as_deref());
     seal.bind(tag.as_deref());
@@ -63,12 +64,11 @@ pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, mut params: Pa
     let bad_cursor = || Problem::invalid("cursor", "not a cursor that we gave out for this list; start again without one");
     let after = cursor.map(|text| seal.open(&text).ok_or_else(bad_cursor)).transpose()?;
     let text = text.filter(|text| !text.is_empty());
-    let query = ListQuery { owner: None, domain, tag, text, status, sort, after, limit, now: parts.links.now() };
+    let query = ListQuery { owner: None, domain, tag, text, status, sort, after, limit: limit as usize, now: parts.links.now() };
     let listing = parts.links.list(caller, query).await?;
-    Ok(axum::Json(LinkList {
-        links: listing.page.links.iter().map(|link| LinkBody::new(link, hosts, listing.now)).collect(),
-        next_cursor: listing.page.next.map(|cursor| seal.close(&cursor)),
-    }))
+    let counts = click_counts(&parts, listing.page.links.iter()).await;
+    let links = listing.page.links.iter().zip(counts).map(|(link, clicks)| LinkBody::new(link, clicks, hosts, listing.now));
+    Ok(axum::Json(LinkList { links: links.collect(), next_cursor: listing.page.next.map(|cursor| seal.close(&cursor)) }))
 }
 
 /// What a link can be at a given moment.
@@ -106,11 +106,4 @@ fn short_enough(field: &'static str, text: Option<String>, least: usize, most: u
         }
         _ => Ok(text),
     }
-}
-
-/// Digits only, so that neither a sign nor a space passes; zeros in front do not make it octal.
-fn parse_limit(text: &str) -> Result<usize, Problem> {
-    let digits = !text.is_empty() && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_digit());
-    let limit = digits.then(|| text.trim_start_matches('0').parse().ok()).flatten();
-    limit.filter(|limit| (1..=100).contains(limit)).ok_or_else(|| Problem::invalid("limit", "a whole number from 1 to 100"))
 }

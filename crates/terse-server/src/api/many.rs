@@ -12,6 +12,7 @@ use terse_core::{Caller, Link, Moment};
 use utoipa::ToSchema;
 
 use super::answers::{BulkProblems, ImportProblems};
+use super::counts::click_counts;
 use super::links::{check_ttl, create_link, idempotency_key};
 use super::problem::{INVALID_REQUEST, Problem, ProblemBody};
 use super::request::{Creator, Json, LARGE, NoParams, Operator, not_json, parse_object};
@@ -29,7 +30,7 @@ const TOGETHER: usize = 256;
     { "index": 0, "status": 201, "link": { "short_code": "x7Kq2Lm", "short_url": "https://go.example/x7Kq2Lm",
         "long_url": "https://example.com/", "domain": "go.example", "title": null, "tags": [],
         "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z", "expires_at": null, "valid_from": null,
-        "max_clicks": null, "redirect": 302, "forward_query": false, "crawlable": false, "status": "active",
+        "max_clicks": null, "click_count": 0, "redirect": 302, "forward_query": false, "crawlable": false, "status": "active",
         "deleted_at": null, "qr_url": "https://go.example/x7Kq2Lm/qr", "preview_url": "https://go.example/x7Kq2Lm+",
         "revision": 1 }, "problem": null },
     { "index": 1, "status": 400, "link": null, "problem": { "type": "/api/docs#scheme_not_allowed",
@@ -151,9 +152,13 @@ where
     let hosts = &parts.links.rules().hosts;
     let outcomes: Vec<_> = futures_util::stream::iter(running).buffered(TOGETHER).collect().await;
     let now = parts.links.now();
+    // Those that are new have had none; the others are asked for together.
+    let old = outcomes.iter().flatten().filter(|(status, _)| *status != StatusCode::CREATED).map(|(_, link)| link);
+    let mut old_counts = click_counts(parts, old).await.into_iter();
     let results = outcomes.into_iter().enumerate().map(|(index, outcome)| match outcome {
         Ok((status, link)) => {
-            let link = LinkBody::new(&link, hosts, now);
+            let clicks = if status == StatusCode::CREATED { Some(0) } else { old_counts.next().flatten() };
+            let link = LinkBody::new(&link, clicks, hosts, now);
             ItemResult { index, status: status.as_u16(), link: Some(link), problem: None }
         }
         Err(problem) => ItemResult { index, status: problem.status(), link: None, problem: Some(problem.into_body()) },

@@ -2,15 +2,23 @@
 
 mod admin;
 mod answers;
+mod click_rows;
+mod clicks;
+mod counts;
 mod cursor;
 mod docs;
 mod links;
 mod list;
+mod live;
 mod many;
+mod period;
 pub(crate) mod problem;
 pub(crate) mod request;
 mod schemas;
 pub(crate) mod shapes;
+mod stats;
+mod stats_shapes;
+mod streamed;
 
 use std::sync::Arc;
 
@@ -38,6 +46,7 @@ use crate::router::Parts;
     ),
     servers((url = "/")),
     tags((name = "Links", description = "Make links and look after them."),
+         (name = "Clicks", description = "See what becomes of links."),
          (name = "Pages", description = "What anyone can see of a link."),
          (name = "Admin", description = "For the operator.")),
     components(schemas(problem::ProblemBody))
@@ -57,8 +66,14 @@ pub(crate) fn described() -> OpenApiRouter<Arc<Parts>> {
         .routes(routes!(many::create_many))
         .routes(routes!(links::get, links::patch, links::delete))
         .routes(routes!(links::restore))
+        .routes(routes!(stats::link_stats))
+        .routes(routes!(clicks::link_clicks))
+        .routes(routes!(live::watch_link))
+        .routes(routes!(stats::all_stats))
+        .routes(routes!(stats::top))
         .routes(routes!(qr::draw))
         .routes(routes!(admin::set_standing))
+        .routes(routes!(stats::orphan_stats))
         .routes(routes!(many::import_many))
 }
 

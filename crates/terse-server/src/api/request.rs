@@ -180,6 +180,14 @@ fn short(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
+/// A number from 1 to `most`. Digits only, so that neither a sign nor a space passes; zeros in front do not make it octal.
+pub(crate) fn whole_number(field: &'static str, text: &str, most: u64) -> Result<u64, Problem> {
+    let digits = !text.is_empty() && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.then(|| text.trim_start_matches('0').parse().ok()).flatten();
+    let number = number.filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| Problem::invalid(field, format!("a whole number from 1 to {most}")))
+}
+
 /// A JSON body of at most `LIMIT` octets, not yet parsed.
 pub(crate) struct Json<const LIMIT: usize>(pub(crate) Bytes);
 

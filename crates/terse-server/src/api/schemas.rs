@@ -40,6 +40,11 @@ pub(super) fn status() -> Object {
     kind(Type::String).description(Some("What it is right now.")).enum_values(Some(Status::ALL.map(Status::as_str))).build()
 }
 
+/// One of a few words.
+pub(super) fn word(about: &str, words: &[&str]) -> Object {
+    kind(Type::String).description(Some(about)).enum_values(Some(words.iter().copied())).build()
+}
+
 fn tag() -> Object {
     let no_comma = "^[^,\\u0000-\\u001f\\u007f-\\u009f]*$";
     kind(Type::String).min_length(Some(1)).max_length(Some(50)).pattern(Some(no_comma)).build()

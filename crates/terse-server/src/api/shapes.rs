@@ -1,7 +1,7 @@
 //! The JSON that clients send and get.
 
 use serde::{Deserialize, Deserializer, Serialize};
-use terse_core::{Change, Hosts, Link, Moment, Patch, Standing, Wish};
+use terse_core::{Change, Hosts, Link, LinkKey, Moment, Patch, Standing, Wish};
 use utoipa::ToSchema;
 
 use super::schemas;
@@ -283,7 +283,7 @@ impl From<StandingWord> for Standing {
     "short_code": "spring-sale", "short_url": "https://go.example/spring-sale",
     "long_url": "https://example.com/a/rather/long/path?with=parameters", "domain": "go.example", "title": "Spring sale",
     "tags": ["spring", "sale"], "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z",
-    "expires_at": "2030-01-31T12:00:00Z", "valid_from": null, "max_clicks": null, "redirect": 302, "forward_query": false,
+    "expires_at": "2030-01-31T12:00:00Z", "valid_from": null, "max_clicks": null, "click_count": 0, "redirect": 302, "forward_query": false,
     "crawlable": false, "status": "active", "deleted_at": null, "qr_url": "https://go.example/spring-sale/qr",
     "preview_url": "https://go.example/spring-sale+", "revision": 1
 }))]
@@ -319,6 +319,9 @@ pub(crate) struct LinkBody {
     /// How many visits it is good for.
     #[schema(required = true, minimum = 1)]
     max_clicks: Option<u64>,
+    /// How many clicks it has had; null while that cannot be said.
+    #[schema(required = true, minimum = 0)]
+    click_count: Option<u64>,
     /// The status it redirects with.
     #[schema(schema_with = schemas::redirect)]
     redirect: u16,
@@ -342,14 +345,13 @@ pub(crate) struct LinkBody {
 }
 
 impl LinkBody {
-    pub(crate) fn new(link: &Link, hosts: &Hosts, now: Moment) -> Self {
-        let short_url = short_url(link, hosts);
-        let domain = &link.key.domain;
+    pub(crate) fn new(link: &Link, click_count: Option<u64>, hosts: &Hosts, now: Moment) -> Self {
+        let short_url = short_url(&link.key, hosts);
         let text = |at: Option<Moment>| at.map(|at| at.to_string());
         Self {
             short_code: link.key.code.to_string(),
             long_url: link.target.to_string(),
-            domain: if domain.is_primary() { hosts.primary_host() } else { domain.as_str() }.to_owned(),
+            domain: host_of(&link.key, hosts).to_owned(),
             title: link.title.as_ref().map(|title| title.as_str().to_owned()),
             tags: link.tags.iter().map(str::to_owned).collect(),
             created_at: link.created_at.to_string(),
@@ -357,6 +359,7 @@ impl LinkBody {
             expires_at: text(link.expires_at),
             valid_from: text(link.valid_from),
             max_clicks: link.max_clicks,
+            click_count,
             redirect: link.redirect.status(),
             forward_query: link.forward_query,
             crawlable: link.crawlable,
@@ -371,6 +374,11 @@ impl LinkBody {
 }
 
 /// What people type or scan.
-pub(crate) fn short_url(link: &Link, hosts: &Hosts) -> String {
-    format!("{}/{}", hosts.base_of(&link.key.domain), link.key.code)
+pub(crate) fn short_url(link: &LinkKey, hosts: &Hosts) -> String {
+    format!("{}/{}", hosts.base_of(&link.domain), link.code)
+}
+
+/// The host that a link lives under.
+pub(crate) fn host_of<'a>(link: &'a LinkKey, hosts: &'a Hosts) -> &'a str {
+    if link.domain.is_primary() { hosts.primary_host() } else { link.domain.as_str() }
 }

@@ -57,7 +57,7 @@ struct Made {
 
 impl Made {
     fn new(link: &Link, parts: &Parts) -> Self {
-        let short = short_url(link, &parts.links.rules().hosts);
+        let short = short_url(&link.key, &parts.links.rules().hosts);
         let matrix = Matrix::of(&short, qrcode::EcLevel::M);
         let code = link.key.code.to_string();
         Self {

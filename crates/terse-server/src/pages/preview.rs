@@ -38,7 +38,7 @@ impl<'a> Preview<'a> {
         let host = link.target.host().unwrap_or_default();
         Self {
             warn,
-            short: short_url(link, &parts.links.rules().hosts),
+            short: short_url(&link.key, &parts.links.rules().hosts),
             target: link.target.as_str(),
             host_unicode: unicode_host(&host),
             host,

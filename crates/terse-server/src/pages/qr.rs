@@ -124,7 +124,7 @@ async fn existing(parts: &Arc<Parts>, uri: &Uri, headers: &HeaderMap, code: &str
     let Some(key) = key_of(parts, uri, headers, code) else { return Ok(None) };
     let link = parts.links.preview(&key).await?;
     let link = link.filter(|link| !matches!(link.status(parts.links.now()), Status::Deleted | Status::Blocked));
-    Ok(link.map(|link| short_url(&link, &parts.links.rules().hosts)))
+    Ok(link.map(|link| short_url(&link.key, &parts.links.rules().hosts)))
 }
 
 /// The black and white squares.

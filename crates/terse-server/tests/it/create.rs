@@ -24,7 +24,7 @@ async fn a_link_is_made_and_told_in_full() {
         body,
         json!({"short_code": "hello", "short_url": "https://go.example/hello", "long_url": "https://example.com/x",
             "domain": "go.example", "title": "Hi", "tags": ["a"], "created_at": null, "updated_at": null,
-            "expires_at": "2199-01-01T00:00:00Z", "valid_from": "2020-01-01T00:00:00Z", "max_clicks": 3, "redirect": 301,
+            "expires_at": "2199-01-01T00:00:00Z", "valid_from": "2020-01-01T00:00:00Z", "max_clicks": 3, "click_count": 0, "redirect": 301,
             "forward_query": true, "crawlable": true, "status": "active", "deleted_at": null,
             "qr_url": "https://go.example/hello/qr", "preview_url": "https://go.example/hello+", "revision": 1})
     );

@@ -44,6 +44,12 @@ async fn every_described_call_exists_and_every_call_is_described() {
         "/urls/{code}/restore",
         "/admin/links/{code}/standing",
         "/admin/import",
+        "/admin/orphans",
+        "/stats",
+        "/top",
+        "/urls/{code}/stats",
+        "/urls/{code}/clicks",
+        "/urls/{code}/live",
     ];
     let mut known = vec!["GET /{code}/qr".to_owned()];
     for path in paths.map(|path| format!("/api/v1{path}")) {

@@ -1,9 +1,13 @@
 //! The web side, from outside.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod clicks;
 mod create;
 mod described;
 mod fake;
+mod fake_clicks;
 mod links;
+mod live;
 mod pages;
+mod stats;
 mod web;

@@ -5,21 +5,30 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::http::{HeaderMap, Request, StatusCode};
+use axum::http::{HeaderMap, Request, Response, StatusCode};
 use serde_json::Value;
+use terse_core::clicks::Live;
 use terse_core::*;
 use terse_server::{ApiStats, Keys, Parts, router};
+use tokio::sync::watch;
 use tower::ServiceExt;
 
 use crate::fake::Fake;
+use crate::fake_clicks::FakeClicks;
 
 pub(crate) const KEY: &str = "terse_test-key";
+/// An owner's, and another's.
+pub(crate) const OWNER: (&str, OwnerId) = ("terse_owner", OwnerId(7));
+pub(crate) const OTHER: (&str, OwnerId) = ("terse_other", OwnerId(8));
 
 pub(crate) struct Web {
     router: Router,
     pub(crate) store: Arc<Fake>,
     pub(crate) clock: Clock,
     pub(crate) stats: Arc<ApiStats>,
+    pub(crate) clicks: Arc<FakeClicks>,
+    pub(crate) live: Arc<Live>,
+    pub(crate) stop: watch::Sender<bool>,
 }
 
 pub(crate) struct Answer {
@@ -82,9 +91,32 @@ impl Web {
         let (store, clock, stats) = (Fake::new(), Clock::default(), Arc::new(ApiStats::default()));
         let codes = Arc::new(Random::new(Alphabet::Base62, 7));
         let links = Arc::new(Links::new(store.clone(), codes, Arc::new(NoFeed), rules, clock.clone()));
-        let keys = Keys::new(vec![Keys::hash(KEY)]);
-        let router = router(Parts { links, keys, cursor_key: [9; 32], stats: stats.clone() });
-        Self { router, store, clock, stats }
+        let mut keys = Keys::new(vec![Keys::hash(KEY)]);
+        for (key, owner) in [OWNER, OTHER] {
+            keys.add_owner(Keys::hash(key), owner);
+        }
+        let (clicks, live, (stop, stopped)) = (FakeClicks::new(), Arc::new(Live::default()), watch::channel(false));
+        let router = router(Parts {
+            links,
+            keys,
+            cursor_key: [9; 32],
+            stats: stats.clone(),
+            clicks: clicks.clone(),
+            live: live.clone(),
+            stop: stopped,
+        });
+        Self { router, store, clock, stats, clicks, live, stop }
+    }
+
+    /// As somebody with this key, with the body still to come.
+    pub(crate) async fn open(&self, path: &str, key: &str) -> Response<Body> {
+        let request = Request::builder().uri(path).header("authorization", key).body(Body::empty()).unwrap();
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    /// As somebody with this key.
+    pub(crate) async fn as_owner(&self, line: &str, key: &str, body: Value) -> Answer {
+        self.call(line, &[("authorization", key), ("content-type", "application/json")], body.to_string()).await
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {

@@ -1,0 +1,195 @@
+//! One click, as it is shown.
+
+use serde::Serialize;
+use terse_core::clicks::Click;
+use utoipa::ToSchema;
+
+/// A click. Every field is always there; what is not known is null.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Click, example = json!({
+    "at": "2026-11-15T21:00:00.123Z", "country": "DE", "city": "Berlin, DE", "device": "mobile", "browser": "Firefox",
+    "operating_system": "Android", "language": "de", "referrer": "news.example", "utm_source": "newsletter",
+    "utm_medium": "email", "utm_campaign": "spring", "utm_term": null, "utm_content": null, "bot": null,
+    "address": "203.0.113.0/24", "redirect_ms": 0.014
+}))]
+pub(crate) struct ClickRow<'a> {
+    /// When.
+    #[schema(format = DateTime)]
+    at: String,
+    /// Two letters.
+    #[schema(required = true)]
+    country: Option<&'a str>,
+    /// With its country.
+    #[schema(required = true)]
+    city: Option<&'a str>,
+    /// `desktop`, `mobile`, `tablet`, …
+    #[schema(required = true)]
+    device: Option<&'a str>,
+    /// Without its version.
+    #[schema(required = true)]
+    browser: Option<&'a str>,
+    /// Without its version.
+    #[schema(required = true)]
+    operating_system: Option<&'a str>,
+    /// The first of the accepted ones.
+    #[schema(required = true)]
+    language: Option<&'a str>,
+    /// The host the visitor came from.
+    #[schema(required = true)]
+    referrer: Option<&'a str>,
+    /// As the visitor's query had it.
+    #[schema(required = true)]
+    utm_source: Option<&'a str>,
+    /// As the visitor's query had it.
+    #[schema(required = true)]
+    utm_medium: Option<&'a str>,
+    /// As the visitor's query had it.
+    #[schema(required = true)]
+    utm_campaign: Option<&'a str>,
+    /// As the visitor's query had it.
+    #[schema(required = true)]
+    utm_term: Option<&'a str>,
+    /// As the visitor's query had it.
+    #[schema(required = true)]
+    utm_content: Option<&'a str>,
+    /// Why it is taken for a machine's; null for people.
+    #[schema(required = true)]
+    bot: Option<&'static str>,
+    /// The address, as much of it as is kept.
+    #[schema(required = true)]
+    address: Option<&'a str>,
+    /// How long the answer took, in milliseconds.
+    redirect_ms: f64,
+}
+
+/// The names of the columns of a table of clicks.
+pub(super) const COLUMNS: [&str; 16] = [
+    "at",
+    "country",
+    "city",
+    "device",
+    "browser",
+    "operating_system",
+    "language",
+    "referrer",
+    "utm_source",
+    "utm_medium",
+    "utm_campaign",
+    "utm_term",
+    "utm_content",
+    "bot",
+    "address",
+    "redirect_ms",
+];
+
+impl<'a> ClickRow<'a> {
+    pub(super) fn new(click: &'a Click) -> Self {
+        let [source, medium, campaign, term, content] = &click.utm;
+        Self {
+            at: click.at.to_string(),
+            country: click.country.as_deref(),
+            city: click.city.as_deref(),
+            device: click.device.as_deref(),
+            browser: click.browser.as_deref(),
+            operating_system: click.system.as_deref(),
+            language: click.language.as_deref(),
+            referrer: click.referrer.as_deref(),
+            utm_source: source.as_deref(),
+            utm_medium: medium.as_deref(),
+            utm_campaign: campaign.as_deref(),
+            utm_term: term.as_deref(),
+            utm_content: content.as_deref(),
+            bot: click.machine.map(terse_core::clicks::Machine::as_str),
+            address: click.address.as_deref(),
+            redirect_ms: f64::from(click.took_micros) / 1000.0,
+        }
+    }
+
+    /// One cell for each of the columns; empty where nothing is known.
+    pub(super) fn cells(&self) -> [String; COLUMNS.len()] {
+        let took = self.redirect_ms.to_string();
+        let cells = [
+            Some(self.at.as_str()),
+            self.country,
+            self.city,
+            self.device,
+            self.browser,
+            self.operating_system,
+            self.language,
+            self.referrer,
+            self.utm_source,
+            self.utm_medium,
+            self.utm_campaign,
+            self.utm_term,
+            self.utm_content,
+            self.bot,
+            self.address,
+            Some(took.as_str()),
+        ];
+        cells.map(|cell| safe(cell.unwrap_or_default()))
+    }
+}
+
+/// A cell that no spreadsheet takes for a formula: visitors choose what is in here.
+fn safe(cell: &str) -> String {
+    if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{cell}") } else { cell.to_owned() }
+}
+
+/// A click as those who watch see it: what is going on, not the whole record.
+#[derive(Serialize)]
+pub(super) struct LiveClick<'a> {
+    at: String,
+    country: Option<&'a str>,
+    city: Option<&'a str>,
+    device: Option<&'a str>,
+    browser: Option<&'a str>,
+    operating_system: Option<&'a str>,
+    language: Option<&'a str>,
+    referrer: Option<&'a str>,
+    bot: Option<&'static str>,
+}
+
+impl<'a> LiveClick<'a> {
+    pub(super) fn new(click: &'a Click) -> Self {
+        let ClickRow { at, country, city, device, browser, operating_system, language, referrer, bot, .. } = ClickRow::new(click);
+        Self { at, country, city, device, browser, operating_system, language, referrer, bot }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terse_core::clicks::{LinkId, Place};
+    use terse_core::{Code, Domain, LinkKey, Moment, OwnerId};
+
+    use super::*;
+
+    #[test]
+    fn the_columns_are_the_fields_in_their_order() {
+        let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc1234").unwrap() };
+        let place = Place::Link(LinkId { key, born: Moment::from_ms(1) }, OwnerId(5));
+        let mut click = Click::bare(Moment::from_ms(1), place);
+        click.visitor = Some(77);
+        click.utm = ["s", "m", "c", "t", "n"].map(|word| Some(word.into()));
+        for (field, word) in [
+            (&mut click.country, "DE"),
+            (&mut click.city, "=Berlin"),
+            (&mut click.device, "mobile"),
+            (&mut click.browser, "Firefox"),
+            (&mut click.system, "Linux"),
+            (&mut click.language, "de"),
+            (&mut click.referrer, "@host"),
+            (&mut click.address, "203.0.113.0/24"),
+        ] {
+            *field = Some(word.into());
+        }
+        let row = ClickRow::new(&click);
+        let json = serde_json::to_value(&row).unwrap();
+        let fields: Vec<&String> = json.as_object().unwrap().keys().collect();
+        assert_eq!(fields, COLUMNS);
+        for (cell, (name, value)) in row.cells().iter().zip(json.as_object().unwrap()) {
+            let value = value.as_str().map_or_else(|| if value.is_null() { String::new() } else { "0".into() }, str::to_owned);
+            assert_eq!(cell.trim_start_matches('\''), value, "{name}");
+        }
+        assert_eq!((&*row.cells()[2], &*row.cells()[7]), ("'=Berlin", "'@host"));
+    }
+}

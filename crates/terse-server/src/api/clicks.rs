@@ -1,0 +1,157 @@
+//! The clicks of a link, one by one.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use jiff::tz::TimeZone;
+use terse_core::StoreError;
+use terse_core::clicks::{ClickPage, LinkId, RawQuery};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use super::answers::GetProblems;
+use super::click_rows::{COLUMNS, ClickRow};
+use super::links::readable;
+use super::period::moment;
+use super::problem::{Problem, STORE_UNAVAILABLE};
+use super::request::{Keyed, Name, Params};
+use super::streamed::{self, Sender};
+use crate::router::{Parts, Web};
+
+/// How many clicks are read at once, and are in memory together.
+const PAGE: usize = 1000;
+/// How many such answers are under way at once.
+static UNDER_WAY: Semaphore = Semaphore::const_new(32);
+/// How long a page may take to be read, and a client to take it.
+const READING: Duration = Duration::from_secs(30);
+const TAKING: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Format {
+    Lines,
+    Csv,
+}
+
+/// The clicks of a link, one by one
+///
+/// The earliest first, as long as they are kept. JSON lines, or CSV with a row of names first; cells that a spreadsheet would
+/// take for a formula begin with an apostrophe. If something goes wrong on the way, the answer is broken off, not ended.
+#[utoipa::path(get, path = "/api/v1/urls/{code}/clicks", operation_id = "link_clicks", tag = "Clicks",
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("format" = inline(Option<FormatWord>), Query, description = "`json` (the default) is a JSON object per line", nullable = false),
+        ("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or from this date 00:00 UTC",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("to" = Option<String>, Query, description = "To before this moment, or this date 00:00 UTC",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The clicks", headers(("Content-Disposition" = String, description = "A name for the file")),
+            content((ClickRow<'static> = "application/x-ndjson"), (String = "text/csv"))),
+        GetProblems),
+    security(("key" = [])))]
+pub(super) async fn link_clicks(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    mut params: Params,
+    Name(code): Name,
+) -> Result<Response, Problem> {
+    let format = match params.take("format").as_deref() {
+        None | Some("json") => Format::Lines,
+        Some("csv") => Format::Csv,
+        Some(_) => return Err(Problem::invalid("format", "json or csv")),
+    };
+    let at = |name, text: Option<String>| text.map(|text| moment(name, &text, &TimeZone::UTC)).transpose();
+    let (from, to) = (at("from", params.take("from"))?, at("to", params.take("to"))?);
+    if from.zip(to).is_some_and(|(from, to)| from >= to) {
+        return Err(Problem::invalid("from", "the end lies behind the beginning: `from` is before `to`"));
+    }
+    let link = readable(&parts, caller, params, &code).await?;
+    let turn = UNDER_WAY.try_acquire().map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many clicks are being read at once"))?;
+    let query = RawQuery { link: LinkId::of(&link), from, to, after: None, limit: PAGE };
+    // The first page before the answer begins: a store that is away can still be told of.
+    let first = read(&parts, &query).await?;
+    let (sender, body) = streamed::body();
+    tokio::spawn(write(parts, query, first, format, sender, turn));
+    let (kind, ending) = match format {
+        Format::Lines => ("application/x-ndjson", "jsonl"),
+        Format::Csv => ("text/csv; charset=utf-8; header=present", "csv"),
+    };
+    // A code is letters, digits, `-` and `_`: nothing in a file's name that anybody could misread.
+    let name = HeaderValue::try_from(format!("attachment; filename=\"{}-clicks.{ending}\"", link.key.code));
+    let mut response = ([(header::CONTENT_TYPE, kind)], body).into_response();
+    response.headers_mut().extend(name.ok().map(|name| (header::CONTENT_DISPOSITION, name)));
+    Ok(response)
+}
+
+async fn read(parts: &Parts, query: &RawQuery) -> Result<ClickPage, StoreError> {
+    match timeout(READING, parts.clicks.clicks(query)).await {
+        Ok(page) => page,
+        Err(_) => Err(StoreError::Unavailable("reading clicks takes too long".into())),
+    }
+}
+
+/// Sends page after page, each read when the one before has been taken. Between pages nothing of the store is held.
+async fn write(
+    parts: std::sync::Arc<Parts>,
+    mut query: RawQuery,
+    mut page: ClickPage,
+    format: Format,
+    sender: Sender,
+    _turn: SemaphorePermit<'static>,
+) {
+    let mut head = true;
+    loop {
+        let Some(bytes) = written(&page, format, std::mem::take(&mut head)) else { return };
+        if !matches!(timeout(TAKING, sender.send(bytes)).await, Ok(true)) {
+            return;
+        }
+        query.after = page.next;
+        if query.after.is_none() {
+            let _ = timeout(TAKING, sender.end()).await;
+            return;
+        }
+        page = match read(&parts, &query).await {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::error!(%error, "clicks that were being sent could not be read to the end");
+                return;
+            }
+        };
+    }
+}
+
+/// A page as text; `None` if it cannot be written, which breaks the answer off.
+fn written(page: &ClickPage, format: Format, head: bool) -> Option<Bytes> {
+    let rows = page.clicks.iter().map(ClickRow::new);
+    match format {
+        Format::Lines => {
+            let mut lines = Vec::new();
+            for row in rows {
+                serde_json::to_writer(&mut lines, &row).ok()?;
+                lines.push(b'\n');
+            }
+            Some(lines.into())
+        }
+        Format::Csv => {
+            let mut table = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
+            if head {
+                table.write_record(COLUMNS).ok()?;
+            }
+            for row in rows {
+                table.write_record(row.cells()).ok()?;
+            }
+            Some(table.into_inner().ok()?.into())
+        }
+    }
+}
+
+/// How clicks can be written.
+#[derive(utoipa::ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "its names are what matters")]
+enum FormatWord {
+    Json,
+    Csv,
+}

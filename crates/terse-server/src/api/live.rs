@@ -1,0 +1,90 @@
+//! The clicks of a link as they come.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use terse_core::clicks::{Click, LinkId, Watch};
+use tokio::sync::watch;
+
+use super::answers::GetProblems;
+use super::click_rows::LiveClick;
+use super::links::readable;
+use super::problem::{Problem, STORE_UNAVAILABLE};
+use super::request::{Keyed, Name, Params};
+use super::streamed::{self, Sender};
+use crate::router::Web;
+
+/// How often something is said when there is nothing to say, so that nobody in between takes the connection for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// At once, so that the client knows that it is heard: how long to wait before coming again, in milliseconds.
+const BEGIN: &[u8] = b"retry: 2000\n\n";
+/// How long a client may take to hear that it is over.
+const PARTING: Duration = Duration::from_secs(1);
+/// How many clicks are sent together where many come at once.
+const TOGETHER: usize = 64;
+
+/// Watch the clicks of a link
+///
+/// Server-sent events: `click` with `at`, `country`, `city`, `device`, `browser`, `operating_system`, `language`, `referrer` and
+/// `bot` as JSON, from now on, as they are counted. One who reads too slowly misses some. Ends when the server stops; come again.
+#[utoipa::path(get, path = "/api/v1/urls/{code}/live", operation_id = "watch_link", tag = "Clicks",
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "Events, until the client leaves or the server stops", body = String, content_type = "text/event-stream",
+            headers(("X-Accel-Buffering" = String, description = "Always `no`: proxies pass events on at once"))),
+        GetProblems),
+    security(("key" = [])))]
+pub(super) async fn watch_link(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    params: Params,
+    Name(code): Name,
+) -> Result<Response, Problem> {
+    let link = readable(&parts, caller, params, &code).await?;
+    let watch = parts.live.watch(LinkId::of(&link));
+    let watch = watch.ok_or_else(|| Problem::new(&STORE_UNAVAILABLE, "too many are watching; try again later"))?;
+    let (sender, body) = streamed::body();
+    tokio::spawn(tell(watch, sender, parts.stop.clone()));
+    Ok(([(header::CONTENT_TYPE, "text/event-stream"), (X_ACCEL_BUFFERING, "no")], body).into_response())
+}
+
+const X_ACCEL_BUFFERING: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");
+
+async fn tell(mut watch: Watch, sender: Sender, mut stop: watch::Receiver<bool>) {
+    let talk = async {
+        let mut next = Bytes::from_static(BEGIN);
+        while sender.send(next).await {
+            let mut clicks = Vec::new();
+            tokio::select! {
+                count = watch.recv_many(&mut clicks, TOGETHER) => {
+                    if count == 0 {
+                        return;
+                    }
+                    next = clicks.iter().flat_map(|click| event(click)).collect();
+                }
+                () = tokio::time::sleep(KEEP_ALIVE) => next = Bytes::from_static(b": nothing new\n\n"),
+                () = sender.closed() => return,
+            }
+        }
+    };
+    tokio::select! {
+        () = talk => {}
+        // Whoever serves is gone or about to go.
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+    // Whoever is not even listening is not waited for.
+    let _ = tokio::time::timeout(PARTING, sender.end()).await;
+}
+
+/// JSON has no line breaks of its own, so one line of data is all of it.
+fn event(click: &Click) -> Vec<u8> {
+    let mut event = b"event: click\ndata: ".to_vec();
+    if serde_json::to_writer(&mut event, &LiveClick::new(click)).is_err() {
+        return Vec::new();
+    }
+    event.extend_from_slice(b"\n\n");
+    event
+}

@@ -1,0 +1,188 @@
+//! Which clicks a caller wants to see: from when to when, in whose time, put together how.
+
+use std::time::Duration;
+
+use jiff::civil::Date;
+use jiff::tz::{Offset, TimeZone};
+use terse_core::Moment;
+use terse_core::clicks::{Bots, Bucket, Interval, Period, Point, SeriesError, Unit, series};
+
+use super::problem::Problem;
+use super::request::Params;
+
+/// Nobody looks back further unless they say so: what is older than this was certainly not clicked here.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// The words of a query about clicks, not yet understood.
+pub(super) struct Words {
+    from: Option<String>,
+    to: Option<String>,
+    interval: Option<String>,
+    bots: Option<String>,
+    tz: Option<String>,
+}
+
+/// What a query about clicks means.
+pub(super) struct Asked {
+    pub(super) from: Moment,
+    pub(super) to: Moment,
+    pub(super) bots: Bots,
+    zone: TimeZone,
+    interval: Option<Interval>,
+}
+
+impl Words {
+    pub(super) fn take(params: &mut Params) -> Self {
+        Self {
+            from: params.take("from"),
+            to: params.take("to"),
+            interval: params.take("interval"),
+            bots: params.take("bots"),
+            tz: params.take("tz"),
+        }
+    }
+
+    /// What is asked for. Without `from`, the answer begins where `since` says for its end.
+    pub(super) fn read(self, now: Moment, since: impl FnOnce(Moment) -> Moment) -> Result<Asked, Problem> {
+        let zone = self.tz.as_deref().map_or(Ok(TimeZone::UTC), zone)?;
+        let interval = self.interval.map(|word| Interval::parse(&word).ok_or_else(bad_interval)).transpose()?;
+        let bots = self.bots.map(|word| Bots::parse(&word).ok_or_else(bad_bots)).transpose()?.unwrap_or_default();
+        let from = self.from.map(|text| moment("from", &text, &zone)).transpose()?;
+        let to = self.to.map(|text| moment("to", &text, &zone)).transpose()?;
+        let begin = from.unwrap_or_else(|| since(to.unwrap_or(now)).max(now.saturating_sub(LONGEST)));
+        // What has just begun has lasted for a moment at least.
+        let end = to.unwrap_or_else(|| if from.is_none() { now.max(after(begin)) } else { now });
+        if begin >= end {
+            let field = if from.is_some() { "from" } else { "to" };
+            return Err(Problem::invalid(field, "the end lies behind the beginning: `from` is before `to`"));
+        }
+        Ok(Asked { from: begin, to: end, bots, zone, interval })
+    }
+}
+
+impl Asked {
+    /// What to ask a store for.
+    pub(super) fn period(&self) -> Period {
+        Period { from: Some(self.from), to: Some(self.to) }
+    }
+
+    /// The name of the time zone.
+    pub(super) fn zone_name(&self) -> String {
+        match self.zone.iana_name() {
+            Some(name) => name.to_owned(),
+            None => self.zone.to_fixed_offset().map_or_else(|_| "UTC".into(), written),
+        }
+    }
+
+    /// The points over time, and how they are put together.
+    pub(super) fn series(&self, buckets: &[Bucket]) -> Result<(Interval, Vec<Point>), Problem> {
+        let by_day = buckets.iter().any(|bucket| bucket.unit == Unit::Day);
+        let interval = match self.interval {
+            Some(Interval::Hour) if by_day => {
+                return Err(Problem::invalid("interval", "part of this period is no longer kept by the hour; take day"));
+            }
+            Some(interval) => interval,
+            None => match Interval::fitting(self.from, self.to) {
+                Interval::Hour if by_day => Interval::Day,
+                fitting => fitting,
+            },
+        };
+        let points = series(buckets, self.from, self.to, interval, &self.zone).map_err(|error| match error {
+            SeriesError::TooMany => Problem::invalid("interval", "more than 2,000 points; take a longer one or a shorter period"),
+            SeriesError::OutOfRange => Problem::invalid("from", "this is outside the calendar"),
+        })?;
+        Ok((interval, points))
+    }
+}
+
+fn after(at: Moment) -> Moment {
+    Moment::from_ms(at.as_ms() + 1)
+}
+
+fn bad_interval() -> Problem {
+    Problem::invalid("interval", "one of hour, day, week and month")
+}
+
+fn bad_bots() -> Problem {
+    Problem::invalid("bots", "one of include, exclude and only")
+}
+
+/// A moment, or a date: that day's beginning in the zone, which is not midnight everywhere.
+pub(super) fn moment(field: &'static str, text: &str, zone: &TimeZone) -> Result<Moment, Problem> {
+    let refuse = || Problem::invalid(field, "not an RFC 3339 time with offset (2030-01-31T12:00:00Z) nor a date (2030-01-31)");
+    let at = Moment::parse(&with_plus(text)).ok_or_else(refuse)?;
+    if text.len() > "2030-01-31".len() {
+        return Ok(at);
+    }
+    let date: Date = text.parse().map_err(|_| refuse())?;
+    let start = date.to_zoned(zone.clone()).and_then(|day| day.start_of_day()).map_err(|_| refuse())?;
+    Ok(Moment::from_ms(start.timestamp().as_millisecond()))
+}
+
+/// An offset as it was typed: in a query, a plus that is not escaped arrives as a space.
+fn with_plus(text: &str) -> String {
+    match text.len().checked_sub("+00:00".len()) {
+        Some(place) if text.is_char_boundary(place) && text[place..].starts_with(' ') => {
+            format!("{}+{}", &text[..place], &text[place + 1..])
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// A zone of the IANA database, UTC, or an offset such as `+05:30`.
+fn zone(text: &str) -> Result<TimeZone, Problem> {
+    let refuse = || Problem::invalid("tz", "not a time zone known here, such as Europe/Berlin, UTC or +05:30");
+    let text = with_plus(text);
+    if let [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] = text.as_bytes() {
+        let two = |tens: u8, ones: u8| {
+            let digits = tens.is_ascii_digit() && ones.is_ascii_digit();
+            digits.then(|| i32::from(tens - b'0') * 10 + i32::from(ones - b'0'))
+        };
+        let (hours, minutes) = two(*h1, *h2).zip(two(*m1, *m2)).ok_or_else(refuse)?;
+        if hours > 23 || minutes > 59 {
+            return Err(refuse());
+        }
+        let seconds = (hours * 60 + minutes) * 60 * if *sign == b'+' { 1 } else { -1 };
+        return Offset::from_seconds(seconds).map(TimeZone::fixed).map_err(|_| refuse());
+    }
+    let shaped = (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_+-/".contains(&b));
+    if !shaped {
+        return Err(refuse());
+    }
+    TimeZone::get(&text).map_err(|_| refuse())
+}
+
+fn written(offset: Offset) -> String {
+    let minutes = offset.seconds() / 60;
+    let sign = if minutes < 0 { '-' } else { '+' };
+    format!("{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_the_beginning_of_that_day_in_its_zone() {
+        for (text, tz, want) in [
+            ("2026-03-29", "UTC", "2026-03-29T00:00:00Z"),
+            ("2026-03-29", "Europe/Berlin", "2026-03-28T23:00:00Z"),
+            ("2026-03-30", "Europe/Berlin", "2026-03-29T22:00:00Z"),
+            ("2026-03-30", "europe/berlin", "2026-03-29T22:00:00Z"),
+            ("2026-01-01", "+05:30", "2025-12-31T18:30:00Z"),
+            ("2026-01-01", " 05:30", "2025-12-31T18:30:00Z"),
+            ("2026-01-01", "-03:00", "2026-01-01T03:00:00Z"),
+            // Here the clocks went from 23:59:59 to 01:00: the day has no midnight.
+            ("2018-11-04", "America/Sao_Paulo", "2018-11-04T03:00:00Z"),
+            // A moment is what it is wherever one looks from.
+            ("2026-03-29T12:00:00+02:00", "Asia/Tokyo", "2026-03-29T10:00:00Z"),
+            ("2026-03-29T12:00:00 02:00", "Asia/Tokyo", "2026-03-29T10:00:00Z"),
+        ] {
+            let zone = zone(tz).unwrap();
+            assert_eq!(moment("from", text, &zone).unwrap().to_string(), want, "{text} {tz}");
+        }
+        for bad in ["", "Mars/Olympus", "+24:00", "+1:00", "+00:60", "+05:3x", "Europe/Berlin ", "../etc/passwd", "é", "Z"] {
+            assert_eq!(zone(bad).err().and_then(|problem| problem.field().map(str::to_owned)).as_deref(), Some("tz"), "{bad}");
+        }
+    }
+}

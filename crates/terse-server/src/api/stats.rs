@@ -1,0 +1,199 @@
+//! Clicks summed up: of a link, of all links, of visits that led nowhere; and who is busiest right now.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use terse_core::clicks::{LinkId, Report, Subject};
+use terse_core::{Caller, OwnerId};
+use utoipa::ToSchema;
+
+use super::answers::{AdminListProblems, GetProblems, ListProblems};
+use super::links::readable;
+use super::period::{Asked, Words};
+use super::problem::Problem;
+use super::request::{Keyed, Name, Operator, Params, whole_number};
+use super::shapes::{host_of, short_url};
+use super::stats_shapes::{AllStats, LinkStats, OrphanStats};
+use crate::router::{Parts, Web};
+
+/// How far the sums of many links look back unless told otherwise.
+const MONTH: Duration = Duration::from_secs(30 * 86_400);
+/// More links than any answer shows; the filter for machines may leave few of them.
+const CANDIDATES: usize = 1000;
+
+/// The clicks of a link, summed up
+///
+/// From its creation until now, unless asked otherwise. Clicks are counted within about two seconds. Old ones are kept by the
+/// day rather than by the hour, in UTC; where such a day reaches into another one of the time zone, it counts where it begins.
+#[utoipa::path(get, path = "/api/v1/urls/{code}/stats", operation_id = "link_stats", tag = "Clicks",
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or from the beginning of this date in the time zone",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("to" = Option<String>, Query, description = "To before this moment, or this date; now by default",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("interval" = inline(Option<IntervalWord>), Query, description = "How the series is put together; fitting the period by default", nullable = false),
+        ("bots" = inline(Option<BotsWord>), Query, description = "Whether clicks by machines are included (the default), excluded, or the only ones. Also true and false", nullable = false),
+        ("tz" = Option<String>, Query, description = "The time zone of dates and days: `Europe/Berlin`, `UTC` (the default), `+05:30`", min_length = 1, max_length = 64, nullable = false),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The sums", body = LinkStats), GetProblems),
+    security(("key" = [])))]
+pub(super) async fn link_stats(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    mut params: Params,
+    Name(code): Name,
+) -> Result<Json<LinkStats>, Problem> {
+    let words = Words::take(&mut params);
+    let link = readable(&parts, caller, params, &code).await?;
+    let asked = words.read(parts.links.now(), |_| link.created_at)?;
+    let report = report(&parts, &Subject::Link(LinkId::of(&link)), &asked).await?;
+    LinkStats::new(&link, &parts.links.rules().hosts, &asked, &report).map(Json)
+}
+
+/// The clicks of all your links, summed up
+///
+/// Of the last 30 days, unless asked otherwise. Links that have been deleted are part of the sums.
+#[utoipa::path(get, path = "/api/v1/stats", operation_id = "all_stats", tag = "Clicks",
+    params(("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or from the beginning of this date in the time zone",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("to" = Option<String>, Query, description = "To before this moment, or this date; now by default",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("interval" = inline(Option<IntervalWord>), Query, description = "How the series is put together; fitting the period by default", nullable = false),
+        ("bots" = inline(Option<BotsWord>), Query, description = "Whether clicks by machines are included (the default), excluded, or the only ones. Also true and false", nullable = false),
+        ("tz" = Option<String>, Query, description = "The time zone of dates and days: `Europe/Berlin`, `UTC` (the default), `+05:30`", min_length = 1, max_length = 64, nullable = false)),
+    responses((status = 200, description = "The sums", body = AllStats), ListProblems),
+    security(("key" = [])))]
+pub(super) async fn all_stats(State(parts): Web, Keyed(caller): Keyed, params: Params) -> Result<Json<AllStats>, Problem> {
+    let now = parts.links.now();
+    let asked = read_all(params, &parts)?;
+    let subject = match caller {
+        Caller::Admin => Subject::Everything,
+        caller => Subject::Owner(caller.owner()),
+    };
+    let report = report(&parts, &subject, &asked).await?;
+    let busy = parts.live.busiest(whose(caller), 60, now, CANDIDATES);
+    AllStats::new(busy, &parts.links.rules().hosts, &asked, &report).map(Json)
+}
+
+/// The visits that led nowhere, summed up
+///
+/// Unknown codes, links that have ended, and links that were taken down. Under a flood they are counted by samples.
+#[utoipa::path(get, path = "/api/v1/admin/orphans", operation_id = "orphan_stats", tag = "Admin",
+    params(("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or from the beginning of this date in the time zone",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("to" = Option<String>, Query, description = "To before this moment, or this date; now by default",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("interval" = inline(Option<IntervalWord>), Query, description = "How the series is put together; fitting the period by default", nullable = false),
+        ("bots" = inline(Option<BotsWord>), Query, description = "Whether visits by machines are included (the default), excluded, or the only ones. Also true and false", nullable = false),
+        ("tz" = Option<String>, Query, description = "The time zone of dates and days: `Europe/Berlin`, `UTC` (the default), `+05:30`", min_length = 1, max_length = 64, nullable = false)),
+    responses((status = 200, description = "The sums", body = OrphanStats), AdminListProblems),
+    security(("key" = [])))]
+pub(super) async fn orphan_stats(State(parts): Web, _: Operator, params: Params) -> Result<Json<OrphanStats>, Problem> {
+    let asked = read_all(params, &parts)?;
+    let report = report(&parts, &Subject::Orphans, &asked).await?;
+    OrphanStats::new(&asked, &report).map(Json)
+}
+
+/// The busiest links of the last minutes.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "minutes": 5, "links": [{ "short_code": "spring-sale", "domain": "go.example",
+    "short_url": "https://go.example/spring-sale", "clicks": 812, "human_clicks": 790, "bot_clicks": 22,
+    "last_click_at": "2026-11-15T21:00:00Z" }] }))]
+pub(crate) struct Top {
+    /// How many minutes were looked at, the present one included.
+    #[schema(minimum = 1, maximum = 60)]
+    minutes: u64,
+    /// The busiest first.
+    #[schema(max_items = 100)]
+    links: Vec<BusyLink>,
+}
+
+/// A link and how busy it has been.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct BusyLink {
+    /// The code.
+    #[schema(pattern = "^[A-Za-z0-9_-]{3,64}$")]
+    short_code: String,
+    /// The host it lives under.
+    domain: String,
+    /// The short link itself.
+    short_url: String,
+    /// Its clicks in these minutes.
+    clicks: u64,
+    /// Those by people.
+    human_clicks: u64,
+    /// Those by machines.
+    bot_clicks: u64,
+    /// The latest of them.
+    #[schema(format = DateTime)]
+    last_click_at: String,
+}
+
+/// The links that are busiest right now
+///
+/// As this server has seen it since it was started.
+#[utoipa::path(get, path = "/api/v1/top", operation_id = "top_links", tag = "Clicks",
+    params(("minutes" = Option<u8>, Query, description = "Of how many minutes, the present one included; 5 by default", minimum = 1, maximum = 60, nullable = false),
+        ("limit" = Option<u8>, Query, description = "At most this many; 20 by default", minimum = 1, maximum = 100, nullable = false)),
+    responses((status = 200, description = "The busiest first", body = Top), ListProblems),
+    security(("key" = [])))]
+pub(super) async fn top(State(parts): Web, Keyed(caller): Keyed, mut params: Params) -> Result<Json<Top>, Problem> {
+    let (minutes, limit) = (params.take("minutes"), params.take("limit"));
+    params.done()?;
+    let minutes = minutes.map_or(Ok(5), |text| whole_number("minutes", &text, 60))?;
+    let limit = limit.map_or(Ok(20), |text| whole_number("limit", &text, 100))?;
+    let hosts = &parts.links.rules().hosts;
+    let busy = parts.live.busiest(whose(caller), minutes.cast_signed(), parts.links.now(), limit as usize);
+    let links = busy.into_iter().map(|busy| BusyLink {
+        short_code: busy.link.key.code.to_string(),
+        domain: host_of(&busy.link.key, hosts).to_owned(),
+        short_url: short_url(&busy.link.key, hosts),
+        clicks: busy.clicks.all(),
+        human_clicks: busy.clicks.people,
+        bot_clicks: busy.clicks.machines,
+        last_click_at: busy.last.to_string(),
+    });
+    Ok(Json(Top { minutes, links: links.collect() }))
+}
+
+/// Whose links a caller sees; `None` is everyone's.
+fn whose(caller: Caller) -> Option<OwnerId> {
+    (caller != Caller::Admin).then(|| caller.owner())
+}
+
+fn read_all(mut params: Params, parts: &Parts) -> Result<Asked, Problem> {
+    let words = Words::take(&mut params);
+    params.done()?;
+    words.read(parts.links.now(), |to| to.saturating_sub(MONTH))
+}
+
+async fn report(parts: &Parts, subject: &Subject, asked: &Asked) -> Result<Report, Problem> {
+    // Too many points are refused before anybody sums them up.
+    asked.series(&[])?;
+    Ok(parts.clicks.report(subject, asked.period(), parts.links.now()).await?)
+}
+
+/// How clicks can be put together.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "its names are what matters")]
+enum IntervalWord {
+    Hour,
+    Day,
+    Week,
+    Month,
+}
+
+/// Whose clicks can be shown.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "its names are what matters")]
+enum BotsWord {
+    Include,
+    Exclude,
+    Only,
+    True,
+    False,
+}

@@ -1,0 +1,323 @@
+//! What is told about clicks.
+
+use serde::Serialize;
+use terse_core::clicks::{Bots, Busy, Count, Dimension, Interval, Point, Report, Tally, Values};
+use terse_core::{Hosts, Link};
+use utoipa::ToSchema;
+
+use super::period::Asked;
+use super::problem::Problem;
+use super::shapes::{host_of, short_url};
+
+/// How many values are told by name.
+const MOST: usize = 20;
+/// How many of the busiest links are told.
+pub(super) const BUSIEST: usize = 20;
+
+/// A value and how often it came.
+#[derive(Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct Named {
+    /// The value; `unknown` where it is not known, `other` for all that had no room.
+    name: String,
+    /// How many clicks.
+    clicks: u64,
+}
+
+/// A stretch of time.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Stretch {
+    /// When it begins, with the offset of the time zone.
+    #[schema(format = DateTime)]
+    start: String,
+    /// Its clicks, by the `bots` that were asked for.
+    clicks: u64,
+    /// Those by people.
+    human_clicks: u64,
+    /// Those by machines.
+    bot_clicks: u64,
+}
+
+/// A busy link.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TopLink {
+    /// The code.
+    #[schema(pattern = "^[A-Za-z0-9_-]{3,64}$")]
+    short_code: String,
+    /// The host it lives under.
+    domain: String,
+    /// The short link itself.
+    short_url: String,
+    /// Its clicks in the last hour, by the `bots` that were asked for.
+    clicks: u64,
+}
+
+impl TopLink {
+    /// The busiest, of whatever is wanted of each.
+    pub(super) fn ranked(busy: Vec<Busy>, bots: Bots, hosts: &Hosts) -> Vec<Self> {
+        let mut busy: Vec<(u64, Busy)> = busy.into_iter().map(|busy| (bots.of(busy.clicks), busy)).collect();
+        busy.retain(|(clicks, _)| *clicks > 0);
+        busy.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.link.cmp(&other.link)));
+        busy.truncate(BUSIEST);
+        let shown = busy.into_iter().map(|(clicks, Busy { link, .. })| Self {
+            short_code: link.key.code.to_string(),
+            domain: host_of(&link.key, hosts).to_owned(),
+            short_url: short_url(&link.key, hosts),
+            clicks,
+        });
+        shown.collect()
+    }
+}
+
+/// How an answer's series is put together.
+fn interval_word() -> utoipa::openapi::schema::Object {
+    super::schemas::word("How the series is put together.", &["hour", "day", "week", "month"])
+}
+
+/// Whose clicks are shown.
+fn bots_word() -> utoipa::openapi::schema::Object {
+    super::schemas::word("Whose clicks are shown.", &["include", "exclude", "only"])
+}
+
+/// The bodies have most fields in common, and each is to be one flat object with a schema of its own.
+macro_rules! stats_bodies {
+    ($($(#[$about:meta])* $name:ident { $($first:tt)* } { $($last:tt)* })*) => { $(
+        #[derive(Serialize, ToSchema)]
+        $(#[$about])*
+        pub(crate) struct $name {
+            $($first)*
+            /// Where the stretch that is shown begins.
+            #[schema(format = DateTime)]
+            pub(super) from: String,
+            /// Where it ends.
+            #[schema(format = DateTime)]
+            pub(super) to: String,
+            /// How the series is put together.
+            #[schema(schema_with = interval_word)]
+            pub(super) interval: &'static str,
+            /// The time zone whose days are shown.
+            pub(super) time_zone: String,
+            /// Whose clicks are shown.
+            #[schema(schema_with = bots_word)]
+            pub(super) bots: &'static str,
+            /// All clicks, by the `bots` that were asked for.
+            pub(super) total_clicks: u64,
+            /// Those of the last 24 hours, whatever the stretch, by the `bots` that were asked for.
+            pub(super) clicks_24h: u64,
+            /// About how many different people, each counted once a day.
+            pub(super) unique_visitors: u64,
+            /// Clicks by people.
+            pub(super) human_clicks: u64,
+            /// Clicks by machines.
+            pub(super) bot_clicks: u64,
+            /// How long answers took on average, in milliseconds; null if there were none.
+            #[schema(required = true, minimum = 0.0)]
+            pub(super) avg_redirect_ms: Option<f64>,
+            /// The latest click; null if there was none.
+            #[schema(required = true, format = DateTime)]
+            pub(super) last_click_at: Option<String>,
+            /// Clicks over time, the empty stretches too.
+            #[schema(max_items = 2000)]
+            pub(super) series: Vec<Stretch>,
+            /// The hosts that visitors came from.
+            #[schema(max_items = 22)]
+            pub(super) top_referrers: Vec<Named>,
+            /// Countries, two letters each.
+            #[schema(max_items = 22)]
+            pub(super) top_countries: Vec<Named>,
+            /// Cities, each with its country.
+            #[schema(max_items = 22)]
+            pub(super) top_cities: Vec<Named>,
+            /// Kinds of devices.
+            #[schema(max_items = 22)]
+            pub(super) devices: Vec<Named>,
+            /// Browsers.
+            #[schema(max_items = 22)]
+            pub(super) browsers: Vec<Named>,
+            /// Operating systems.
+            #[schema(max_items = 22)]
+            pub(super) operating_systems: Vec<Named>,
+            /// Languages.
+            #[schema(max_items = 22)]
+            pub(super) languages: Vec<Named>,
+            /// Values of `utm_source`.
+            #[schema(max_items = 21)]
+            pub(super) utm_sources: Vec<Named>,
+            /// Values of `utm_medium`.
+            #[schema(max_items = 21)]
+            pub(super) utm_mediums: Vec<Named>,
+            /// Values of `utm_campaign`.
+            #[schema(max_items = 21)]
+            pub(super) utm_campaigns: Vec<Named>,
+            /// Values of `utm_term`.
+            #[schema(max_items = 21)]
+            pub(super) utm_terms: Vec<Named>,
+            /// Values of `utm_content`.
+            #[schema(max_items = 21)]
+            pub(super) utm_contents: Vec<Named>,
+            /// Why clicks were taken for machines'.
+            #[schema(max_items = 21)]
+            pub(super) bot_reasons: Vec<Named>,
+            $($last)*
+        }
+    )* };
+}
+
+stats_bodies! {
+    /// The clicks of a link, summed up.
+    #[schema(example = json!({
+        "short_code": "spring-sale", "short_url": "https://go.example/spring-sale", "from": "2026-11-14T00:00:00Z",
+        "to": "2026-11-16T00:00:00Z", "interval": "day", "time_zone": "UTC", "bots": "include", "total_clicks": 812,
+        "clicks_24h": 500, "unique_visitors": 640, "human_clicks": 790, "bot_clicks": 22, "avg_redirect_ms": 0.014,
+        "last_click_at": "2026-11-15T21:00:00Z", "series": [
+            { "start": "2026-11-14T00:00:00+00:00", "clicks": 312, "human_clicks": 300, "bot_clicks": 12 },
+            { "start": "2026-11-15T00:00:00+00:00", "clicks": 500, "human_clicks": 490, "bot_clicks": 10 }],
+        "top_referrers": [{ "name": "news.example", "clicks": 700 }, { "name": "unknown", "clicks": 112 }],
+        "top_countries": [{ "name": "DE", "clicks": 812 }], "top_cities": [{ "name": "unknown", "clicks": 812 }],
+        "devices": [{ "name": "mobile", "clicks": 790 }, { "name": "unknown", "clicks": 22 }],
+        "browsers": [{ "name": "Firefox", "clicks": 790 }, { "name": "unknown", "clicks": 22 }],
+        "operating_systems": [{ "name": "Android", "clicks": 790 }, { "name": "unknown", "clicks": 22 }],
+        "languages": [{ "name": "de", "clicks": 812 }], "utm_sources": [{ "name": "newsletter", "clicks": 600 }],
+        "utm_mediums": [], "utm_campaigns": [], "utm_terms": [], "utm_contents": [],
+        "bot_reasons": [{ "name": "crawler", "clicks": 22 }]
+    }))]
+    LinkStats {
+        /// The code.
+        #[schema(pattern = "^[A-Za-z0-9_-]{3,64}$")]
+        short_code: String,
+        /// The short link itself.
+        short_url: String,
+    } {}
+
+    /// The clicks of all links, summed up.
+    AllStats {} {
+        /// The busiest links of the last hour.
+        #[schema(max_items = 20)]
+        top_links: Vec<TopLink>,
+    }
+
+    /// The visits that led nowhere, summed up.
+    OrphanStats {} {
+        /// What became of them.
+        #[schema(max_items = 21)]
+        outcomes: Vec<Named>,
+        /// What was asked for.
+        #[schema(max_items = 21)]
+        top_codes: Vec<Named>,
+    }
+}
+
+/// Fills the fields that all bodies have.
+macro_rules! stats_body {
+    ($name:ident, $asked:expr, $report:expr, { $($first:ident: $one:expr),* $(,)? }) => {{
+        let (asked, Report { tally, visitors, recent, buckets }) = ($asked, $report);
+        let (interval, points) = asked.series(buckets)?;
+        let lists = Lists { tally, bots: asked.bots };
+        $name {
+            $($first: $one(&lists),)*
+            from: asked.from.to_string(),
+            to: asked.to.to_string(),
+            interval: Interval::as_str(interval),
+            time_zone: asked.zone_name(),
+            bots: bots_name(asked.bots),
+            total_clicks: asked.bots.of(tally.clicks),
+            clicks_24h: asked.bots.of(*recent),
+            unique_visitors: *visitors,
+            human_clicks: tally.clicks.people,
+            bot_clicks: tally.clicks.machines,
+            // To the microsecond, as it is measured.
+            avg_redirect_ms: (tally.took.count > 0).then(|| (tally.took.mean * 1000.0).round() / 1000.0),
+            last_click_at: tally.last.map(|at| at.to_string()),
+            series: points.into_iter().map(|point| stretch(point, asked.bots)).collect(),
+            top_referrers: lists.with_unknown(Dimension::Referrer),
+            top_countries: lists.with_unknown(Dimension::Country),
+            top_cities: lists.with_unknown(Dimension::City),
+            devices: lists.with_unknown(Dimension::Device),
+            browsers: lists.with_unknown(Dimension::Browser),
+            operating_systems: lists.with_unknown(Dimension::System),
+            languages: lists.with_unknown(Dimension::Language),
+            utm_sources: lists.known(Dimension::Source),
+            utm_mediums: lists.known(Dimension::Medium),
+            utm_campaigns: lists.known(Dimension::Campaign),
+            utm_terms: lists.known(Dimension::Term),
+            utm_contents: lists.known(Dimension::Content),
+            bot_reasons: lists.known(Dimension::Machine),
+        }
+    }};
+}
+
+impl LinkStats {
+    pub(super) fn new(link: &Link, hosts: &Hosts, asked: &Asked, report: &Report) -> Result<Self, Problem> {
+        Ok(stats_body!(LinkStats, asked, report, {
+            short_code: |_: &Lists<'_>| link.key.code.to_string(),
+            short_url: |_: &Lists<'_>| short_url(&link.key, hosts),
+        }))
+    }
+}
+
+impl AllStats {
+    pub(super) fn new(busy: Vec<Busy>, hosts: &Hosts, asked: &Asked, report: &Report) -> Result<Self, Problem> {
+        Ok(stats_body!(AllStats, asked, report, { top_links: |lists: &Lists<'_>| TopLink::ranked(busy, lists.bots, hosts) }))
+    }
+}
+
+impl OrphanStats {
+    pub(super) fn new(asked: &Asked, report: &Report) -> Result<Self, Problem> {
+        Ok(stats_body!(OrphanStats, asked, report, {
+            outcomes: |lists: &Lists<'_>| lists.known(Dimension::Outcome),
+            top_codes: |lists: &Lists<'_>| lists.known(Dimension::Code),
+        }))
+    }
+}
+
+fn stretch(point: Point, bots: Bots) -> Stretch {
+    let Count { people, machines } = point.clicks;
+    Stretch { start: point.start, clicks: bots.of(point.clicks), human_clicks: people, bot_clicks: machines }
+}
+
+fn bots_name(bots: Bots) -> &'static str {
+    match bots {
+        Bots::Include => "include",
+        Bots::Exclude => "exclude",
+        Bots::Only => "only",
+    }
+}
+
+/// What there is to list.
+struct Lists<'a> {
+    tally: &'a Tally,
+    bots: Bots,
+}
+
+impl Lists<'_> {
+    /// The values that are known, the most frequent first, and all that had no room as `other`.
+    fn known(&self, dimension: Dimension) -> Vec<Named> {
+        self.list(dimension, false)
+    }
+
+    /// Also how many clicks it is not known of.
+    fn with_unknown(&self, dimension: Dimension) -> Vec<Named> {
+        self.list(dimension, true)
+    }
+
+    fn list(&self, dimension: Dimension, unknown: bool) -> Vec<Named> {
+        let nothing = Values::default();
+        let values = self.tally.values(dimension).unwrap_or(&nothing);
+        let mut other = self.bots.of(values.other());
+        let mut missing = if unknown { self.bots.of(self.tally.clicks.without(values.sum())) } else { 0 };
+        let mut named = Vec::new();
+        for (name, count) in values.named() {
+            match (&**name, self.bots.of(count)) {
+                (_, 0) => {}
+                // Somebody may well call a campaign so; a name is told once.
+                ("other", clicks) => other += clicks,
+                ("unknown", clicks) if unknown => missing += clicks,
+                (name, clicks) => named.push(Named { name: name.to_owned(), clicks }),
+            }
+        }
+        named.sort_by(|a, b| b.clicks.cmp(&a.clicks).then_with(|| a.name.cmp(&b.name)));
+        other += named.drain(named.len().min(MOST)..).map(|named| named.clicks).sum::<u64>();
+        let rest = [("unknown", missing), ("other", other)].into_iter().filter(|(_, clicks)| *clicks > 0);
+        named.extend(rest.map(|(name, clicks)| Named { name: name.to_owned(), clicks }));
+        named
+    }
+}

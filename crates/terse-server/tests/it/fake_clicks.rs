@@ -1,0 +1,162 @@
+//! A store of clicks in memory, just enough for the web side.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use terse_core::clicks::*;
+use terse_core::*;
+
+#[derive(Default)]
+pub(crate) struct FakeClicks {
+    clicks: Mutex<Vec<Click>>,
+    /// While set, every call fails.
+    pub(crate) away: AtomicBool,
+    /// While set, no call comes to an end.
+    pub(crate) stuck: AtomicBool,
+    /// Days that begin before this moment are kept by the day.
+    pub(crate) days_before: Mutex<Option<Moment>>,
+    /// How often counts, and pages of clicks, were asked for.
+    pub(crate) counted: AtomicUsize,
+    pub(crate) pages: AtomicUsize,
+    /// Pages behind this many fail.
+    pub(crate) last_page: Mutex<Option<usize>>,
+}
+
+impl FakeClicks {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    #[allow(dead_code, reason = "the example has no clicks")]
+    pub(crate) fn add(&self, clicks: impl IntoIterator<Item = Click>) {
+        let mut all = self.clicks.lock().expect("no test panics in here");
+        all.extend(clicks);
+        all.sort_by_key(|click| click.at);
+    }
+
+    async fn open(&self) -> Result<MutexGuard<'_, Vec<Click>>, StoreError> {
+        if self.stuck.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        if self.away.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("pulled the plug".into()));
+        }
+        Ok(self.clicks.lock().expect("no test panics in here"))
+    }
+
+    fn unit(&self, at: Moment) -> Unit {
+        let before = *self.days_before.lock().expect("no test panics in here");
+        if before.is_some_and(|before| at < before) { Unit::Day } else { Unit::Hour }
+    }
+}
+
+fn count_of(click: &Click) -> Count {
+    let mut tally = Tally::default();
+    tally.add(click);
+    tally.clicks
+}
+
+fn concerns(subject: &Subject, place: &Place) -> bool {
+    match (subject, place) {
+        (Subject::Link(wanted), Place::Link(link, _)) => wanted == link,
+        (Subject::Owner(wanted), Place::Link(_, owner)) => wanted == owner,
+        (Subject::Everything, Place::Link(..)) | (Subject::Orphans, Place::Nowhere(..)) => true,
+        _ => false,
+    }
+}
+
+#[async_trait]
+impl ClickStore for FakeClicks {
+    async fn positions(&self) -> Result<Vec<(u64, u64)>, StoreError> {
+        Ok(vec![])
+    }
+
+    async fn record(&self, batch: &Batch) -> Result<Recorded, StoreError> {
+        self.open().await?.extend(batch.clicks.iter().cloned());
+        Ok(Recorded::Done)
+    }
+
+    async fn forget_segments(&self, _: &[u64]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError> {
+        self.counted.fetch_add(1, Ordering::Relaxed);
+        let clicks = self.open().await?;
+        let count = |link: &LinkId| {
+            let mut sum = Count::default();
+            clicks.iter().filter(|click| click.link() == Some(link)).for_each(|click| sum.add(count_of(click)));
+            sum
+        };
+        Ok(links.iter().map(count).collect())
+    }
+
+    async fn report(&self, subject: &Subject, period: Period, now: Moment) -> Result<Report, StoreError> {
+        let clicks = self.open().await?;
+        let mut report = Report::default();
+        let mut buckets: BTreeMap<Moment, Bucket> = BTreeMap::new();
+        let day_ago = Unit::Hour.floor(now).as_ms() - 23 * Unit::Hour.ms();
+        for click in clicks.iter().filter(|click| concerns(subject, &click.place)) {
+            if click.at.as_ms() >= day_ago {
+                report.recent.add(count_of(click));
+            }
+            let unit = self.unit(click.at);
+            let start = unit.floor(click.at);
+            let after = period.to.is_some_and(|to| start >= to);
+            if after || period.from.is_some_and(|from| start.as_ms() + unit.ms() <= from.as_ms()) {
+                continue;
+            }
+            report.tally.add(click);
+            report.visitors += u64::from(click.visitor.is_some());
+            buckets.entry(start).or_insert(Bucket { start, unit, clicks: Count::default() }).clicks.add(count_of(click));
+        }
+        report.buckets = buckets.into_values().collect();
+        Ok(report)
+    }
+
+    async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {
+        let asked = self.pages.fetch_add(1, Ordering::Relaxed);
+        if self.last_page.lock().expect("no test panics in here").is_some_and(|last| asked >= last) {
+            return Err(StoreError::Unavailable("the disk is gone".into()));
+        }
+        let clicks = self.open().await?;
+        let after = query.after.map_or(0, |cursor| usize::try_from(cursor.number).expect("small"));
+        let wanted = |(_, click): &(usize, &Click)| {
+            click.link() == Some(&query.link)
+                && query.from.is_none_or(|from| click.at >= from)
+                && query.to.is_none_or(|to| click.at < to)
+        };
+        let found: Vec<_> = clicks.iter().enumerate().skip(after).filter(wanted).take(query.limit + 1).collect();
+        let next = (found.len() > query.limit).then(|| {
+            let (number, click) = found[query.limit - 1];
+            ClickCursor { at_ms: click.at.as_ms(), number: number as u64 + 1 }
+        });
+        Ok(ClickPage { clicks: found.into_iter().take(query.limit).map(|(_, click)| click.clone()).collect(), next })
+    }
+
+    async fn links(&self, _: Option<&LinkId>, _: usize) -> Result<Vec<LinkId>, StoreError> {
+        Ok(vec![])
+    }
+
+    async fn forget_links(&self, _: &[LinkKey], _: Moment) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn forget_owner(&self, _: OwnerId) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn tidy(&self, _: Retention) -> Result<Tidied, StoreError> {
+        Ok(Tidied::default())
+    }
+
+    async fn salt(&self, _: i64) -> Result<Salt, StoreError> {
+        Ok([0; 16])
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.open().await.map(|_| ())
+    }
+}

@@ -1,0 +1,102 @@
+//! Clicks as they come.
+
+use axum::body::Body;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use terse_core::clicks::*;
+use terse_core::*;
+
+use crate::web::{KEY, Web};
+
+const PATH: &str = "/api/v1/urls/abc/live";
+
+async fn with_link() -> (Web, LinkId) {
+    let web = Web::new();
+    let made = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "alias": "abc"})).await.json();
+    let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc").unwrap() };
+    (web, LinkId { key, born: Moment::parse(made["created_at"].as_str().unwrap()).unwrap() })
+}
+
+fn click(link: &LinkId) -> Click {
+    let click = Click::bare(Moment::from_ms(1000), Place::Link(link.clone(), OwnerId::ADMIN));
+    Click { visitor: Some(7), address: Some("203.0.113.0/24".into()), ..click }
+}
+
+async fn piece(body: &mut Body) -> Option<String> {
+    let frame = body.frame().await?.unwrap();
+    Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn clicks_arrive_as_events() {
+    let (web, link) = with_link().await;
+    let mut response = web.open(PATH, KEY).await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    assert_eq!(response.headers()["cache-control"], "no-store");
+    let body = response.body_mut();
+    assert_eq!(piece(body).await.unwrap(), "retry: 2000\n\n");
+    let other = LinkId { key: LinkKey { domain: Domain::primary(), code: Code::parse("other").unwrap() }, ..link.clone() };
+    let machine = Click { machine: Some(Machine::Ai), referrer: Some("a\nb".into()), ..click(&link) };
+    web.live.publish(&[click(&other), click(&link), machine]);
+    let mut text = String::new();
+    while text.matches("\n\n").count() < 2 {
+        text.push_str(&piece(body).await.unwrap());
+    }
+    let events: Vec<Value> = text
+        .split_terminator("\n\n")
+        .map(|event| serde_json::from_str(event.strip_prefix("event: click\ndata: ").unwrap()).unwrap())
+        .collect();
+    let want = json!({"at": "1970-01-01T00:00:01Z", "country": null, "city": null, "device": null, "browser": null,
+        "operating_system": null, "language": null, "referrer": null, "bot": null});
+    assert_eq!(events[0], want);
+    assert_eq!((&events[1]["bot"], &events[1]["referrer"]), (&json!("ai"), &json!("a\nb")));
+    assert!(!text.contains("203.0.113"));
+    web.api(&format!("GET {PATH}?x=1"), Value::Null).await.is_problem(400, "invalid_request", "x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_kept_alive() {
+    let (web, link) = with_link().await;
+    let mut response = web.open(PATH, KEY).await;
+    let body = response.body_mut();
+    piece(body).await.unwrap();
+    // Minutes of it, and longer than a request may take.
+    for _ in 0..20 {
+        assert!(piece(body).await.unwrap().starts_with(':'));
+    }
+    web.live.publish(&[click(&link)]);
+    assert!(piece(body).await.unwrap().starts_with("event: click\n"));
+}
+
+#[tokio::test]
+async fn watching_ends_when_the_server_stops() {
+    let (web, _) = with_link().await;
+    let mut response = web.open(PATH, KEY).await;
+    piece(response.body_mut()).await.unwrap();
+    let silent = web.open(PATH, KEY).await;
+    web.stop.send(true).unwrap();
+    assert_eq!(piece(response.body_mut()).await, None);
+    // Also for one who has not taken anything yet, and for one who comes too late.
+    for response in [silent, web.open(PATH, KEY).await] {
+        assert!(response.into_body().collect().await.unwrap().to_bytes().len() <= "retry: 2000\n\n".len());
+    }
+}
+
+#[tokio::test]
+async fn there_is_room_for_so_many_and_those_who_leave_make_room() {
+    let (web, link) = with_link().await;
+    let watching: Vec<_> = (0..2000).map_while(|_| web.live.watch(link.clone())).collect();
+    web.api(&format!("GET {PATH}"), Value::Null).await.is_problem(503, "store_unavailable", "");
+    let room = watching.len();
+    drop(watching);
+    let mut response = web.open(PATH, KEY).await;
+    assert_eq!(response.status(), 200);
+    piece(response.body_mut()).await.unwrap();
+    drop(response);
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let again = (0..2000).map_while(|_| web.live.watch(link.clone())).collect::<Vec<_>>().len();
+    assert_eq!(again, room, "the one who left holds no place");
+}
