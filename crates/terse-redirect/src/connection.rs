@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures_util::FutureExt as _;
 use terse_core::{Code, clicks};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -116,8 +117,12 @@ pub(crate) async fn serve<D: FrontDoor>(stream: TcpStream, peer: SocketAddr, thr
     thread.counts.handed_over.add(1);
     let (settings, here) = (&thread.redirector.settings, Rc::clone(&thread));
     let door = move |request| {
-        seat.wait(Waiting::Hyper, here.coarse_ms.get());
-        door.clone().open(request, peer, Desk::new(Rc::clone(&here), origin))
+        let desk = Desk::new(Rc::clone(&here), origin);
+        let (seat, here) = (Rc::clone(&seat), Rc::clone(&here));
+        let mark = move || seat.wait(Waiting::Hyper, here.coarse_ms.get());
+        mark();
+        // Some answers take longer than any request: what is being taken is not idle.
+        door.clone().open(request, peer, desk).map(|response| response.map(|body| handover::Taken { body, mark }))
     };
     handover::serve(stream, kept, settings, thread.stop.clone(), door).await;
 }

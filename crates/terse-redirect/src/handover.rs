@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use futures_util::FutureExt as _;
 use http::{Request, Response};
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::rt::ReadBufCursor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -94,6 +94,33 @@ async fn read_preface(stream: &mut TcpStream, read: &mut Vec<u8>) -> std::io::Re
         }
     }
     Ok(())
+}
+
+/// An answer that says so whenever a part of it is taken. For a client that takes nothing, no part is asked for.
+pub(crate) struct Taken<B, M> {
+    pub(crate) body: B,
+    pub(crate) mark: M,
+}
+
+impl<B: Body + Unpin, M: Fn() + Unpin> Body for Taken<B, M> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(polled, Poll::Ready(Some(_))) {
+            (self.mark)();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// Streams of an HTTP/2 connection stay on its thread.

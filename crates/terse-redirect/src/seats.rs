@@ -21,7 +21,7 @@ pub(crate) enum Waiting {
     Taking,
     /// Us: a look-up, which has a timeout of its own.
     Us,
-    /// Whatever hyper is doing with it, since its last request began or ended.
+    /// Whatever hyper is doing with it, since its last request began or a part of an answer was taken.
     Hyper,
 }
 

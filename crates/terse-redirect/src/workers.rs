@@ -32,7 +32,7 @@ const IN_TRANSIT: usize = 1024;
 /// Where requests go that the fast path leaves alone.
 pub trait FrontDoor: Clone + Send + 'static {
     /// The body of its answers.
-    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + 'static;
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin + 'static;
 
     /// Answers a request. Whoever follows a link is brought to the desk.
     fn open(

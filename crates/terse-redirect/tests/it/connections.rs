@@ -1,10 +1,18 @@
 //! Real sockets: pipelines, slow clients, closing, stopping.
 
+use std::convert::Infallible;
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Frame, Incoming};
+use terse_redirect::{Desk, FrontDoor};
 use terse_testkit::alias;
+use tokio::sync::{mpsc, watch};
 
 use crate::fixture::Fixture;
 
@@ -182,4 +190,58 @@ async fn an_active_pipeliner_is_not_taken_for_a_slow_client() {
         let mut answer = [0; 4096];
         assert!(stream.read(&mut answer).unwrap() > 0, "cut off");
     }
+}
+
+/// An answer whose parts come when the test says so.
+struct Slow(mpsc::Receiver<Bytes>);
+
+impl Body for Slow {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|part| part.map(|part| Ok(Frame::data(part))))
+    }
+}
+
+#[derive(Clone)]
+struct SlowDoor(watch::Sender<Option<mpsc::Sender<Bytes>>>);
+
+impl FrontDoor for SlowDoor {
+    type Body = Slow;
+
+    async fn open(self, _: Request<Incoming>, _: SocketAddr, _: Desk) -> Response<Slow> {
+        let (sender, parts) = mpsc::channel(1);
+        self.0.send_replace(Some(sender));
+        Response::new(Slow(parts))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_answer_is_not_idleness_as_long_as_it_is_taken() {
+    let fixture = fixture(|settings| settings.idle_timeout = Duration::from_secs(1)).await;
+    let (door, mut opened) = watch::channel(None);
+    let served = fixture.serve_behind(SlowDoor(door));
+    let mut stream = served.connect();
+    stream.write_all(b"GET /api/long HTTP/1.1\r\nHost: go.example\r\n\r\n").unwrap();
+    let parts = opened.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+    // Two minutes, by its own clock; each wait is longer than it takes to look for those who are idle.
+    for part in 0..6 {
+        fixture.clock.advance(Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        parts.send(format!("part {part}").into()).await.expect("somebody is still there");
+        let mut seen = String::new();
+        while !seen.contains(&format!("part {part}")) {
+            let mut piece = [0; 1024];
+            let count = stream.read(&mut piece).unwrap();
+            assert!(count > 0, "cut off after {seen:?}");
+            seen.push_str(std::str::from_utf8(&piece[..count]).unwrap());
+        }
+    }
+    // Where nothing comes any more, it ends as ever.
+    fixture.clock.advance(Duration::from_secs(60));
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    assert!(!rest.ends_with(b"0\r\n\r\n"), "that was no proper end");
+    assert!(served.workers.counts().timed_out >= 1);
 }

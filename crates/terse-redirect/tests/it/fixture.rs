@@ -62,7 +62,12 @@ impl Fixture {
     }
 
     pub(crate) fn serve(&self) -> Served {
-        self.serve_with(None)
+        self.serve_with(Door(Arc::clone(&self.redirector)), None)
+    }
+
+    /// With a front door of its own.
+    pub(crate) fn serve_behind(&self, door: impl FrontDoor) -> Served {
+        self.serve_with(door, None)
     }
 
     /// With a journal in a folder of its own.
@@ -72,13 +77,12 @@ impl Fixture {
         change(&mut settings);
         let journal = Journal::start(settings, self.threads, self.clock.clone()).expect("a journal");
         journal.set_salt([7; 16]);
-        self.serve_with(Some((journal, folder)))
+        self.serve_with(Door(Arc::clone(&self.redirector)), Some((journal, folder)))
     }
 
-    fn serve_with(&self, journal: Option<(Arc<Journal>, TempDir)>) -> Served {
+    fn serve_with(&self, door: impl FrontDoor, journal: Option<(Arc<Journal>, TempDir)>) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let door = Door(Arc::clone(&self.redirector));
         let given = journal.as_ref().map(|(journal, _)| Arc::clone(journal));
         let workers = Workers::start(listener, Arc::clone(&self.redirector), door, given).expect("threads");
         Served { address, workers, journal }
