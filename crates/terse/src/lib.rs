@@ -16,6 +16,7 @@ pub mod logging;
 mod metered;
 mod metrics;
 mod operating;
+mod placeholder_clicks;
 mod problem;
 pub mod run_file;
 pub mod serve;

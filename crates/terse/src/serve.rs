@@ -25,6 +25,7 @@ use crate::front_door::FrontDoor;
 use crate::metered::Metered;
 use crate::metrics::Rooms;
 use crate::operating::Operating;
+use crate::placeholder_clicks::NoClicks;
 use crate::run_file::{DataDir, LockGuard, RunInfo};
 
 /// Runs the server until it is told to stop.
@@ -102,10 +103,18 @@ impl Server {
         let links = Arc::new(Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), rules, clock.clone()));
         let api = Arc::new(ApiStats::default());
         let cursor_key = store.links.identity().derive("terse list cursors v1");
-        let web = terse_server::router(Parts { links, keys, cursor_key, stats: Arc::clone(&api) });
+        let (stop, stopped) = watch::channel(false);
+        let web = terse_server::router(Parts {
+            links,
+            keys,
+            cursor_key,
+            stats: Arc::clone(&api),
+            clicks: Arc::new(NoClicks),
+            live: Arc::default(),
+            stop: stopped.clone(),
+        });
 
         let reaper = Arc::new(ReaperCounts::default());
-        let (stop, stopped) = watch::channel(false);
         if config.roles.worker {
             let chore = Reaper {
                 store: Arc::clone(&metered),
@@ -219,7 +228,17 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
     let links = Arc::new(Links::new(Arc::clone(&store.links), codes, Arc::new(NoFeed), rules, clock));
     let (key, hash) = Keys::generate().context("making a key")?;
     let cursor_key = store.links.identity().derive("terse list cursors v1");
-    let parts = Parts { links, keys: Keys::new(vec![hash]), cursor_key, stats: Arc::default() };
+    // Nobody tells a command to stop but by ending it.
+    let stop = watch::channel(false).1;
+    let parts = Parts {
+        links,
+        keys: Keys::new(vec![hash]),
+        cursor_key,
+        stats: Arc::default(),
+        clicks: Arc::new(NoClicks),
+        live: Arc::default(),
+        stop,
+    };
     Ok(LocalDoor { router: terse_server::router(parts), key, store: Some(store) })
 }
 
