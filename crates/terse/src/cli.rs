@@ -89,6 +89,10 @@ enum Command {
     Delete(commands::delete::Delete),
     /// Bring deleted links back
     Undelete(commands::delete::Undelete),
+    /// Show the clicks of a link, or of all links
+    Stats(commands::stats::Stats),
+    /// Show the links that are busiest right now
+    Top(commands::top::Top),
     /// Take over links from a CSV or JSON lines file
     Import(commands::import::Import),
     /// Write all links to a CSV or JSON lines file
@@ -219,6 +223,8 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
         Command::Edit(command) => command.run(&context),
         Command::Delete(command) => command.run(&context),
         Command::Undelete(command) => command.run(&context),
+        Command::Stats(command) => command.run(&context),
+        Command::Top(command) => command.run(&context),
         Command::Import(command) => command.run(&context),
         Command::Export(command) => command.run(&context),
         Command::Backup(command) => command.run(&context),

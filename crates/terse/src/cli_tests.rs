@@ -29,6 +29,10 @@ fn wrong_usage_is_told_apart_from_failure() {
         "terse --server https://u:p@go.example list",
         "terse --set nonsense list",
         "terse list --limit 0",
+        "terse stats abc --orphans",
+        "terse stats --domain b.example",
+        "terse top --minutes 61",
+        "terse top --every soon",
     ] {
         assert!(parse(line).is_err(), "{line}");
     }

@@ -142,6 +142,11 @@ impl Door {
         Self(Way::Here { local, host: "h".into(), runtime, place: folder.display().to_string(), _lock: lock })
     }
 
+    /// Whether the API runs in this very process, because no server does.
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(self.0, Way::Here { .. })
+    }
+
     /// A name for where this leads, the same each time: an interrupted import goes on only at the same place.
     pub fn place(&self) -> String {
         match &self.0 {

@@ -15,6 +15,24 @@ pub(crate) fn width() -> usize {
     columns.filter(|columns| *columns > 0).unwrap_or(100)
 }
 
+/// How many lines there are.
+pub(crate) fn height() -> usize {
+    let lines = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_row)).ok();
+    lines.filter(|lines| *lines > 0).unwrap_or(24)
+}
+
+/// Whether more than ASCII can be shown, as far as the locale says.
+pub(crate) fn is_utf8() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).unwrap_or_default());
+    says_utf8(set.iter().map(String::as_str))
+}
+
+/// The first that is set decides.
+fn says_utf8<'a>(mut locales: impl Iterator<Item = &'a str>) -> bool {
+    let locale = locales.find(|locale| !locale.is_empty()).unwrap_or_default().to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
 /// Writes a line to standard output. A reader who went away is an error like any other, not a panic.
 pub(crate) fn say(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
@@ -95,6 +113,13 @@ mod tests {
     #[test]
     fn nothing_in_a_link_drives_the_terminal() {
         assert_eq!(one_line("a\u{1b}[31mb\r\nc\u{202e}d"), "a [31mb  c d");
+    }
+
+    #[test]
+    fn the_first_locale_that_is_set_says_what_can_be_shown() {
+        let said = |all: [&'static str; 3]| says_utf8(all.into_iter());
+        assert!(said(["", "", "de_DE.UTF-8"]) && said(["C.utf8", "", ""]) && said(["", "en_GB.UTF-8", "C"]));
+        assert!(!said(["", "", ""]) && !said(["C", "", "de_DE.UTF-8"]) && !said(["POSIX", "", ""]));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One file per command. Each prints for people, or JSON with `--json`, and says whether all went well.
 
 pub(crate) mod backup;
+mod chart;
 pub(crate) mod config;
 pub(crate) mod delete;
 pub(crate) mod doctor;
@@ -10,6 +11,8 @@ pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod resolve;
 pub(crate) mod shorten;
+pub(crate) mod stats;
+pub(crate) mod top;
 
 use serde_json::Value;
 

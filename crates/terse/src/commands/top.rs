@@ -1,0 +1,218 @@
+//! `terse top`.
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use clap::Args;
+use http::Method;
+use serde_json::Value;
+
+use super::chart::{Ink, number};
+use super::text;
+use crate::cli::Context;
+use crate::client::{Absent, Door, query};
+use crate::config::Span;
+use crate::terminal::{cut, height, is_out, is_utf8, say, table, width};
+
+/// Lines of a picture that are not links.
+const AROUND: usize = 4;
+/// The numbers of a link, and how wide each is.
+const COUNTS: [(&str, usize); 3] = [("clicks", 11), ("human_clicks", 11), ("bot_clicks", 11)];
+/// How wide the bars are, where there is room for them.
+const BARS: usize = 20;
+
+/// Show the links that are busiest right now.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  terse top
+  terse top --minutes 60 --limit 50 --every 10s
+  terse top --once
+
+Draws again and again until Ctrl-C; in a pipe, with --once or with --json, once.")]
+pub(crate) struct Top {
+    /// Of how many minutes, up to 60
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=60))]
+    minutes: u8,
+    /// How many links at most, up to 100
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100))]
+    limit: u8,
+    /// How often to look again
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    every: Span,
+    /// Print once and end
+    #[arg(long)]
+    once: bool,
+}
+
+impl Top {
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        let door = context.door(Absent::Refuse)?;
+        if context.json {
+            say(&self.look(&door)?.to_string())?;
+            return Ok(true);
+        }
+        // Only a server knows what is going on right now. Waiting here would also keep one from being started.
+        if door.is_here() {
+            eprintln!("No server is running on this data folder, so there is nothing to watch.");
+            return Ok(true);
+        }
+        let first = self.look(&door)?;
+        if self.once || !is_out() {
+            return say(&picture(&first, width(), usize::MAX, is_utf8()).join("\n")).map(|()| true);
+        }
+        self.watch(&door, first)
+    }
+
+    fn look(&self, door: &Door) -> anyhow::Result<Value> {
+        let which = query(&[("minutes", Some(self.minutes.to_string())), ("limit", Some(self.limit.to_string()))]);
+        Ok(door.expect(&Method::GET, &format!("/api/v1/top{which}"), None)?.body)
+    }
+
+    /// Draws in place until the reader has had enough.
+    fn watch(&self, door: &Door, first: Value) -> anyhow::Result<bool> {
+        let mut screen = Screen::take()?;
+        let mut top = first;
+        let mut trouble = None;
+        loop {
+            let mut lines = picture(&top, width(), height().saturating_sub(AROUND).max(1), is_utf8());
+            lines.extend(trouble.take().map(|line: String| cut(&line, width())));
+            screen.draw(&lines)?;
+            // At least a moment, whatever was asked for.
+            std::thread::sleep(self.every.get().max(std::time::Duration::from_millis(100)));
+            match self.look(door) {
+                Ok(seen) => top = seen,
+                Err(error) => trouble = Some(format!("{error:#}; trying again")),
+            }
+        }
+    }
+}
+
+/// What is going on, in lines of at most `width` columns and at most `rows` links.
+fn picture(top: &Value, width: usize, rows: usize, unicode: bool) -> Vec<String> {
+    let ink = Ink::new(unicode);
+    let count = |link: &Value, field: &str| link.get(field).and_then(Value::as_u64).unwrap_or_default();
+    let minutes = count(top, "minutes");
+    let links: &[Value] = top.get("links").and_then(Value::as_array).map_or(&[], Vec::as_slice);
+    let span = if minutes == 1 { "minute".to_owned() } else { format!("{minutes} minutes") };
+    let mut lines = vec![cut(&format!("The busiest links of the last {span}"), width), String::new()];
+    if links.is_empty() {
+        lines.push(cut("Nobody has come by.", width));
+        return lines;
+    }
+    let most = links.iter().map(|link| count(link, "clicks")).max().unwrap_or(0);
+    let row = |link: &Value| {
+        let name = text(link, "short_url").split_once("://").map_or(text(link, "short_code"), |(_, rest)| rest);
+        let last = text(link, "last_click_at").get(11..19).unwrap_or_default();
+        let [clicks, people, machines] = COUNTS.map(|(field, wide)| format!("{:>wide$}", number(count(link, field))));
+        vec![name.to_owned(), clicks, people, machines, last.to_owned(), ink.bar(count(link, "clicks"), most, BARS)]
+    };
+    let shown: Vec<Vec<String>> = links.iter().take(rows).map(row).collect();
+    let table = table(&["LINK", "     CLICKS", "     PEOPLE", "   MACHINES", "LAST (UTC)", ""], &shown, &[0], width);
+    lines.extend(table.lines().map(|line| cut(line.trim_end(), width)));
+    lines
+}
+
+/// The part of a terminal that is drawn again and again, without its cursor. Whatever happens, the cursor comes back.
+struct Screen {
+    drawn: usize,
+}
+
+const HIDE: &str = "\x1b[?25l";
+const SHOW: &str = "\x1b[?25h";
+
+impl Screen {
+    fn take() -> anyhow::Result<Self> {
+        let signals = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                if signals.block_on(stop_signal()).is_ok() {
+                    // Not in the middle of a picture: the lock waits for its end.
+                    let mut out = std::io::stdout().lock();
+                    let _ = write!(out, "{SHOW}").and_then(|()| out.flush());
+                    std::process::exit(0);
+                }
+            })
+            .context("listening for Ctrl-C")?;
+        let screen = Self { drawn: 0 };
+        print!("{HIDE}");
+        Ok(screen)
+    }
+
+    fn draw(&mut self, lines: &[String]) -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(frame(self.drawn, lines).as_bytes())?;
+        self.drawn = lines.len();
+        out.flush()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let mut out = std::io::stdout().lock();
+        let _ = write!(out, "{SHOW}").and_then(|()| out.flush());
+    }
+}
+
+/// Lines in the place of those that were drawn before.
+fn frame(drawn: usize, lines: &[String]) -> String {
+    let mut text = if drawn > 0 { format!("\x1b[{drawn}F") } else { String::new() };
+    for line in lines {
+        text.push_str(line);
+        // What was longer before is wiped away.
+        text.push_str("\x1b[K\n");
+    }
+    text.push_str("\x1b[J");
+    text
+}
+
+async fn stop_signal() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use unicode_width::UnicodeWidthStr as _;
+
+    use super::*;
+
+    fn top(links: usize) -> Value {
+        let link = |n: usize| {
+            json!({"short_code": format!("c{n}"), "domain": "go.example", "short_url": format!("https://go.example/c{n}\u{1b}[2J"),
+                "clicks": u64::MAX >> n, "human_clicks": 5, "bot_clicks": 1, "last_click_at": "2026-11-15T21:02:03.004Z"})
+        };
+        json!({"minutes": 5, "links": (0..links).map(link).collect::<Vec<_>>()})
+    }
+
+    #[test]
+    fn a_picture_fits_the_terminal() {
+        for width in 20..=200 {
+            for unicode in [true, false] {
+                let lines = picture(&top(40), width, 10, unicode);
+                assert_eq!(lines.len(), 13);
+                assert!(lines.iter().all(|line| line.width() <= width && !line.chars().any(char::is_control)), "{lines:#?}");
+            }
+        }
+        let lines = picture(&top(2), 120, 10, false);
+        assert_eq!(lines[0], "The busiest links of the last 5 minutes");
+        assert!(lines[3].contains("go.example/c0") && lines[3].contains("21:02:03") && lines[3].ends_with(&"#".repeat(BARS)));
+        assert!(lines[4].ends_with("  #########-"), "{lines:#?}");
+        assert_eq!(picture(&json!({"minutes": 1, "links": []}), 80, 10, true)[0], "The busiest links of the last minute");
+        assert_eq!(picture(&json!({}), 80, 10, true)[2], "Nobody has come by.");
+    }
+
+    #[test]
+    fn a_picture_takes_the_place_of_the_one_before() {
+        let lines = ["a".to_owned(), "b".to_owned()];
+        assert_eq!(frame(0, &lines), "a\x1b[K\nb\x1b[K\n\x1b[J");
+        assert_eq!(frame(3, &lines), "\x1b[3Fa\x1b[K\nb\x1b[K\n\x1b[J");
+    }
+}
