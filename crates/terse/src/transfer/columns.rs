@@ -80,7 +80,9 @@ fn meaning(name: &str) -> Option<Column> {
         "domain" => Field::Domain,
         "status" => Field::Status,
         "shorturl" | "link" | "bitlink" | "shortlink" => return Some(Column::ShortUrl),
-        "clicks" | "visits" | "visitscount" | "visitcount" | "totalclicks" | "spentclicks" => return Some(Column::Count),
+        "clicks" | "clickcount" | "visits" | "visitscount" | "visitcount" | "totalclicks" | "spentclicks" => {
+            return Some(Column::Count);
+        }
         "id" | "ip" | "updatedat" | "deletedat" | "qrurl" | "previewurl" | "revision" => return Some(Column::Ignored),
         _ => return None,
     };
