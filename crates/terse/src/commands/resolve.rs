@@ -67,6 +67,7 @@ pub(crate) fn details(link: &Value) -> Vec<String> {
         ("begins", "valid_from"),
         ("ends", "expires_at"),
         ("deleted", "deleted_at"),
+        ("clicks", "click_count"),
         ("visits ≤", "max_clicks"),
         ("redirect", "redirect"),
     ]

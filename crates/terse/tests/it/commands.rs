@@ -105,6 +105,34 @@ fn in_a_pipe_only_the_answer_is_printed() {
 }
 
 #[test]
+fn clicks_are_shown_with_and_without_a_server() {
+    let (_temp, data) = folder();
+    done(&data, &["shorten", "https://example.com/", "--alias", "my-link"]);
+    let look = || {
+        let one = done(&data, &["--json", "stats", "my-link", "--tz", "Europe/Berlin", "--bots", "exclude"]).json();
+        assert_eq!(
+            (&one["short_code"], &one["time_zone"], &one["bots"]),
+            (&json!("my-link"), &json!("Europe/Berlin"), &json!("exclude"))
+        );
+        assert!(done(&data, &["--json", "stats"]).json()["top_links"].is_array());
+        assert!(done(&data, &["--json", "stats", "--orphans"]).json()["top_codes"].is_array());
+        assert_eq!(done(&data, &["--json", "top", "--minutes", "7"]).json()["minutes"], 7);
+        let page = done(&data, &["stats", "my-link", "--interval", "day"]).out;
+        assert!(page.lines().next().unwrap().contains("/my-link") && page.contains("clicks"), "{page}");
+        let wrong = run(&data, &["--json", "stats", "my-link", "--tz", "Mars/Olympus"]);
+        assert_eq!((wrong.code, &serde_json::from_str::<Value>(&wrong.err).unwrap()["field"]), (1, &json!("tz")));
+        assert_eq!(run(&data, &["stats", "nosuch9"]).code, 1);
+    };
+    look();
+    let said = done(&data, &["top"]);
+    assert!(said.out.is_empty() && said.err.contains("No server is running"), "{}", said.err);
+    let _server = Served::start(&data, &[]);
+    look();
+    // In a pipe it does not go on for ever.
+    assert!(done(&data, &["top"]).out.starts_with("The busiest links of the last 5 minutes\n"));
+}
+
+#[test]
 fn what_was_exported_can_be_imported_elsewhere_and_again() {
     let (temp, data) = folder();
     let formula = "=cmd|' /C calc'!A0";

@@ -270,3 +270,23 @@ fn http2_is_spoken_without_asking_first() {
     };
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), work).await.expect("in time") });
 }
+
+#[test]
+fn those_who_watch_a_link_are_told_when_it_is_over() {
+    let terse = TestTerse::start();
+    terse.alias("watched", "https://example.com/");
+    let mut stream = terse.connect();
+    let request = format!("GET /api/v1/urls/watched/live HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {KEY}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains("retry: ") {
+        let mut piece = [0; 1024];
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&piece[..count]);
+    }
+    assert!(seen.starts_with(b"HTTP/1.1 200 OK\r\n"));
+    drop(terse);
+    stream.read_to_end(&mut seen).unwrap();
+    assert!(seen.ends_with(b"\r\n0\r\n\r\n"), "it was cut off: {}", String::from_utf8_lossy(&seen));
+}
