@@ -25,7 +25,9 @@ use crate::router::{Parts, Web};
 const PAGE: usize = 1000;
 /// How many such answers are under way at once.
 static UNDER_WAY: Semaphore = Semaphore::const_new(32);
-/// How long a page may take to be read, and a client to take it.
+/// What is sent at once: little enough that a slow line, too, takes one in time.
+const PORTION: usize = 32 * 1024;
+/// How long a page may take to be read, and a client to take a portion of it.
 const READING: Duration = Duration::from_secs(30);
 const TAKING: Duration = Duration::from_secs(60);
 
@@ -103,9 +105,12 @@ async fn write(
 ) {
     let mut head = true;
     loop {
-        let Some(bytes) = written(&page, format, std::mem::take(&mut head)) else { return };
-        if !matches!(timeout(TAKING, sender.send(bytes)).await, Ok(true)) {
-            return;
+        let Some(mut bytes) = written(&page, format, std::mem::take(&mut head)) else { return };
+        while !bytes.is_empty() {
+            let portion = bytes.split_to(PORTION.min(bytes.len()));
+            if !matches!(timeout(TAKING, sender.send(portion)).await, Ok(true)) {
+                return;
+            }
         }
         query.after = page.next;
         if query.after.is_none() {

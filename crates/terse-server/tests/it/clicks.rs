@@ -109,24 +109,23 @@ async fn fifty_thousand_clicks_are_read_only_as_fast_as_they_are_taken() {
     let web = with_clicks(50_000, |_, click| click.browser = Some("Firefox".into())).await;
     let mut response = web.open(PATH, KEY).await;
     assert_eq!(response.status(), 200);
-    let (mut taken, mut lines) = (0, 0);
+    let mut lines = 0;
     let settle = async || {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     };
     settle().await;
-    // One on its way, one ready, one being made: nobody reads ahead of a client that does not take anything.
-    assert!(pages(&web) <= 3, "{} pages", pages(&web));
+    // Nobody reads ahead of a client that does not take anything.
+    assert_eq!(pages(&web), 1);
     while let Some(bytes) = piece(response.body_mut()).await {
         let bytes = bytes.unwrap();
         lines += bytes.iter().filter(|byte| **byte == b'\n').count();
-        assert!(bytes.len() < 512 * 1024, "{}", bytes.len());
-        taken += 1;
+        assert!(bytes.len() <= 32 * 1024, "{}", bytes.len());
         settle().await;
-        assert!(pages(&web) <= taken + 3, "{} pages for {taken}", pages(&web));
+        assert!(pages(&web) <= lines / 1000 + 2, "{} pages for {lines} lines", pages(&web));
     }
-    assert_eq!((lines, taken, pages(&web)), (50_000, 50, 50));
+    assert_eq!((lines, pages(&web)), (50_000, 50));
 }
 
 #[tokio::test]
@@ -138,7 +137,7 @@ async fn a_client_that_leaves_is_not_read_for() {
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
-    assert!(pages(&web) <= 4, "{} pages", pages(&web));
+    assert!(pages(&web) <= 2, "{} pages", pages(&web));
 }
 
 #[tokio::test]
@@ -148,11 +147,15 @@ async fn an_answer_that_cannot_be_finished_is_broken_off() {
         *web.clicks.last_page.lock().unwrap() = Some(3);
         let mut response = web.open(&format!("{PATH}?format={format}"), KEY).await;
         assert_eq!(response.status(), 200);
-        for _ in 0..3 {
-            piece(response.body_mut()).await.unwrap().unwrap();
+        let (mut rows, mut broken) = (0, 0);
+        while let Some(piece) = piece(response.body_mut()).await {
+            match piece {
+                Ok(bytes) => rows += bytes.iter().filter(|byte| **byte == b'\n').count(),
+                Err(_) => broken += 1,
+            }
         }
-        assert!(piece(response.body_mut()).await.unwrap().is_err(), "a part must not look like the whole");
-        assert!(piece(response.body_mut()).await.is_none());
+        let head = usize::from(format == "csv");
+        assert_eq!((rows, broken), (3000 + head, 1), "a part must not look like the whole");
     }
     let web = with_clicks(5000, |_, _| ()).await;
     *web.clicks.last_page.lock().unwrap() = Some(0);
