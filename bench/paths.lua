@@ -1,10 +1,20 @@
--- wrk asks for links: wrk … -s bench/paths.lua URL -- PICK FILE [close]
+-- wrk asks for links: wrk … -s bench/paths.lua URL -- PICK FILE [close] [browser]
 --
 -- PICK is zipf, uniform, single or unknown; FILE has one path per line, the most popular first. The same script for every
 -- server, so that the client costs the same whoever answers. Ends with one line of JSON on standard output.
 
 local MOST_PREPARED = 250000 -- more paths than this are cut out of one string, since LuaJIT's memory is small
 local BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+-- What a browser sends, most of which a click is made of.
+local BROWSER = {
+  ["User-Agent"] = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36",
+  ["Accept"] = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+  ["Accept-Language"] = "de-DE,de;q=0.9,en;q=0.8",
+  ["Accept-Encoding"] = "gzip, deflate, br",
+  ["Referer"] = "https://news.example/a/page?with=parameters",
+  ["Sec-Fetch-Mode"] = "navigate",
+}
 
 local random, exp, log, floor = math.random, math.exp, math.log, math.floor
 local before, after          -- a request, around its path
@@ -70,7 +80,12 @@ end
 function init(args)
   -- Every thread, and every round, tries others: unknown codes seen before would be remembered.
   math.randomseed(os.time() * 64 + number)
-  if args[3] == "close" then wrk.headers["Connection"] = "close" end
+  for index = 3, #args do
+    if args[index] == "close" then wrk.headers["Connection"] = "close" end
+    if args[index] == "browser" then
+      for name, value in pairs(BROWSER) do wrk.headers[name] = value end
+    end
+  end
   local whole = wrk.format("GET", "/PATH")
   local from, to = whole:find("/PATH", 1, true)
   before, after = whole:sub(1, from - 1), whole:sub(to + 1)

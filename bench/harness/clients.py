@@ -66,10 +66,10 @@ class Clients:
             raise Failure(f"{' '.join(command[:3])} … ended with {done.returncode}:\n{done.stderr[-2000:]}{done.stdout[-500:]}")
         return done.stdout, {"cpu": server.cpu() - cpu, "client": children_cpu() - client}
 
-    def wrk(self, server, pick, file, connections=64, close=False, seconds=None, timeout=5):
+    def wrk(self, server, pick, file, connections=64, close=False, browser=False, seconds=None, timeout=5):
         seconds = seconds or self.seconds
         command = ["wrk", f"-t{min(self.threads, connections)}", f"-c{connections}", f"-d{seconds}s", f"--timeout={timeout}s"]
-        command += ["-s", SCRIPT, server.url, "--", pick, file, *(["close"] if close else [])]
+        command += ["-s", SCRIPT, server.url, "--", pick, file, *(["close"] if close else []), *(["browser"] if browser else [])]
         output, spent = self.run(command, seconds, server)
         found = json.loads(output.strip().splitlines()[-1])
         # wrk counts what is not 2xx or 3xx; a scanner is told 404 every time.

@@ -86,6 +86,18 @@ class Lab:
         return server, file
 
     @functools.cached_property
+    def uncounted(self):
+        """terse with the same links, counting no clicks."""
+        terse, file = self.hot
+        folder = os.path.join(self.folder, "uncounted")
+        data = os.path.join(folder, "data")
+        with alone(terse, self.servers):
+            terse.backup(data, self.binary)
+        server = self.terse(folder, {"TERSE_CLICKS__ENABLED": "false"})
+        self.clients.visit_each(server, file)
+        return server
+
+    @functools.cached_property
     def nginx(self):
         """nginx with the same links, proven to answer as terse does."""
         terse, file = self.hot

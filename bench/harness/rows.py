@@ -10,16 +10,16 @@ from harness.servers import Failure, alone, sync_latency
 from harness.table import Bar, judged, markdown, micros, number
 
 MIB = 1 << 20
-NAMES = ["hot", "single", "unknown", "cold", "connections", "http2", "p99", "create", "memory", "start"]
+NAMES = ["hot", "clicks", "single", "unknown", "cold", "connections", "http2", "counting", "p99", "create", "memory", "start"]
 
 
 def measure(lab):
     """The tables with all chosen rows, as markdown."""
     wanted = lab.chosen.only or NAMES
-    contests = {"hot": hot, "single": single, "unknown": unknown, "cold": cold, "connections": connections, "http2": http2}
+    contests = {"hot": hot, "clicks": clicks, "single": single, "unknown": unknown, "cold": cold, "connections": connections, "http2": http2}
     rates = [contests[name](lab) for name in NAMES if name in wanted and name in contests]
     figures = []
-    for name, function in (("p99", p99), ("create", create), ("memory", memory), ("start", start)):
+    for name, function in (("counting", counting), ("p99", p99), ("create", create), ("memory", memory), ("start", start)):
         if name in wanted:
             figures += function(lab)
     head = ["redirects", "terse/s", "against", "its/s", "ratio", "CPU µs", "its CPU µs", "CPU ratio", "busy: server, client"]
@@ -71,6 +71,31 @@ def hot(lab):
     row, mine, theirs = contest(lab, what, ("terse", terse, visit), ("nginx", nginx, visit), *bars)
     lab.maximum = {"terse": median(mine, "rate"), "nginx": median(theirs, "rate")}
     return row
+
+
+def clicks(lab):
+    """What counting costs: the same links, visited as browsers do, with and without."""
+    terse, file = lab.hot
+    visit = wrk(lab, "zipf", file, browser=True)
+    what = "clicks counted, browsers' requests"
+    return contest(lab, what, ("terse", terse, visit), ("uncounted", lab.uncounted, visit), Bar("≥ 0.95 ×", floor=0.95))[0]
+
+
+def counting(lab):
+    """How fast clicks are counted, once there is time: a backlog is made, then timed while nobody visits."""
+    terse, file = lab.hot
+    counted, waiting = 'terse_clicks_total{what="counted"}', "terse_journal_waiting_bytes"
+    with alone(terse, lab.servers):
+        lab.clients.wrk(terse, "zipf", file, browser=True, seconds=max(4, lab.chosen.seconds))
+        time.sleep(0.2)
+        began, first, behind, cpu = time.monotonic(), terse.metric(counted), terse.metric(waiting), terse.cpu()
+        while terse.metric(waiting) > 0:
+            if time.monotonic() - began > 600:
+                raise Failure("clicks are not counted")
+            time.sleep(0.05)
+        took, clicks, cpu = time.monotonic() - began, terse.metric(counted) - first, terse.cpu() - cpu
+    row = ["clicks counted while catching up", f"{clicks / took:,.0f}/s", f"{cpu / max(clicks, 1) * 1e6:.1f} µs CPU each"]
+    return [[*row, "", f"{clicks:,.0f} clicks, {behind / MIB:,.0f} MiB of journal"]]
 
 
 def single(lab):
@@ -202,7 +227,7 @@ def instructions(found):
     text, verdict = judged([(bar, serving or everyone)])
     rows = []
     if serving:
-        rows.append(["terse, serving threads (clicks are not counted yet)", number(serving), number(requests), text, verdict])
+        rows.append(["terse, serving threads, click journaled", number(serving), number(requests), text, verdict])
         text = verdict = ""
     rows.append(["terse, the whole process", number(everyone), number(requests), text, verdict])
     rows.append(["nginx", number(found["nginx"][0]), number(found["nginx"][2]), "", ""])

@@ -67,6 +67,28 @@ class Server:
             time.sleep(0.001)
         raise Failure(f"{self.name} did not answer {path} with {status} in {self.patience} s:\n{self.tail()}")
 
+    def metric(self, name):
+        """One number of /metrics, by its whole name with labels."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        finally:
+            connection.close()
+        for line in text.splitlines():
+            if line.startswith(name + " "):
+                return float(line.split()[-1])
+        raise Failure(f"{self.name} has no number {name}")
+
+    def backup(self, data, binary):
+        """A copy of its links as the data folder of another."""
+        command = [binary, "--data-dir", self.data, "backup", data + ".backup"]
+        again = [binary, "--data-dir", data, "restore", data + ".backup"]
+        for step in (command, again):
+            done = subprocess.run(step, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+            if done.returncode:
+                raise Failure(f"{' '.join(step[3:4])} ended with {done.returncode}: {done.stderr[-500:]}")
+
     def tail(self):
         with open(self.log, "rb") as log:
             return log.read()[-2000:].decode(errors="replace")
@@ -138,7 +160,9 @@ def start_terse(binary, folder, threads, cores=None, settings=None, before=(), p
     }
     env |= settings or {}
     command = pinned(cores, [*before, binary, "serve"])
-    return Server("terse", command, port, port, os.path.join(folder, "terse.log"), env, patience)
+    server = Server("terse", command, port, port, os.path.join(folder, "terse.log"), env, patience)
+    server.data = env["TERSE_DATA_DIR"]
+    return server
 
 
 def start_nginx(config, folder, cores=None, before=(), patience=60):
