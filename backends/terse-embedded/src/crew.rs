@@ -70,7 +70,13 @@ impl<T: Trade> Crew<T> {
             roster,
             readers: crew.halls.clone(),
         };
-        start::<T>(&crew.writer, "write", move || writer.run())?;
+        start::<T>(&crew.writer, "write", move || {
+            if T::BEHIND_OTHERS {
+                // In Linux niceness is a thread's own. Where it cannot be changed, all goes on as before.
+                let _refused = rustix::process::setpriority_process(None, 19);
+            }
+            writer.run();
+        })?;
         Ok(crew)
     }
 

@@ -16,6 +16,8 @@ pub(crate) trait Trade: Clone + Send + 'static {
     const WRITES_AT_ONCE: usize;
     /// From this many pages on, the log is copied into the file after each batch: the stall is proportional, 1,000 ≈ 20 ms.
     const CHECKPOINT_PAGES: u32;
+    /// Whether its writing is nobody's hurry: when there is not enough processor for all, it falls behind.
+    const BEHIND_OTHERS: bool = false;
 
     /// Where its file is.
     fn site(&self) -> &Site;

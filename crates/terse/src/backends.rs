@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use terse_core::clicks::ClickStore;
 use terse_core::{LinkStore, StoreError};
-use terse_embedded::{Embedded, Options};
+use terse_embedded::{ClickOptions, Embedded, EmbeddedClicks, Options};
 
 use crate::config::Config;
 use crate::serve::alphabet;
@@ -14,16 +15,24 @@ use crate::serve::alphabet;
 pub struct Store {
     /// The links.
     pub links: Arc<dyn LinkStore>,
+    /// Their clicks.
+    pub clicks: Arc<dyn ClickStore>,
     embedded: Arc<Embedded>,
+    embedded_clicks: Arc<EmbeddedClicks>,
 }
 
-/// Opens the store that the settings name.
+/// Opens the stores that the settings name.
 pub async fn open(config: &Config) -> anyhow::Result<Store> {
     let options = Options { alphabet: alphabet(config), ..Options::new(config.store_file()) };
     let path = options.path.clone();
     let opened = tokio::task::spawn_blocking(move || Embedded::open(options)).await.context("opening the store")?;
     let embedded = Arc::new(opened.with_context(|| format!("opening the store {}", path.display()))?);
-    Ok(Store { links: embedded.clone(), embedded })
+    let path = config.clicks_file();
+    let options = ClickOptions { keep_raw: !config.clicks.keep_raw.get().is_zero(), ..ClickOptions::new(path.clone()) };
+    let opened =
+        tokio::task::spawn_blocking(move || EmbeddedClicks::open(options)).await.context("opening the store of clicks")?;
+    let embedded_clicks = Arc::new(opened.with_context(|| format!("opening the store of clicks {}", path.display()))?);
+    Ok(Store { links: embedded.clone(), clicks: embedded_clicks.clone(), embedded, embedded_clicks })
 }
 
 impl Store {
@@ -47,6 +56,7 @@ impl Store {
 impl Drop for Store {
     /// What is waiting is written before the process ends.
     fn drop(&mut self) {
+        self.embedded_clicks.close();
         self.embedded.close();
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use terse_core::clicks::ClickStore;
 use terse_core::{ChangeFeed, Clock, LinkStore, StoreError};
 use tokio::sync::watch;
 
@@ -14,6 +15,8 @@ const REMEMBER_REQUESTS: Duration = Duration::from_hours(25);
 pub(crate) struct Reaper {
     /// The links.
     pub(crate) store: Arc<dyn LinkStore>,
+    /// Their clicks, which go with them.
+    pub(crate) clicks: Arc<dyn ClickStore>,
     /// Whoever remembers links.
     pub(crate) feed: Arc<dyn ChangeFeed>,
     /// The time.
@@ -77,6 +80,10 @@ impl Reaper {
         loop {
             let keys = self.store.purge(now.saturating_sub(self.grace), self.batch).await?;
             keys.iter().for_each(|key| self.feed.announce(key));
+            // Forgotten or not, the sweep of the clicks will find what is left.
+            if let Err(error) = self.clicks.forget_links(&keys, now).await {
+                tracing::warn!(%error, "the clicks of links that are gone could not be forgotten; trying again later");
+            }
             purged += keys.len();
             self.counts.purged.fetch_add(keys.len() as u64, Ordering::Relaxed);
             if keys.is_empty() {

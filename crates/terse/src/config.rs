@@ -12,6 +12,7 @@ mod values;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use terse_core::Proxies;
 use url::Url;
 
 pub use layers::{ConfigError, Loaded, Origin, Sources};
@@ -29,6 +30,9 @@ settings! {
         pub base_url: Option<BaseUrl> = None,
         /// Further short domains, as host names.
         pub domains: Vec<String> = vec![],
+        /// Proxies before terse, as addresses or ranges such as `10.0.0.0/8`. Only what they say in `X-Forwarded-For` about where a
+        /// visitor comes from is believed.
+        pub trusted_proxies: Vec<String> = vec![],
         /// A key that may do everything, given from outside; 16 to 256 visible characters.
         pub admin_key: Option<Secret> = None,
         /// Where links are kept. `file:` is the embedded store; its path is below `data_dir` unless it is absolute.
@@ -41,6 +45,8 @@ settings! {
         pub cache: Cache = Cache::default(),
         /// How visitors are answered.
         pub redirect: Redirect = Redirect::default(),
+        /// Counting visits.
+        pub clicks: Clicks = Clicks::default(),
         /// Links made without a key.
         pub anonymous: Anonymous = Anonymous::default(),
         /// Which targets are refused.
@@ -146,6 +152,41 @@ choice! {
 }
 
 settings! {
+    /// `[clicks]`: counting visits.
+    pub struct Clicks {
+        /// Whether visits are counted. What was counted before stays.
+        pub enabled: bool = true,
+        /// Where clicks are counted, written like `store`.
+        pub store: StoreUrl = StoreUrl::File("clicks.db".into()),
+        /// How much of the disk visits may take that are not counted yet, at least `8MiB`. Beyond it the oldest are dropped.
+        pub journal_size: ByteSize = ByteSize::mib(1024),
+        /// How long every single click is kept; `0s` keeps sums only.
+        pub keep_raw: Span = Span::days(90),
+        /// How long sums are kept by the hour, at least `2d`; afterwards by the day.
+        pub keep_hours: Span = Span::days(30),
+        /// What is kept of a visitor's address: `cut` leaves the first 24 bits of IPv4 and 48 of IPv6, `none` only the country
+        /// it belongs to, `full` all of it.
+        pub address: Addresses = Addresses::Cut,
+        /// Whether of visitors who ask not to be tracked (`DNT`, `Sec-GPC`) nothing but the visit is counted.
+        pub honour_dnt: bool = true,
+        /// A database of places in MaxMind's format, instead of the countries that come with terse. Read again when it changes.
+        pub geo_database: Option<PathBuf> = None,
+    }
+}
+
+choice! {
+    /// What is kept of a visitor's address.
+    pub enum Addresses ("`cut`, `none`, `full`") {
+        /// Its beginning.
+        Cut = "cut",
+        /// Nothing.
+        Nothing = "none",
+        /// All of it.
+        Full = "full",
+    }
+}
+
+settings! {
     /// `[anonymous]`: links made without a key.
     pub struct Anonymous {
         /// Whether links can be made without a key.
@@ -244,6 +285,17 @@ impl Config {
     pub fn store_file(&self) -> PathBuf {
         let StoreUrl::File(path) = &self.store;
         self.data_dir.join(path)
+    }
+
+    /// The file that clicks are counted in.
+    pub fn clicks_file(&self) -> PathBuf {
+        let StoreUrl::File(path) = &self.clicks.store;
+        self.data_dir.join(path)
+    }
+
+    /// The proxies whose word is taken; checked when the settings were read.
+    pub fn proxies(&self) -> Result<Proxies, String> {
+        self.trusted_proxies.iter().map(|range| range.parse()).collect::<Result<_, _>>().map(Proxies::new)
     }
 
     /// Every setting as a table for the manual.

@@ -11,6 +11,7 @@ use terse_redirect::{BUCKETS_MICROS, Snapshot};
 use terse_server::{ApiStats, Outcome};
 
 use crate::chores::ReaperCounts;
+use crate::counting::Counted;
 
 /// Reads all rooms when somebody asks.
 pub(crate) struct Rooms {
@@ -22,6 +23,8 @@ pub(crate) struct Rooms {
     pub(crate) api: Arc<ApiStats>,
     /// What the reaper has done.
     pub(crate) reaper: Arc<ReaperCounts>,
+    /// What the click plane has done.
+    pub(crate) clicks: Box<dyn Fn() -> Counted + Send + Sync>,
     /// Writes waiting for the store.
     pub(crate) queue: Box<dyn Fn() -> usize + Send + Sync>,
 }
@@ -57,6 +60,8 @@ impl Collector for Rooms {
         let ends = [("refused", seen.refused), ("timed_out", seen.timed_out), ("handed_over", seen.handed_over)];
         family(&mut encoder, "terse_connections_special", "Connections that ended or went another way", "what", &ends)?;
 
+        clicks(&mut encoder, &seen, &(self.clicks)())?;
+
         let creates = Outcome::ALL.map(|outcome| (outcome.as_str(), self.api.creates(outcome)));
         family(&mut encoder, "terse_creates", "Wishes for links, by how they ended", "outcome", &creates)?;
         let help = "Requests to the API and pages, by route and class of status";
@@ -72,6 +77,23 @@ impl Collector for Rooms {
             [("expired", self.reaper.expired.load(Ordering::Relaxed)), ("purged", self.reaper.purged.load(Ordering::Relaxed))];
         family(&mut encoder, "terse_reaped", "Links that are over, by what was done to them", "what", &reaped)
     }
+}
+
+fn clicks(encoder: &mut DescriptorEncoder<'_>, seen: &Snapshot, counted: &Counted) -> fmt::Result {
+    let fates = [
+        ("journaled", seen.clicks_journaled),
+        ("lost", seen.clicks_lost),
+        ("skipped", seen.orphans_skipped),
+        ("counted", counted.counted),
+        ("dropped", counted.dropped),
+        ("unreadable", counted.unreadable),
+    ];
+    family(encoder, "terse_clicks", "Visits on their way to the statistics, by what became of them", "what", &fates)?;
+    counter(encoder, "terse_clicks_store_failures", "Batches of clicks that their store did not take", counted.failures)?;
+    let waiting = usize::try_from(counted.waiting).unwrap_or(usize::MAX);
+    gauge(encoder, "terse_journal_waiting_bytes", "Bytes of the journal that are not counted yet", waiting)?;
+    let tidied = [("raw", counted.aged), ("hours", counted.compacted), ("links", counted.forgotten)];
+    family(encoder, "terse_clicks_tidied", "What is no longer kept of clicks", "what", &tidied)
 }
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {

@@ -21,11 +21,11 @@ use crate::backends::{self, Store};
 use crate::chores::{Reaper, ReaperCounts};
 use crate::client::LocalDoor;
 use crate::config::{self, Config};
+use crate::counting::Counting;
 use crate::front_door::FrontDoor;
 use crate::metered::Metered;
 use crate::metrics::Rooms;
 use crate::operating::Operating;
-use crate::placeholder_clicks::NoClicks;
 use crate::run_file::{DataDir, LockGuard, RunInfo};
 
 /// Runs the server until it is told to stop.
@@ -49,6 +49,7 @@ pub struct Server {
     base_url: Url,
     fresh_key: Option<String>,
     workers: Arc<Workers>,
+    counting: Counting,
     back_office: Runtime,
     draining: Arc<AtomicBool>,
     stop: watch::Sender<bool>,
@@ -84,6 +85,7 @@ impl Server {
 
         let mut settings = redirect_settings(config);
         adjust(&mut settings);
+        let threads = settings.threads.max(1);
         let mut registry = Registry::default();
         let metered: Arc<dyn LinkStore> = Arc::new(Metered::new(Arc::clone(&store.links), &mut registry));
         let redirector = Arc::new(Redirector::new(
@@ -104,13 +106,14 @@ impl Server {
         let api = Arc::new(ApiStats::default());
         let cursor_key = store.links.identity().derive("terse list cursors v1");
         let (stop, stopped) = watch::channel(false);
+        let counting = Counting::start(config, &store.clicks, threads, &clock, &back_office, &stopped)?;
         let web = terse_server::router(Parts {
             links,
             keys,
             cursor_key,
             stats: Arc::clone(&api),
-            clicks: Arc::new(NoClicks),
-            live: Arc::default(),
+            clicks: Arc::clone(&store.clicks),
+            live: Arc::clone(&counting.live),
             stop: stopped.clone(),
         });
 
@@ -118,6 +121,7 @@ impl Server {
         if config.roles.worker {
             let chore = Reaper {
                 store: Arc::clone(&metered),
+                clicks: Arc::clone(&store.clicks),
                 feed,
                 clock: clock.clone(),
                 every: config.links.reap_every.get(),
@@ -126,6 +130,7 @@ impl Server {
                 counts: Arc::clone(&reaper),
             };
             back_office.spawn(chore.run(stopped.clone()));
+            back_office.spawn(counting.tidy(config, &store.clicks, &metered, &clock).run(stopped.clone()));
         }
 
         // The metrics read the workers, and the workers' front door shows the metrics.
@@ -137,6 +142,7 @@ impl Server {
             api,
             reaper,
             queue: Box::new(queue),
+            clicks: Box::new(counting.counted()),
         }));
         let draining = Arc::new(AtomicBool::new(false));
         let operating =
@@ -147,7 +153,9 @@ impl Server {
         };
         let primary_host = hosts.primary_host().to_owned();
         let door = FrontDoor::new(Arc::clone(&redirector), web, back_office.handle().clone(), config.roles, primary_host);
-        let running = Arc::new(Workers::start(listener, redirector, door, None).context("starting the serving threads")?);
+        let running = Arc::new(
+            Workers::start(listener, redirector, door, counting.journal.clone()).context("starting the serving threads")?,
+        );
         let _ = workers.set(Arc::clone(&running));
         data_dir.write_run(&RunInfo { pid: std::process::id(), url: local_url(address), key: local_key })?;
         Ok(Self {
@@ -156,6 +164,7 @@ impl Server {
             base_url,
             fresh_key,
             workers: running,
+            counting,
             back_office,
             draining,
             stop,
@@ -186,11 +195,13 @@ impl Server {
         &self.clock
     }
 
-    /// Stops: no new connections, requests under way finish, the store is closed.
+    /// Stops: no new connections, requests under way finish, clicks are counted, the stores are closed. Each of the two waits
+    /// takes up to `patience`.
     pub fn stop(self, patience: Duration) {
         self.draining.store(true, Ordering::Relaxed);
         let _ = self.stop.send(true);
         self.workers.stop(patience);
+        self.counting.stop(patience);
         if let Err(error) = self.data_dir.remove_run() {
             tracing::warn!(%error, "the file that says where we are could not be removed");
         }
@@ -235,7 +246,7 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
         keys: Keys::new(vec![hash]),
         cursor_key,
         stats: Arc::default(),
-        clicks: Arc::new(NoClicks),
+        clicks: Arc::clone(&store.clicks),
         live: Arc::default(),
         stop,
     };

@@ -50,6 +50,7 @@ impl Trade for Clicks {
     // The same rows change in batch after batch: copying each page once in a while saves most of the copying, and nobody
     // waits for it.
     const CHECKPOINT_PAGES: u32 = 8000;
+    const BEHIND_OTHERS: bool = true;
 
     fn site(&self) -> &Site {
         &self.site

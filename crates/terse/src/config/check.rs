@@ -19,6 +19,8 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ("redirect.store_timeout", c.redirect.store_timeout, Span::ms(1), Span::secs(60)),
         ("redirect.header_timeout", c.redirect.header_timeout, Span::secs(1), Span::secs(300)),
         ("redirect.idle_timeout", c.redirect.idle_timeout, Span::secs(1), hour),
+        ("clicks.keep_raw", c.clicks.keep_raw, Span::secs(0), Span::days(36_500)),
+        ("clicks.keep_hours", c.clicks.keep_hours, Span::days(2), Span::days(366)),
         ("anonymous.ttl", c.anonymous.ttl, Span::secs(1), Span::days(3650)),
         ("links.grace", c.links.grace, Span::secs(0), Span::days(3650)),
         ("links.reap_every", c.links.reap_every, Span::secs(1), day),
@@ -37,6 +39,13 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     if c.cache.size < ByteSize::mib(1) || c.cache.size > ByteSize::mib(1 << 20) {
         return Err(("cache.size", "must be from 1MiB to 1024GiB".into()));
     }
+    if c.clicks.journal_size < ByteSize::mib(8) || c.clicks.journal_size > ByteSize::mib(1 << 20) {
+        return Err(("clicks.journal_size", "must be from 8MiB to 1024GiB".into()));
+    }
+    if c.clicks_file() == c.store_file() {
+        return Err(("clicks.store", "must be another file than store".into()));
+    }
+    c.proxies().map_err(|why| ("trusted_proxies", why))?;
     if let Some(key) = &c.admin_key {
         let key = key.reveal();
         if !(16..=256).contains(&key.len()) || !key.bytes().all(|b| b.is_ascii_graphic()) {

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use crate::harness::KEY;
 
 /// The real binary on a folder; killed, not stopped, when dropped.
-struct Killable {
+pub(crate) struct Killable {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Killable {
-    fn start(data_dir: &Path) -> Self {
+    pub(crate) fn start(data_dir: &Path) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_terse"))
             .arg("serve")
             .env("TERSE_LISTEN", "127.0.0.1:0")
@@ -38,7 +38,7 @@ impl Killable {
         Self { child, address }
     }
 
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().expect("a kill");
         self.child.wait().expect("an end");
     }

@@ -1,8 +1,10 @@
 //! Behaviour, through the public door.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod clicks;
 mod commands;
 mod crash;
+mod crash_clicks;
 mod following;
 mod harness;
 mod hostile;

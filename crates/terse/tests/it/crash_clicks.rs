@@ -1,0 +1,131 @@
+//! `kill -9` at full load: every visit that was answered is counted, once.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::crash::Killable;
+use crate::harness::KEY;
+
+const CLIENTS: usize = 4;
+/// Requests sent in one go on each connection.
+const PIPELINED: usize = 16;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Option<Value> {
+    let url = format!("http://{address}/api/v1{path}");
+    let request = http::Request::builder().method(method).uri(url).header("authorization", format!("Bearer {KEY}"));
+    let request = request.header("content-type", "application/json").body(body.to_owned()).expect("a request");
+    ureq::Agent::new_with_defaults().run(request).ok()?.body_mut().read_json().ok()
+}
+
+/// What one client knows for certain.
+#[derive(Default)]
+struct Ledger {
+    /// Visits whose answer arrived.
+    answered: u64,
+    /// Visits whose answer did not arrive before the end; each may have been counted, once.
+    unanswered: u64,
+}
+
+/// Visits as fast as it can, many requests at a time, until the server is gone.
+fn storm(address: SocketAddr, code: &str, over: &AtomicBool) -> Ledger {
+    let mut ledger = Ledger::default();
+    let Ok(mut stream) = TcpStream::connect(address) else { return ledger };
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    let request =
+        format!("GET /{code} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Mozilla/5.0 (X11; Linux) Firefox/140.0\r\n\r\n");
+    let volley = request.repeat(PIPELINED).into_bytes();
+    let mut part = vec![0; 64 * 1024];
+    // Of an answer that arrived in pieces, the end.
+    let mut tail: Vec<u8> = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        // A volley that could not be sent whole may have been answered in part.
+        let sent = stream.write_all(&volley);
+        let mut pending = PIPELINED as u64;
+        while pending > 0 && sent.is_ok() {
+            let count = match stream.read(&mut part) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => count,
+            };
+            tail.extend_from_slice(&part[..count]);
+            let ends: Vec<usize> =
+                tail.windows(4).enumerate().filter(|(_, four)| four == b"\r\n\r\n").map(|(at, _)| at).collect();
+            assert!(tail.starts_with(b"HTTP/1.1 302 Found"[..tail.len().min(18)].as_ref()), "{}", String::from_utf8_lossy(&tail));
+            pending -= ends.len() as u64;
+            ledger.answered += ends.len() as u64;
+            if let Some(last) = ends.last() {
+                tail.drain(..last + 4);
+            }
+        }
+        if pending > 0 {
+            ledger.unanswered += pending;
+            return ledger;
+        }
+    }
+    ledger
+}
+
+#[test]
+fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
+    let cycles: usize = std::env::var("TERSE_TEST_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(30);
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let data_dir = folder.path().join("data");
+    let codes: Vec<String> = (0..CLIENTS).map(|client| format!("storm-{client}")).collect();
+    let mut ledgers: Vec<Ledger> = codes.iter().map(|_| Ledger::default()).collect();
+    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+    for cycle in 0..cycles {
+        let terse = Killable::start(&data_dir);
+        let address = terse.address;
+        if cycle == 0 {
+            for code in &codes {
+                let body = format!(r#"{{"long_url":"https://example.com/{code}","alias":"{code}"}}"#);
+                call(address, "POST", "/urls", &body).expect("a link");
+            }
+        }
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        // Long enough that segments fill up and batches are counted, short enough to hit all that in the middle.
+        let life = Duration::from_millis(30 + dice % 900);
+        let over = AtomicBool::new(false);
+        let heard: Vec<Ledger> = std::thread::scope(|scope| {
+            let storms: Vec<_> = codes.iter().map(|code| scope.spawn(|| storm(address, code, &over))).collect();
+            std::thread::sleep(life);
+            terse.kill();
+            over.store(true, Ordering::Relaxed);
+            storms.into_iter().map(|storm| storm.join().expect("a client")).collect()
+        });
+        for (sum, heard) in ledgers.iter_mut().zip(heard) {
+            sum.answered += heard.answered;
+            sum.unanswered += heard.unanswered;
+        }
+    }
+    let terse = Killable::start(&data_dir);
+    let begun = Instant::now();
+    let mut told = Vec::new();
+    for (code, ledger) in codes.iter().zip(&ledgers) {
+        // Counting catches up; then the count stands still.
+        let mut last = u64::MAX;
+        let counted = loop {
+            let stats = call(terse.address, "GET", &format!("/urls/{code}/stats"), "").expect("statistics");
+            let counted = stats["total_clicks"].as_u64().expect("a count");
+            if counted >= ledger.answered && counted == last {
+                break counted;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{code}: {counted} counted, {} answered", ledger.answered);
+            last = counted;
+            std::thread::sleep(Duration::from_millis(700));
+        };
+        let most = ledger.answered + ledger.unanswered;
+        assert!(counted <= most, "{code}: {counted} counted, {} answered, {} unknown", ledger.answered, ledger.unanswered);
+        told.push(format!("{counted} counted, {} answered (+ {} unknown)", ledger.answered, ledger.unanswered));
+    }
+    let answered: u64 = ledgers.iter().map(|ledger| ledger.answered).sum();
+    assert!(answered > 1000 * cycles as u64, "only {answered} visits in {cycles} cycles: that was no load");
+    terse.kill();
+    println!("{cycles} kills: {}", told.join("; "));
+}
