@@ -176,7 +176,7 @@ async fn where_a_visitor_comes_from_is_believed_of_our_proxies_alone() {
             settings.address = AddressDetail::Full;
         });
         let direct = fixture.serve_journaled(|_| ());
-        let v4 = ["X-Forwarded-For: 6.6.6.6, 203.0.113.9", "X-Forwarded-For: 10.1.1.1"];
+        let v4 = ["X-Forwarded-For: 6.6.6.6", "X-Forwarded-For: 7.7.7.7, 203.0.113.9, 10.1.1.1"];
         let v6 = ["X-Forwarded-For: 2001:db8:1:2::3"];
         assert_eq!(one(ask(&through, "GET /abc1234", &v4)).address, [203, 0, 113]);
         assert_eq!(one(ask(&full, "GET /abc1234", &v4)).address, [203, 0, 113, 9]);
