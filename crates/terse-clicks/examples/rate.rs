@@ -22,7 +22,7 @@ use terse_core::{Clock, LinkKey, Moment, OwnerId, StoreError};
 
 const SEGMENT: usize = 1 << 20;
 const LINKS: usize = 100_000;
-const VISITORS: u64 = 200_000;
+const VISITORS: u64 = 20_000;
 const RUN: u64 = 1;
 
 fn main() -> Result<(), Box<dyn Error>> {

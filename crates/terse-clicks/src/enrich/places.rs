@@ -1,5 +1,6 @@
 //! The country and city of an address.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
@@ -25,6 +26,8 @@ const LONGEST_CITY: usize = 80;
 #[derive(Debug)]
 pub(crate) struct Places {
     reader: Reader<Source>,
+    /// The countries there are, so that their clicks share one text.
+    countries: HashMap<[u8; 2], Word>,
     watched: Option<Watched>,
 }
 
@@ -58,11 +61,11 @@ impl Places {
     pub(crate) fn open(path: Option<PathBuf>, now: Moment) -> io::Result<Self> {
         let Some(path) = path else {
             let reader = Reader::from_source(Source::Shipped).map_err(broken)?;
-            return Ok(Self { reader, watched: None });
+            return Ok(Self { reader, countries: HashMap::new(), watched: None });
         };
         let seen = state_of(&path)?;
         let reader = read(&path)?;
-        Ok(Self { reader, watched: Some(Watched { path, seen: Some(seen), looked_ms: now.as_ms() }) })
+        Ok(Self { reader, countries: HashMap::new(), watched: Some(Watched { path, seen: Some(seen), looked_ms: now.as_ms() }) })
     }
 
     /// Reads the file again if it has changed. Whether it did; a file that cannot be read leaves all as it is.
@@ -92,7 +95,7 @@ impl Places {
     }
 
     /// Country and city of an address.
-    pub(crate) fn find(&self, address: IpAddr) -> (Option<Word>, Option<Word>) {
+    pub(crate) fn find(&mut self, address: IpAddr) -> (Option<Word>, Option<Word>) {
         if !is_public_address(address) {
             return (None, None);
         }
@@ -102,8 +105,13 @@ impl Places {
             Country::Nested { iso_code } => iso_code,
             Country::Flat(code) => Some(code),
         }));
-        let country = country.filter(|code| code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_alphabetic()));
-        let country = country.map(str::to_ascii_uppercase).filter(|code| code != "ZZ" && code != "XX");
+        let country = country.and_then(|code| <[u8; 2]>::try_from(code.to_ascii_uppercase().as_bytes()).ok());
+        let country = country.filter(|code| code.iter().all(u8::is_ascii_alphabetic) && code != b"ZZ" && code != b"XX");
+        let country = country.map(|code| {
+            // At most 26 times 26 of them.
+            let known = self.countries.entry(code);
+            known.or_insert_with(|| String::from_iter(code.map(char::from)).into()).clone()
+        });
         let city = entry.city.and_then(|city| match city {
             City::Nested { names } => names.en,
             City::Flat(name) => Some(name),
@@ -113,7 +121,7 @@ impl Places {
             Some(country) => format!("{city}, {country}").into(),
             None => city,
         });
-        (country.map(Into::into), city)
+        (country, city)
     }
 }
 
@@ -181,14 +189,14 @@ mod tests {
         Moment::from_ms(ms)
     }
 
-    fn find(places: &Places, address: &str) -> (String, String) {
+    fn find(places: &mut Places, address: &str) -> (String, String) {
         let (country, city) = places.find(address.parse().unwrap());
         (country.as_deref().unwrap_or_default().into(), city.as_deref().unwrap_or_default().into())
     }
 
     #[test]
     fn countries_work_out_of_the_box() {
-        let places = Places::open(None, at(0)).unwrap();
+        let mut places = Places::open(None, at(0)).unwrap();
         for (address, want) in [
             ("8.8.8.0", "US"),
             ("193.0.6.0", "NL"),
@@ -205,7 +213,7 @@ mod tests {
             ("fd00::1", ""),
             ("203.0.113.0", ""),
         ] {
-            assert_eq!(find(&places, address), (want.to_owned(), String::new()), "{address}");
+            assert_eq!(find(&mut places, address), (want.to_owned(), String::new()), "{address}");
         }
     }
 
@@ -224,8 +232,8 @@ mod tests {
             (mmdb::text("not a map"), ("", "")),
         ] {
             fs::write(&path, mmdb::file(&entry)).unwrap();
-            let places = Places::open(Some(path.clone()), at(0)).unwrap();
-            assert_eq!(find(&places, "8.8.8.8"), (want.0.to_owned(), want.1.to_owned()));
+            let mut places = Places::open(Some(path.clone()), at(0)).unwrap();
+            assert_eq!(find(&mut places, "8.8.8.8"), (want.0.to_owned(), want.1.to_owned()));
         }
     }
 
@@ -238,25 +246,25 @@ mod tests {
         assert!(Places::open(Some(path.clone()), at(0)).is_err(), "and a broken one");
         fs::write(&path, mmdb::file(&mmdb::flat("DE", "Berlin"))).unwrap();
         let mut places = Places::open(Some(path.clone()), at(0)).unwrap();
-        assert_eq!(find(&places, "8.8.8.8").1, "Berlin, DE");
+        assert_eq!(find(&mut places, "8.8.8.8").1, "Berlin, DE");
 
         fs::write(&path, mmdb::file(&mmdb::flat("FR", "Paris-sur-Seine"))).unwrap();
         assert!(!places.refresh(at(9_999)), "not looked at all the time");
         assert!(places.refresh(at(10_000)));
-        assert_eq!(find(&places, "8.8.8.8").1, "Paris-sur-Seine, FR");
+        assert_eq!(find(&mut places, "8.8.8.8").1, "Paris-sur-Seine, FR");
         assert!(!places.refresh(at(20_000)), "unchanged");
 
         fs::write(&path, "broken").unwrap();
         assert!(!places.refresh(at(30_000)) && !places.refresh(at(40_000)));
         fs::remove_file(&path).unwrap();
         assert!(!places.refresh(at(50_000)));
-        assert_eq!(find(&places, "8.8.8.8").1, "Paris-sur-Seine, FR");
+        assert_eq!(find(&mut places, "8.8.8.8").1, "Paris-sur-Seine, FR");
 
         fs::write(&path, mmdb::file(&mmdb::flat("IT", "Roma"))).unwrap();
         let file = fs::File::options().append(true).open(&path).unwrap();
         file.set_modified(SystemTime::now() + Duration::from_secs(5)).unwrap();
         assert!(places.refresh(at(1_000)), "though the clock was turned back");
-        assert_eq!(find(&places, "8.8.8.8").1, "Roma, IT");
+        assert_eq!(find(&mut places, "8.8.8.8").1, "Roma, IT");
     }
 
     #[test]
@@ -269,9 +277,9 @@ mod tests {
                 let mut damaged = whole.clone();
                 damaged[at_octet] ^= change;
                 fs::write(&path, &damaged).unwrap();
-                if let Ok(places) = Places::open(Some(path.clone()), at(0)) {
-                    find(&places, "8.8.8.8");
-                    find(&places, "2001:4860:4860::");
+                if let Ok(mut places) = Places::open(Some(path.clone()), at(0)) {
+                    find(&mut places, "8.8.8.8");
+                    find(&mut places, "2001:4860:4860::");
                 }
             }
             fs::write(&path, &whole[..at_octet]).unwrap();
