@@ -66,6 +66,23 @@ pub fn backup(config: &Config, to: &Path) -> anyhow::Result<()> {
     terse_embedded::backup(&config.store_file(), to).context("copying the store")
 }
 
+/// The same for the clicks.
+pub fn backup_clicks(config: &Config, to: &Path) -> anyhow::Result<()> {
+    terse_embedded::backup_clicks(&config.clicks_file(), to).context("copying the clicks")
+}
+
+/// Reads a clicks file from end to end and says how many clicks it has counted.
+pub fn verify_clicks(file: &Path) -> anyhow::Result<Option<u64>> {
+    let report = terse_embedded::verify_clicks(file).context("reading the clicks")?;
+    anyhow::ensure!(report.is_clean(), "the clicks are damaged: {report:?}");
+    Ok(Some(report.clicks))
+}
+
+/// Sees that a clicks file is one that could be opened.
+pub fn inspect_clicks(file: &Path) -> anyhow::Result<()> {
+    terse_embedded::inspect_clicks(file).context("opening the clicks")
+}
+
 /// Sees that a store's file is one that could be opened.
 pub fn inspect(file: &Path) -> anyhow::Result<()> {
     terse_embedded::inspect(file).context("opening the store")

@@ -1,7 +1,7 @@
 //! `terse backup` and `terse restore`.
 //!
-//! A backup is a folder: a copy of the store, and a manifest with its checksum. It appears under its name only when it is
-//! complete. A restore never deletes anything: what was there before is moved aside.
+//! A backup is a folder: copies of the links and of their clicks, and a manifest with their checksums. It appears under its name
+//! only when it is complete. A restore never deletes anything: what was there before is moved aside.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -15,16 +15,55 @@ use terse_core::Clock;
 
 use crate::backends;
 use crate::cli::Context;
+use crate::config::Config;
 use crate::run_file::DataDir;
 use crate::terminal::say;
 use crate::transfer::digest_of;
 
-const STORE: &str = "terse.db";
 const MANIFEST: &str = "manifest.json";
-/// The form of manifests; a later one may hold what we would lose.
-const VERSION: u32 = 1;
+/// The form of manifests; a later one may hold what we would lose. The first had no clicks.
+const VERSION: u32 = 2;
 
-/// Copy the store into a new folder, as it is at one moment. Works while a server is running.
+/// What is copied.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Piece {
+    Links,
+    Clicks,
+}
+
+impl Piece {
+    /// What it is called in a backup.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Links => "terse.db",
+            Self::Clicks => "clicks.db",
+        }
+    }
+
+    /// Where it is used.
+    fn place(self, config: &Config) -> PathBuf {
+        match self {
+            Self::Links => config.store_file(),
+            Self::Clicks => config.clicks_file(),
+        }
+    }
+
+    fn copy(self, config: &Config, to: &Path) -> anyhow::Result<()> {
+        match self {
+            Self::Links => backends::backup(config, to),
+            Self::Clicks => backends::backup_clicks(config, to),
+        }
+    }
+
+    fn verify(self, file: &Path) -> anyhow::Result<Option<u64>> {
+        match self {
+            Self::Links => backends::verify(file),
+            Self::Clicks => backends::verify_clicks(file),
+        }
+    }
+}
+
+/// Copy links and clicks into a new folder, each as it is at one moment. Works while a server is running.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  terse backup /backups/terse-$(date +%F)")]
 pub(crate) struct Backup {
@@ -51,24 +90,36 @@ struct Manifest {
     /// Which terse wrote it.
     terse: String,
     created_at: String,
-    /// Of the store's file.
+    /// Of the links' file.
     sha256: String,
     bytes: u64,
     /// How many links there are, if it was known.
     links: Option<u64>,
+    /// The clicks, if there were any.
+    #[serde(default)]
+    clicks: Option<Copied>,
+}
+
+/// What a backup says about one of its files.
+#[derive(Debug, Deserialize, Serialize)]
+struct Copied {
+    sha256: String,
+    bytes: u64,
+    /// How many of them there are, if it was known.
+    count: Option<u64>,
 }
 
 impl Backup {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
         context.only_here("backup")?;
-        self.through(context, |to| backends::backup(context.config(), to), backends::verify)
+        self.through(context, |piece, to| piece.copy(context.config(), to), Piece::verify)
     }
 
     fn through(
         &self,
         context: &Context,
-        copy: impl FnOnce(&Path) -> anyhow::Result<()>,
-        verify: impl FnOnce(&Path) -> anyhow::Result<Option<u64>>,
+        copy: impl Fn(Piece, &Path) -> anyhow::Result<()>,
+        verify: impl Fn(Piece, &Path) -> anyhow::Result<Option<u64>>,
     ) -> anyhow::Result<bool> {
         let empty = std::fs::read_dir(&self.dir).map(|mut entries| entries.next().is_none());
         ensure!(empty.unwrap_or(!self.dir.exists()), "{} is there already and not empty", self.dir.display());
@@ -76,19 +127,19 @@ impl Backup {
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         // 0700, and gone again if anything below fails.
         let partial = tempfile::Builder::new().prefix(".terse-backup").tempdir_in(folder)?;
-        let store = partial.path().join(STORE);
-        copy(&store).context("copying the store")?;
-        let links = verify(&store).context("the copy is not sound")?;
-        let file = File::open(&store)?;
-        let manifest = Manifest {
-            version: VERSION,
-            terse: env!("CARGO_PKG_VERSION").into(),
-            created_at: Clock::default().now().to_string(),
-            sha256: digest_of(&file)?,
-            bytes: file.metadata()?.len(),
-            links,
+        let copied = |piece: Piece| -> anyhow::Result<Copied> {
+            let path = partial.path().join(piece.name());
+            copy(piece, &path).with_context(|| format!("copying {}", piece.name()))?;
+            let count = verify(piece, &path).with_context(|| format!("the copy of {} is not sound", piece.name()))?;
+            let file = File::open(&path)?;
+            file.sync_all()?;
+            Ok(Copied { sha256: digest_of(&file)?, bytes: file.metadata()?.len(), count })
         };
-        file.sync_all()?;
+        let created_at = Clock::default().now().to_string();
+        let Copied { sha256, bytes, count: links } = copied(Piece::Links)?;
+        let clicks = Piece::Clicks.place(context.config()).exists().then(|| copied(Piece::Clicks)).transpose()?;
+        let manifest =
+            Manifest { version: VERSION, terse: env!("CARGO_PKG_VERSION").into(), created_at, sha256, bytes, links, clicks };
         let mut out = File::create(partial.path().join(MANIFEST))?;
         out.write_all(&serde_json::to_vec_pretty(&manifest)?)?;
         out.sync_all()?;
@@ -102,7 +153,10 @@ impl Backup {
             say(&told.to_string())?;
         } else {
             let links = manifest.links.map(|links| format!("{links} links, ")).unwrap_or_default();
-            say(&format!("{links}{} bytes in {}", manifest.bytes, self.dir.display()))?;
+            let clicks = manifest.clicks.as_ref().and_then(|clicks| clicks.count);
+            let clicks = clicks.map(|clicks| format!("{clicks} clicks, ")).unwrap_or_default();
+            let bytes = manifest.bytes + manifest.clicks.as_ref().map_or(0, |clicks| clicks.bytes);
+            say(&format!("{links}{clicks}{bytes} bytes in {}", self.dir.display()))?;
         }
         Ok(true)
     }
@@ -111,17 +165,18 @@ impl Backup {
 impl Restore {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
         context.only_here("restore")?;
-        self.through(context, backends::verify, backends::skip_ahead)
+        self.through(context, Piece::verify, backends::skip_ahead)
     }
 
     fn through(
         &self,
         context: &Context,
-        verify: impl FnOnce(&Path) -> anyhow::Result<Option<u64>>,
+        verify: impl Fn(Piece, &Path) -> anyhow::Result<Option<u64>>,
         skip_ahead: impl FnOnce(&Path) -> anyhow::Result<()>,
     ) -> anyhow::Result<bool> {
         let manifest = read_manifest(&self.dir)?;
-        let target = context.config().store_file();
+        let target = Piece::Links.place(context.config());
+        let clicks = Piece::Clicks.place(context.config());
         let dir = DataDir::open(&context.config().data_dir)?;
         let _lock = dir.lock().context("stop the server first")?;
         ensure!(
@@ -129,25 +184,24 @@ impl Restore {
             "there is a store already: {}; --force moves it aside and goes on",
             target.display()
         );
-        let folder = target.parent().context("the store has no folder")?;
-        std::fs::create_dir_all(folder)?;
-        // In a folder of its own, private, so that whatever verifying leaves beside the copy goes away with it.
-        let arriving = tempfile::Builder::new().prefix(".terse-restore").tempdir_in(folder)?;
-        let incoming = arriving.path().join(STORE);
-        let mut file = private_file(&incoming)?;
-        std::io::copy(&mut File::open(self.dir.join(STORE))?, &mut file).context("copying the backup")?;
-        file.sync_all()?;
-        // Of the copy, which is what will be used.
-        let sha256 = digest_of(File::open(&incoming)?)?;
-        ensure!(sha256 == manifest.sha256, "the backup is damaged: its checksum is not the one in {MANIFEST}");
-        verify(&incoming).context("the backup is not sound")?;
-        skip_ahead(&incoming)?;
-        let aside = move_aside(&target)?;
-        std::fs::rename(&incoming, &target).with_context(|| match &aside {
-            Some(aside) => format!("putting the backup in place; the old store is in {}", aside.display()),
-            None => "putting the backup in place".into(),
-        })?;
-        sync_folder(folder)?;
+        // Nothing is moved before all of it has arrived and is sound.
+        let links = self.arrive(Piece::Links, &manifest.sha256, &target, &verify)?;
+        skip_ahead(&links.file)?;
+        let counted = manifest.clicks.as_ref();
+        let counted = counted.map(|copied| self.arrive(Piece::Clicks, &copied.sha256, &clicks, &verify)).transpose()?;
+        let mut aside = None;
+        move_aside(&target, &mut aside)?;
+        if counted.is_some() {
+            move_aside(&clicks, &mut aside)?;
+        }
+        // The links last: if anything goes wrong before, there is no store, and a restore can simply be done again.
+        for arrived in counted.iter().chain([&links]) {
+            std::fs::rename(&arrived.file, &arrived.place).with_context(|| match &aside {
+                Some(aside) => format!("putting the backup in place; what was there is in {}", aside.display()),
+                None => "putting the backup in place".into(),
+            })?;
+            sync_folder(arrived.place.parent().unwrap_or(Path::new(".")))?;
+        }
         if context.json {
             say(&json!({ "store": target, "links": manifest.links, "moved_aside": aside }).to_string())?;
         } else {
@@ -160,23 +214,53 @@ impl Restore {
     }
 }
 
+/// A file of a backup, beside the place where it will be used.
+struct Arrived {
+    file: PathBuf,
+    place: PathBuf,
+    /// Of its own, private, so that whatever verifying leaves beside the copy goes away with it.
+    _folder: tempfile::TempDir,
+}
+
+impl Restore {
+    fn arrive(
+        &self,
+        piece: Piece,
+        sha256: &str,
+        place: &Path,
+        verify: impl Fn(Piece, &Path) -> anyhow::Result<Option<u64>>,
+    ) -> anyhow::Result<Arrived> {
+        let folder = place.parent().context("the store has no folder")?;
+        std::fs::create_dir_all(folder)?;
+        let arriving = tempfile::Builder::new().prefix(".terse-restore").tempdir_in(folder)?;
+        let incoming = arriving.path().join(piece.name());
+        let mut file = private_file(&incoming)?;
+        std::io::copy(&mut File::open(self.dir.join(piece.name()))?, &mut file).context("copying the backup")?;
+        file.sync_all()?;
+        // Of the copy, which is what will be used.
+        let found = digest_of(File::open(&incoming)?)?;
+        ensure!(found == sha256, "the backup is damaged: the checksum of {} is not the one in {MANIFEST}", piece.name());
+        verify(piece, &incoming).with_context(|| format!("{} in the backup is not sound", piece.name()))?;
+        Ok(Arrived { file: incoming, place: place.to_owned(), _folder: arriving })
+    }
+}
+
 fn read_manifest(dir: &Path) -> anyhow::Result<Manifest> {
     let path = dir.join(MANIFEST);
     let text = std::fs::read(&path).with_context(|| format!("{} is not a backup: reading {MANIFEST}", dir.display()))?;
     let version: serde_json::Value = serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))?;
     match version.get("version").and_then(serde_json::Value::as_u64) {
-        Some(version) if version == u64::from(VERSION) => {}
+        Some(version) if (1..=u64::from(VERSION)).contains(&version) => {}
         Some(version) => bail!("the backup has version {version}, and this terse knows {VERSION}: use a newer terse"),
         None => bail!("{} is damaged", path.display()),
     }
     serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))
 }
 
-/// Moves a store and the files that belong to it into a folder of their own.
-fn move_aside(store: &Path) -> anyhow::Result<Option<PathBuf>> {
+/// Moves a store and the files that belong to it into a folder, which is made when there is something to move.
+fn move_aside(store: &Path, aside: &mut Option<PathBuf>) -> anyhow::Result<()> {
     let name = store.file_name().context("the store has no name")?;
     let folder = store.parent().unwrap_or(Path::new("."));
-    let mut aside = None;
     // The log before the store itself: whatever happens, no log is left beside a store that it does not belong to.
     for suffix in ["-wal", "-shm", "-journal", ""] {
         let mut name = name.to_owned();
@@ -185,14 +269,13 @@ fn move_aside(store: &Path) -> anyhow::Result<Option<PathBuf>> {
         if !from.exists() {
             continue;
         }
-        let into = match &aside {
+        let into = match &mut *aside {
             Some(into) => into,
-            None => aside.insert(make_aside(folder)?),
+            none => none.insert(make_aside(folder)?),
         };
         std::fs::rename(&from, into.join(&name)).with_context(|| format!("moving {} aside", from.display()))?;
     }
-    sync_folder(folder)?;
-    Ok(aside)
+    Ok(sync_folder(folder)?)
 }
 
 fn make_aside(folder: &Path) -> anyhow::Result<PathBuf> {
@@ -222,16 +305,21 @@ fn sync_folder(folder: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
+    const STORE: &str = "terse.db";
+
     #[test]
     fn what_was_there_is_moved_aside_whole() {
         let temp = tempfile::tempdir().unwrap();
         let store = temp.path().join(STORE);
-        assert_eq!(move_aside(&store).unwrap(), None);
+        let mut aside = None;
+        move_aside(&store, &mut aside).unwrap();
+        assert_eq!(aside, None);
         for suffix in ["", "-wal", "-shm"] {
             std::fs::write(temp.path().join(format!("{STORE}{suffix}")), suffix).unwrap();
         }
         std::fs::write(temp.path().join("other"), "").unwrap();
-        let aside = move_aside(&store).unwrap().unwrap();
+        move_aside(&store, &mut aside).unwrap();
+        let aside = aside.unwrap();
         assert!(!store.exists() && temp.path().join("other").exists());
         assert_eq!(std::fs::read_to_string(aside.join("terse.db-wal")).unwrap(), "-wal");
         assert_eq!(std::fs::read_dir(&aside).unwrap().count(), 3);
@@ -248,13 +336,18 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let (data, dir) = (temp.path().join("data"), temp.path().join("backups/one"));
         let context = context(&data);
-        let copy = |to: &Path| Ok(std::fs::write(to, "good links")?);
-        let sound = |_: &Path| Ok(Some(7));
+        let copy = |piece: Piece, to: &Path| {
+            let text = if piece == Piece::Links { "good links" } else { "good clicks" };
+            Ok(std::fs::write(to, text)?)
+        };
+        let sound = |_: Piece, _: &Path| Ok(Some(7));
         // Stands in for the leap over the codes that were given out since.
         let later = |file: &Path| Ok(File::options().append(true).open(file)?.write_all(b", and later ones")?);
         let backup = Backup { dir: dir.clone() };
-        assert!(backup.through(&context, |_| bail!("no room"), sound).is_err());
-        assert!(backup.through(&context, copy, |_| bail!("torn")).is_err());
+        std::fs::create_dir_all(&data).unwrap();
+        std::fs::write(data.join("clicks.db"), "clicks").unwrap();
+        assert!(backup.through(&context, |_, _| bail!("no room"), sound).is_err());
+        assert!(backup.through(&context, copy, |_, _| bail!("torn")).is_err());
         assert_eq!(std::fs::read_dir(temp.path().join("backups")).unwrap().count(), 0, "nothing half done is left");
         assert!(backup.through(&context, copy, sound).unwrap());
         assert!(backup.through(&context, copy, sound).unwrap_err().to_string().contains("not empty"));
@@ -263,23 +356,30 @@ mod tests {
         let restore = |force| Restore { dir: dir.clone(), force };
         assert!(restore(false).through(&context, sound, later).unwrap());
         assert_eq!(read(), "good links, and later ones");
+        let clicks = || std::fs::read_to_string(data.join("clicks.db")).unwrap();
+        assert_eq!(clicks(), "good clicks");
         std::fs::write(data.join(STORE), "newer links").unwrap();
+        std::fs::write(data.join("clicks.db"), "newer clicks").unwrap();
         std::fs::write(data.join("terse.db-wal"), "log").unwrap();
         assert!(restore(false).through(&context, sound, later).unwrap_err().to_string().contains("--force"));
-        assert!(restore(true).through(&context, |_| bail!("torn"), later).is_err());
+        assert!(restore(true).through(&context, |_, _| bail!("torn"), later).is_err());
         let held = DataDir::open(&data).unwrap().lock().unwrap();
         assert!(restore(true).through(&context, sound, later).unwrap_err().to_string().contains("stop the server"));
         drop(held);
         std::fs::write(dir.join(STORE), "bad links").unwrap();
         assert!(restore(true).through(&context, sound, later).unwrap_err().to_string().contains("checksum"));
-        assert_eq!(read(), "newer links", "a restore that fails touches nothing");
         std::fs::write(dir.join(STORE), "good links").unwrap();
+        std::fs::write(dir.join("clicks.db"), "bad clicks").unwrap();
+        assert!(restore(true).through(&context, sound, later).unwrap_err().to_string().contains("checksum of clicks.db"));
+        assert_eq!((read(), clicks()), ("newer links".into(), "newer clicks".into()), "a restore that fails touches nothing");
+        std::fs::write(dir.join("clicks.db"), "good clicks").unwrap();
         assert!(restore(true).through(&context, sound, later).unwrap());
         assert_eq!(read(), "good links, and later ones");
         assert!(!data.join("terse.db-wal").exists());
         let mut names = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
-        let aside = names.find(|path| path.to_string_lossy().contains("before-restore")).unwrap();
+        let aside = names.find(|path| path.join(STORE).exists()).unwrap();
         assert_eq!(std::fs::read_to_string(aside.join(STORE)).unwrap(), "newer links");
+        assert_eq!(std::fs::read_to_string(aside.join("clicks.db")).unwrap(), "newer clicks");
         assert_eq!(std::fs::read_to_string(aside.join("terse.db-wal")).unwrap(), "log");
     }
 
@@ -290,7 +390,7 @@ mod tests {
             std::fs::write(temp.path().join(MANIFEST), text).unwrap();
             read_manifest(temp.path()).map(|_| ()).unwrap_err().to_string()
         };
-        assert!(read(r#"{"version":2,"whatever":1}"#).contains("newer terse"));
+        assert!(read(r#"{"version":3,"whatever":1}"#).contains("newer terse"));
         assert!(read("{}").contains("damaged"));
         assert!(read("nonsense").contains("damaged"));
         assert!(read(r#"{"version":1}"#).contains("damaged"));

@@ -70,7 +70,9 @@ impl Doctor {
         findings.push(anonymous(config));
         findings.extend(folder(config));
         findings.push(server(config));
-        findings.push(store(config, self.deep));
+        findings.push(store("store", "links", &config.store_file(), self.deep, backends::inspect, backends::verify));
+        let clicks = config.clicks_file();
+        findings.push(store("clicks", "clicks", &clicks, self.deep, backends::inspect_clicks, backends::verify_clicks));
         findings.push(clock(SystemTime::now(), &config.store_file()));
         findings.push(open_files(config));
         tell(&findings, context.json)
@@ -223,21 +225,27 @@ fn server(config: &Config) -> Finding {
     }
 }
 
-fn store(config: &Config, deep: bool) -> Finding {
-    let what = "store";
-    let file = config.store_file();
-    let Ok(meta) = std::fs::metadata(&file) else {
+/// One of the stores' files, and how many of what it holds.
+fn store(
+    what: &'static str,
+    held: &str,
+    file: &Path,
+    deep: bool,
+    inspect: impl Fn(&Path) -> anyhow::Result<()>,
+    verify: impl Fn(&Path) -> anyhow::Result<Option<u64>>,
+) -> Finding {
+    let Ok(meta) = std::fs::metadata(file) else {
         return finding(what, Verdict::Good, format!("{} does not exist yet", file.display()), "");
     };
-    let looked = if deep { backends::verify(&file) } else { backends::inspect(&file).map(|()| None) };
+    let looked = if deep { verify(file) } else { inspect(file).map(|()| None) };
     match looked {
         Ok(_) if !deep => {
             let found = format!("{}, {} KiB (--deep reads all of it)", file.display(), meta.len() >> 10);
             finding(what, Verdict::Good, found, "")
         }
-        Ok(links) => {
-            let links = links.map(|links| format!(", {links} links")).unwrap_or_default();
-            finding(what, Verdict::Good, format!("{} is sound{links}", file.display()), "")
+        Ok(count) => {
+            let count = count.map(|count| format!(", {count} {held}")).unwrap_or_default();
+            finding(what, Verdict::Good, format!("{} is sound{count}", file.display()), "")
         }
         Err(error) => finding(
             what,
