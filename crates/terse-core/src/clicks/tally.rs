@@ -52,10 +52,22 @@ impl Count {
 }
 
 /// The values of one dimension and their counts.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Values {
-    named: HashMap<Word, Count, FixedState>,
+    named: Vec<(Word, Count)>,
+    /// Where each of them is, once there are many: most sums are of few clicks, and a short list is searched faster.
+    places: HashMap<Word, usize, FixedState>,
     other: Count,
+}
+
+/// A longer list has its places noted down.
+const SHORT: usize = 16;
+
+impl PartialEq for Values {
+    fn eq(&self, other: &Self) -> bool {
+        let has = |(value, count): &(Word, Count)| other.place(value).is_some_and(|at| other.named[at].1 == *count);
+        self.other == other.other && self.named.len() == other.named.len() && self.named.iter().all(has)
+    }
 }
 
 impl Values {
@@ -72,8 +84,19 @@ impl Values {
     /// All together.
     pub fn sum(&self) -> Count {
         let mut sum = self.other;
-        self.named.values().for_each(|count| sum.add(*count));
+        self.named.iter().for_each(|(_, count)| sum.add(*count));
         sum
+    }
+
+    fn is_empty(&self) -> bool {
+        self.named.is_empty() && self.other == Count::default()
+    }
+
+    fn place(&self, value: &str) -> Option<usize> {
+        match self.named.len() > SHORT {
+            true => self.places.get(value).copied(),
+            false => self.named.iter().position(|(have, _)| **have == *value),
+        }
     }
 
     fn add(&mut self, value: &Word, count: Count) {
@@ -84,9 +107,21 @@ impl Values {
 
     /// Makes a word of the value only where it is new.
     fn add_as(&mut self, value: &str, count: Count, word: impl FnOnce() -> Word) {
-        match self.named.get_mut(value) {
-            Some(sum) => sum.add(count),
-            None => drop(self.named.insert(word(), count)),
+        if let Some(at) = self.place(value) {
+            return self.named[at].1.add(count);
+        }
+        self.named.push((word(), count));
+        match self.named.len() - 1 {
+            ..SHORT => {}
+            SHORT => self.note_places(),
+            last => drop(self.places.insert(self.named[last].0.clone(), last)),
+        }
+    }
+
+    fn note_places(&mut self) {
+        self.places.clear();
+        if self.named.len() > SHORT {
+            self.places.extend(self.named.iter().zip(0..).map(|((value, _), at)| (value.clone(), at)));
         }
     }
 
@@ -97,14 +132,12 @@ impl Values {
         }
         // Ties are broken another way each time: of many that came once, those who come again get their chance.
         let turn = FixedState::with_seed(self.sum().all());
-        let rank = |(value, count): (&Word, &Count)| (Reverse(count.all()), turn.hash_one(value), value.clone());
-        let mut ranked: Vec<_> = self.named.iter().map(rank).collect();
-        ranked.sort_unstable();
-        for (.., value) in &ranked[cap..] {
-            if let Some(count) = self.named.remove(value) {
-                self.other.add(count);
-            }
+        let rank = |(value, count): &(Word, Count)| (Reverse(count.all()), turn.hash_one(value));
+        self.named.select_nth_unstable_by(cap, |a, b| rank(a).cmp(&rank(b)).then_with(|| a.0.cmp(&b.0)));
+        for (_, count) in self.named.drain(cap..) {
+            self.other.add(count);
         }
+        self.note_places();
     }
 }
 
@@ -167,7 +200,7 @@ impl Tally {
         self.took.merge(&other.took);
         self.last = self.last.max(other.last);
         for (dimension, theirs) in Dimension::ALL.iter().zip(&other.values) {
-            if theirs.named.is_empty() && theirs.other == Count::default() {
+            if theirs.is_empty() {
                 continue;
             }
             let ours = self.values_mut(*dimension);
@@ -188,7 +221,7 @@ impl Tally {
 
     /// For keeping.
     pub fn encode(&self) -> Vec<u8> {
-        let values = self.values.iter().zip(0..).filter(|(values, _)| values.sum() != Count::default());
+        let values = self.values.iter().zip(0..).filter(|(values, _)| !values.is_empty());
         let values = values.map(|(values, dimension)| Kept {
             dimension,
             other: values.other,
@@ -298,7 +331,7 @@ mod tests {
         tally.trim(20);
         let values = tally.values(Dimension::Referrer).unwrap();
         assert_eq!(values.named().count(), 20);
-        assert_eq!(values.named.get("often.example").unwrap().people, 100);
+        assert_eq!(values.named[values.place("often.example").unwrap()].1.people, 100);
         assert_eq!(values.sum().people, 1200);
         assert!(values.named().any(|(value, count)| value.len() > 90 && count.people > 50), "{values:?}");
         assert!(values.named().all(|(value, _)| value.len() <= LONGEST_VALUE));
