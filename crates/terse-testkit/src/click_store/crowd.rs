@@ -30,7 +30,7 @@ pub async fn a_reader_never_sees_half_a_batch(store: Store) {
             let (store, stop, links) = (store.clone(), stop.clone(), links.clone());
             tokio::spawn(async move {
                 let mut seen = 0;
-                while !stop.load(Ordering::Relaxed) {
+                loop {
                     let counts = store.counts(&links).await.unwrap();
                     assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
                     let whole = report(&store, &Subject::Everything, ALWAYS).await;
@@ -38,8 +38,10 @@ pub async fn a_reader_never_sees_half_a_batch(store: Store) {
                     assert_eq!(super::in_buckets(&whole), whole.tally.clicks);
                     assert!(whole.tally.clicks.people >= counts[0].people * 20, "never back in time");
                     seen += 1;
+                    if stop.load(Ordering::Relaxed) {
+                        return seen;
+                    }
                 }
-                seen
             })
         })
         .collect();

@@ -60,6 +60,7 @@ pub async fn what_was_forgotten_can_be_counted_anew(store: Store) {
         store.forget_links(&[key("abc")], moment(0)).await.unwrap();
         assert_gone(&store, &abc).await;
         put(&store, vec![click(&abc, 1)]).await;
+        assert_eq!(store.counts(std::slice::from_ref(&abc)).await.unwrap(), [people(1)]);
         store.forget_owner(OWNER).await.unwrap();
         assert_gone(&store, &abc).await;
     }

@@ -1,7 +1,7 @@
 //! Every single click.
 
 use terse_core::Moment;
-use terse_core::clicks::{Click, LinkId, Machine, RawQuery, Subject};
+use terse_core::clicks::{Click, ClickCursor, LinkId, Machine, RawQuery, Subject};
 
 use super::{DAY, HOUR, Store, click, link, put, values};
 use crate::moment;
@@ -71,6 +71,9 @@ pub async fn raw_clicks_are_cut_to_the_period(store: Store) {
     }
     let open = walk(&store, RawQuery { from: Some(moment(HOUR)), ..query(&abc) }).await;
     assert_eq!(open.len(), 4);
+    let early = Some(ClickCursor { at_ms: moment(-DAY).as_ms(), number: 5 });
+    let behind = walk(&store, RawQuery { from: Some(moment(HOUR)), after: early, ..query(&abc) }).await;
+    assert_eq!(behind, open, "a place before the period changes nothing");
 }
 
 pub async fn raw_clicks_of_late_comers_stand_in_order(store: Store) {

@@ -1,6 +1,6 @@
 //! What is no longer kept.
 
-use terse_core::clicks::{Click, RawQuery, Report, Retention, Subject, Tidied, Unit};
+use terse_core::clicks::{Click, RawQuery, Report, Retention, Subject, Tidied, Unit, Values};
 
 use super::{ALWAYS, DAY, HOUR, OWNER, Store, click, in_buckets, link, of_link, people, put, report, since, values};
 use crate::moment;
@@ -50,7 +50,7 @@ pub async fn raw_clicks_are_deleted_by_the_hour(store: Store) {
 fn sums(report: &Report) -> impl PartialEq + std::fmt::Debug + use<> {
     let dimensions: Vec<_> = terse_core::clicks::Dimension::ALL
         .iter()
-        .map(|dimension| report.tally.values(*dimension).map(|values| values.sum()).unwrap_or_default())
+        .map(|dimension| report.tally.values(*dimension).map(Values::sum).unwrap_or_default())
         .collect();
     let mean = (report.tally.took.mean * 1e6).round() as i64;
     (report.tally.clicks, in_buckets(report), report.visitors, report.tally.last, report.tally.took.count, mean, dimensions)
