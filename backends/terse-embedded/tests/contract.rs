@@ -1,21 +1,29 @@
-//! Every promise of `LinkStore`, on a real file.
+//! Every promise of `LinkStore` and of `ClickStore`, on real files.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use terse_embedded::{Embedded, Options};
+use terse_embedded::{ClickOptions, Embedded, EmbeddedClicks, Options};
 
-/// An empty store in a folder of its own.
-async fn fresh() -> Option<Embedded> {
-    // A folder must outlive its store, which the suite owns; so the next run cleans up after this one.
+/// A folder of its own for each store.
+fn folder() -> PathBuf {
+    // It must outlive its store, which the suite owns; so the next run cleans up after this one.
     static SWEEP: Once = Once::new();
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("contract");
     SWEEP.call_once(|| {
         let _swept = std::fs::remove_dir_all(&parent);
         std::fs::create_dir_all(&parent).unwrap();
     });
-    let folder = tempfile::tempdir_in(&parent).unwrap().keep();
-    Some(Embedded::open(Options::new(folder.join("terse.db"))).unwrap())
+    tempfile::tempdir_in(&parent).unwrap().keep()
 }
-terse_testkit::link_store!(fresh);
+
+async fn fresh_links() -> Option<Embedded> {
+    Some(Embedded::open(Options::new(folder().join("terse.db"))).unwrap())
+}
+terse_testkit::link_store!(fresh_links);
+
+async fn fresh_clicks() -> Option<EmbeddedClicks> {
+    Some(EmbeddedClicks::open(ClickOptions::new(folder().join("clicks.db"))).unwrap())
+}
+terse_testkit::click_store!(fresh_clicks);

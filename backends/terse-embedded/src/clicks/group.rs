@@ -3,9 +3,13 @@
 use std::collections::HashMap;
 
 use terse_core::OwnerId;
-use terse_core::clicks::{Click, LinkId, Place, Unit};
+use terse_core::clicks::{Click, LinkId, NAMED_EVER, Place, Unit};
 
 use crate::clicks::sum::Sum;
+
+/// Of more values than this in one batch, the rarest would be "other" in the end anyway: a flood of values costs no more than
+/// this in what follows.
+const NAMED_IN_A_BATCH: usize = 5 * NAMED_EVER;
 
 /// Who is counted for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -68,15 +72,25 @@ pub(crate) fn groups(clicks: &[Click]) -> Vec<Group<'_>> {
                 group.owner = *owner;
                 group.clicks.push(click);
                 group.hour(hour).add(click);
-                groups.of(Who::Owner(*owner), *owner).hour(hour).add(click);
             }
             Place::Nowhere(..) => groups.of(Who::Orphans, OwnerId(0)).hour(hour).add(click),
         }
     }
-    // Everything is what the owners have, all together.
+    let links = groups.list.len();
+    groups.list.iter_mut().flat_map(|group| &mut group.hours).for_each(|(_, sum)| sum.tally.trim(NAMED_IN_A_BATCH));
+    // An owner has what the links have, and everything is what the owners have.
+    for at in 0..links {
+        if let Group { who: Who::Link(_), owner, .. } = groups.list[at] {
+            let hours = std::mem::take(&mut groups.list[at].hours);
+            let group = groups.of(Who::Owner(owner), owner);
+            hours.iter().for_each(|(hour, sum)| group.hour(*hour).merge(sum));
+            groups.list[at].hours = hours;
+        }
+    }
     let mut everything = Group { who: Who::Everything, owner: OwnerId(0), hours: Vec::new(), clicks: Vec::new() };
-    for group in groups.list.iter().filter(|group| matches!(group.who, Who::Owner(_))) {
-        group.hours.iter().for_each(|(hour, sum)| everything.hour(*hour).merge(sum));
+    for (hour, sum) in groups.list[links..].iter_mut().flat_map(|group| &mut group.hours) {
+        sum.tally.trim(NAMED_IN_A_BATCH);
+        everything.hour(*hour).merge(sum);
     }
     if !everything.hours.is_empty() {
         groups.list.push(everything);

@@ -5,6 +5,7 @@
 //! file and old ones are taken away from one end. Every sum carries a checksum; one that does not fit it is an error to
 //! whoever reads it, and is counted on from its plain numbers by whoever writes it.
 
+mod bucket;
 mod group;
 mod options;
 mod raw;

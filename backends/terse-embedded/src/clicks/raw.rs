@@ -4,7 +4,8 @@ use rusqlite::{OptionalExtension, Row, Statement};
 use terse_core::clicks::{Click, ClickCursor, ClickPage, LinkId, Machine, Place, RawQuery, Unit, Word};
 use terse_core::{Moment, OwnerId};
 
-use crate::clicks::report::Stretch;
+use crate::clicks::bucket::{day_id, hour_id, of_day_id, of_hour_id};
+use crate::clicks::report::{DAYS, HOURS, Stretch};
 use crate::clicks::shelf::Shelf;
 use crate::failure::{Failure, corrupt};
 
@@ -73,17 +74,16 @@ impl Shelf {
         let stretch = Stretch { from: stretch.from.max(first * HOUR), ..stretch };
         let (first_day, last_day) = stretch.days();
         let mut hours = Vec::new();
-        let mut days = self
-            .conn
-            .prepare_cached("SELECT day FROM days WHERE subject = ?1 AND day >= ?2 AND day <= ?3 ORDER BY subject, day")?;
-        for day in days.query_map([subject, first_day, last_day], |row| row.get::<_, i64>(0))? {
-            let day = day?;
+        let mut days = self.conn.prepare_cached(DAYS[0])?;
+        for id in days.query_map([day_id(subject, first_day), day_id(subject, last_day)], |row| row.get(0))? {
+            let day = of_day_id(id?);
             hours.extend((0..24).map(|hour| day * 24 + hour));
         }
-        let mut statement = self.conn.prepare_cached("SELECT hour FROM hours WHERE day = ?1 AND subject = ?2")?;
+        let mut statement = self.conn.prepare_cached(HOURS[0])?;
         for day in self.days_with_hours(first_day, last_day)? {
-            for hour in statement.query_map([day, subject], |row| row.get::<_, i64>(0))? {
-                hours.push(day * 24 + hour?);
+            for id in statement.query_map([hour_id(day, subject, 0), hour_id(day, subject, 24)], |row| row.get(0))? {
+                let (.., hour) = of_hour_id(id?);
+                hours.push(day * 24 + hour);
             }
         }
         hours.retain(|hour| *hour >= stretch.from.div_euclid(HOUR) && *hour <= (stretch.to - 1).div_euclid(HOUR));

@@ -4,15 +4,24 @@ use rusqlite::{OptionalExtension, Row};
 use terse_core::Moment;
 use terse_core::clicks::{Bucket, Count, NAMED_EVER, Period, Report, Subject, Unit};
 
+use crate::clicks::bucket::{day_id, hour_id, of_day_id, of_hour_id};
 use crate::clicks::shelf::{Cost, Shelf};
 use crate::clicks::sum::{Slot, Sum, count};
 use crate::failure::Failure;
 
 pub(crate) const EVER: &str = "SELECT people, machines, sum FROM subjects WHERE id = ?1";
-pub(crate) const HOURS: &str =
-    "SELECT hour, people, machines, sum FROM hours WHERE day = ?1 AND subject = ?2 ORDER BY day, subject, hour";
-pub(crate) const DAYS: &str = "SELECT day, people, machines, sum FROM days \
-     WHERE subject = ?1 AND day >= ?2 AND day <= ?3 ORDER BY subject, day";
+/// With the sums, and without: what is not asked for is not read.
+pub(crate) const HOURS: [&str; 2] = [
+    "SELECT id, people, machines FROM hours WHERE id >= ?1 AND id < ?2 ORDER BY id",
+    "SELECT id, people, machines, sum FROM hours WHERE id >= ?1 AND id < ?2 ORDER BY id",
+];
+pub(crate) const DAYS: [&str; 2] = [
+    "SELECT id, people, machines FROM days WHERE id >= ?1 AND id <= ?2 ORDER BY id",
+    "SELECT id, people, machines, sum FROM days WHERE id >= ?1 AND id <= ?2 ORDER BY id",
+];
+/// Which of them.
+const PLAIN: usize = 0;
+const WITH_SUMS: usize = 1;
 
 const HOUR: i64 = Unit::Hour.ms();
 const DAY: i64 = Unit::Day.ms();
@@ -31,7 +40,8 @@ impl Stretch {
 
     /// The first and the last day that touch it.
     pub(crate) fn days(self) -> (i64, i64) {
-        (self.from.div_euclid(DAY), (self.to - 1).div_euclid(DAY))
+        let day = |ms: i64| Moment::from_ms(ms).as_ms().div_euclid(DAY);
+        (day(self.from), day(self.to - 1))
     }
 
     fn touches(self, start: i64, length: i64) -> bool {
@@ -50,12 +60,12 @@ impl Shelf {
         if period == Period::default() {
             // What was summed up all along needs no buckets, of which only the plain numbers are read.
             self.ever(subject, &mut sum)?;
-            self.buckets(subject, stretch, |bucket, _, _| {
+            self.buckets(subject, stretch, PLAIN, |bucket, _, _| {
                 buckets.push(bucket);
                 Ok(())
             })?;
         } else {
-            self.buckets(subject, stretch, |bucket, row, slot| {
+            self.buckets(subject, stretch, WITH_SUMS, |bucket, row, slot| {
                 buckets.push(bucket);
                 self.pay(row)?;
                 sum.merge_row(row, 1, slot)
@@ -76,7 +86,7 @@ impl Shelf {
     fn recent(&self, subject: i64, now: Moment) -> Result<Count, Failure> {
         let hour = Unit::Hour.floor(now).as_ms();
         let mut recent = Count::default();
-        self.buckets(subject, Stretch { from: hour - 23 * HOUR, to: hour + HOUR }, |bucket, _, _| {
+        self.buckets(subject, Stretch { from: hour - 23 * HOUR, to: hour + HOUR }, PLAIN, |bucket, _, _| {
             recent.add(bucket.clicks);
             Ok(())
         })?;
@@ -88,23 +98,25 @@ impl Shelf {
         &self,
         subject: i64,
         stretch: Stretch,
+        sums: usize,
         mut visit: impl FnMut(Bucket, &Row<'_>, Slot) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let (first, last) = stretch.days();
-        let mut statement = self.conn.prepare_cached(DAYS)?;
-        let mut rows = statement.query([subject, first, last])?;
+        let mut statement = self.conn.prepare_cached(DAYS[sums])?;
+        let mut rows = statement.query([day_id(subject, first), day_id(subject, last)])?;
         while let Some(row) = rows.next()? {
             self.count_row();
-            let day: i64 = row.get(0)?;
+            let day = of_day_id(row.get(0)?);
             let bucket = Bucket { start: Moment::from_ms(day * DAY), unit: Unit::Day, clicks: count(row, 1)? };
             visit(bucket, row, Slot::Day { subject, day })?;
         }
-        let mut statement = self.conn.prepare_cached(HOURS)?;
+        let mut statement = self.conn.prepare_cached(HOURS[sums])?;
         for day in self.days_with_hours(first, last)? {
-            let mut rows = statement.query([day, subject])?;
+            let mut rows = statement.query([hour_id(day, subject, 0), hour_id(day, subject, 24)])?;
             while let Some(row) = rows.next()? {
                 self.count_row();
-                let hour = day * 24 + row.get::<_, i64>(0)?;
+                let (.., hour) = of_hour_id(row.get(0)?);
+                let hour = day * 24 + hour;
                 if stretch.touches(hour * HOUR, HOUR) {
                     let bucket = Bucket { start: Moment::from_ms(hour * HOUR), unit: Unit::Hour, clicks: count(row, 1)? };
                     visit(bucket, row, Slot::Hour { subject, hour })?;
@@ -126,5 +138,76 @@ impl Shelf {
         let bytes = row.get_ref(last)?.as_blob().map_or(0, <[u8]>::len) as u64;
         self.cost.set(Cost { bytes: cost.bytes + bytes, ..cost });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terse_core::OwnerId;
+    use terse_core::clicks::{Batch, Click, LinkId, NAMED_A_DAY, NAMED_AN_HOUR, Place, Retention, Word};
+    use terse_testkit::{key, moment};
+
+    use super::*;
+    use crate::clicks::schema::CLICKS;
+    use crate::clicks::scribe::Scribe;
+
+    const HOURS_KEPT: i64 = 30 * 24;
+    const DAYS_KEPT: i64 = 3 * 365;
+
+    /// Hours of a month and days of three years, every dimension full.
+    fn full() -> (Scribe, Subject) {
+        let mut conn = rusqlite::Connection::open_in_memory().unwrap();
+        CLICKS.migrate(&mut conn, 0).unwrap();
+        let mut scribe = Scribe::new(Shelf::new(conn), false).unwrap();
+        let link = LinkId { key: key("busy"), born: moment(0) };
+        let words: Vec<Word> = (0..250).map(|n| format!("value-{n}.of-a-typical-length").into()).collect();
+        let mut visitor = 0_u64;
+        let mut put = |scribe: &mut Scribe, at: i64, values: usize| {
+            let clicks = (0..values.max(150)).map(|n| {
+                let word = Some(words[n % values].clone());
+                let words: [Option<Word>; 12] = std::array::from_fn(|_| word.clone());
+                let [referrer, country, city, device, browser, system, language, utm @ ..] = words;
+                visitor += 7919;
+                let click = Click::bare(moment(at), Place::Link(link.clone(), OwnerId(1)));
+                Click { visitor: Some(visitor), referrer, country, city, device, browser, system, language, utm, ..click }
+            });
+            let batch = Batch { clicks: clicks.collect(), moves: Vec::new() };
+            scribe.record(&batch).unwrap();
+        };
+        scribe.conn.execute_batch("BEGIN").unwrap();
+        for day in 0..DAYS_KEPT {
+            for hour in 0..1 {
+                put(&mut scribe, -DAY * (day + 1) + hour * HOUR, NAMED_AN_HOUR);
+            }
+        }
+        let retention = Retention { raw_before: moment(0), hours_before: moment(0), limit: usize::MAX };
+        while scribe.tidy(&retention, 1000).unwrap().more {}
+        for hour in 0..HOURS_KEPT {
+            put(&mut scribe, hour * HOUR, if hour == 0 { 250 } else { NAMED_AN_HOUR });
+        }
+        scribe.conn.execute_batch("COMMIT").unwrap();
+        (scribe, Subject::Link(link))
+    }
+
+    #[test]
+    fn a_report_reads_no_more_than_it_must() {
+        const { assert!(NAMED_A_DAY >= NAMED_AN_HOUR) };
+        let (scribe, subject) = full();
+        let now = moment(HOURS_KEPT * HOUR - 1);
+        let cost = |period| {
+            scribe.cost.set(Cost::default());
+            let report = scribe.report(&subject, period, now).unwrap();
+            (scribe.cost.get(), report.buckets.len() as i64)
+        };
+        let (always, buckets) = cost(Period::default());
+        assert_eq!(buckets, HOURS_KEPT + DAYS_KEPT);
+        // A row a bucket, and 24 more for what is recent; one sum, however long the link has lived.
+        assert!(always.rows <= (HOURS_KEPT + DAYS_KEPT + 48) as u64, "{always:?}");
+        assert!(always.bytes < 150_000, "{always:?}");
+        let (week, buckets) = cost(Period { from: Some(moment(HOURS_KEPT * HOUR - 7 * DAY)), to: None });
+        assert_eq!(buckets, 7 * 24);
+        assert!(week.rows <= 7 * 24 + 48 && week.bytes < 7 * 24 * 40_000, "{week:?}");
+        let (month, _) = cost(Period { from: Some(moment(0)), to: None });
+        assert!(month.rows <= HOURS_KEPT as u64 + 48 && month.bytes < 720 * 40_000, "{month:?}");
     }
 }

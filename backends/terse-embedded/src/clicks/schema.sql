@@ -18,26 +18,27 @@ CREATE UNIQUE INDEX subjects_links ON subjects (domain, code, born) WHERE kind =
 CREATE UNIQUE INDEX subjects_others ON subjects (kind, owner) WHERE kind <> 0;
 CREATE INDEX subjects_links_of ON subjects (owner) WHERE kind = 0;
 
--- Sums by the hour. The day comes first: what is written today lies together, and old days are taken from one end.
+-- Sums by the hour. One number says when and whose: it begins with the day, so that what is written today lies together and
+-- old days are taken from one end. (A key of several columns would make SQLite read the sums to find its way.)
 CREATE TABLE hours (
-    day INTEGER NOT NULL,      -- since 1970
-    subject INTEGER NOT NULL,
-    hour INTEGER NOT NULL,     -- of the day, in UTC
+    id INTEGER PRIMARY KEY,
     people INTEGER NOT NULL,
     machines INTEGER NOT NULL,
     sum BLOB NOT NULL,
-    PRIMARY KEY (day, subject, hour)
-) STRICT, WITHOUT ROWID;
+    day INTEGER AS ((id >> 41) - 719528),          -- since 1970
+    subject INTEGER AS ((id >> 5) & 68719476735),
+    hour INTEGER AS (id & 31)                      -- of the day, in UTC
+) STRICT;
 
 -- Sums of days whose hours are no longer kept. Late clicks of such a day stand in `hours` until they are put in here too.
 CREATE TABLE days (
-    subject INTEGER NOT NULL,
-    day INTEGER NOT NULL,
+    id INTEGER PRIMARY KEY,
     people INTEGER NOT NULL,
     machines INTEGER NOT NULL,
     sum BLOB NOT NULL,
-    PRIMARY KEY (subject, day)
-) STRICT, WITHOUT ROWID;
+    subject INTEGER AS (id >> 22),
+    day INTEGER AS ((id & 4194303) - 719528)
+) STRICT;
 
 -- Every click on a link, for as long as it is kept. The hour comes first, for the same reasons.
 CREATE TABLE clicks (

@@ -7,6 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use terse_core::clicks::{Batch, Count, LinkId, NAMED_AN_HOUR, NAMED_EVER, Position, Recorded, Salt, Subject};
 use terse_core::{LinkKey, Moment, OwnerId};
 
+use crate::clicks::bucket::{day_id, hour_id};
 use crate::clicks::group::{self, Group, Who};
 use crate::clicks::raw;
 use crate::clicks::report::{EVER, Stretch};
@@ -14,12 +15,12 @@ use crate::clicks::shelf::{Shelf, filed};
 use crate::clicks::sum::{Slot, Sum};
 use crate::failure::{Failure, unavailable};
 
-pub(crate) const HOUR: &str = "SELECT people, machines, sum FROM hours WHERE day = ?1 AND subject = ?2 AND hour = ?3";
+pub(crate) const HOUR: &str = "SELECT people, machines, sum FROM hours WHERE id = ?1";
 pub(crate) const LINKS_NAMED: &str = "SELECT id FROM subjects WHERE kind = 0 AND domain = ?1 AND code = ?2 AND born <= ?3";
 pub(crate) const LINKS_OF: &str = "SELECT id FROM subjects WHERE kind = 0 AND owner = ?1 LIMIT ?2";
 const NEW_SUBJECT: &str = "INSERT INTO subjects VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const MORE_OF_SUBJECT: &str = "UPDATE subjects SET people = ?2, machines = ?3, sum = ?4 WHERE id = ?1";
-const PUT_HOUR: &str = "INSERT OR REPLACE INTO hours VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const PUT_HOUR: &str = "INSERT OR REPLACE INTO hours (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
 
 /// How many links are remembered by where they are filed, twice.
 const REMEMBERED: usize = 32_768;
@@ -258,12 +259,13 @@ impl Scribe {
         for hour in self.shelf.hours_with_clicks(subject, ever)? {
             clicks.execute([hour, subject])?;
         }
-        let mut hours = self.conn.prepare_cached("DELETE FROM hours WHERE day = ?1 AND subject = ?2")?;
+        let mut hours = self.conn.prepare_cached("DELETE FROM hours WHERE id >= ?1 AND id < ?2")?;
         let (first, last) = ever.days();
         for day in self.shelf.days_with_hours(first, last)? {
-            hours.execute([day, subject])?;
+            hours.execute([hour_id(day, subject, 0), hour_id(day, subject, 24)])?;
         }
-        self.conn.prepare_cached("DELETE FROM days WHERE subject = ?1")?.execute([subject])?;
+        let mut days = self.conn.prepare_cached("DELETE FROM days WHERE id >= ?1 AND id <= ?2")?;
+        days.execute([day_id(subject, first), day_id(subject, last)])?;
         self.conn.prepare_cached("DELETE FROM subjects WHERE id = ?1")?.execute([subject])?;
         Ok(())
     }
@@ -306,14 +308,14 @@ fn write_group(pens: &mut Pens<'_>, subject: i64, new: bool, group: &mut Group<'
     }
     for (hour, sum) in &mut group.hours {
         let slot = Slot::Hour { subject, hour: *hour };
-        let (day, of_day) = (hour.div_euclid(24), hour.rem_euclid(24));
+        let id = hour_id(hour.div_euclid(24), subject, hour.rem_euclid(24));
         if !new {
             let read = |row: &Row<'_>| Ok(sum.merge_or_mend(row, 0, slot));
-            pens.hour.query_row([day, subject, of_day], read).optional()?.unwrap_or(Ok(()))?;
+            pens.hour.query_row([id], read).optional()?.unwrap_or(Ok(()))?;
         }
         sum.tally.trim(NAMED_AN_HOUR);
         let Count { people, machines } = sum.tally.clicks;
-        let row = params![day, subject, of_day, people.cast_signed(), machines.cast_signed(), sum.encode(slot)];
+        let row = params![id, people.cast_signed(), machines.cast_signed(), sum.encode(slot)];
         pens.put_hour.execute(row)?;
     }
     Ok(())

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use terse_core::clicks::{Count, LinkId, Subject};
 use terse_core::{Code, Domain, LinkKey, Moment, OwnerId};
 
+use crate::clicks::bucket::{hour_id, of_hour_id};
 use crate::clicks::sum::count;
 use crate::failure::{Failure, corrupt};
 
@@ -16,7 +17,7 @@ pub(crate) const FIRST_LINKS: &str =
     "SELECT domain, code, born FROM subjects WHERE kind = 0 ORDER BY domain, code, born LIMIT ?1";
 pub(crate) const NEXT_LINKS: &str = "SELECT domain, code, born FROM subjects \
      WHERE kind = 0 AND (domain, code, born) > (?2, ?3, ?4) ORDER BY domain, code, born LIMIT ?1";
-pub(crate) const NEXT_DAY: &str = "SELECT day FROM hours WHERE day >= ?1 ORDER BY day LIMIT 1";
+pub(crate) const NEXT_DAY: &str = "SELECT id FROM hours WHERE id >= ?1 ORDER BY id LIMIT 1";
 
 /// A connection, with what is needed to find clicks through it. Belongs to one thread.
 pub(crate) struct Shelf {
@@ -106,7 +107,8 @@ impl Shelf {
         let mut days = Vec::new();
         let mut from = first;
         // Hops from day to day: there are few of them, and very many rows in each.
-        while let Some(day) = statement.query_row([from], |row| row.get(0)).optional()?
+        while let Some(id) = statement.query_row([hour_id(from, 0, 0)], |row| row.get(0)).optional()?
+            && let (day, ..) = of_hour_id(id)
             && day <= last
         {
             days.push(day);

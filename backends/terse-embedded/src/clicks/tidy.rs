@@ -3,18 +3,18 @@
 use rusqlite::{OptionalExtension, params};
 use terse_core::clicks::{Count, NAMED_A_DAY, Retention, Tidied, Unit};
 
+use crate::clicks::bucket::{day_id, hour_id, of_hour_id};
 use crate::clicks::scribe::Scribe;
 use crate::clicks::sum::{Slot, Sum};
 use crate::failure::Failure;
 
-pub(crate) const OLD_HOURS: &str = "SELECT day, subject, hour, people, machines, sum FROM hours \
-     WHERE day < ?1 ORDER BY day, subject, hour LIMIT ?2";
-pub(crate) const DONE_HOURS: &str = "DELETE FROM hours WHERE (day, subject, hour) <= (?1, ?2, ?3)";
-pub(crate) const DAY: &str = "SELECT people, machines, sum FROM days WHERE subject = ?1 AND day = ?2";
+pub(crate) const OLD_HOURS: &str = "SELECT id, people, machines, sum FROM hours WHERE id < ?1 ORDER BY id LIMIT ?2";
+pub(crate) const DONE_HOURS: &str = "DELETE FROM hours WHERE id <= ?1";
+pub(crate) const DAY: &str = "SELECT people, machines, sum FROM days WHERE id = ?1";
 pub(crate) const OLD_CLICKS: &str = "SELECT hour, subject, at, number FROM clicks \
      WHERE hour < ?1 ORDER BY hour, subject, at, number LIMIT 1 OFFSET ?2";
 pub(crate) const DONE_CLICKS: &str = "DELETE FROM clicks WHERE (hour, subject, at, number) < (?1, ?2, ?3, ?4)";
-const PUT_DAY: &str = "INSERT OR REPLACE INTO days VALUES (?1, ?2, ?3, ?4, ?5)";
+const PUT_DAY: &str = "INSERT OR REPLACE INTO days (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
 
 impl Scribe {
     /// Takes at most `limit` rows away, from the old end of each table.
@@ -22,7 +22,7 @@ impl Scribe {
         let (raw, more_raw) = self.drop_raw(retention.raw_before.as_ms().div_euclid(Unit::Hour.ms()), limit)?;
         let day = retention.hours_before.as_ms().div_euclid(Unit::Day.ms());
         let hours = self.join_hours(day, limit - raw)?;
-        let more = more_raw || self.conn.prepare_cached(OLD_HOURS)?.exists([day, 1])?;
+        let more = more_raw || self.conn.prepare_cached(OLD_HOURS)?.exists([hour_id(day, 0, 0), 1])?;
         Ok(Tidied { raw: raw as u64, hours, more })
     }
 
@@ -41,25 +41,26 @@ impl Scribe {
     /// Puts hours of days before this one into their days.
     fn join_hours(&self, before: i64, limit: usize) -> Result<u64, Failure> {
         let mut statement = self.conn.prepare_cached(OLD_HOURS)?;
-        let mut rows = statement.query([before, limit as i64])?;
+        let mut rows = statement.query([hour_id(before, 0, 0), limit as i64])?;
         let mut last = None;
         let mut count = 0;
         let mut joined: Option<(i64, i64, Sum)> = None;
         while let Some(row) = rows.next()? {
-            let (day, subject, hour): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let id = row.get(0)?;
+            let (day, subject, hour) = of_hour_id(id);
             if joined.as_ref().is_some_and(|(of, whose, _)| (*of, *whose) != (day, subject)) {
                 self.add_to_day(joined.take())?;
             }
             let (.., sum) = joined.get_or_insert_with(|| (day, subject, Sum::default()));
-            sum.merge_or_mend(row, 3, Slot::Hour { subject, hour: day * 24 + hour })?;
-            last = Some([day, subject, hour]);
+            sum.merge_or_mend(row, 1, Slot::Hour { subject, hour: day * 24 + hour })?;
+            last = Some(id);
             count += 1;
         }
         drop(rows);
         self.add_to_day(joined)?;
         if let Some(last) = last {
             // One writer, one order: what lies before the last of them is all of them.
-            self.conn.prepare_cached(DONE_HOURS)?.execute(last)?;
+            self.conn.prepare_cached(DONE_HOURS)?.execute([last])?;
         }
         Ok(count)
     }
@@ -70,11 +71,11 @@ impl Scribe {
         };
         let slot = Slot::Day { subject, day };
         let mut statement = self.conn.prepare_cached(DAY)?;
-        let found = statement.query_row([subject, day], |row| Ok(sum.merge_or_mend(row, 0, slot))).optional()?;
+        let found = statement.query_row([day_id(subject, day)], |row| Ok(sum.merge_or_mend(row, 0, slot))).optional()?;
         found.unwrap_or(Ok(()))?;
         sum.tally.trim(NAMED_A_DAY);
         let Count { people, machines } = sum.tally.clicks;
-        let row = params![subject, day, people.cast_signed(), machines.cast_signed(), sum.encode(slot)];
+        let row = params![day_id(subject, day), people.cast_signed(), machines.cast_signed(), sum.encode(slot)];
         self.conn.prepare_cached(PUT_DAY)?.execute(row)?;
         Ok(())
     }

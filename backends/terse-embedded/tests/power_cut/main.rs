@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 #![cfg(unix)]
 
+mod clicks;
 mod disk;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,378 @@
+//! What a clicks file can suffer: being killed, copied, damaged, full, flooded, from the future, and not ours.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rusqlite::Connection;
+use terse_core::clicks::{
+    Batch, Click, ClickStore, Count, Dimension, LinkId, Period, Place, Position, RawQuery, Recorded, Retention, Subject, Word,
+};
+use terse_core::{OwnerId, StoreError};
+use terse_embedded::{
+    BackupError, ClickOptions, Embedded, EmbeddedClicks, OpenError, Options, backup_clicks, inspect_clicks, verify_clicks,
+};
+use terse_testkit::{key, moment};
+
+const ALWAYS: Period = Period { from: None, to: None };
+const OWNER: OwnerId = OwnerId(3);
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn db(&self) -> PathBuf {
+        self.0.path().join("clicks.db")
+    }
+
+    fn open(&self) -> EmbeddedClicks {
+        EmbeddedClicks::open(ClickOptions::new(self.db())).unwrap()
+    }
+}
+
+fn sql(path: &Path, statement: &str) {
+    Connection::open(path).unwrap().execute_batch(statement).unwrap();
+}
+
+fn link(n: u64) -> LinkId {
+    LinkId { key: key(&format!("link-{n}")), born: moment(-5) }
+}
+
+fn click(n: u64) -> Click {
+    let click = Click::bare(moment(n as i64 * 1000), Place::Link(link(n % 10), OWNER));
+    Click { visitor: Some(n + 1), country: Some("DE".into()), took_micros: n as u32, ..click }
+}
+
+/// The n-th of a row of batches of different sizes.
+fn batch(n: u64) -> Batch {
+    let clicks = (0..size(n)).map(|m| click(n * 50 + m));
+    Batch { clicks: clicks.collect(), moves: vec![Position { segment: 9, from: n, to: n + 1 }] }
+}
+
+fn size(n: u64) -> u64 {
+    n % 50 + 1
+}
+
+async fn put(store: &EmbeddedClicks, clicks: Vec<Click>) {
+    assert_eq!(store.record(&Batch { clicks, moves: vec![] }).await.unwrap(), Recorded::Done);
+}
+
+async fn everything(store: &EmbeddedClicks) -> Count {
+    store.report(&Subject::Everything, ALWAYS, moment(0)).await.unwrap().tally.clicks
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_counted_is_there_when_opened_again() {
+    let folder = Folder::new();
+    let salt = {
+        let store = folder.open();
+        for n in 0..60 {
+            store.record(&batch(n)).await.unwrap();
+        }
+        store.salt(20_000).await.unwrap()
+    };
+    let store = folder.open();
+    assert_eq!(store.salt(20_000).await.unwrap(), salt);
+    assert_eq!(store.positions().await.unwrap(), [(9, 60)]);
+    assert_eq!(store.record(&batch(59)).await.unwrap(), Recorded::OutOfStep);
+    assert_eq!(store.record(&batch(60)).await.unwrap(), Recorded::Done);
+    let all: u64 = (0..61).map(size).sum();
+    assert_eq!(everything(&store).await.people, all);
+    assert_eq!((store.queue_depth(), store.disk_size() > 4096), (0, true));
+    store.check().await.unwrap();
+    store.close();
+    assert!(store.check().await.is_err());
+    assert!(matches!(store.record(&batch(61)).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(store.positions().await, Err(StoreError::Unavailable(_))));
+    assert!(!folder.0.path().join("clicks.db-wal").exists(), "everything is in the one file");
+    let report = verify_clicks(&folder.db()).unwrap();
+    assert_eq!((report.is_clean(), report.links, report.clicks, report.raw), (true, 10, all, all), "{report:?}");
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&folder.db().metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "nobody else may read it");
+    }
+}
+
+#[test]
+fn files_from_the_future_and_of_others_are_refused_and_left_alone() {
+    let folder = Folder::new();
+    drop(folder.open());
+    inspect_clicks(&folder.db()).unwrap();
+    sql(&folder.db(), "PRAGMA user_version = 99");
+    for error in [EmbeddedClicks::open(ClickOptions::new(folder.db())).unwrap_err(), inspect_clicks(&folder.db()).unwrap_err()] {
+        assert!(matches!(error, OpenError::Newer { found: 99, known: 1 }), "{error}");
+    }
+    let links = folder.0.path().join("terse.db");
+    drop(Embedded::open(Options::new(&links)).unwrap());
+    let recipes = folder.0.path().join("recipes.db");
+    sql(&recipes, "CREATE TABLE recipes (name TEXT)");
+    let letter = folder.0.path().join("letter.db");
+    std::fs::write(&letter, "this is a letter, not a database\n".repeat(300)).unwrap();
+    for path in [links, recipes, letter] {
+        let before = std::fs::read(&path).unwrap();
+        let error = EmbeddedClicks::open(ClickOptions::new(&path)).unwrap_err();
+        assert!(matches!(error, OpenError::NotTerse(_)), "{error:?}");
+        assert!(inspect_clicks(&path).is_err() && verify_clicks(&path).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+    let empty = folder.0.path().join("empty.db");
+    std::fs::write(&empty, "").unwrap();
+    assert!(inspect_clicks(&empty).is_err(), "nothing to go on with");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_sum_is_an_error_to_readers_and_does_not_stop_the_counting() {
+    for (table, buckets) in [("subjects", false), ("hours", true), ("days", true)] {
+        let folder = Folder::new();
+        {
+            let store = folder.open();
+            put(&store, (0..100).map(click).collect()).await;
+            if table == "days" {
+                let (raw_before, hours_before) = (moment(0), moment(86_400_000));
+                store.tidy(Retention { raw_before, hours_before, limit: 100 }).await.unwrap();
+            }
+        }
+        // One bit in the middle of each.
+        let conn = Connection::open(folder.db()).unwrap();
+        let mut sums: Vec<Vec<u8>> = Vec::new();
+        let mut statement = conn.prepare(&format!("SELECT DISTINCT sum FROM {table}")).unwrap();
+        let mut found = statement.query([]).unwrap();
+        while let Some(row) = found.next().unwrap() {
+            sums.push(row.get(0).unwrap());
+        }
+        for sum in sums {
+            let mut changed = sum.clone();
+            changed[20] ^= 1;
+            conn.execute(&format!("UPDATE {table} SET sum = ?1 WHERE sum = ?2"), [&changed, &sum]).unwrap();
+        }
+        drop(found);
+        drop(statement);
+        drop(conn);
+
+        let report = verify_clicks(&folder.db()).unwrap();
+        assert!(!report.is_clean(), "{table}");
+        let store = folder.open();
+        let period = if buckets { Period { from: Some(moment(-1)), to: None } } else { ALWAYS };
+        for subject in [Subject::Link(link(1)), Subject::Everything] {
+            let error = store.report(&subject, period, moment(0)).await.unwrap_err();
+            assert!(matches!(error, StoreError::Corrupt(_)), "{table}: {error:?}");
+        }
+        // The plain numbers are still there, and go on.
+        assert_eq!(store.counts(&[link(1)]).await.unwrap()[0].people, 10);
+        put(&store, (0..100).map(click).collect()).await;
+        let retention = Retention { raw_before: moment(0), hours_before: moment(86_400_000), limit: 1000 };
+        store.tidy(retention).await.unwrap();
+        let found = store.report(&Subject::Everything, period, moment(0)).await.unwrap();
+        assert_eq!(found.tally.clicks.people, 200, "{table}");
+        assert_eq!(found.tally.values(Dimension::Country).unwrap().sum().people, 100, "{table}: what was damaged is unknown");
+        store.close();
+        let report = verify_clicks(&folder.db()).unwrap();
+        assert!(report.is_clean(), "{table}: {report:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sums_that_do_not_fit_together_are_told() {
+    let folder = Folder::new();
+    put(&folder.open(), (0..100).map(click).collect()).await;
+    let whole = std::fs::read(folder.db()).unwrap();
+    for damage in [
+        "UPDATE subjects SET people = people + 1 WHERE code = 'link-3'",
+        "DELETE FROM hours WHERE subject = 2",
+        "DELETE FROM subjects WHERE code = 'link-4'",
+    ] {
+        std::fs::write(folder.db(), &whole).unwrap();
+        assert!(verify_clicks(&folder.db()).unwrap().is_clean());
+        sql(&folder.db(), damage);
+        assert!(!verify_clicks(&folder.db()).unwrap().is_clean(), "{damage}");
+    }
+}
+
+#[test]
+fn a_copy_is_whole_while_clicks_are_counted() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let folder = Folder::new();
+    let store = folder.open();
+    for n in 0..20 {
+        runtime.block_on(store.record(&batch(n))).unwrap();
+    }
+    let copies = [folder.0.path().join("one.db"), folder.0.path().join("two.db")];
+    std::thread::scope(|scope| {
+        let copying = scope.spawn(|| {
+            store.backup(&copies[0]).unwrap();
+            backup_clicks(&folder.db(), &copies[1]).unwrap();
+        });
+        for n in 20..200 {
+            runtime.block_on(store.record(&batch(n))).unwrap();
+        }
+        copying.join().unwrap();
+    });
+    assert!(matches!(store.backup(&copies[0]), Err(BackupError::Exists(_))));
+    for copy in copies {
+        let report = verify_clicks(&copy).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        let store = EmbeddedClicks::open(ClickOptions::new(copy)).unwrap();
+        let [(9, place)] = runtime.block_on(store.positions()).unwrap()[..] else { panic!("one position") };
+        assert!(place >= 20);
+        assert_eq!(runtime.block_on(everything(&store)).people, (0..place).map(size).sum::<u64>(), "as of one moment");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_file_refuses_whole_batches_and_recovers() {
+    let folder = Folder::new();
+    let store = EmbeddedClicks::open(ClickOptions { max_pages: Some(60), ..ClickOptions::new(folder.db()) }).unwrap();
+    let mut counted = 0;
+    let error = loop {
+        match store.record(&batch(counted)).await {
+            Ok(Recorded::Done) => counted += 1,
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => break error,
+        }
+        assert!(counted < 10_000, "the simulation has no teeth");
+    };
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    assert_eq!(everything(&store).await.people, (0..counted).map(size).sum::<u64>());
+    store.close();
+    let store = folder.open();
+    assert_eq!(store.positions().await.unwrap(), [(9, counted)]);
+    assert_eq!(store.record(&batch(counted)).await.unwrap(), Recorded::Done);
+    drop(store);
+    assert!(verify_clicks(&folder.db()).unwrap().is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_raw_clicks_only_sums_are_kept() {
+    let folder = Folder::new();
+    let store = EmbeddedClicks::open(ClickOptions { keep_raw: false, ..ClickOptions::new(folder.db()) }).unwrap();
+    put(&store, (0..100).map(click).collect()).await;
+    let query = RawQuery { link: link(1), from: None, to: None, after: None, limit: 100 };
+    assert_eq!(store.clicks(&query).await.unwrap().clicks, []);
+    assert_eq!(everything(&store).await.people, 100);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_left_of_what_was_forgotten() {
+    let folder = Folder::new();
+    let store = folder.open();
+    put(&store, (0..100).map(click).collect()).await;
+    let retention = |hours| Retention { raw_before: moment(0), hours_before: moment(hours), limit: 1000 };
+    store.tidy(retention(86_400_000)).await.unwrap();
+    put(&store, (0..100).map(click).collect()).await;
+    let links: Vec<_> = (0..9).map(|n| link(n).key).collect();
+    store.forget_links(&links, moment(0)).await.unwrap();
+    store.close();
+    let report = verify_clicks(&folder.db()).unwrap();
+    assert_eq!((report.is_clean(), report.links, report.clicks, report.raw), (true, 1, 20, 20), "{report:?}");
+    let store = folder.open();
+    store.forget_owner(OWNER).await.unwrap();
+    assert_eq!(everything(&store).await.people, 200);
+    store.close();
+    let report = verify_clicks(&folder.db()).unwrap();
+    assert_eq!((report.is_clean(), report.links, report.clicks, report.raw), (true, 0, 0, 0), "{report:?}");
+}
+
+/// A million clicks of which no two say the same, on one link.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_values_adds_less_than_a_mebibyte() {
+    let folder = Folder::new();
+    let store = EmbeddedClicks::open(ClickOptions { keep_raw: false, ..ClickOptions::new(folder.db()) }).unwrap();
+    put(&store, vec![click(0)]).await;
+    let before = sizes(&folder.db());
+    let mut state = 1_u64;
+    let mut word = move || {
+        state = state.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(1);
+        Some(Word::from(format!("{state:016x}-of-some-length.example")))
+    };
+    for part in 0..50 {
+        let clicks = (0..20_000_u64).map(|n| {
+            let word = word();
+            let words: [Option<Word>; 12] = std::array::from_fn(|_| word.clone());
+            let [referrer, country, city, device, browser, system, language, utm @ ..] = words;
+            let at = moment(part * 60_000 + n as i64 % 60_000);
+            let visitor = Some((part as u64 * 20_000 + n) * 7919 + 1);
+            Click { at, visitor, referrer, country, city, device, browser, system, language, utm, ..click(0) }
+        });
+        put(&store, clicks.collect()).await;
+    }
+    let found = store.report(&Subject::Link(link(0)), ALWAYS, moment(0)).await.unwrap();
+    assert_eq!(found.tally.clicks.people, 1_000_001);
+    assert_eq!(found.tally.values(Dimension::Referrer).unwrap().sum().people, 1_000_000);
+    assert!((950_000..1_050_000).contains(&found.visitors), "{}", found.visitors);
+    let added = sizes(&folder.db()) - before;
+    println!("{added} octets");
+    assert!(added <= 1 << 20, "{added} octets");
+    assert!(added > 10_000, "the simulation has no teeth");
+}
+
+/// Pages in use, all tables and indexes together.
+fn sizes(path: &Path) -> i64 {
+    let conn = Connection::open(path).unwrap();
+    conn.query_row("SELECT sum(pgsize) FROM dbstat", [], |row| row.get(0)).unwrap()
+}
+
+/// Not a test of its own: the one who is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_who_counts_until_killed() {
+    let Ok(path) = std::env::var("TERSE_TEST_CLICKS_TO_KILL") else { return };
+    let store = EmbeddedClicks::open(ClickOptions::new(path)).unwrap();
+    let from = store.positions().await.unwrap().first().map_or(0, |(_, place)| *place);
+    for n in from.. {
+        assert_eq!(store.record(&batch(n)).await.unwrap(), Recorded::Done);
+        println!("counted {n}");
+        if n % 20 == 19 {
+            let (raw_before, hours_before) = (moment(0), moment(86_400_000 * 2));
+            store.tidy(Retention { raw_before, hours_before, limit: 10 }).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_any_moment_it_has_counted_what_it_said_and_no_more() {
+    let folder = Folder::new();
+    let mut done = 0;
+    for round in 0..15_u64 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "one_who_counts_until_killed", "--nocapture"])
+            .env("TERSE_TEST_CLICKS_TO_KILL", folder.db())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut said = None;
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for line in lines.by_ref().map_while(Result::ok) {
+            // The first line may begin with the name of the test.
+            let Some((_, n)) = line.split_once("counted ") else { continue };
+            said = n.parse::<u64>().ok();
+            if said.is_some_and(|n| n >= done + 3 + round * 7 % 40) {
+                break;
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_micros(round * 317));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it said before it died counts as well.
+        for line in lines.map_while(Result::ok) {
+            said = line.split_once("counted ").and_then(|(_, n)| n.parse().ok()).max(said);
+        }
+        let said = said.expect("it counted something") + 1;
+        let store = folder.open();
+        let place = store.positions().await.unwrap()[0].1;
+        assert!((said..=said + 1).contains(&place), "said {said}, found {place}");
+        let want: u64 = (0..place).map(size).sum();
+        assert_eq!(everything(&store).await.people, want);
+        let links: Vec<LinkId> = (0..10).map(link).collect();
+        assert_eq!(store.counts(&links).await.unwrap().iter().map(|count| count.people).sum::<u64>(), want);
+        drop(store);
+        let report = verify_clicks(&folder.db()).unwrap();
+        assert_eq!((report.is_clean(), report.clicks, report.raw), (true, want, want), "{report:?}");
+        assert!(place > done);
+        done = place;
+    }
+}

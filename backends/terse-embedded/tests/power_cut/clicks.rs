@@ -1,0 +1,148 @@
+//! The same for the clicks: what was acknowledged is counted, once, and nothing else is.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use terse_core::StoreError;
+use terse_core::clicks::{Batch, Click, ClickStore, LinkId, Period, Place, Position, Recorded, Subject};
+use terse_embedded::{ClickOptions, EmbeddedClicks, verify_clicks};
+use terse_testkit::{key, moment};
+
+use crate::disk::{self, Dice, Fault, Luck};
+use crate::folder;
+
+/// A store on the forgetful disk, and one who feeds it, batch after batch, as often as it takes.
+struct Counter {
+    folder: tempfile::TempDir,
+    store: Arc<EmbeddedClicks>,
+    acknowledged: Arc<AtomicU64>,
+    refused: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    feeder: tokio::task::JoinHandle<()>,
+}
+
+fn size(n: u64) -> u64 {
+    n % 60 + 1
+}
+
+fn batch(n: u64) -> Batch {
+    let clicks = (0..size(n)).map(|m| {
+        let link = LinkId { key: key(&format!("link-{}", (n * 31 + m) % 400)), born: moment(0) };
+        let click = Click::bare(moment((n * 60_000) as i64), Place::Link(link, terse_core::OwnerId(m % 3)));
+        Click { visitor: Some(n * 100 + m + 1), referrer: Some(format!("{m}.example").into()), ..click }
+    });
+    Batch { clicks: clicks.collect(), moves: vec![Position { segment: 1, from: n, to: n + 1 }] }
+}
+
+impl Counter {
+    fn start() -> Self {
+        disk::register();
+        let folder = folder();
+        let options = ClickOptions { vfs: Some(disk::NAME.into()), ..ClickOptions::new(folder.path().join("clicks.db")) };
+        let store = Arc::new(EmbeddedClicks::open(options).unwrap());
+        let (acknowledged, refused, stop) =
+            (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let feeder = tokio::spawn({
+            let (store, acknowledged, refused, stop) = (store.clone(), acknowledged.clone(), refused.clone(), stop.clone());
+            async move {
+                let mut n = 0;
+                let mut unsure = false;
+                while !stop.load(Ordering::Relaxed) {
+                    match store.record(&batch(n)).await {
+                        Ok(Recorded::OutOfStep) if !unsure => panic!("batch {n} was never tried before"),
+                        Ok(_) => {
+                            n += 1;
+                            unsure = false;
+                            acknowledged.store(n, Ordering::Release);
+                        }
+                        Err(StoreError::Unavailable(_)) => {
+                            unsure = true;
+                            refused.fetch_add(1, Ordering::Relaxed);
+                            tokio::time::sleep(Duration::from_millis(1)).await;
+                        }
+                        Err(error) => panic!("{error:?}"),
+                    }
+                }
+            }
+        });
+        Self { folder, store, acknowledged, refused, stop, feeder }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    async fn wait_for_more(&self, count: u64) {
+        let from = self.acknowledged.load(Ordering::Acquire);
+        for _ in 0..10_000 {
+            if self.acknowledged.load(Ordering::Acquire) >= from + count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("the store makes no progress: {:?}", self.store.check().await);
+    }
+
+    /// What is found after a power cut now is every batch up to one, which is no earlier than the last acknowledged.
+    async fn assert_exact_after_a_cut(&self, dice: &mut Dice, luck: Luck) {
+        let acknowledged = self.acknowledged.load(Ordering::Acquire);
+        let after = folder();
+        disk::cut(self.path(), after.path(), dice, luck);
+        let path = after.path().join("clicks.db");
+        let store = EmbeddedClicks::open(ClickOptions::new(&path)).unwrap();
+        let place = store.positions().await.unwrap().first().map_or(0, |(_, place)| *place);
+        assert!(place >= acknowledged, "{luck:?}: {acknowledged} acknowledged, {place} found");
+        let found = store.report(&Subject::Everything, Period::default(), moment(0)).await.unwrap();
+        assert_eq!(found.tally.clicks.people, (0..place).map(size).sum::<u64>(), "{luck:?}");
+        assert_eq!(store.record(&batch(place)).await.unwrap(), Recorded::Done);
+        drop(store);
+        let report = verify_clicks(&path).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+    }
+
+    async fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.feeder.await.unwrap();
+        self.store.close();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clicks_are_counted_exactly_through_power_cuts() {
+    let mut dice = Dice(11);
+    let counter = Counter::start();
+    for _ in 0..4 {
+        for luck in [Luck::Nothing, Luck::Prefix, Luck::Sectors] {
+            tokio::time::sleep(Duration::from_micros(dice.below(30_000))).await;
+            counter.wait_for_more(5).await;
+            counter.assert_exact_after_a_cut(&mut dice, luck).await;
+        }
+    }
+    counter.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clicks_are_counted_exactly_through_failing_disks() {
+    let mut dice = Dice(12);
+    let counter = Counter::start();
+    for fault in [Fault::Sync, Fault::Full, Fault::Sync, Fault::Full] {
+        counter.wait_for_more(5 + dice.below(30)).await;
+        disk::fault(counter.path(), fault);
+        for patience in (0..10_000).rev() {
+            if counter.store.check().await.is_err() {
+                break;
+            }
+            assert!(patience > 0, "the store does not notice");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        counter.assert_exact_after_a_cut(&mut dice, Luck::Nothing).await;
+        disk::fault(counter.path(), Fault::None);
+        counter.wait_for_more(5).await;
+        counter.store.check().await.unwrap();
+        counter.assert_exact_after_a_cut(&mut dice, Luck::Nothing).await;
+    }
+    assert!(counter.refused.load(Ordering::Relaxed) > 0);
+    counter.stop().await;
+}
