@@ -53,7 +53,7 @@ impl Default for Pace {
             patience: Duration::from_secs(30),
             first_wait: Duration::from_millis(250),
             longest_wait: Duration::from_secs(5),
-            batch: 20_000,
+            batch: 50_000,
             linger: Duration::from_secs(300),
         }
     }

@@ -19,7 +19,7 @@ use crate::clicks::{Clicks, Origin, Visited};
 use crate::counts::Counts;
 use crate::date::DateLine;
 use crate::desk::Desk;
-use crate::fast_path::{self, Answered, Found, Moment, Outcome, Step};
+use crate::fast_path::{self, Answered, Asked, Found, Moment, Outcome, Step};
 use crate::handover;
 use crate::redirector::{Redirector, Resolved};
 use crate::route::Route;
@@ -184,13 +184,14 @@ impl Connection {
                 }
                 let found = self.found.take();
                 let moment = Moment { now_ms, date, closing: thread.stopping.get() };
-                match fast_path::answer(&bytes[used..], &thread.redirector, moment, found.as_ref(), output) {
+                let mut asked = Asked::default();
+                match fast_path::answer(&bytes[used..], &thread.redirector, moment, found.as_ref(), &mut asked, output) {
                     Step::Answered(answered) => {
                         used += answered.used;
                         answers += 1;
                         note(&thread, &answered, found.is_none());
                         let arrived = if found.is_some() { self.missed_micros } else { started };
-                        write_down(&thread, &answered, self.origin, arrived);
+                        write_down(&thread, &answered, &asked, self.origin, arrived);
                         if answered.close {
                             break Next::Close;
                         }
@@ -258,7 +259,7 @@ impl Connection {
     }
 }
 
-fn note(thread: &Thread, answered: &Answered<'_>, from_memory: bool) {
+fn note(thread: &Thread, answered: &Answered, from_memory: bool) {
     let counts = &thread.counts;
     match answered.outcome {
         Outcome::Redirected => counts.redirected.add(1),
@@ -280,7 +281,7 @@ fn note(thread: &Thread, answered: &Answered<'_>, from_memory: bool) {
 }
 
 /// Puts a visit into the journal. Called before anything of its answer is sent: what was answered is counted.
-fn write_down(thread: &Thread, answered: &Answered<'_>, origin: Option<Origin>, arrived_micros: i64) {
+fn write_down(thread: &Thread, answered: &Answered, asked: &Asked<'_>, origin: Option<Origin>, arrived_micros: i64) {
     let (Some(clicks), Some(origin)) = (&thread.clicks, origin) else { return };
     let outcome = match answered.outcome {
         Outcome::Redirected => clicks::Outcome::Redirected,
@@ -290,7 +291,6 @@ fn write_down(thread: &Thread, answered: &Answered<'_>, origin: Option<Origin>, 
             None => return,
         },
     };
-    let asked = &answered.asked;
     clicks.write(&Visited {
         outcome,
         owner: answered.owner,

@@ -18,9 +18,9 @@ const MAX_FIELDS: usize = 64;
 
 /// What became of the first request in the bytes.
 #[derive(Debug)]
-pub enum Step<'a> {
+pub enum Step {
     /// Its answer was appended.
-    Answered(Answered<'a>),
+    Answered(Answered),
     /// Its head has not arrived whole.
     Incomplete,
     /// It asks for a link that is not in memory.
@@ -31,7 +31,7 @@ pub enum Step<'a> {
 
 /// An answered request.
 #[derive(Debug)]
-pub struct Answered<'a> {
+pub struct Answered {
     /// How many bytes it took.
     pub used: usize,
     /// What it was.
@@ -40,8 +40,6 @@ pub struct Answered<'a> {
     pub close: bool,
     /// A route that this visitor should have looked up again.
     pub refresh: Option<Route>,
-    /// Who asked for what.
-    pub asked: Asked<'a>,
     /// The owner of the link that was followed, and when it was made; 0 without one.
     pub owner: u64,
     /// In milliseconds.
@@ -51,7 +49,7 @@ pub struct Answered<'a> {
 }
 
 /// What a click says about its request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 pub struct Asked<'a> {
     /// The number of the domain.
     pub domain: u16,
@@ -104,14 +102,16 @@ pub struct Moment<'a> {
 }
 
 /// Answers the first request in `bytes` by appending to `out`. `found` is the end of a look-up that an earlier [`Step::Miss`]
-/// for the same bytes asked for.
+/// for the same bytes asked for. If it is answered, `asked` says who asked for what; given out this way because it is large
+/// and would be copied from hand to hand.
 pub fn answer<'a>(
     bytes: &'a [u8],
     redirector: &Redirector,
     moment: Moment<'_>,
     found: Option<&Found>,
+    asked: &mut Asked<'a>,
     out: &mut Vec<u8>,
-) -> Step<'a> {
+) -> Step {
     let Moment { now_ms, date, closing } = moment;
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut []);
@@ -122,14 +122,14 @@ pub fn answer<'a>(
     };
     let (Some("GET"), Some(1), Some(target)) = (request.method, request.version, request.path) else { return Step::HandOver };
     let Some((code, query)) = split_target(target) else { return Step::HandOver };
-    let Some(manner) = Manner::of(request.headers) else { return Step::HandOver };
+    let Some(manner) = Manner::of(request.headers, &mut asked.seen) else { return Step::HandOver };
     let Some(domain) = redirector.hosts.domain(manner.host) else { return Step::HandOver };
     let close = manner.close || closing;
-    let asked = Asked { domain, code, query, seen: manner.seen };
+    (asked.domain, asked.code, asked.query) = (domain, code, query);
 
     let fail = |failure: Failure, outcome: Outcome, out: &mut Vec<u8>| {
         redirector.canned.write(failure, manner.html(), date, close, out);
-        Step::Answered(Answered { used, outcome, close, refresh: None, asked, owner: 0, born_ms: 0, spelled: None })
+        Step::Answered(Answered { used, outcome, close, refresh: None, owner: 0, born_ms: 0, spelled: None })
     };
     let respond = |route: &Route, out: &mut Vec<u8>| {
         let failure = match route.head().kind {
@@ -147,7 +147,7 @@ pub fn answer<'a>(
                 let refresh = route.wants_refresh(now_ms).then(|| route.clone());
                 let spelled = route.other_code().map(|_| route.clone());
                 let (owner, born_ms) = (route.head().owner, route.head().born_ms);
-                Step::Answered(Answered { used, outcome: Outcome::Redirected, close, refresh, asked, owner, born_ms, spelled })
+                Step::Answered(Answered { used, outcome: Outcome::Redirected, close, refresh, owner, born_ms, spelled })
             }
             Some(_) if redirector.settings.errors == ErrorStyle::Page => Step::HandOver,
             Some(failure) => fail(failure, Outcome::Failed(failure), out),
@@ -198,13 +198,12 @@ struct Manner<'a> {
     host: &'a [u8],
     accept: &'a [u8],
     close: bool,
-    seen: Seen<'a>,
 }
 
 impl<'a> Manner<'a> {
-    /// `None` if a field makes the request one for hyper.
-    fn of(fields: &[httparse::Header<'a>]) -> Option<Self> {
-        let mut manner = Self { host: b"", accept: b"", close: false, seen: Seen::default() };
+    /// `None` if a field makes the request one for hyper. What they say about the visitor goes to `seen`.
+    fn of(fields: &[httparse::Header<'a>], seen: &mut Seen<'a>) -> Option<Self> {
+        let mut manner = Self { host: b"", accept: b"", close: false };
         let mut hosts = 0;
         for field in fields {
             // By length first: most fields are told apart from these by it alone.
@@ -225,7 +224,7 @@ impl<'a> Manner<'a> {
                 }
                 14 if is(field, "content-length") => return None,
                 17 if is(field, "transfer-encoding") => return None,
-                _ => manner.seen.note(field.name.as_bytes(), field.value),
+                _ => seen.note(field.name.as_bytes(), field.value),
             }
         }
         (hosts == 1).then_some(manner)

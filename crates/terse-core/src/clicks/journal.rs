@@ -194,9 +194,11 @@ impl<'a> Record<'a> {
         fixed[38..40].copy_from_slice(&self.weight.to_le_bytes());
         for (index, text) in texts.iter().enumerate() {
             fixed[LENGTHS + index] = text.len() as u8;
-            let (here, after) = rest.split_at_mut(text.len());
-            here.copy_from_slice(text);
-            rest = after;
+            if !text.is_empty() {
+                let (here, after) = rest.split_at_mut(text.len());
+                here.copy_from_slice(text);
+                rest = after;
+            }
         }
         // Only these two can be longer than an octet tells.
         fixed[AGENT_UPPER] = (texts[5].len() >> 8) as u8;

@@ -99,7 +99,11 @@ fn run(surface: &str, least: usize, try_one: impl Fn(&TestTerse, &Case, &str) ->
 }
 
 fn filled(input: &str) -> String {
-    let input = input.replace("{stats}", "/api/v1/urls/ok1234/stats").replace("{links}", "/api/v1/urls").replace("{SHORT_HOST}", HOST).replace("{VALID_KEY}", KEY);
+    let input = input
+        .replace("{stats}", "/api/v1/urls/ok1234/stats")
+        .replace("{links}", "/api/v1/urls")
+        .replace("{SHORT_HOST}", HOST)
+        .replace("{VALID_KEY}", KEY);
     let input = input.replace("{SHORT_HOST_UPPER}", &HOST.to_uppercase()).replace("{VALID_KEY_PREFIX}", &KEY[..8]);
     let escaped = format!("%{:02x}{}", HOST.as_bytes()[0], &HOST[1..]);
     input.replace("{SHORT_HOST_PERCENT}", &escaped)
