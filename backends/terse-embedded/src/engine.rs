@@ -127,6 +127,13 @@ fn open(site: &Site, access: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
+/// Moves the log into the file and leaves nothing in it. `Ok(false)` if somebody stood in the way.
+pub(crate) fn empty_log(site: &Site) -> rusqlite::Result<bool> {
+    let (conn, _) = connect_writer(site)?;
+    conn.busy_timeout(Duration::from_secs(1))?;
+    checkpoint(&conn, "TRUNCATE")
+}
+
 /// How many pages of the log SQLite believes to be in the file already.
 pub(crate) fn backfilled(conn: &Connection) -> rusqlite::Result<i64> {
     conn.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(2))

@@ -376,3 +376,25 @@ async fn killed_at_any_moment_it_has_counted_what_it_said_and_no_more() {
         done = place;
     }
 }
+
+fn holds(path: &Path, bytes: &[u8]) -> bool {
+    std::fs::read(path).is_ok_and(|file| file.windows(bytes.len()).any(|window| window == bytes))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_salt_is_nowhere_and_no_copy_has_any() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let wal = folder.db().with_extension("db-wal");
+    let first = store.salt(100).await.unwrap();
+    assert!(holds(&folder.db(), &first) || holds(&wal, &first), "it is there: the search works");
+    store.salt(101).await.unwrap();
+    let last = store.salt(102).await.unwrap();
+    for file in [folder.db(), wal] {
+        assert!(!holds(&file, &first), "{}", file.display());
+    }
+    let copy = folder.db().with_extension("copy");
+    store.backup(&copy).unwrap();
+    assert!(!holds(&copy, &last));
+    verify_clicks(&copy).unwrap();
+}

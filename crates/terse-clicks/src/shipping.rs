@@ -281,7 +281,7 @@ impl Shipping {
         self.counts.unreadable.fetch_add(unreadable, Ordering::Relaxed);
         self.counts.batches.fetch_add(1, Ordering::Relaxed);
         self.counted.extend(batch.moves.iter().map(|moved| (moved.segment, moved.to)));
-        self.live.publish(&batch.clicks);
+        self.live.publish(&batch.clicks, self.clock.now());
         if self.told_ms.take().is_some() {
             info!("clicks are counted again");
         }

@@ -8,14 +8,18 @@ use std::time::Duration;
 use terse_core::clicks::{ClickStore, LinkId, Retention, Salt, Tidied};
 use terse_core::{Clock, LinkStore, Moment, StoreError};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// How often it is looked whether a new day has begun.
 const LOOK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Rows touched in one go, so that counting is never held up for long.
 const STEP: usize = 2000;
-/// How often clicks are compared with the links they belong to, and how many at a time.
-const SWEEP_MS: i64 = 24 * 3_600_000;
+/// How soon after the start, how often, and how soon after a failure clicks are compared with the links they belong to, and how
+/// many at a time.
+const FIRST_SWEEP: Duration = Duration::from_mins(10);
+const SWEEP: Duration = Duration::from_hours(24);
+const SWEEP_AGAIN: Duration = Duration::from_hours(1);
 const SWEEP_STEP: usize = 500;
 
 /// The number of the day a moment belongs to, in UTC.
@@ -93,27 +97,30 @@ impl ClickChores {
     pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut rounds = tokio::time::interval(self.every);
         rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut swept = self.clock.now().as_ms();
+        let mut sweep_at = Instant::now() + FIRST_SWEEP;
         loop {
             tokio::select! {
                 _ = rounds.tick() => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
-            let due = self.clock.now().as_ms() - swept >= SWEEP_MS;
             let round = async {
                 if let Err(error) = self.tidy().await {
                     tracing::warn!(%error, "old clicks could not be tidied away; trying again later");
                 }
-                if due && let Err(error) = self.sweep().await {
-                    tracing::warn!(%error, "clicks of links that are gone could not be looked for; trying again later");
+                if Instant::now() < sweep_at {
+                    return;
                 }
+                sweep_at = match self.sweep().await {
+                    Ok(()) => Instant::now() + SWEEP,
+                    Err(error) => {
+                        tracing::warn!(%error, "clicks of links that are gone could not be looked for; trying again later");
+                        Instant::now() + SWEEP_AGAIN
+                    }
+                };
             };
             tokio::select! {
                 () = round => {}
                 _ = stop.wait_for(|stop| *stop) => return,
-            }
-            if due {
-                swept = self.clock.now().as_ms();
             }
         }
     }

@@ -270,16 +270,17 @@ impl Scribe {
         Ok(())
     }
 
-    pub(crate) fn salt(&self, day: i64) -> Result<Salt, Failure> {
+    /// The salt of a day, and whether another was forgotten meanwhile.
+    pub(crate) fn salt(&self, day: i64) -> Result<(Salt, bool), Failure> {
         let mut statement = self.conn.prepare_cached("SELECT salt FROM salts WHERE day = ?1")?;
         if let Some(salt) = statement.query_row([day], |row| row.get(0)).optional()? {
-            return Ok(salt);
+            return Ok((salt, false));
         }
         let mut salt = Salt::default();
         getrandom::fill(&mut salt).map_err(|error| unavailable(error.to_string()))?;
-        self.conn.prepare_cached("DELETE FROM salts WHERE day <= ?1")?.execute([day.saturating_sub(2)])?;
+        let forgotten = self.conn.prepare_cached("DELETE FROM salts WHERE day <= ?1")?.execute([day.saturating_sub(2)])? > 0;
         self.conn.prepare_cached("INSERT INTO salts VALUES (?1, ?2)")?.execute(params![day, salt])?;
-        Ok(salt)
+        Ok((salt, forgotten))
     }
 }
 

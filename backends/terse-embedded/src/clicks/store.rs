@@ -1,6 +1,7 @@
 //! The store of clicks, as everyone else sees it.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,6 +34,8 @@ const LINKS_A_STEP: usize = 200;
 pub struct EmbeddedClicks {
     site: Site,
     crew: Crew<Clicks>,
+    /// Whether a salt was deleted that may still stand in the log.
+    to_wipe: AtomicBool,
 }
 
 /// What the threads of this store know.
@@ -76,12 +79,30 @@ impl EmbeddedClicks {
         let crew = Crew::start(&trade, options.queue, PATIENCE, &halls)?;
         // Only now, so that the log is never cleaned away between two connections.
         drop(conn);
-        Ok(Self { site, crew })
+        // A process that was killed may have left one behind.
+        Ok(Self { site, crew, to_wipe: AtomicBool::new(true) })
     }
 
     /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`. Blocks meanwhile.
     pub fn close(&self) {
         self.crew.close();
+    }
+
+    /// Empties the log if a salt that was forgotten may still stand in it. If a reader stands in the way, the next chore tries again.
+    async fn wipe(&self) {
+        if !self.to_wipe.load(Ordering::Relaxed) {
+            return;
+        }
+        let site = self.site.clone();
+        let emptied = tokio::task::spawn_blocking(move || engine::empty_log(&site)).await;
+        match emptied {
+            Ok(Ok(true)) => self.to_wipe.store(false, Ordering::Relaxed),
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "a forgotten salt may still stand in the log of the clicks; trying again later");
+            }
+            Err(_stopping) => {}
+        }
     }
 
     /// How many writes are waiting.
@@ -96,7 +117,7 @@ impl EmbeddedClicks {
 
     /// Copies the store as it is now into a new file, while everyone goes on working. Blocks for as long as it takes.
     pub fn backup(&self, to: &Path) -> Result<(), BackupError> {
-        crate::backup::backup(&self.site.path, to)
+        crate::clicks::backup_clicks(&self.site.path, to)
     }
 }
 
@@ -113,6 +134,8 @@ impl ClickStore for EmbeddedClicks {
     }
 
     async fn record(&self, batch: &Batch) -> Result<Recorded, StoreError> {
+        // Where writing stands still, tries that were given up would pile up.
+        self.crew.check()?;
         let batch = batch.clone();
         self.crew.write(move |scribe| scribe.record(&batch)).await
     }
@@ -156,6 +179,7 @@ impl ClickStore for EmbeddedClicks {
     }
 
     async fn tidy(&self, retention: Retention) -> Result<Tidied, StoreError> {
+        self.wipe().await;
         let mut all = Tidied { more: true, ..Tidied::default() };
         let mut left = retention.limit.max(1);
         while left > 0 && all.more {
@@ -168,7 +192,12 @@ impl ClickStore for EmbeddedClicks {
     }
 
     async fn salt(&self, day: i64) -> Result<Salt, StoreError> {
-        self.crew.write(move |scribe| scribe.salt(day)).await
+        let (salt, forgotten) = self.crew.write(move |scribe| scribe.salt(day)).await?;
+        if forgotten {
+            self.to_wipe.store(true, Ordering::Relaxed);
+        }
+        self.wipe().await;
+        Ok(salt)
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -18,6 +18,8 @@ const WATCHERS: usize = 1000;
 /// How many minutes are looked back on, and how many links of each are remembered.
 const MINUTES: usize = 60;
 const LINKS: usize = 1000;
+/// Clicks made known in one go.
+const PORTION: usize = 1000;
 
 /// One who watches a link.
 pub type Watch = Receiver<Arc<Click>>;
@@ -52,13 +54,17 @@ struct Minute {
 
 impl Live {
     /// Makes clicks known that have been counted.
-    pub fn publish(&self, clicks: &[Click]) {
-        let mut inside = self.inside();
-        for click in clicks {
-            let Place::Link(link, owner) = &click.place else { continue };
-            inside.note(click, link, *owner);
-            if inside.watching > 0 {
-                inside.tell(click, link);
+    pub fn publish(&self, clicks: &[Click], now: Moment) {
+        // In portions: others wait for the lock.
+        for some in clicks.chunks(PORTION) {
+            let mut inside = self.inside();
+            inside.forget(minute_of(now));
+            for click in some {
+                let Place::Link(link, owner) = &click.place else { continue };
+                inside.note(click, link, *owner, minute_of(now));
+                if inside.watching > 0 {
+                    inside.tell(click, link);
+                }
             }
         }
     }
@@ -123,11 +129,15 @@ impl Inside {
         self.watching = self.watchers.values().map(Vec::len).sum();
     }
 
-    fn note(&mut self, click: &Click, link: &LinkId, owner: OwnerId) {
+    /// Forgets what is long ago, and what a clock that was ahead has left.
+    fn forget(&mut self, present: i64) {
+        self.minutes.retain(|minute| is_recent(minute.number, present));
+    }
+
+    fn note(&mut self, click: &Click, link: &LinkId, owner: OwnerId, present: i64) {
         let number = minute_of(click.at);
-        let latest = self.minutes.back().map_or(number, |minute| minute.number.max(number));
         // Clicks that were counted late are not what is going on now.
-        if number <= latest - MINUTES as i64 {
+        if !is_recent(number, present) {
             return;
         }
         let place = match self.minutes.iter().rposition(|minute| minute.number <= number) {
@@ -145,10 +155,11 @@ impl Inside {
         } else if links.len() < LINKS {
             links.insert(link.clone(), (owner, count_of(click), click.at));
         }
-        while self.minutes.front().is_some_and(|minute| minute.number <= latest - MINUTES as i64) {
-            self.minutes.pop_front();
-        }
     }
+}
+
+fn is_recent(minute: i64, present: i64) -> bool {
+    (present - MINUTES as i64 + 1..=present + 1).contains(&minute)
 }
 
 fn count_of(click: &Click) -> Count {
@@ -179,12 +190,13 @@ mod tests {
     async fn a_watcher_hears_of_its_link_alone_and_holds_nobody_up() {
         let live = Live::default();
         let mut watch = live.watch(link("abc")).unwrap();
-        live.publish(&[click("other", 1), click("abc", 1)]);
+        let now = Moment::from_ms(60_000);
+        live.publish(&[click("other", 1), click("abc", 1)], now);
         assert_eq!(watch.recv().await.unwrap().link(), Some(&link("abc")));
-        live.publish(&vec![click("abc", 1); WAITING + 50]);
+        live.publish(&vec![click("abc", 1); WAITING + 50], now);
         assert_eq!(watch.len(), WAITING);
         drop(watch);
-        live.publish(&[click("abc", 1)]);
+        live.publish(&[click("abc", 1)], now);
         assert_eq!(live.inside().watching, 0);
         let all: Vec<_> = (0..WATCHERS).map(|_| live.watch(link("abc")).unwrap()).collect();
         assert!(live.watch(link("abc")).is_none());
@@ -195,9 +207,9 @@ mod tests {
     #[test]
     fn the_busiest_are_those_of_the_last_minutes() {
         let live = Live::default();
-        live.publish(&[click("aaa", 100), click("bbbb", 100), click("aaa", 100), click("bbbb", 102), click("bbbb", 101)]);
-        live.publish(&[click("aaa", 102), click("late", 1)]);
         let now = Moment::from_ms(102 * 60_000 + 59_000);
+        live.publish(&[click("aaa", 100), click("bbbb", 100), click("aaa", 100), click("bbbb", 102), click("bbbb", 101)], now);
+        live.publish(&[click("aaa", 102), click("late", 1), click("early", 5000)], now);
         let codes = |owner, minutes| -> Vec<(String, u64)> {
             let busy = live.busiest(owner, minutes, now, 10);
             busy.into_iter().map(|busy| (busy.link.key.code.to_string(), busy.clicks.all())).collect()
@@ -206,7 +218,12 @@ mod tests {
         assert_eq!(codes(None, 3), [("aaa".to_owned(), 3), ("bbbb".to_owned(), 3)]);
         assert_eq!(codes(Some(OwnerId(4)), 60), [("bbbb".to_owned(), 3)]);
         assert_eq!(live.busiest(None, 60, now, 1).len(), 1);
-        live.publish(&[click("aaa", 1000)]);
+        // A clock that was far ahead for a while blinds nobody once it is right again.
+        let ahead = Moment::from_ms(1000 * 60_000);
+        live.publish(&[click("aaa", 1000)], ahead);
         assert_eq!(live.inside().minutes.len(), 1);
+        assert_eq!(live.busiest(None, 60, ahead, 9).len(), 1);
+        live.publish(&[click("bbbb", 102)], now);
+        assert_eq!(codes(None, 60), [("bbbb".to_owned(), 1)]);
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Asked {
     pub(super) from: Moment,
     pub(super) to: Moment,
     pub(super) bots: Bots,
+    /// Whether neither beginning nor end was given: all there is.
+    pub(super) whole: bool,
     zone: TimeZone,
     interval: Option<Interval>,
 }
@@ -56,14 +58,23 @@ impl Words {
             let field = if from.is_some() { "from" } else { "to" };
             return Err(Problem::invalid(field, "the end lies behind the beginning: `from` is before `to`"));
         }
-        Ok(Asked { from: begin, to: end, bots, zone, interval })
+        Ok(Asked { from: begin, to: end, bots, whole: from.is_none() && to.is_none(), zone, interval })
     }
 }
 
 impl Asked {
     /// What to ask a store for.
     pub(super) fn period(&self) -> Period {
-        Period { from: Some(self.from), to: Some(self.to) }
+        if self.whole { Period::default() } else { Period { from: Some(self.from), to: Some(self.to) } }
+    }
+
+    /// Reaching to all that was found, where all was asked for: a clock may have been wrong when a link was made or visited.
+    pub(super) fn reaching(mut self, buckets: &[Bucket]) -> Self {
+        if let (true, [first, ..], [.., last]) = (self.whole, buckets, buckets) {
+            self.from = self.from.min(first.start);
+            self.to = self.to.max(after(last.start));
+        }
+        self
     }
 
     /// The name of the time zone.

@@ -49,7 +49,7 @@ pub(super) async fn link_stats(
     let link = readable(&parts, caller, params, &code).await?;
     let asked = words.read(parts.links.now(), |_| link.created_at)?;
     let report = report(&parts, &Subject::Link(LinkId::of(&link)), &asked).await?;
-    LinkStats::new(&link, &parts.links.rules().hosts, &asked, &report).map(Json)
+    LinkStats::new(&link, &parts.links.rules().hosts, &asked.reaching(&report.buckets), &report).map(Json)
 }
 
 /// The clicks of all your links, summed up
@@ -166,7 +166,10 @@ fn whose(caller: Caller) -> Option<OwnerId> {
 fn read_all(mut params: Params, parts: &Parts) -> Result<Asked, Problem> {
     let words = Words::take(&mut params);
     params.done()?;
-    words.read(parts.links.now(), |to| to.saturating_sub(MONTH))
+    // Of everything, a month is shown unless more is asked for.
+    let mut asked = words.read(parts.links.now(), |to| to.saturating_sub(MONTH))?;
+    asked.whole = false;
+    Ok(asked)
 }
 
 async fn report(parts: &Parts, subject: &Subject, asked: &Asked) -> Result<Report, Problem> {

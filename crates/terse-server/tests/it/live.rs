@@ -38,7 +38,7 @@ async fn clicks_arrive_as_events() {
     assert_eq!(piece(body).await.unwrap(), "retry: 2000\n\n");
     let other = LinkId { key: LinkKey { domain: Domain::primary(), code: Code::parse("other").unwrap() }, ..link.clone() };
     let machine = Click { machine: Some(Machine::Ai), referrer: Some("a\nb".into()), ..click(&link) };
-    web.live.publish(&[click(&other), click(&link), machine]);
+    web.live.publish(&[click(&other), click(&link), machine], web.clock.now());
     let mut text = String::new();
     while text.matches("\n\n").count() < 2 {
         text.push_str(&piece(body).await.unwrap());
@@ -65,7 +65,7 @@ async fn silence_is_kept_alive() {
     for _ in 0..20 {
         assert!(piece(body).await.unwrap().starts_with(':'));
     }
-    web.live.publish(&[click(&link)]);
+    web.live.publish(&[click(&link)], web.clock.now());
     assert!(piece(body).await.unwrap().starts_with("event: click\n"));
 }
 

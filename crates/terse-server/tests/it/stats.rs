@@ -226,12 +226,12 @@ async fn owners_see_their_own_and_nobody_elses() {
     let link = LinkId { key, born: at(made["created_at"].as_str().unwrap()) };
     let now = web.clock.now();
     let clicks = [Click { machine: Some(Machine::Tool), ..click(&link, now.as_ms()) }, click(&link, now.as_ms())];
-    web.live.publish(&clicks);
+    web.live.publish(&clicks, now);
     web.clicks.add(clicks);
     let others =
         LinkId { key: LinkKey { domain: Domain::parse("b.example").unwrap(), code: Code::parse("theirs").unwrap() }, born: now };
     let theirs = vec![Click::bare(now, Place::Link(others, OTHER.1)); 3];
-    web.live.publish(&theirs);
+    web.live.publish(&theirs, now);
     web.clicks.add(theirs);
     let gone = LinkKey { domain: Domain::primary(), code: Code::parse("nowhere").unwrap() };
     web.clicks.add([Click { weight: 50, ..Click::bare(now, Place::Nowhere(gone, Outcome::NotFound)) }]);
