@@ -1,77 +1,229 @@
 //! Keeps the journal within its bound on disk.
 
+use std::collections::HashMap;
 use std::io;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::folder::{Age, Folder};
-use crate::segment::{Segment, Until};
+use crate::segment::Until;
 
-/// A segment that went.
-#[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Dropped {
-    /// Its id.
-    pub(crate) segment: u64,
-    /// How many of its records had not been read.
-    pub(crate) records: u64,
-    /// Whether the store may know a position of it.
-    pub(crate) was_read: bool,
+/// How much of the journal may wait to be counted, and what happens past it: the oldest clicks are dropped, but only while the
+/// store does not answer, or counts more slowly than visitors click.
+///
+/// Segments that are still being written, or are ready to be, stand beside the bound: there are a few for each serving thread,
+/// and dropping others in their place would cost clicks though nothing is wrong.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    limit: u64,
+    catch_up: Duration,
+    /// Whether waiting for the store has proved vain since it last counted something.
+    stuck: bool,
+    /// Since when the journal is over its bound, and how many octets waited then.
+    over: Option<(Instant, u64)>,
 }
 
-/// Deletes the oldest segment if the folder holds more than `limit` octets. One that is still being written stays: its writer
-/// would go on writing to a file that nobody can see, and there is only one for each of them.
-pub(crate) fn drop_oldest(folder: &mut Folder, limit: u64, buffer: &mut Vec<u8>) -> io::Result<Option<Dropped>> {
-    if folder.length() <= limit {
-        return Ok(None);
+impl Bound {
+    /// A bound of `limit` octets. While the store counts, what is over it may take `catch_up` to become less.
+    pub(crate) fn new(limit: u64, catch_up: Duration) -> Self {
+        Self { limit, catch_up, stuck: false, over: None }
     }
-    let ages: Vec<Age> = folder.segments().map(Segment::age).collect();
-    for age in ages {
-        let Some((segment, alive)) = folder.segment_mut(age) else { continue };
-        let mut rest = segment.clone();
-        let mut records = 0;
-        // Records that cannot be read any more are lost without a number.
-        let until = rest.read(buffer, alive, usize::MAX, |_| records += 1).unwrap_or(Until::End);
-        if until == Until::End {
-            let dropped = Dropped { segment: segment.header.id, records, was_read: segment.read_to() > 0 };
-            folder.delete(&[age])?;
-            return Ok(Some(dropped));
+
+    /// The store does not answer.
+    pub(crate) fn store_fails(&mut self) {
+        self.stuck = true;
+    }
+
+    /// The store has counted something.
+    pub(crate) fn store_counts(&mut self) {
+        self.stuck = false;
+    }
+
+    /// Drops the oldest segments if that must be, and tells of each how many visits were in it that had not been read. One that
+    /// cannot be read right now stays; so does one that is still being written: its writer would go on writing to a file that
+    /// nobody can see.
+    pub(crate) fn keep(
+        &mut self,
+        folder: &mut Folder,
+        counted: &HashMap<u64, u64>,
+        buffer: &mut Vec<u8>,
+        now: Instant,
+        mut dropped: impl FnMut(u64),
+    ) -> io::Result<()> {
+        if folder.length() <= self.limit {
+            self.over = None;
+            return Ok(());
         }
+        let mut failed = None;
+        let mut finished = Vec::new();
+        let (mut held, mut waiting) = (0, 0);
+        for (segment, alive) in folder.segments_mut() {
+            match segment.has_ended(buffer, alive) {
+                Ok(true) => {
+                    held += segment.length();
+                    waiting += segment.length().saturating_sub(counted.get(&segment.header.id).copied().unwrap_or(0));
+                    finished.push((segment.age(), segment.length()));
+                }
+                Ok(false) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        if held <= self.limit {
+            self.over = None;
+        } else if self.is_vain(waiting, now) {
+            for (age, length) in finished {
+                if held <= self.limit {
+                    break;
+                }
+                match drop_segment(folder, age, buffer) {
+                    Ok(visits) => {
+                        held -= length;
+                        dropped(visits);
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            }
+        }
+        failed.map_or(Ok(()), Err)
     }
-    Ok(None)
+
+    /// Whether waiting longer would not help.
+    fn is_vain(&mut self, waiting: u64, now: Instant) -> bool {
+        let (since, before) = *self.over.get_or_insert((now, waiting));
+        if now.duration_since(since) >= self.catch_up {
+            self.over = Some((now, waiting));
+            self.stuck |= waiting >= before;
+        }
+        self.stuck
+    }
+}
+
+/// Deletes a segment. How many visits were in it that had not been read.
+fn drop_segment(folder: &mut Folder, age: Age, buffer: &mut Vec<u8>) -> io::Result<u64> {
+    let Some((segment, alive)) = folder.segment_mut(age) else { return Ok(0) };
+    let mut rest = segment.clone();
+    let mut visits = 0;
+    let until = rest.read(buffer, alive, usize::MAX, |record| visits += u64::from(record.weight.max(1)))?;
+    if until != Until::End {
+        return Err(io::Error::other("a segment that had ended goes on"));
+    }
+    folder.delete(&[age])?;
+    Ok(visits)
 }
 
 #[cfg(test)]
 mod tests {
     use terse_core::Moment;
+    use terse_core::clicks::Record;
 
     use super::*;
-    use crate::written::Written;
+    use crate::written::{Written, click};
 
-    #[test]
-    fn the_oldest_that_nobody_writes_goes_first() {
-        let temp = tempfile::tempdir().unwrap();
+    const SIZE: u64 = 8192;
+    const CATCH_UP: Duration = Duration::from_secs(1);
+
+    /// One of this run that is still being written, the oldest of all; one of this run that is finished; dead ones.
+    fn journal(path: &std::path::Path) -> Folder {
         for id in 1..=6 {
-            // The oldest is still being written; the next one is finished, though of this run; the others are dead.
-            let mut written = Written::new(id, u64::from(id <= 2), id as i64, 8192);
+            let mut written = Written::new(id, u64::from(id <= 2), id as i64, SIZE as usize);
             (0..id as u32).for_each(|n| written.add(n));
             if id == 2 {
                 written.finish();
             }
-            written.save(temp.path());
+            written.save(path);
         }
-        let mut folder = Folder::new(temp.path().into(), 1, Moment::from_ms(0));
+        let mut folder = Folder::new(path.into(), 1, Moment::from_ms(0));
         folder.look().unwrap();
+        folder
+    }
+
+    fn ids(folder: &Folder) -> Vec<u64> {
+        folder.segments().map(|segment| segment.header.id).collect()
+    }
+
+    /// What was dropped of each.
+    fn keep(bound: &mut Bound, folder: &mut Folder, now: Instant) -> Vec<u64> {
+        let mut dropped = vec![];
+        bound.keep(folder, &HashMap::new(), &mut vec![], now, |visits| dropped.push(visits)).unwrap();
+        dropped
+    }
+
+    fn stuck(limit: u64) -> Bound {
+        let mut bound = Bound::new(limit, CATCH_UP);
+        bound.store_fails();
+        bound
+    }
+
+    #[test]
+    fn while_the_store_fails_the_oldest_that_nobody_writes_go() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut folder = journal(temp.path());
         let (third, alive) = folder.segment_mut((3, 3)).unwrap();
         third.read(&mut vec![], alive, 1, |_| {}).unwrap();
-        let mut drop_one = |limit| drop_oldest(&mut folder, limit, &mut vec![]).unwrap();
-        assert_eq!(drop_one(6 * 8192), None);
-        let dropped = |segment, records, was_read| Some(Dropped { segment, records, was_read });
-        assert_eq!(drop_one(6 * 8192 - 1), dropped(2, 2, false));
-        assert_eq!(drop_one(6 * 8192 - 1), None);
-        assert_eq!(drop_one(0), dropped(3, 2, true));
-        assert_eq!(drop_one(0), dropped(4, 4, false));
-        assert_eq!(drop_one(0), dropped(5, 5, false));
-        assert_eq!(drop_one(0), dropped(6, 6, false));
-        assert_eq!(drop_one(0), None);
-        assert_eq!(folder.segments().map(|segment| segment.header.id).collect::<Vec<_>>(), [1]);
+        let now = Instant::now();
+        // The one that is being written does not count.
+        assert_eq!(keep(&mut stuck(5 * SIZE), &mut folder, now), [0; 0]);
+        assert_eq!(keep(&mut stuck(5 * SIZE - 1), &mut folder, now), [2]);
+        assert_eq!(keep(&mut stuck(2 * SIZE), &mut folder, now), [2, 4]);
+        assert_eq!(keep(&mut stuck(0), &mut folder, now), [5, 6]);
+        assert_eq!(keep(&mut stuck(0), &mut folder, now), [0; 0]);
+        assert_eq!(ids(&folder), [1]);
         assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn while_the_store_counts_nothing_goes_as_long_as_less_and_less_waits() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut folder = journal(temp.path());
+        let mut bound = Bound::new(4 * SIZE, CATCH_UP);
+        let mut now = Instant::now();
+        let mut counted = HashMap::new();
+        for to in [0, 100, 200, 300] {
+            counted.insert(6, to);
+            bound.keep(&mut folder, &counted, &mut vec![], now, |_| panic!("dropped")).unwrap();
+            bound.keep(&mut folder, &counted, &mut vec![], now + CATCH_UP / 2, |_| panic!("dropped")).unwrap();
+            now += CATCH_UP;
+        }
+        // Nothing was counted for long enough: until something is again, it need not be waited for.
+        let mut dropped = vec![];
+        bound.keep(&mut folder, &counted, &mut vec![], now, |visits| dropped.push(visits)).unwrap();
+        assert_eq!((dropped, ids(&folder)), (vec![2], vec![1, 3, 4, 5, 6]));
+        Written::new(7, 2, 7, SIZE as usize).save(temp.path());
+        folder.look().unwrap();
+        assert_eq!(keep(&mut bound, &mut folder, now), [3]);
+        bound.store_counts();
+        Written::new(8, 2, 8, SIZE as usize).save(temp.path());
+        folder.look().unwrap();
+        assert_eq!(keep(&mut bound, &mut folder, now), [0; 0]);
+    }
+
+    #[test]
+    fn what_is_dropped_is_counted_in_visits() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut written = Written::new(1, 2, 1, SIZE as usize);
+        for weight in [1, 64, 0] {
+            assert!(written.try_add_record(&Record { weight, ..click(0) }));
+        }
+        written.save(temp.path());
+        let mut folder = Folder::new(temp.path().into(), 1, Moment::from_ms(0));
+        folder.look().unwrap();
+        assert_eq!(keep(&mut stuck(0), &mut folder, Instant::now()), [66]);
+    }
+
+    #[test]
+    fn a_segment_that_cannot_be_opened_right_now_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut folder = journal(temp.path());
+        // As if descriptors had run out: opening fails for a reason that has nothing to do with the file.
+        for age in [(1, 1), (3, 3)] {
+            let path = folder.segment_mut(age).unwrap().0.path().to_owned();
+            std::fs::rename(&path, path.with_extension("kept")).unwrap();
+            std::os::unix::fs::symlink(&path, &path).unwrap();
+        }
+        let mut dropped = vec![];
+        let kept = stuck(0).keep(&mut folder, &HashMap::new(), &mut vec![], Instant::now(), |visits| dropped.push(visits));
+        assert!(kept.is_err());
+        assert_eq!((dropped, ids(&folder)), (vec![2, 4, 5, 6], vec![1, 3]));
     }
 }

@@ -9,7 +9,8 @@ pub struct ShipperCounts {
     pub recorded: AtomicU64,
     /// Batches that the store has counted.
     pub batches: AtomicU64,
-    /// Records that went with the oldest segments because the journal was over its bound.
+    /// Visits that went with the oldest segments because the journal was over its bound. If the store has never answered, those
+    /// of an earlier process may be among them that it had counted.
     pub dropped: AtomicU64,
     /// Records that no link could have had.
     pub unreadable: AtomicU64,

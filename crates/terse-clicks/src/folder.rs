@@ -115,19 +115,22 @@ impl Folder {
         Ok(())
     }
 
-    /// Deletes segments for good: when this returns, not even a power cut brings them back. Their positions may be forgotten
-    /// only then, for without a position a segment is one that was never counted.
+    /// Deletes segments. One that cannot be deleted is not in the way of the others.
     pub(crate) fn delete(&mut self, ages: &[Age]) -> io::Result<()> {
-        if ages.is_empty() {
-            return Ok(());
-        }
+        let mut failed = None;
         for age in ages {
             let Some(segment) = self.segments.get(age) else { continue };
             match fs::remove_file(segment.path()) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => failed = Some(error),
                 _ => drop(self.segments.remove(age)),
             }
         }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Makes sure that not even a power cut brings back what is gone. Positions may be forgotten only then, for without a
+    /// position a segment is one that was never counted.
+    pub(crate) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
 
@@ -214,6 +217,19 @@ mod tests {
         folder.look().unwrap();
         assert_eq!(folder.segments().count(), 2);
         assert_eq!(names(temp.path()).len(), 2);
+        folder.sync().unwrap();
+    }
+
+    #[test]
+    fn a_segment_that_cannot_be_deleted_is_not_in_the_way_of_others() {
+        let temp = tempfile::tempdir().unwrap();
+        let paths: Vec<_> = (1..=3).map(|id| Written::new(id, 1, id as i64, 4096).save(temp.path())).collect();
+        let mut folder = Folder::new(temp.path().into(), 1, Moment::from_ms(0));
+        folder.look().unwrap();
+        fs::remove_file(&paths[1]).unwrap();
+        fs::create_dir(&paths[1]).unwrap();
+        assert!(folder.delete(&[(1, 1), (2, 2), (3, 3)]).is_err());
+        assert_eq!(folder.segments().map(|segment| segment.header.id).collect::<Vec<_>>(), [2]);
     }
 
     #[test]

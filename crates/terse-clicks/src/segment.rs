@@ -33,12 +33,15 @@ pub struct Segment {
     length: u64,
     read_to: u64,
     until: Until,
+    /// How far it was looked through for its end mark, and whether it was there.
+    sought_to: u64,
+    ended: bool,
 }
 
 impl Segment {
     /// A segment of which nothing was read yet.
     pub(crate) fn new(header: SegmentHeader, path: PathBuf, length: u64) -> Self {
-        Self { header, path, length, read_to: 0, until: Until::Enough }
+        Self { header, path, length, read_to: 0, until: Until::Enough, sought_to: 0, ended: false }
     }
 
     /// Its place among the others.
@@ -79,6 +82,20 @@ impl Segment {
             Until::Enough => self.length.saturating_sub(self.read_to.max(HEADER as u64)),
             Until::Now | Until::End => 0,
         }
+    }
+
+    /// Whether nothing more will be written, found out without reading on. What was looked through once is not read again.
+    pub(crate) fn has_ended(&mut self, buffer: &mut Vec<u8>, alive: bool) -> io::Result<bool> {
+        if !alive || self.ended || self.until == Until::End {
+            return Ok(true);
+        }
+        let mut ahead = self.clone();
+        if self.sought_to > self.read_to {
+            (ahead.read_to, ahead.until) = (self.sought_to, Until::Now);
+        }
+        let until = ahead.read(buffer, alive, usize::MAX, |_| {})?;
+        (self.sought_to, self.ended) = (ahead.read_to, until == Until::End);
+        Ok(self.ended)
     }
 
     /// Reads up to `most` further records. Of one that is `alive`, what cannot be read may still be on its way; in one that is
@@ -185,6 +202,28 @@ mod tests {
         written.save(folder.path());
         assert_eq!(numbers(&mut segment, true, 1000), ((5..500).collect(), Until::End));
         assert_eq!(numbers(&mut segment, true, 1000), (vec![], Until::End));
+    }
+
+    #[test]
+    fn that_it_has_ended_is_found_out_without_reading_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut written = Written::new(ID, 1, 1000, 1 << 20);
+        let mut segment = open(folder.path(), &written);
+        let ended = |segment: &mut Segment, alive| segment.has_ended(&mut vec![], alive).unwrap();
+        assert!(!ended(&mut segment, true) && ended(&mut segment, false));
+        (0..500).for_each(|n| written.add(n));
+        written.save(folder.path());
+        assert!(!ended(&mut segment, true));
+        (500..1000).for_each(|n| written.add(n));
+        written.finish();
+        written.save(folder.path());
+        assert!(ended(&mut segment, true));
+        assert_eq!(segment.read_to(), 0);
+        // Once known, it need not be there to be asked.
+        std::fs::remove_file(segment.path()).unwrap();
+        assert!(ended(&mut segment, true));
+        written.save(folder.path());
+        assert_eq!(numbers(&mut segment, true, usize::MAX), ((0..1000).collect(), Until::End));
     }
 
     #[test]

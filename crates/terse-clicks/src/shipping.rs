@@ -1,6 +1,6 @@
 //! From the journal to the store: read, enrich, record, delete.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::error::Error as _;
 use std::io;
 use std::pin::pin;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
-use crate::bound::drop_oldest;
+use crate::bound::Bound;
 use crate::counts::ShipperCounts;
 use crate::enrich::Enricher;
 use crate::folder::Folder;
@@ -44,6 +44,8 @@ pub(crate) struct Pace {
     /// How long the position of a segment is kept after its file is gone. A try that was given up, or was made by a process
     /// that is gone, may still arrive; it must not find the segment as one that was never counted.
     pub(crate) linger: Duration,
+    /// How long a journal over its bound may take to become smaller while the store counts.
+    pub(crate) catch_up: Duration,
 }
 
 impl Default for Pace {
@@ -55,6 +57,7 @@ impl Default for Pace {
             longest_wait: Duration::from_secs(5),
             batch: 50_000,
             linger: Duration::from_secs(300),
+            catch_up: Duration::from_millis(2500),
         }
     }
 }
@@ -85,12 +88,12 @@ pub(crate) struct Shipping {
     live: Arc<Live>,
     counts: Arc<ShipperCounts>,
     clock: Clock,
-    limit_bytes: u64,
+    bound: Bound,
     pace: Pace,
     orders: watch::Receiver<Option<Instant>>,
     /// How far the store has counted each segment, as far as we know.
     counted: HashMap<u64, u64>,
-    /// Segments that are gone for good, and since when: their positions are to be forgotten.
+    /// Segments that are gone, and since when: their positions are to be forgotten.
     gone: VecDeque<(Instant, u64)>,
     forget_again: Instant,
     buffer: Vec<u8>,
@@ -118,7 +121,7 @@ impl Shipping {
             live,
             counts,
             clock,
-            limit_bytes,
+            bound: Bound::new(limit_bytes, pace.catch_up),
             pace,
             orders,
             counted: HashMap::new(),
@@ -138,10 +141,6 @@ impl Shipping {
         while !self.look() {
             self.pause(&mut wait).await;
         }
-        self.take_up_positions();
-        let there: Vec<u64> = self.folder.segments().map(|segment| segment.header.id).collect();
-        let now = Instant::now();
-        self.gone.extend(self.counted.keys().filter(|id| !there.contains(id)).map(|&id| (now, id)));
         loop {
             let ending = self.orders.borrow().is_some();
             if ending {
@@ -159,6 +158,8 @@ impl Shipping {
                 self.note_lag(&[]);
             }
             self.tidy().await;
+            // Only now: what the store has taken need not be dropped.
+            self.keep_within_bound();
             if full {
                 continue;
             }
@@ -172,26 +173,25 @@ impl Shipping {
         }
     }
 
-    /// Sees what is new in the folder, and keeps it within its bound. Whether all could be seen.
+    /// Sees what is new in the folder. Whether all could be seen.
     fn look(&mut self) -> bool {
-        // A segment that is new to us begins at 0: its position, if it had one, was taken up at the start.
         let seen = self.folder.look();
-        let all = seen.is_ok();
-        if let Err(error) = seen.and_then(|_| self.keep_within_bound()) {
-            self.file_failed(&error);
+        // A segment that is new to us begins where an earlier process has left it.
+        for (segment, _) in self.folder.segments_mut().filter(|(segment, _)| segment.read_to() == 0) {
+            segment.go_to(self.counted.get(&segment.header.id).copied().unwrap_or(0));
         }
-        all
+        seen.inspect_err(|error| self.file_failed(error)).is_ok()
     }
 
-    fn keep_within_bound(&mut self) -> io::Result<()> {
-        while let Some(dropped) = drop_oldest(&mut self.folder, self.limit_bytes, &mut self.buffer)? {
-            self.counts.dropped.fetch_add(dropped.records, Ordering::Relaxed);
-            warn!(clicks = dropped.records, "the journal is over its bound: its oldest clicks were dropped");
-            if dropped.was_read {
-                self.gone.push_back((Instant::now(), dropped.segment));
-            }
+    fn keep_within_bound(&mut self) {
+        let dropped = |visits| {
+            self.counts.dropped.fetch_add(visits, Ordering::Relaxed);
+            warn!(clicks = visits, "the journal is over its bound: its oldest clicks were dropped");
+        };
+        let now = Instant::now();
+        if let Err(error) = self.bound.keep(&mut self.folder, &self.counted, &mut self.buffer, now, dropped) {
+            self.file_failed(&error);
         }
-        Ok(())
     }
 
     /// Reads up to a batch of what is there, the oldest first.
@@ -270,6 +270,7 @@ impl Shipping {
                 recorded = &mut recording => return recorded.unwrap_or_else(|elapsed| Err(late(elapsed))),
                 () = sleep(self.pace.idle * 4) => {
                     self.look();
+                    self.keep_within_bound();
                 }
             }
         }
@@ -282,6 +283,7 @@ impl Shipping {
         self.counts.batches.fetch_add(1, Ordering::Relaxed);
         self.counted.extend(batch.moves.iter().map(|moved| (moved.segment, moved.to)));
         self.live.publish(&batch.clicks, self.clock.now());
+        self.bound.store_counts();
         if self.told_ms.take().is_some() {
             info!("clicks are counted again");
         }
@@ -296,20 +298,23 @@ impl Shipping {
             segment.until() == Until::End && segment.read_to() <= to
         };
         let finished: Vec<_> = self.folder.segments().filter(counted).map(Segment::age).collect();
-        let now = Instant::now();
-        match self.folder.delete(&finished) {
-            Ok(()) => self.gone.extend(finished.iter().map(|&(_, id)| (now, id))),
-            Err(error) => self.file_failed(&error),
+        if let Err(error) = self.folder.delete(&finished) {
+            self.file_failed(&error);
         }
+        let now = Instant::now();
         if now < self.forget_again {
             return;
         }
         // Many at once, so that it costs little.
         self.forget_again = now + self.pace.linger / 10;
+        self.note_gone(now);
         let due = self.gone.iter().take_while(|(since, _)| now.duration_since(*since) >= self.pace.linger);
         let due: Vec<u64> = due.map(|&(_, id)| id).take(MOST_FORGOTTEN).collect();
         if due.is_empty() {
             return;
+        }
+        if let Err(error) = self.folder.sync() {
+            return self.file_failed(&error);
         }
         match timeout(self.pace.patience, self.store.forget_segments(&due)).await.unwrap_or_else(|error| Err(late(error))) {
             Ok(()) => {
@@ -323,11 +328,19 @@ impl Shipping {
         }
     }
 
+    /// Notes which segments are gone that the store has a position of, whoever deleted them. No batch is on its way meanwhile.
+    fn note_gone(&mut self, now: Instant) {
+        let there: HashSet<u64> = self.folder.segments().map(|segment| segment.header.id).collect();
+        self.gone.retain(|(_, id)| !there.contains(id));
+        let noted: HashSet<u64> = self.gone.iter().map(|&(_, id)| id).collect();
+        let new = self.counted.keys().filter(|id| !there.contains(id) && !noted.contains(id));
+        self.gone.extend(new.map(|&id| (now, id)));
+    }
+
     /// How far the store is; asked until it answers.
     async fn positions(&mut self) -> HashMap<u64, u64> {
         let mut wait = self.pace.first_wait;
         loop {
-            self.look();
             match timeout(self.pace.patience, self.store.positions()).await.unwrap_or_else(|error| Err(late(error))) {
                 Ok(positions) => return positions.into_iter().collect(),
                 Err(error) => self.store_failed(&error),
@@ -345,6 +358,7 @@ impl Shipping {
 
     async fn pause(&mut self, wait: &mut Duration) {
         self.look();
+        self.keep_within_bound();
         // Not all at once after a failure that all have seen.
         let jitter = self.clock.now_micros().unsigned_abs() % 512;
         sleep(*wait * (768 + jitter as u32) / 1024).await;
@@ -361,6 +375,7 @@ impl Shipping {
 
     fn store_failed(&mut self, error: &StoreError) {
         self.counts.store_failures.fetch_add(1, Ordering::Relaxed);
+        self.bound.store_fails();
         if self.is_news() {
             warn!(%error, cause = error.source(), "clicks cannot be counted right now; they stay in the journal");
         }
