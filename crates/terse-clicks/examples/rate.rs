@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let begun = (Instant::now(), processor());
     let shipper = Shipper::start(parts)?;
     let counts = shipper.counts();
-    assert!(shipper.stop(Duration::from_secs(600)), "not everything was counted");
+    assert!(shipper.stop(Duration::from_secs(600), true), "not everything was counted");
     assert_eq!(counts.recorded.load(Ordering::Relaxed), clicks as u64);
     print("read, enrich and ship", clicks, begun);
     Ok(())

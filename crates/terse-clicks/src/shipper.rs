@@ -18,7 +18,7 @@ use tracing::warn;
 use crate::counts::ShipperCounts;
 use crate::enrich::{Enricher, Keep};
 use crate::folder::Folder;
-use crate::shipping::{Pace, Shipping};
+use crate::shipping::{Order, Pace, Shipping};
 
 /// How long the thread may take to notice that it is to end.
 const NOTICE: Duration = Duration::from_secs(5);
@@ -54,8 +54,8 @@ impl fmt::Debug for ShipperParts {
 #[derive(Debug)]
 pub struct Shipper {
     counts: Arc<ShipperCounts>,
-    /// Until when the thread may go on; for ever if `None`.
-    orders: watch::Sender<Option<Instant>>,
+    /// Without one, the thread goes on for ever.
+    orders: watch::Sender<Option<Order>>,
     /// Whether everything was counted, told by the thread when it ends.
     ended: Receiver<bool>,
     thread: Option<JoinHandle<()>>,
@@ -85,7 +85,7 @@ impl Shipper {
                 tokio::select! {
                     // Wherever it waits, it can be left: what was not committed will be read again.
                     () = deadline(receiver) => false,
-                    () = shipping.run() => true,
+                    complete = shipping.run() => complete,
                 }
             });
             runtime.shutdown_timeout(Duration::from_secs(1));
@@ -99,15 +99,16 @@ impl Shipper {
         Arc::clone(&self.counts)
     }
 
-    /// Counts everything there is and ends. To be called when nobody writes to the journal any more. Whether everything was
-    /// counted within `patience`; what is left is counted at the next start.
-    pub fn stop(mut self, patience: Duration) -> bool {
-        self.end(patience)
+    /// Counts everything there is and ends. Whether everything was counted within `patience`; what is left is counted at the
+    /// next start. Unless `writers_gone`, somebody may still write to the segments of this process: they are read as far as they
+    /// are written and stay.
+    pub fn stop(mut self, patience: Duration, writers_gone: bool) -> bool {
+        self.end(patience, writers_gone)
     }
 
-    fn end(&mut self, patience: Duration) -> bool {
+    fn end(&mut self, patience: Duration, writers_gone: bool) -> bool {
         let Some(thread) = self.thread.take() else { return false };
-        self.orders.send_replace(Some(Instant::now() + patience));
+        self.orders.send_replace(Some(Order { until: Instant::now() + patience, writers_gone }));
         match self.ended.recv_timeout(patience + NOTICE) {
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
                 warn!("the thread that counts clicks does not end; it is left behind");
@@ -123,7 +124,7 @@ impl Shipper {
 
 impl Drop for Shipper {
     fn drop(&mut self) {
-        self.end(Duration::ZERO);
+        self.end(Duration::ZERO, false);
     }
 }
 
@@ -133,11 +134,11 @@ fn step_back() {
     let _refused = rustix::process::setpriority_process(None, 19);
 }
 
-async fn deadline(mut orders: watch::Receiver<Option<Instant>>) {
+async fn deadline(mut orders: watch::Receiver<Option<Order>>) {
     loop {
-        let until = *orders.borrow_and_update();
-        match until {
-            Some(until) => tokio::select! {
+        let order = *orders.borrow_and_update();
+        match order {
+            Some(Order { until, .. }) => tokio::select! {
                 () = sleep_until(until) => return,
                 Ok(()) = orders.changed() => {}
             },

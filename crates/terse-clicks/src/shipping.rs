@@ -62,6 +62,15 @@ impl Default for Pace {
     }
 }
 
+/// That the end has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    /// Until when the thread may go on.
+    pub(crate) until: Instant,
+    /// Whether nobody writes to the journal any more.
+    pub(crate) writers_gone: bool,
+}
+
 /// A batch on its way to the store.
 #[derive(Default)]
 struct Pending {
@@ -90,7 +99,7 @@ pub(crate) struct Shipping {
     clock: Clock,
     bound: Bound,
     pace: Pace,
-    orders: watch::Receiver<Option<Instant>>,
+    orders: watch::Receiver<Option<Order>>,
     /// How far the store has counted each segment, as far as we know.
     counted: HashMap<u64, u64>,
     /// Segments that are gone, and since when: their positions are to be forgotten.
@@ -112,7 +121,7 @@ impl Shipping {
         clock: Clock,
         limit_bytes: u64,
         pace: Pace,
-        orders: watch::Receiver<Option<Instant>>,
+        orders: watch::Receiver<Option<Order>>,
     ) -> Self {
         Self {
             folder,
@@ -133,8 +142,9 @@ impl Shipping {
         }
     }
 
-    /// Goes on until everything is counted after it was told to end. Can be dropped wherever it waits.
-    pub(crate) async fn run(mut self) {
+    /// Goes on until everything is counted after it was told to end. Can be dropped wherever it waits. If somebody may still
+    /// write, it ends when what was there is counted; whether that was everything cannot be known then.
+    pub(crate) async fn run(mut self) -> bool {
         self.counted = self.positions().await;
         // Without having seen all segments, the position of one that exists might be forgotten, and it be counted again.
         let mut wait = self.pace.first_wait;
@@ -142,8 +152,8 @@ impl Shipping {
             self.pause(&mut wait).await;
         }
         loop {
-            let ending = self.orders.borrow().is_some();
-            if ending {
+            let order = *self.orders.borrow();
+            if order.is_some_and(|order| order.writers_gone) {
                 self.folder.end();
             }
             self.look();
@@ -163,8 +173,10 @@ impl Shipping {
             if full {
                 continue;
             }
-            if ending && self.folder.segments().next().is_none() {
-                return;
+            match order {
+                Some(Order { writers_gone: false, .. }) => return false,
+                Some(_) if self.folder.segments().next().is_none() => return true,
+                _ => {}
             }
             tokio::select! {
                 () = sleep(self.pace.idle) => {}

@@ -117,20 +117,25 @@ impl Workers {
     }
 
     /// Stops accepting, lets requests under way finish for up to `patience`, and joins the threads. Those who are still busy
-    /// then are left to the end of the process.
+    /// then are left to the end of the process; `false` if there are any, for they may still answer and write to the journal.
     #[allow(clippy::disallowed_methods, reason = "whoever stops the threads waits for them")]
-    pub fn stop(&self, patience: Duration) {
+    pub fn stop(&self, patience: Duration) -> bool {
         let _ = self.stop.send(true);
         let deadline = std::time::Instant::now() + patience;
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut busy = Vec::new();
+        for thread in threads.drain(..) {
             while !thread.is_finished() && std::time::Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(5));
             }
             if thread.is_finished() {
                 let _ = thread.join();
+            } else {
+                busy.push(thread);
             }
         }
+        *threads = busy;
+        threads.is_empty()
     }
 }
 

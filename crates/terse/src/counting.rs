@@ -148,13 +148,14 @@ impl Counting {
         }
     }
 
-    /// Counts what there is and ends. To be called when the serving threads are gone. What is left is counted at the next start.
-    pub(crate) fn stop(self, patience: Duration) {
+    /// Counts what there is and ends. To be called when the serving threads are gone, or have been waited for in vain. What is
+    /// left is counted at the next start.
+    pub(crate) fn stop(self, patience: Duration, all_gone: bool) {
         if let Some(journal) = &self.journal {
             journal.stop();
         }
         if let Some(shipper) = self.shipper.into_inner().unwrap_or_else(PoisonError::into_inner)
-            && !shipper.stop(patience)
+            && !shipper.stop(patience, all_gone)
         {
             tracing::warn!("not every click could be counted before the end; the rest is counted at the next start");
         }

@@ -200,8 +200,8 @@ impl Server {
     pub fn stop(self, patience: Duration) {
         self.draining.store(true, Ordering::Relaxed);
         let _ = self.stop.send(true);
-        self.workers.stop(patience);
-        self.counting.stop(patience);
+        let all_gone = self.workers.stop(patience);
+        self.counting.stop(patience, all_gone);
         if let Err(error) = self.data_dir.remove_run() {
             tracing::warn!(%error, "the file that says where we are could not be removed");
         }

@@ -236,7 +236,7 @@ fn clicks_are_counted_as_they_come_and_everything_in_the_end() {
     second.try_add_record(&Record { code: b"?", ..click(0) });
     second.save(temp.path());
     let counts = shipper.counts();
-    assert!(shipper.stop(SOON));
+    assert!(shipper.stop(SOON, true));
     assert_counted_once(&store, 300);
     let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
     assert_eq!((count(&counts.recorded), count(&counts.unreadable), count(&counts.dropped)), (300, 1, 0));
@@ -262,7 +262,7 @@ fn clicks_are_made_known_once_they_are_counted() {
         clock: Clock::default(),
     };
     store.inside().faults = [Some(Fault::Fails), Some(Fault::CountsAndFails)].into();
-    assert!(Shipper::start_at(parts, FAST).unwrap().stop(SOON));
+    assert!(Shipper::start_at(parts, FAST).unwrap().stop(SOON, true));
     let busiest = live.busiest(None, 60, Moment::from_ms(click(0).at_ms), 10);
     assert_eq!(busiest.iter().map(|busy| busy.clicks.all()).collect::<Vec<_>>(), [40]);
 }
@@ -297,7 +297,7 @@ fn whatever_the_store_does_each_click_is_counted_once() {
     }
     let shipper = start(temp.path(), 1, &store, FAST);
     let counts = shipper.counts();
-    assert!(shipper.stop(SOON));
+    assert!(shipper.stop(SOON, true));
     assert_counted_once(&store, clicks);
     assert_eq!(counts.recorded.load(Ordering::Relaxed), u64::from(clicks));
     assert!(counts.store_failures.load(Ordering::Relaxed) > 5);
@@ -314,7 +314,7 @@ fn a_try_that_arrives_when_all_is_over_is_not_counted() {
     let shipper = start(temp.path(), 1, &store, FAST);
     until("deleting", || files(temp.path()) == 0);
     until("the late try", || store.inside().late == 1);
-    assert!(shipper.stop(SOON));
+    assert!(shipper.stop(SOON, true));
     assert_counted_once(&store, clicks);
     assert_eq!(store.inside().positions.len(), 3, "kept for a while");
 }
@@ -338,7 +338,7 @@ fn wherever_the_process_ends_each_click_is_counted_once() {
             drop(shipper);
         }
         store.inside().faults.clear();
-        assert!(start(temp.path(), 1, &store, FAST).stop(SOON));
+        assert!(start(temp.path(), 1, &store, FAST).stop(SOON, true));
         assert_counted_once(&store, clicks);
         assert_eq!(files(temp.path()), 0);
     }
@@ -377,7 +377,7 @@ fn processes_that_come_and_go_count_each_click_once() {
         drop(shipper);
     }
     store.inside().faults.clear();
-    assert!(start(temp.path(), 1000, &store, FAST).stop(SOON));
+    assert!(start(temp.path(), 1000, &store, FAST).stop(SOON, true));
     assert_counted_once(&store, clicks);
     assert_eq!(files(temp.path()), 0);
 }
@@ -400,7 +400,7 @@ fn when_somebody_else_counts_too_nothing_is_counted_twice() {
         inside.positions.insert(1, other.at as u64);
         inside.counted.extend(0..10);
     }
-    assert!(shipper.stop(SOON));
+    assert!(shipper.stop(SOON, true));
     assert_counted_once(&store, clicks);
 }
 
@@ -425,7 +425,7 @@ fn over_the_bound_the_oldest_are_dropped_and_none_goes_uncounted() {
     let clicks = dead(temp.path(), 11..16, 20, clicks);
     until("dropping again", || files(temp.path()) == 5);
     store.inside().always = None;
-    assert!(shipper.stop(SOON));
+    assert!(shipper.stop(SOON, true));
     let counted = store.counted();
     let dropped = counts.dropped.load(Ordering::Relaxed);
     assert_eq!(counted.len() as u64 + dropped, u64::from(clicks));
@@ -459,7 +459,7 @@ fn a_small_bound_loses_nothing_while_the_store_is_well() {
         let path = written.save(temp.path());
         until("deleting", || !path.exists());
     }
-    assert!(shipper.stop(SOON));
+    assert!(shipper.stop(SOON, true));
     assert_eq!(counts.dropped.load(Ordering::Relaxed), 0);
     assert_counted_once(&store, clicks);
 }
@@ -471,7 +471,7 @@ fn what_waits_at_the_start_is_counted_and_not_dropped_however_much_it_is() {
     let clicks = dead(temp.path(), 1..30, 50, 0);
     let shipper = start_within(temp.path(), 1, &store, FAST, 2 * (64 << 10));
     let counts = shipper.counts();
-    assert!(shipper.stop(SOON));
+    assert!(shipper.stop(SOON, true));
     assert_eq!(counts.dropped.load(Ordering::Relaxed), 0);
     assert_counted_once(&store, clicks);
 }
@@ -501,7 +501,7 @@ fn what_was_counted_before_is_not_counted_as_dropped() {
     told.recv_timeout(SOON).unwrap();
     until("dropping", || files(temp.path()) == 0);
     store.inside().always = None;
-    assert!(shipper.stop(SOON));
+    assert!(shipper.stop(SOON, true));
     assert_eq!(counts.dropped.load(Ordering::Relaxed), 10);
     assert_eq!(store.counted(), (0..10).chain(20..57).collect::<Vec<_>>());
 }
@@ -518,7 +518,7 @@ fn positions_are_forgotten_whoever_has_deleted_the_segment() {
     assert_eq!(store.inside().positions.len(), 1);
     std::fs::remove_file(path).unwrap();
     until("forgetting", || store.inside().positions.is_empty());
-    assert!(shipper.stop(SOON));
+    assert!(shipper.stop(SOON, true));
 }
 
 #[test]
@@ -529,8 +529,32 @@ fn positions_of_segments_that_are_gone_are_forgotten_at_the_start() {
     store.inside().positions.insert(77, 4096);
     let shipper = start(temp.path(), 1, &store, Pace { linger: Duration::ZERO, ..FAST });
     until("forgetting", || store.inside().positions.is_empty());
-    assert!(shipper.stop(SOON));
+    assert!(shipper.stop(SOON, true));
     assert_counted_once(&store, clicks);
+}
+
+#[test]
+fn what_is_written_after_the_end_is_counted_at_the_next_start() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Arc::new(Fake::default());
+    let shipper = start(temp.path(), 1, &store, FAST);
+    // Two threads of this process, one of which is still busy, and one of a process that is gone.
+    let mut busy = Written::new(10, 1, 1000, 64 << 10);
+    (0..100).for_each(|n| busy.add(n));
+    busy.save(temp.path());
+    let mut ended = Written::new(11, 1, 1001, 64 << 10);
+    (100..150).for_each(|n| ended.add(n));
+    ended.finish();
+    ended.save(temp.path());
+    dead(temp.path(), 1..4, 10, 150);
+    assert!(!shipper.stop(SOON, false));
+    assert_eq!(store.counted().len(), 180, "what was there is counted");
+    assert_eq!(files(temp.path()), 1, "it may still grow");
+    (180..200).for_each(|n| busy.add(n));
+    busy.save(temp.path());
+    assert!(start(temp.path(), 2, &store, FAST).stop(SOON, true));
+    assert_counted_once(&store, 200);
+    assert_eq!(files(temp.path()), 0);
 }
 
 #[test]
@@ -540,9 +564,9 @@ fn a_store_that_never_answers_is_left_after_the_patience() {
     let store = Arc::new(Fake::default());
     store.inside().always = Some(Fault::Hangs);
     let shipper = start(temp.path(), 1, &store, Pace { patience: SOON, ..FAST });
-    assert!(!shipper.stop(Duration::from_millis(20)));
+    assert!(!shipper.stop(Duration::from_millis(20), true));
     assert_eq!(files(temp.path()), 2);
     store.inside().always = None;
-    assert!(start(temp.path(), 2, &store, FAST).stop(SOON));
+    assert!(start(temp.path(), 2, &store, FAST).stop(SOON, true));
     assert_counted_once(&store, clicks);
 }

@@ -245,3 +245,19 @@ async fn a_long_answer_is_not_idleness_as_long_as_it_is_taken() {
     assert!(!rest.ends_with(b"0\r\n\r\n"), "that was no proper end");
     assert!(served.workers.counts().timed_out >= 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopping_tells_whether_a_thread_is_still_busy() {
+    let fixture = fixture(|_| ()).await;
+    let (door, mut opened) = watch::channel(None);
+    let served = fixture.serve_behind(SlowDoor(door.clone()));
+    let mut stream = served.connect();
+    stream.write_all(b"GET /api/long HTTP/1.1\r\nHost: go.example\r\n\r\n").unwrap();
+    let parts = opened.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+    assert!(!served.workers.stop(Duration::ZERO));
+    assert!(!served.workers.stop(Duration::ZERO), "asking again changes nothing");
+    drop(parts);
+    door.send_replace(None);
+    assert!(served.workers.stop(Duration::from_secs(10)));
+    assert!(served.workers.stop(Duration::ZERO));
+}
