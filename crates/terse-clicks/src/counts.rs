@@ -1,9 +1,9 @@
 //! What the shipper has done, for those who watch it.
 
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 /// Counts since the start of the process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ShipperCounts {
     /// Clicks that the store has counted.
     pub recorded: AtomicU64,
@@ -12,7 +12,7 @@ pub struct ShipperCounts {
     /// Visits that went with the oldest segments because the journal was over its bound. If the store has never answered, those
     /// of an earlier process may be among them that it had counted.
     pub dropped: AtomicU64,
-    /// Records that no link could have had.
+    /// Records that no link could have had, or that could not be made sense of.
     pub unreadable: AtomicU64,
     /// Calls of the store that failed or took too long.
     pub store_failures: AtomicU64,
@@ -24,4 +24,23 @@ pub struct ShipperCounts {
     pub lag_segments: AtomicU64,
     /// When something last failed, in milliseconds since 1970; 0 if nothing did.
     pub last_error_ms: AtomicI64,
+    /// False once the thread has ended though nobody asked it to: nothing is counted any more until the next start.
+    pub alive: AtomicBool,
+}
+
+impl Default for ShipperCounts {
+    fn default() -> Self {
+        Self {
+            recorded: AtomicU64::default(),
+            batches: AtomicU64::default(),
+            dropped: AtomicU64::default(),
+            unreadable: AtomicU64::default(),
+            store_failures: AtomicU64::default(),
+            file_failures: AtomicU64::default(),
+            lag_bytes: AtomicU64::default(),
+            lag_segments: AtomicU64::default(),
+            last_error_ms: AtomicI64::default(),
+            alive: AtomicBool::new(true),
+        }
+    }
 }

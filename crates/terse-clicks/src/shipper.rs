@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use terse_core::clicks::{ClickStore, Live};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use tracing::warn;
+use tracing::{error, warn};
 
 use crate::counts::ShipperCounts;
 use crate::enrich::{Enricher, Keep};
@@ -79,7 +80,9 @@ impl Shipper {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let shipping =
             Shipping::new(folder, enricher, store, live, Arc::clone(&counts), clock, limit_bytes, pace, receiver.clone());
+        let watched = Watched { counts: Arc::clone(&counts), orders: receiver.clone() };
         let thread = thread::Builder::new().name("clicks".into()).spawn(move || {
+            let _watched = watched;
             step_back();
             let complete = runtime.block_on(async {
                 tokio::select! {
@@ -125,6 +128,21 @@ impl Shipper {
 impl Drop for Shipper {
     fn drop(&mut self) {
         self.end(Duration::ZERO, false);
+    }
+}
+
+/// Notices when the thread ends that nobody had told to.
+struct Watched {
+    counts: Arc<ShipperCounts>,
+    orders: watch::Receiver<Option<Order>>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.orders.borrow().is_none() {
+            self.counts.alive.store(false, Ordering::Relaxed);
+            error!("the thread that counts clicks has ended by itself; they stay in the journal until the next start");
+        }
     }
 }
 

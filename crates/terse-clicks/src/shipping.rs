@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::error::Error as _;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +13,7 @@ use terse_core::clicks::{Batch, ClickStore, HEADER, Live, Position, Recorded};
 use terse_core::{BoxError, Clock, StoreError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::bound::Bound;
 use crate::counts::ShipperCounts;
@@ -108,6 +109,7 @@ pub(crate) struct Shipping {
     buffer: Vec<u8>,
     spare: Batch,
     told_ms: Option<i64>,
+    panic_told_ms: Option<i64>,
 }
 
 impl Shipping {
@@ -139,6 +141,7 @@ impl Shipping {
             buffer: Vec::new(),
             spare: Batch::default(),
             told_ms: None,
+            panic_told_ms: None,
         }
     }
 
@@ -216,16 +219,22 @@ impl Shipping {
         }
         batch.clicks.clear();
         batch.moves.clear();
-        let mut failed = None;
+        let (mut failed, mut panicked) = (None, false);
         for (segment, alive) in self.folder.segments_mut() {
             let room = self.pace.batch.saturating_sub(batch.clicks.len() + *unreadable as usize);
             if room == 0 {
                 break;
             }
             let from = segment.read_to();
-            let read = segment.read(&mut self.buffer, alive, room, |record| match self.enricher.enrich(record) {
-                Some(click) => batch.clicks.push(click),
-                None => *unreadable += 1,
+            let read = segment.read(&mut self.buffer, alive, room, |record| {
+                // One record that we cannot cope with must not end the counting of all others, again at every start. What the
+                // enricher remembers is at worst not remembered.
+                let click = catch_unwind(AssertUnwindSafe(|| self.enricher.enrich(record)));
+                panicked |= click.is_err();
+                match click.ok().flatten() {
+                    Some(click) => batch.clicks.push(click),
+                    None => *unreadable += 1,
+                }
             });
             if segment.read_to() != from {
                 batch.moves.push(Position { segment: segment.header.id, from, to: segment.read_to() });
@@ -236,6 +245,9 @@ impl Shipping {
         }
         if let Some(error) = failed {
             self.file_failed(&error);
+        }
+        if panicked && is_time(&mut self.panic_told_ms, self.clock.now().as_ms()) {
+            error!("a click could not be made sense of and is not counted; this is a bug");
         }
         pending
     }
@@ -404,12 +416,17 @@ impl Shipping {
     fn is_news(&mut self) -> bool {
         let now = self.clock.now().as_ms();
         self.counts.last_error_ms.store(now, Ordering::Relaxed);
-        let news = self.told_ms.is_none_or(|told| told.abs_diff(now) >= TOLD_AGAIN_MS);
-        if news {
-            self.told_ms = Some(now);
-        }
-        news
+        is_time(&mut self.told_ms, now)
     }
+}
+
+/// Whether something that was last told then is to be told again now.
+fn is_time(told_ms: &mut Option<i64>, now: i64) -> bool {
+    let is_time = told_ms.is_none_or(|told| told.abs_diff(now) >= TOLD_AGAIN_MS);
+    if is_time {
+        *told_ms = Some(now);
+    }
+    is_time
 }
 
 fn late(elapsed: tokio::time::error::Elapsed) -> StoreError {

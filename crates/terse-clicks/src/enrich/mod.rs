@@ -10,7 +10,7 @@ mod places;
 mod recent;
 mod repeats;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 mod words;
 
 use std::io;
@@ -91,6 +91,8 @@ impl Enricher {
 
     /// The click that a record stands for; `None` if no link can have its name.
     pub fn enrich(&mut self, record: &Record<'_>) -> Option<Click> {
+        #[cfg(test)]
+        assert_ne!(record.agent, samples::PANICS, "as a test has asked for");
         let code = std::str::from_utf8(record.code).ok().and_then(Code::parse)?;
         let key = LinkKey { domain: self.domain(record.domain)?, code };
         let at = Moment::from_ms(record.at_ms);

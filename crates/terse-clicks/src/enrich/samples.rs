@@ -1,5 +1,8 @@
 //! User agents as they come, with what is to be found out: device, browser, system.
 
+/// The user agent of a record that the enricher panics at.
+pub(crate) const PANICS: &[u8] = b"panics";
+
 #[rustfmt::skip]
 pub(crate) const PEOPLE: &[(&str, &str, &str, &str)] = &[
     ("Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36", "desktop", "Chrome", "Windows"),

@@ -1,9 +1,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::pending;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
+use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use terse_core::clicks::{
@@ -12,6 +12,7 @@ use terse_core::clicks::{
 use terse_core::{LinkKey, Moment, OwnerId, StoreError};
 
 use super::*;
+use crate::enrich::samples::PANICS;
 use crate::written::{Written, click};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -36,6 +37,7 @@ enum Fault {
     /// As one that hangs, but the test is told.
     Stalls,
     CountsAndStalls,
+    Panics,
 }
 
 /// A store that keeps its promise of one atomic step, and no other.
@@ -101,6 +103,7 @@ impl ClickStore for Fake {
             let always = inside.always;
             let fault = inside.faults.pop_front().unwrap_or(always);
             let fault = if inside.away { Some(Fault::Fails) } else { fault };
+            assert_ne!(fault, Some(Fault::Panics), "as the test has asked for");
             match fault {
                 None => return Ok(inside.apply(batch)),
                 Some(Fault::CountsAndFails | Fault::CountsAndHangs | Fault::CountsAndStalls) => drop(inside.apply(batch)),
@@ -555,6 +558,46 @@ fn what_is_written_after_the_end_is_counted_at_the_next_start() {
     assert!(start(temp.path(), 2, &store, FAST).stop(SOON, true));
     assert_counted_once(&store, 200);
     assert_eq!(files(temp.path()), 0);
+}
+
+#[test]
+fn a_record_that_nobody_can_cope_with_does_not_end_the_counting_of_others() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Arc::new(Fake::default());
+    let mut written = Written::new(1, 99, 1, 64 << 10);
+    for number in 0..100 {
+        written.add(number);
+        if number % 40 == 0 {
+            written.add_with(1000, PANICS);
+        }
+    }
+    written.save(temp.path());
+    let shipper = start(temp.path(), 1, &store, FAST);
+    let counts = shipper.counts();
+    assert!(shipper.stop(SOON, true));
+    assert_counted_once(&store, 100);
+    assert_eq!(counts.unreadable.load(Ordering::Relaxed), 3);
+    assert!(counts.alive.load(Ordering::Relaxed), "it ended because it was told to");
+}
+
+#[test]
+fn a_thread_that_ended_by_itself_is_noticed() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Arc::new(Fake::default());
+    let shipper = start(temp.path(), 1, &store, FAST);
+    let counts = shipper.counts();
+    assert!(counts.alive.load(Ordering::Relaxed));
+    let clicks = dead(temp.path(), 1..3, 10, 0);
+    until("counting", || store.counted().len() == 20);
+    assert!(counts.alive.load(Ordering::Relaxed));
+    store.inside().always = Some(Fault::Panics);
+    let clicks = dead(temp.path(), 3..4, 10, clicks);
+    until("the end", || !counts.alive.load(Ordering::Relaxed));
+    assert!(!shipper.stop(SOON, true));
+    let rest = Arc::new(Fake::default());
+    rest.inside().positions = std::mem::take(&mut store.inside.lock().unwrap_or_else(PoisonError::into_inner).positions);
+    assert!(start(temp.path(), 2, &rest, FAST).stop(SOON, true));
+    assert_eq!(rest.counted(), (20..clicks).collect::<Vec<_>>());
 }
 
 #[test]
