@@ -137,7 +137,13 @@ fn octets_of(address: IpAddr, detail: AddressDetail) -> ([u8; 16], usize) {
     };
     match detail {
         AddressDetail::Full => (octets, all),
-        AddressDetail::Cut | AddressDetail::Drop => (octets, network),
+        AddressDetail::Cut | AddressDetail::Drop => {
+            // 6to4: the network of IPv6 is a whole address of IPv4.
+            if octets.starts_with(&[0x20, 0x02]) && all == 16 {
+                octets[5] = 0;
+            }
+            (octets, network)
+        }
     }
 }
 
@@ -169,6 +175,10 @@ mod tests {
         assert_eq!(cut("::ffff:203.0.113.77", AddressDetail::Full), [203, 0, 113, 77]);
         assert_eq!(cut("2001:db8:aaaa:bbbb::1", AddressDetail::Cut), [0x20, 1, 0x0d, 0xb8, 0xaa, 0xaa]);
         assert_eq!(cut("2001:db8::1", AddressDetail::Full).len(), 16);
+        // 203.0.113.77 by 6to4, and an address of IPv4 that begins the same.
+        assert_eq!(cut("2002:cb00:714d::1", AddressDetail::Cut), [0x20, 2, 203, 0, 113, 0]);
+        assert_eq!(cut("2002:cb00:714d::1", AddressDetail::Full)[..6], [0x20, 2, 203, 0, 113, 77]);
+        assert_eq!(cut("32.2.113.77", AddressDetail::Cut), [32, 2, 113]);
     }
 
     #[test]

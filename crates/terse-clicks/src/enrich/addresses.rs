@@ -47,7 +47,9 @@ impl Address {
             (_, ..=4) => format!("{a}.{b}.{c}.0/24").into(),
             _ => {
                 let mut octets = self.octets;
-                octets[6..].fill(0);
+                // Of 6to4 the first six octets hold a whole address of IPv4.
+                let kept = if octets.starts_with(&[0x20, 0x02]) { 5 } else { 6 };
+                octets[kept..].fill(0);
                 format!("{}/48", Ipv6Addr::from(octets)).into()
             }
         })
@@ -72,6 +74,7 @@ mod tests {
             (&v6, Keep::Cut, Some("2001:db8:1::/48")),
             (&v6, Keep::Full, Some("2001:db8:1:2::3")),
             (&v6, Keep::Nothing, None),
+            (&[0x20, 2, 203, 0, 113, 77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], Keep::Cut, Some("2002:cb00:7100::/48")),
         ] {
             assert_eq!(Address::read(bytes).unwrap().text(keep).as_deref(), want, "{bytes:?} {keep:?}");
         }
