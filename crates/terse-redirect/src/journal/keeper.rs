@@ -19,8 +19,13 @@ pub(super) const SPARES: usize = 2;
 const ROUND: Duration = Duration::from_millis(200);
 /// What is wrong is said this often.
 const COMPLAINTS: Duration = Duration::from_mins(1);
-/// The reader keeps the folder within its bound; so many segments per thread above it, and the reader is not there.
+/// The reader keeps what is finished within the bound; so many finished segments per thread above it, and the reader is not
+/// there.
 const LEEWAY: u64 = 2;
+/// What each thread holds stands beside the bound: the segment it writes, and its spares.
+const IN_USE: u64 = 1 + SPARES as u64;
+/// A file that the reader has moved aside. It is not deleted by the reader either, so clicks must not be lost for it.
+const DAMAGED: &[u8] = b".damaged";
 
 /// What the keeper holds of each thread's lane.
 pub(super) struct Lane {
@@ -87,7 +92,7 @@ impl Keeper {
 
     fn fill(&mut self, lane: usize) -> io::Result<()> {
         let size = self.segment_bytes as u64;
-        let most = self.limit_bytes.saturating_add(LEEWAY * self.lanes.len() as u64 * size);
+        let most = self.limit_bytes.saturating_add((LEEWAY + IN_USE) * self.lanes.len() as u64 * size);
         let (looked, held) = self.held()?;
         if held + size > most {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the journal holds as much as it may"));
@@ -132,7 +137,11 @@ fn is_full(error: &io::Error) -> bool {
 fn bytes_in(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(folder)? {
-        match entry?.metadata() {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().ends_with(DAMAGED) {
+            continue;
+        }
+        match entry.metadata() {
             Ok(metadata) if metadata.is_file() => sum += metadata.len(),
             Ok(_) => {}
             // The reader was faster.

@@ -42,7 +42,8 @@ pub struct JournalSettings {
     pub run: u64,
     /// The size of a segment.
     pub segment_bytes: usize,
-    /// How much the folder may hold. The reader sees to it; two segments per thread above it, no more are made.
+    /// How much may wait in the folder, beside the segments in use. The reader sees to it; two segments per thread above it, no
+    /// more are made.
     pub limit_bytes: u64,
     /// How much of an address is written.
     pub address: AddressDetail,

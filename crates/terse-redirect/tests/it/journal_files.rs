@@ -84,13 +84,14 @@ async fn without_room_clicks_are_lost_and_counted_and_redirects_go_on() {
         settings.segment_bytes = SMALL;
         settings.limit_bytes = 0;
     });
-    let many = VISIT.repeat(1000);
-    assert_eq!(served.exchange(many.as_bytes()).matches("HTTP/1.1 302").count(), 1000);
+    let many = VISIT.repeat(5000);
+    assert_eq!(served.exchange(many.as_bytes()).matches("HTTP/1.1 302").count(), 5000);
     let counts = served.workers.counts();
     assert!(counts.clicks_lost > 0 && counts.clicks_journaled > 0, "{counts:?}");
-    assert_eq!(counts.clicks_lost + counts.clicks_journaled, 1000);
+    assert_eq!(counts.clicks_lost + counts.clicks_journaled, 5000);
     assert_eq!(served.told().len() as u64, counts.clicks_journaled);
-    assert_eq!(segments::files(&served.segments()).len(), 2, "two for a thread and no more");
+    until("the last segment", || segments::files(&served.segments()).len() == 5);
+    assert_eq!(served.journal().segments_made(), 5, "three in use and two to wait, and no more");
     // The reader comes back and deletes what it has counted: clicks are written again.
     for file in segments::files(&served.segments()) {
         std::fs::remove_file(file).unwrap();
@@ -178,7 +179,17 @@ fn a_folder_that_cannot_be_made_is_an_error_and_a_full_one_is_not() {
     assert!(start(journal_settings(&file.join("journal"))).is_err());
     let place = folder.path().join("full");
     std::fs::create_dir(&place).unwrap();
-    std::fs::write(place.join("0000000000001-00000000000000aa.clicks"), vec![0; 5 << 20]).unwrap();
+    std::fs::write(place.join("0000000000001-00000000000000aa.clicks"), vec![0; 10 << 20]).unwrap();
     let journal = start(JournalSettings { limit_bytes: 0, ..journal_settings(&place) }).unwrap();
     assert_eq!(journal.segments_made(), 0);
+}
+
+#[test]
+fn what_was_moved_aside_takes_no_room_from_clicks() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("journal");
+    std::fs::create_dir(&place).unwrap();
+    std::fs::write(place.join("0000000000001-00000000000000aa.clicks.damaged"), vec![0; 10 << 20]).unwrap();
+    let journal = start(JournalSettings { limit_bytes: 0, ..journal_settings(&place) }).unwrap();
+    assert!(journal.segments_made() >= 2);
 }
