@@ -204,19 +204,19 @@ mod tests {
     #[test]
     fn segments_are_found_oldest_first_and_deleted_ones_are_gone() {
         let temp = tempfile::tempdir().unwrap();
-        for (id, made) in [(9, 2000), (3, 5000), (7, 2000), (8, 1), (1, 12_345_678_901_234)] {
+        for (id, made) in [(9, 2000), (3, 5000), (7, 2000), (8, 1), (1, 12_345_678_901_234), (4, -5)] {
             Written::new(id, 1, made, 4096).save(temp.path());
         }
         let mut folder = Folder::new(temp.path().into(), 1, Moment::from_ms(0));
         folder.look().unwrap();
         let ids: Vec<u64> = folder.segments().map(|segment| segment.header.id).collect();
-        assert_eq!(ids, [8, 7, 9, 3, 1]);
-        assert_eq!(folder.length(), 5 * 4096);
+        assert_eq!(ids, [4, 8, 7, 9, 3, 1]);
+        assert_eq!(folder.length(), 6 * 4096);
         folder.delete(&[(1, 8), (2000, 9), (77, 77)]).unwrap();
         fs::remove_file(temp.path().join("0000000002000-0000000000000007.clicks")).unwrap();
         folder.look().unwrap();
-        assert_eq!(folder.segments().count(), 2);
-        assert_eq!(names(temp.path()).len(), 2);
+        assert_eq!(folder.segments().count(), 3);
+        assert_eq!(names(temp.path()).len(), 3);
         folder.sync().unwrap();
     }
 

@@ -15,6 +15,9 @@ use rustix::io::Errno;
 /// The file's blocks are reserved before it is mapped: a full disk is met here, as an error, and never while writing. Whoever
 /// truncates the file while it is mapped ends the process (`SIGBUS`), so its name and its folder are for us alone: mode 0600
 /// in a folder of mode 0700.
+///
+/// File systems that copy on write (btrfs, ZFS) promise less: what is reserved may not cover a page that was written back and is
+/// then written again, so a disk that is full to the brim can still end the process there.
 pub(super) struct Map(MmapMut);
 
 impl Map {
