@@ -12,9 +12,14 @@ use terse_core::clicks::SegmentHeader;
 
 use super::segment::Segment;
 
-/// Segments ready for each thread, beside the one it writes. More than one: making a file can wait for the disk for longer than
-/// a busy thread takes to fill a segment.
-pub(super) const SPARES: usize = 2;
+/// Segments ready for each thread, beside the one it writes: at least, and at most. Making a file can wait for the disk, or the
+/// keeper for a processor, for longer than a busy thread takes to fill several; whoever came close to having none gets twice
+/// as many, until all was calm for a while.
+const SPARES: usize = 4;
+pub(super) const MOST_SPARES: usize = 32;
+const CALM: Duration = Duration::from_mins(1);
+/// So many of a thread's spares have their pages there before they are needed: memory that an idle server does without.
+const PREFAULTED: usize = 2;
 /// How often the keeper looks by itself, and tries again what failed.
 const ROUND: Duration = Duration::from_millis(200);
 /// What is wrong is said this often.
@@ -22,8 +27,6 @@ const COMPLAINTS: Duration = Duration::from_mins(1);
 /// The reader keeps what is finished within the bound; so many finished segments per thread above it, and the reader is not
 /// there.
 const LEEWAY: u64 = 2;
-/// What each thread holds stands beside the bound: the segment it writes, and its spares.
-const IN_USE: u64 = 1 + SPARES as u64;
 /// A file that the reader has moved aside. It is not deleted by the reader either, so clicks must not be lost for it.
 const DAMAGED: &[u8] = b".damaged";
 
@@ -32,6 +35,36 @@ pub(super) struct Lane {
     pub(super) spares: SyncSender<Segment>,
     pub(super) left: Arc<AtomicUsize>,
     pub(super) spent: Receiver<Segment>,
+    /// Clicks that found no segment.
+    pub(super) lost: Arc<AtomicU64>,
+    /// How many spares it should have, and since when that is enough.
+    want: usize,
+    since: Instant,
+    /// Whether it ever had as many.
+    ready: bool,
+    told_lost: u64,
+}
+
+impl Lane {
+    pub(super) fn new(
+        spares: SyncSender<Segment>,
+        left: Arc<AtomicUsize>,
+        spent: Receiver<Segment>,
+        lost: Arc<AtomicU64>,
+    ) -> Self {
+        Self { spares, left, spent, lost, want: SPARES, since: Instant::now(), ready: false, told_lost: 0 }
+    }
+
+    /// Decides anew how many spares it should have.
+    fn look(&mut self) {
+        let left = self.left.load(Ordering::Relaxed);
+        self.ready |= left >= self.want;
+        if self.ready && left <= self.want / 4 {
+            (self.want, self.since) = ((self.want * 2).min(MOST_SPARES), Instant::now());
+        } else if self.since.elapsed() >= CALM {
+            (self.want, self.since) = ((self.want / 2).max(SPARES), Instant::now());
+        }
+    }
 }
 
 /// Makes segments, and unmaps those that are full.
@@ -71,9 +104,11 @@ impl Keeper {
     /// Until told to stop.
     pub(super) fn run(mut self) {
         while !self.stop.load(Ordering::Relaxed) {
-            for lane in &self.lanes {
+            for lane in &mut self.lanes {
                 lane.spent.try_iter().for_each(drop);
+                lane.look();
             }
+            self.tell_lost();
             while let Some(lane) = self.neediest() {
                 if let Err(error) = self.fill(lane) {
                     self.complain(&error);
@@ -87,12 +122,14 @@ impl Keeper {
     /// The thread with the fewest spares, if any has too few.
     fn neediest(&self) -> Option<usize> {
         let left = |lane: &usize| self.lanes[*lane].left.load(Ordering::Relaxed);
-        (0..self.lanes.len()).min_by_key(left).filter(|lane| left(lane) < SPARES)
+        (0..self.lanes.len()).filter(|lane| left(lane) < self.lanes[*lane].want).min_by_key(left)
     }
 
     fn fill(&mut self, lane: usize) -> io::Result<()> {
         let size = self.segment_bytes as u64;
-        let most = self.limit_bytes.saturating_add((LEEWAY + IN_USE) * self.lanes.len() as u64 * size);
+        // What each thread holds stands beside the bound: the segment it writes, and its spares.
+        let in_use: u64 = self.lanes.iter().map(|lane| LEEWAY + 1 + lane.want as u64).sum();
+        let most = self.limit_bytes.saturating_add(in_use * size);
         let (looked, held) = self.held()?;
         if held + size > most {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the journal holds as much as it may"));
@@ -101,7 +138,10 @@ impl Keeper {
         let made_ms = self.clock.now().as_ms().max(self.last_ms.saturating_add(1));
         let id = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
         let header = SegmentHeader { id, run: self.run, made_ms };
-        let segment = Segment::make(&self.folder, header, self.segment_bytes)?;
+        // Whoever has none is helped first, and prepared later.
+        let prefault =
+            (1..PREFAULTED).contains(&self.lanes[lane].left.load(Ordering::Relaxed)) || self.made.load(Ordering::Relaxed) == 0;
+        let segment = Segment::make(&self.folder, header, self.segment_bytes, prefault)?;
         (self.held, self.last_ms) = (Some((looked, held + size)), made_ms);
         self.made.fetch_add(1, Ordering::Relaxed);
         let lane = &self.lanes[lane];
@@ -119,6 +159,16 @@ impl Keeper {
         match self.held {
             Some((looked, held)) if looked.elapsed() < ROUND => Ok((looked, held)),
             _ => Ok((Instant::now(), bytes_in(&self.folder)?)),
+        }
+    }
+
+    fn tell_lost(&mut self) {
+        let lost: u64 = self.lanes.iter().map(|lane| lane.lost.load(Ordering::Relaxed)).sum();
+        let told: u64 = self.lanes.iter().map(|lane| lane.told_lost).sum();
+        if lost > told && self.complained.is_none_or(|last| last.elapsed() >= COMPLAINTS) {
+            self.complained = Some(Instant::now());
+            self.lanes.iter_mut().for_each(|lane| lane.told_lost = lane.lost.load(Ordering::Relaxed));
+            tracing::warn!(lost = lost - told, "visits were answered uncounted: no segment of the journal was there in time");
         }
     }
 

@@ -21,15 +21,17 @@ use rustix::io::Errno;
 pub(super) struct Map(MmapMut);
 
 impl Map {
-    /// Makes the file, which must not exist, and maps it.
-    pub(super) fn create(path: &Path, bytes: usize) -> io::Result<Self> {
+    /// Makes the file, which must not exist, and maps it; if wished, with all its pages there already.
+    pub(super) fn create(path: &Path, bytes: usize, prefaulted: bool) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         reserve(&file, bytes)?;
         // SAFETY: a mapping must not be changed behind the back of the slices made from it. The file was made by us just now,
         // under a name that nobody else uses, and is readable and writable for our user only. Our own process maps it once, here,
         // and otherwise only reads it through system calls, which copy. No one shortens it: the size never changes again.
         let mut map = unsafe { MmapMut::map_mut(&file)? };
-        prefault(&mut map);
+        if prefaulted {
+            prefault(&mut map);
+        }
         Ok(Self(map))
     }
 
@@ -78,7 +80,7 @@ mod tests {
     fn what_is_written_into_the_memory_is_in_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("map");
-        let mut map = Map::create(&path, 20_000).unwrap();
+        let mut map = Map::create(&path, 20_000, true).unwrap();
         assert_eq!(map.bytes().len(), 20_000);
         map.bytes()[19_999] = 7;
         // Mapped still: what reads sees it at once.
@@ -87,13 +89,13 @@ mod tests {
         io::Read::read_to_end(&mut &read, &mut bytes).unwrap();
         assert_eq!((bytes.len(), bytes[0], bytes[19_999]), (20_000, 0, 7));
         assert_eq!(read.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(Map::create(&path, 20_000).is_err(), "a file is made once");
+        assert!(Map::create(&path, 20_000, true).is_err(), "a file is made once");
     }
 
     #[test]
     fn a_size_that_the_disk_does_not_have_is_an_error_and_not_a_signal() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Map::create(&folder.path().join("huge"), 1 << 55).is_err());
+        assert!(Map::create(&folder.path().join("huge"), 1 << 55, false).is_err());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::thread::{JoinHandle, Thread};
 use terse_core::clicks::{HEADER, LARGEST_FRAME, Salt};
 use terse_core::{Clock, Proxies};
 
-use super::keeper::{Keeper, Lane, SPARES};
+use super::keeper::{Keeper, Lane, MOST_SPARES};
 use super::segment::Segment;
 use super::writer::Writer;
 
@@ -67,10 +67,11 @@ pub struct Journal {
 }
 
 /// What a thread will hold of its lane.
-struct Ends {
-    spares: Receiver<Segment>,
-    left: Arc<AtomicUsize>,
-    spent: SyncSender<Segment>,
+pub(super) struct Ends {
+    pub(super) spares: Receiver<Segment>,
+    pub(super) left: Arc<AtomicUsize>,
+    pub(super) spent: SyncSender<Segment>,
+    pub(super) lost: Arc<AtomicU64>,
 }
 
 impl Journal {
@@ -145,7 +146,7 @@ impl Journal {
     }
 
     fn writer_with(&self, ends: Ends) -> Writer {
-        Writer::new(ends.spares, ends.left, ends.spent, self.waker.clone())
+        Writer::new(ends, self.waker.clone())
     }
 }
 
@@ -157,10 +158,11 @@ impl Drop for Journal {
 
 fn lane() -> (Ends, Lane) {
     // One more than are kept ready: a thread takes its first before the keeper has counted it out.
-    let (spares, taken) = sync_channel(SPARES + 1);
+    let (spares, taken) = sync_channel(MOST_SPARES + 1);
     let (spent, returned) = sync_channel(RETURNING);
-    let left = Arc::new(AtomicUsize::new(0));
-    (Ends { spares: taken, left: Arc::clone(&left), spent }, Lane { spares, left, spent: returned })
+    let (left, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+    let ends = Ends { spares: taken, left: Arc::clone(&left), spent, lost: Arc::clone(&lost) };
+    (ends, Lane::new(spares, left, returned, lost))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,13 +1,14 @@
 //! The end of the journal that a serving thread holds.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::thread::Thread;
 
 use terse_core::clicks::Record;
 
 use super::segment::Segment;
+use super::shared::Ends;
 
 /// Writes down what one thread answers. Nothing here waits: what it needs from the keeper is there already or is done without.
 pub(crate) struct Writer {
@@ -18,12 +19,15 @@ pub(crate) struct Writer {
     left: Arc<AtomicUsize>,
     /// Full ones go back, so that the keeper unmaps them.
     spent: SyncSender<Segment>,
+    /// Clicks that found no segment, for the keeper to see.
+    lost: Arc<AtomicU64>,
     keeper: Thread,
 }
 
 impl Writer {
-    pub(super) fn new(spares: Receiver<Segment>, left: Arc<AtomicUsize>, spent: SyncSender<Segment>, keeper: Thread) -> Self {
-        let mut writer = Self { current: None, spares, left, spent, keeper };
+    pub(super) fn new(ends: Ends, keeper: Thread) -> Self {
+        let Ends { spares, left, spent, lost } = ends;
+        let mut writer = Self { current: None, spares, left, spent, lost, keeper };
         writer.current = writer.next();
         writer
     }
@@ -44,7 +48,11 @@ impl Writer {
             let _ = self.spent.try_send(full);
         }
         self.current = self.next();
-        self.current.as_mut().is_some_and(|segment| segment.write(record))
+        let written = self.current.as_mut().is_some_and(|segment| segment.write(record));
+        if !written {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        written
     }
 
     /// The next segment, if one is there. The keeper is woken for each that is taken; after that it keeps trying by itself, so

@@ -85,19 +85,23 @@ async fn without_room_clicks_are_lost_and_counted_and_redirects_go_on() {
         settings.limit_bytes = 0;
     });
     let many = VISIT.repeat(5000);
-    assert_eq!(served.exchange(many.as_bytes()).matches("HTTP/1.1 302").count(), 5000);
+    let mut sent = 0;
+    while served.workers.counts().clicks_lost == 0 {
+        assert_eq!(served.exchange(many.as_bytes()).matches("HTTP/1.1 302").count(), 5000);
+        sent += 5000;
+        assert!(sent < 1_000_000, "there is no end of room");
+    }
     let counts = served.workers.counts();
-    assert!(counts.clicks_lost > 0 && counts.clicks_journaled > 0, "{counts:?}");
-    assert_eq!(counts.clicks_lost + counts.clicks_journaled, 5000);
+    assert!(counts.clicks_journaled > 0, "{counts:?}");
+    assert_eq!(counts.clicks_lost + counts.clicks_journaled, sent);
     assert_eq!(served.told().len() as u64, counts.clicks_journaled);
-    until("the last segment", || segments::files(&served.segments()).len() == 5);
-    assert_eq!(served.journal().segments_made(), 5, "three in use and two to wait, and no more");
+    assert!(served.journal().segments_made() <= 35, "one in use, 32 to go on with and two to wait, and no more");
     // The reader comes back and deletes what it has counted: clicks are written again.
     for file in segments::files(&served.segments()) {
         std::fs::remove_file(file).unwrap();
     }
     until("a click in a new segment", || {
-        served.exchange(VISIT.as_bytes());
+        served.exchange(many.as_bytes());
         !served.told().is_empty()
     });
 }
@@ -107,7 +111,7 @@ async fn a_folder_that_went_away_costs_clicks_and_no_redirect() {
     let fixture = fixture(1).await;
     let served = fixture.serve_journaled(|settings| settings.segment_bytes = SMALL);
     // Until nothing is being made there any more, the folder cannot be removed.
-    until("all spares", || fresh(&served) == 3);
+    until("all spares", || fresh(&served) == 5);
     std::fs::remove_dir_all(served.segments()).unwrap();
     let many = VISIT.repeat(2000);
     assert_eq!(served.exchange(many.as_bytes()).matches("HTTP/1.1 302").count(), 2000);
@@ -179,7 +183,7 @@ fn a_folder_that_cannot_be_made_is_an_error_and_a_full_one_is_not() {
     assert!(start(journal_settings(&file.join("journal"))).is_err());
     let place = folder.path().join("full");
     std::fs::create_dir(&place).unwrap();
-    std::fs::write(place.join("0000000000001-00000000000000aa.clicks"), vec![0; 10 << 20]).unwrap();
+    std::fs::write(place.join("0000000000001-00000000000000aa.clicks"), vec![0; 20 << 20]).unwrap();
     let journal = start(JournalSettings { limit_bytes: 0, ..journal_settings(&place) }).unwrap();
     assert_eq!(journal.segments_made(), 0);
 }
