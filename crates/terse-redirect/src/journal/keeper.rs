@@ -12,11 +12,13 @@ use terse_core::clicks::SegmentHeader;
 
 use super::segment::Segment;
 
-/// Segments ready for each thread, beside the one it writes: at least, and at most. Making a file can wait for the disk, or the
-/// keeper for a processor, for longer than a busy thread takes to fill several; whoever came close to having none gets twice
-/// as many, until all was calm for a while.
-const SPARES: usize = 4;
-pub(super) const MOST_SPARES: usize = 32;
+/// Segments ready for each thread, beside the one it writes: as many as its share of [`TOGETHER`], but at least, and at most, so
+/// many. Making a file can wait for the disk, or the keeper for a processor, for longer than a busy thread takes to fill several;
+/// whoever came close to having none gets twice as many, until all was calm for a while.
+const FEWEST_SPARES: usize = 4;
+const SPARES: usize = 16;
+const TOGETHER: usize = 64;
+pub(super) const MOST_SPARES: usize = 64;
 const CALM: Duration = Duration::from_mins(1);
 /// So many of a thread's spares have their pages there before they are needed: memory that an idle server does without.
 const PREFAULTED: usize = 2;
@@ -37,7 +39,9 @@ pub(super) struct Lane {
     pub(super) spent: Receiver<Segment>,
     /// Clicks that found no segment.
     pub(super) lost: Arc<AtomicU64>,
-    /// How many spares it should have, and since when that is enough.
+    /// How many spares it should have at least.
+    least: usize,
+    /// How many it should have now, and since when that is enough.
     want: usize,
     since: Instant,
     /// Whether it ever had as many.
@@ -51,8 +55,10 @@ impl Lane {
         left: Arc<AtomicUsize>,
         spent: Receiver<Segment>,
         lost: Arc<AtomicU64>,
+        threads: usize,
     ) -> Self {
-        Self { spares, left, spent, lost, want: SPARES, since: Instant::now(), ready: false, told_lost: 0 }
+        let least = (TOGETHER / threads.max(1)).clamp(FEWEST_SPARES, SPARES);
+        Self { spares, left, spent, lost, least, want: least, since: Instant::now(), ready: false, told_lost: 0 }
     }
 
     /// Decides anew how many spares it should have.
@@ -62,7 +68,7 @@ impl Lane {
         if self.ready && left <= self.want / 4 {
             (self.want, self.since) = ((self.want * 2).min(MOST_SPARES), Instant::now());
         } else if self.since.elapsed() >= CALM {
-            (self.want, self.since) = ((self.want / 2).max(SPARES), Instant::now());
+            (self.want, self.since) = ((self.want / 2).max(self.least), Instant::now());
         }
     }
 }

@@ -80,7 +80,7 @@ impl Journal {
     pub fn start(settings: JournalSettings, threads: usize, clock: Clock) -> io::Result<Arc<Self>> {
         DirBuilder::new().recursive(true).mode(0o700).create(&settings.folder)?;
         std::fs::set_permissions(&settings.folder, std::fs::Permissions::from_mode(0o700))?;
-        let (ends, lanes): (Vec<_>, Vec<_>) = (0..threads).map(|_| lane()).unzip();
+        let (ends, lanes): (Vec<_>, Vec<_>) = (0..threads).map(|_| lane(threads)).unzip();
         let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut keeper = Keeper {
             folder: settings.folder.clone(),
@@ -156,13 +156,13 @@ impl Drop for Journal {
     }
 }
 
-fn lane() -> (Ends, Lane) {
+fn lane(threads: usize) -> (Ends, Lane) {
     // One more than are kept ready: a thread takes its first before the keeper has counted it out.
     let (spares, taken) = sync_channel(MOST_SPARES + 1);
     let (spent, returned) = sync_channel(RETURNING);
     let (left, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
     let ends = Ends { spares: taken, left: Arc::clone(&left), spent, lost: Arc::clone(&lost) };
-    (ends, Lane::new(spares, left, returned, lost))
+    (ends, Lane::new(spares, left, returned, lost, threads))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
