@@ -31,7 +31,10 @@ pub async fn open(config: &Config) -> anyhow::Result<Store> {
     let options = ClickOptions { keep_raw: !config.clicks.keep_raw.get().is_zero(), ..ClickOptions::new(path.clone()) };
     let opened =
         tokio::task::spawn_blocking(move || EmbeddedClicks::open(options)).await.context("opening the store of clicks")?;
-    let embedded_clicks = Arc::new(opened.with_context(|| format!("opening the store of clicks {}", path.display()))?);
+    let embedded_clicks = Arc::new(opened.with_context(|| {
+        let advice = "the links are not affected: restore a backup, or move this file away to count anew";
+        format!("opening the store of clicks {} ({advice})", path.display())
+    })?);
     Ok(Store { links: embedded.clone(), clicks: embedded_clicks.clone(), embedded, embedded_clicks })
 }
 

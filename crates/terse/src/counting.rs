@@ -106,7 +106,11 @@ impl Counting {
                 limit_bytes: settings.journal_size.bytes(),
                 clock: clock.clone(),
             };
-            Some(Shipper::start(parts).context("starting to count clicks")?)
+            let what = match &settings.geo_database {
+                Some(file) => format!("starting to count clicks with clicks.geo_database = {}", file.display()),
+                None => "starting to count clicks".to_owned(),
+            };
+            Some(Shipper::start(parts).context(what)?)
         } else {
             None
         };

@@ -157,7 +157,10 @@ impl Server {
             Workers::start(listener, redirector, door, counting.journal.clone()).context("starting the serving threads")?,
         );
         let _ = workers.set(Arc::clone(&running));
-        data_dir.write_run(&RunInfo { pid: std::process::id(), url: local_url(address), key: local_key })?;
+        // Visitors are served already: a full disk must not take them away again.
+        if let Err(error) = data_dir.write_run(&RunInfo { pid: std::process::id(), url: local_url(address), key: local_key }) {
+            tracing::warn!(error = format!("{error:#}"), "commands on this machine will not find this server by its folder");
+        }
         Ok(Self {
             address,
             admin_address,

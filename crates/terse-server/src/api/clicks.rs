@@ -67,7 +67,10 @@ pub(super) async fn link_clicks(
     let at = |name, text: Option<String>| text.map(|text| moment(name, &text, &TimeZone::UTC)).transpose();
     let (from, to) = (at("from", params.take("from"))?, at("to", params.take("to"))?);
     if from.zip(to).is_some_and(|(from, to)| from >= to) {
-        return Err(Problem::invalid("from", "the end lies behind the beginning: `from` is before `to`"));
+        return Err(Problem::invalid(
+            "from",
+            "`to` must be after `from`; a date means its beginning, so for one day give the next one as `to`",
+        ));
     }
     let link = readable(&parts, caller, params, &code).await?;
     let turn = UNDER_WAY.try_acquire().map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many clicks are being read at once"))?;

@@ -56,7 +56,10 @@ impl Words {
         let end = to.unwrap_or_else(|| if from.is_none() { now.max(after(begin)) } else { now });
         if begin >= end {
             let field = if from.is_some() { "from" } else { "to" };
-            return Err(Problem::invalid(field, "the end lies behind the beginning: `from` is before `to`"));
+            return Err(Problem::invalid(
+                field,
+                "`to` must be after `from`; a date means its beginning, so for one day give the next one as `to`",
+            ));
         }
         Ok(Asked { from: begin, to: end, bots, whole: from.is_none() && to.is_none(), zone, interval })
     }

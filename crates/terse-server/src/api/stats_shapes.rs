@@ -221,7 +221,8 @@ macro_rules! stats_body {
             bots: bots_name(asked.bots),
             total_clicks: asked.bots.of(tally.clicks),
             clicks_24h: asked.bots.of(*recent),
-            unique_visitors: *visitors,
+            // An estimate; there cannot be more visitors than visits.
+            unique_visitors: (*visitors).min(tally.clicks.people),
             human_clicks: tally.clicks.people,
             bot_clicks: tally.clicks.machines,
             // To the microsecond, as it is measured.

@@ -20,6 +20,8 @@ const AROUND: usize = 4;
 const COUNTS: [(&str, usize); 3] = [("clicks", 11), ("human_clicks", 11), ("bot_clicks", 11)];
 /// How wide the bars are, where there is room for them.
 const BARS: usize = 20;
+/// Up to here there is room for no bars.
+const NARROW: usize = 90;
 
 /// Show the links that are busiest right now.
 #[derive(Args, Debug)]
@@ -101,11 +103,20 @@ fn picture(top: &Value, width: usize, rows: usize, unicode: bool) -> Vec<String>
         return lines;
     }
     let most = links.iter().map(|link| count(link, "clicks")).max().unwrap_or(0);
+    // In a narrow window, which link it is says more than a bar.
+    let bars = width.saturating_sub(NARROW).min(BARS);
     let row = |link: &Value| {
         let name = text(link, "short_url").split_once("://").map_or(text(link, "short_code"), |(_, rest)| rest);
         let last = text(link, "last_click_at").get(11..19).unwrap_or_default();
         let [clicks, people, machines] = COUNTS.map(|(field, wide)| format!("{:>wide$}", number(count(link, field))));
-        vec![name.to_owned(), clicks, people, machines, last.to_owned(), ink.bar(count(link, "clicks"), most, BARS)]
+        vec![
+            name.to_owned(),
+            clicks,
+            people,
+            machines,
+            last.to_owned(),
+            if bars > 0 { ink.bar(count(link, "clicks"), most, bars) } else { String::new() },
+        ]
     };
     let shown: Vec<Vec<String>> = links.iter().take(rows).map(row).collect();
     let table = table(&["LINK", "     CLICKS", "     PEOPLE", "   MACHINES", "LAST (UTC)", ""], &shown, &[0], width);
