@@ -20,6 +20,24 @@ const UNFINISHED_FOR: Duration = Duration::from_secs(600);
 /// More files than this are not kept for somebody to look at.
 const MOST_DAMAGED: usize = 16;
 
+/// Whether a segment holds its header and nothing else: not one octet, so that what a power cut has torn is kept.
+fn is_unused(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let mut head = [0; HEADER];
+    file.read_exact(&mut head)?;
+    if SegmentHeader::decode(&head).is_none() {
+        return Ok(false);
+    }
+    let mut part = vec![0; 256 * 1024];
+    loop {
+        match file.read(&mut part)? {
+            0 => return Ok(true),
+            count if part[..count].iter().any(|&octet| octet != 0) => return Ok(false),
+            _ => {}
+        }
+    }
+}
+
 /// The place of a segment among the others: the oldest comes first.
 pub(crate) type Age = (i64, u64);
 
@@ -37,6 +55,19 @@ impl Folder {
     /// The folder of the process `run`, which began writing at `began` or later.
     pub fn new(path: PathBuf, run: u64, began: Moment) -> Self {
         Self { path, run, began, ended: false, segments: BTreeMap::new() }
+    }
+
+    /// Deletes what a process that was killed had ready and never wrote to: it takes room that clicks need, and a server that is
+    /// killed again and again would fill its bound with it. To be called before this process makes any.
+    pub fn sweep_unused(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            let path = entry?.path();
+            let ours = path.to_str().is_some_and(|name| name.ends_with(SEGMENT));
+            if ours && is_unused(&path).unwrap_or(false) {
+                fs::remove_file(&path)?;
+            }
+        }
+        Ok(())
     }
 
     /// From now on nobody writes any more: all segments are dead.
@@ -292,5 +323,23 @@ mod tests {
         let mut folder = Folder::new(temp.path().into(), 1, Moment::from_ms(0));
         folder.look().unwrap();
         assert_eq!(names(temp.path()), ["b.clicks.new", "c.clicks.new"]);
+    }
+
+    #[test]
+    fn what_was_never_written_to_goes_and_what_was_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let make = |id: u64, mark: Option<usize>| {
+            let mut bytes = vec![0; 1 << 20];
+            bytes[..HEADER].copy_from_slice(&SegmentHeader { id, run: 1, made_ms: 5 }.encode());
+            mark.into_iter().for_each(|at| bytes[at] = 1);
+            let path = temp.path().join(format!("{:013}-{id:016x}.clicks", 5));
+            fs::write(&path, bytes).unwrap();
+            path
+        };
+        let (unused, written, torn) = (make(1, None), make(2, Some(HEADER)), make(3, Some((1 << 20) - 1)));
+        fs::write(temp.path().join("0000000000005-0000000000000004.clicks"), vec![0; 1000]).unwrap();
+        Folder::new(temp.path().to_owned(), 9, Moment::from_ms(9)).sweep_unused().unwrap();
+        assert!(!unused.exists() && written.exists() && torn.exists());
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 3, "what has no header is for somebody else to judge");
     }
 }

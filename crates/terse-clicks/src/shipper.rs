@@ -63,7 +63,7 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    /// Starts the thread. To be called before the serving threads begin to write.
+    /// Starts the thread. To be called before this process makes segments.
     pub fn start(parts: ShipperParts) -> io::Result<Self> {
         Self::start_at(parts, Pace::default())
     }
@@ -74,6 +74,7 @@ impl Shipper {
         let now = clock.now();
         let enricher = Enricher::new(places, keep, now)?;
         let folder = Folder::new(folder, run, now);
+        folder.sweep_unused()?;
         let counts = Arc::new(ShipperCounts::default());
         let (orders, receiver) = watch::channel(None);
         let (tell, ended) = channel();

@@ -158,7 +158,7 @@ settings! {
         pub enabled: bool = true,
         /// Where clicks are counted, written like `store`.
         pub store: StoreUrl = StoreUrl::File("clicks.db".into()),
-        /// How much of the disk visits may take that are not counted yet, at least `8MiB`. Beyond it the oldest are dropped.
+        /// How much of the disk visits may take that are not counted yet, at least `16MiB`, beside what is being written. Beyond it the oldest are dropped.
         pub journal_size: ByteSize = ByteSize::mib(1024),
         /// How long every single click is kept; `0s` keeps sums only.
         pub keep_raw: Span = Span::days(90),

@@ -16,12 +16,10 @@ use super::segment::Segment;
 /// many. Making a file can wait for the disk, or the keeper for a processor, for longer than a busy thread takes to fill several;
 /// whoever came close to having none gets twice as many, until all was calm for a while.
 const FEWEST_SPARES: usize = 4;
-const SPARES: usize = 16;
-const TOGETHER: usize = 64;
-pub(super) const MOST_SPARES: usize = 64;
+const SPARES: usize = 8;
+const TOGETHER: usize = 32;
+pub(super) const MOST_SPARES: usize = 32;
 const CALM: Duration = Duration::from_mins(1);
-/// So many of a thread's spares have their pages there before they are needed: memory that an idle server does without.
-const PREFAULTED: usize = 2;
 /// How often the keeper looks by itself, and tries again what failed.
 const ROUND: Duration = Duration::from_millis(200);
 /// What is wrong is said this often.
@@ -91,10 +89,10 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// One segment for every thread. An error if that is not a matter of room.
+    /// All segments that every thread should have: visitors may come at once, and many. An error if that is not a matter of room.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         remove_begun(&self.folder)?;
-        for lane in 0..self.lanes.len() {
+        while let Some(lane) = self.neediest() {
             match self.fill(lane) {
                 Ok(()) => {}
                 Err(error) if is_full(&error) => {
@@ -144,9 +142,9 @@ impl Keeper {
         let made_ms = self.clock.now().as_ms().max(self.last_ms.saturating_add(1));
         let id = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
         let header = SegmentHeader { id, run: self.run, made_ms };
-        // Whoever has none is helped first, and prepared later.
-        let prefault =
-            (1..PREFAULTED).contains(&self.lanes[lane].left.load(Ordering::Relaxed)) || self.made.load(Ordering::Relaxed) == 0;
+        // An idle server does without the memory, and whoever has few spares is better helped soon than well.
+        let Lane { ready, left, least, .. } = &self.lanes[lane];
+        let prefault = *ready && left.load(Ordering::Relaxed) > least / 2;
         let segment = Segment::make(&self.folder, header, self.segment_bytes, prefault)?;
         (self.held, self.last_ms) = (Some((looked, held + size)), made_ms);
         self.made.fetch_add(1, Ordering::Relaxed);

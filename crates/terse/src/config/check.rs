@@ -39,8 +39,8 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     if c.cache.size < ByteSize::mib(1) || c.cache.size > ByteSize::mib(1 << 20) {
         return Err(("cache.size", "must be from 1MiB to 1024GiB".into()));
     }
-    if c.clicks.journal_size < ByteSize::mib(8) || c.clicks.journal_size > ByteSize::mib(1 << 20) {
-        return Err(("clicks.journal_size", "must be from 8MiB to 1024GiB".into()));
+    if c.clicks.journal_size < ByteSize::mib(16) || c.clicks.journal_size > ByteSize::mib(1 << 20) {
+        return Err(("clicks.journal_size", "must be from 16MiB to 1024GiB".into()));
     }
     if c.clicks_file() == c.store_file() {
         return Err(("clicks.store", "must be another file than store".into()));

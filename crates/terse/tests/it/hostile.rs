@@ -171,6 +171,8 @@ fn links(terse: &TestTerse) -> Vec<Value> {
     loop {
         let page = terse.api("GET", &format!("/urls?limit=100{cursor}"), None).json();
         all.extend(page["links"].as_array().expect("a list").iter().cloned());
+        // Visits of earlier cases are counted in their own time.
+        all.iter_mut().for_each(|link| link["click_count"] = Value::Null);
         match page["next_cursor"].as_str() {
             Some(next) => cursor = format!("&cursor={next}"),
             None => return all,
