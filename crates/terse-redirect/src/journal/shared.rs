@@ -53,7 +53,7 @@ pub struct JournalSettings {
     pub proxies: Proxies,
 }
 
-/// The journal: made once, shared by all serving threads, each of which takes its own [`Writer`] from it.
+/// The journal: made once, shared by all serving threads, each of which takes its own writer from it.
 ///
 /// Nobody may shorten a segment while we run: writing to memory that the file no longer backs ends the process.
 pub struct Journal {
