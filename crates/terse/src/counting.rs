@@ -41,6 +41,8 @@ pub(crate) struct Counted {
     pub(crate) unreadable: u64,
     /// Batches that the store did not take.
     pub(crate) failures: u64,
+    /// Whether the thread that counts has ended although nobody told it to.
+    pub(crate) dead: bool,
     /// Bytes of the journal that wait to be counted.
     pub(crate) waiting: u64,
     /// Single clicks deleted with age.
@@ -102,10 +104,17 @@ impl Counting {
                 proxies: config.proxies().map_err(anyhow::Error::msg).context("trusted_proxies")?,
             };
             let journal = Journal::start(journal, threads, clock.clone()).context("making the journal")?;
-            let (day, salt) = runtime
-                .block_on(salt_of_today(&**clicks, clock))
-                .context("reading the salt of the day from the store of clicks")?;
-            journal.set_salt(salt);
+            // Without one, on a full disk for example, visits are counted but nobody is told apart until there is one.
+            let day = match runtime.block_on(salt_of_today(&**clicks, clock)) {
+                Ok((day, salt)) => {
+                    journal.set_salt(salt);
+                    day
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "there is no salt for today yet; trying again");
+                    i64::MIN
+                }
+            };
             let hand_out = {
                 let journal = Arc::clone(&journal);
                 move |salt| journal.set_salt(salt)
@@ -146,6 +155,7 @@ impl Counting {
             dropped: counts.dropped.load(Ordering::Relaxed),
             unreadable: counts.unreadable.load(Ordering::Relaxed),
             failures: counts.store_failures.load(Ordering::Relaxed),
+            dead: !counts.alive.load(Ordering::Relaxed),
             waiting: counts.lag_bytes.load(Ordering::Relaxed),
             aged: tidied.raw.load(Ordering::Relaxed),
             compacted: tidied.hours.load(Ordering::Relaxed),

@@ -90,6 +90,7 @@ fn clicks(encoder: &mut DescriptorEncoder<'_>, seen: &Snapshot, counted: &Counte
     ];
     family(encoder, "terse_clicks", "Visits on their way to the statistics, by what became of them", "what", &fates)?;
     counter(encoder, "terse_clicks_store_failures", "Batches of clicks that their store did not take", counted.failures)?;
+    gauge(encoder, "terse_clicks_dead", "1 if the thread that counts clicks has ended by itself", usize::from(counted.dead))?;
     let waiting = usize::try_from(counted.waiting).unwrap_or(usize::MAX);
     gauge(encoder, "terse_journal_waiting_bytes", "Bytes of the journal that are not counted yet", waiting)?;
     let tidied = [("raw", counted.aged), ("hours", counted.compacted), ("links", counted.forgotten)];

@@ -300,6 +300,18 @@ fn a_store_of_clicks_that_stands_still_holds_nobody_up() {
 }
 
 #[test]
+fn a_start_while_the_clicks_cannot_be_written_serves_and_counts_later() {
+    let mut terse = TestTerse::start();
+    terse.alias("hello", "https://example.com/");
+    let holder = rusqlite::Connection::open(terse.config.clicks_file()).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    terse.restart();
+    assert_eq!(visit(&terse, "/hello", FIREFOX).status, 302);
+    holder.execute_batch("ROLLBACK").unwrap();
+    stats(&terse, "hello", 1);
+}
+
+#[test]
 fn live_clicks_arrive_as_they_happen() {
     let terse = TestTerse::start();
     terse.alias("hello", "https://example.com/");
