@@ -1,8 +1,8 @@
 //! The time of day, as a thing that is handed in.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::when::{Moment, machine_now};
 
@@ -30,5 +30,13 @@ impl Clock {
         since.as_secs().cast_signed() * 1_000_000
             + i64::from(since.subsec_micros())
             + self.ahead_ms.load(Ordering::Relaxed) * 1000
+    }
+
+    /// How much time has passed since some moment of this process. Goes forward evenly, whatever is done to the machine's time of
+    /// day; tests turn it forward as well.
+    pub fn steady(&self) -> Duration {
+        static BEGINNING: OnceLock<Instant> = OnceLock::new();
+        let ahead = u64::try_from(self.ahead_ms.load(Ordering::Relaxed)).unwrap_or(0);
+        BEGINNING.get_or_init(Instant::now).elapsed() + Duration::from_millis(ahead)
     }
 }

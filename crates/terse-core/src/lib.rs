@@ -11,6 +11,7 @@ mod codes;
 mod domain;
 mod host;
 mod identity;
+pub mod limits;
 mod link;
 mod links;
 mod patch;
