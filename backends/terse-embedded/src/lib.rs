@@ -1,4 +1,5 @@
-//! The embedded stores: links in one SQLite file, clicks in another.
+//! The embedded stores: links in one SQLite file, clicks in another, and the counts behind limits in memory. What a single
+//! machine needs, without another server.
 //!
 //! One thread writes, and commits what many callers wait for in one fsync; a few threads look links up, many lookups to a
 //! read transaction; one more thread lists and searches, so that a long search never delays a redirect. Generated links are
@@ -16,6 +17,7 @@ mod failure;
 mod health;
 mod issued;
 mod leases;
+mod limiter;
 mod list;
 mod memory;
 mod options;
@@ -34,6 +36,7 @@ mod writer;
 pub use backup::{BackupError, backup};
 pub use clicks::{ClickOptions, ClickReport, EmbeddedClicks, backup_clicks, inspect_clicks, verify_clicks};
 pub use leases::skip_ahead;
+pub use limiter::LocalLimiter;
 pub use options::{OpenError, Options};
 pub use store::Embedded;
 pub use verify::{Report, inspect, verify};

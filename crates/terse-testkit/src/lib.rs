@@ -1,10 +1,12 @@
 //! Contract suites and fakes. Knows only the core.
 //!
-//! A backend proves itself with one line, [`link_store!`] or [`click_store!`]; whoever needs a store in a test takes a
+//! A backend proves itself with one line, [`link_store!`], [`click_store!`] or [`limiter!`]; whoever needs a store in a test takes a
 //! [`MemoryStore`] or a [`MemoryClickStore`]. There is nothing here about HTTP, and nothing about any one backend.
 
 #[doc(hidden)]
 pub mod click_store;
+#[doc(hidden)]
+pub mod limiter;
 #[doc(hidden)]
 pub mod link_store;
 mod memory;
