@@ -4,6 +4,9 @@ use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use terse_core::clicks::Outcome;
+use terse_core::limits::Limit;
+
+use crate::settings::Settings;
 
 /// What went wrong with a visit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -16,11 +19,40 @@ pub enum Failure {
     Blocked,
     /// 503.
     Unavailable,
+    /// 429: one source asks for too much that is not there.
+    TooManyGuesses,
+    /// 429: one source follows links too often.
+    TooManyVisits,
+    /// 429: one link is followed too often.
+    TooManyVisitors,
 }
 
 impl Failure {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::NotFound, Self::Gone, Self::Blocked, Self::Unavailable];
+    pub const ALL: [Self; 7] = [
+        Self::NotFound,
+        Self::Gone,
+        Self::Blocked,
+        Self::Unavailable,
+        Self::TooManyGuesses,
+        Self::TooManyVisits,
+        Self::TooManyVisitors,
+    ];
+
+    /// Whether it is 429.
+    pub(crate) fn is_limited(self) -> bool {
+        matches!(self, Self::TooManyGuesses | Self::TooManyVisits | Self::TooManyVisitors)
+    }
+
+    /// Which limit it is about.
+    fn limit(self, settings: &Settings) -> Limit {
+        match self {
+            Self::TooManyGuesses => settings.guesses_per_address,
+            Self::TooManyVisits => settings.redirect_per_address,
+            Self::TooManyVisitors => settings.redirect_per_code,
+            Self::NotFound | Self::Gone | Self::Blocked | Self::Unavailable => Limit::OFF,
+        }
+    }
 
     fn status(self) -> StatusCode {
         match self {
@@ -28,16 +60,18 @@ impl Failure {
             Self::Gone => StatusCode::GONE,
             Self::Blocked => StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManyGuesses | Self::TooManyVisits | Self::TooManyVisitors => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 
-    /// What the journal says of it. Nothing if the visit was not answered: whether there is such a link is not known.
+    /// What the journal says of it. Nothing if the visit was not answered: whether there is such a link is not known, or we do
+    /// not say.
     pub(crate) fn outcome(self) -> Option<Outcome> {
         match self {
             Self::NotFound => Some(Outcome::NotFound),
             Self::Gone => Some(Outcome::Gone),
             Self::Blocked => Some(Outcome::Blocked),
-            Self::Unavailable => None,
+            Self::Unavailable | Self::TooManyGuesses | Self::TooManyVisits | Self::TooManyVisitors => None,
         }
     }
 
@@ -48,6 +82,7 @@ impl Failure {
             Self::Gone => "expired",
             Self::Blocked => "blocked",
             Self::Unavailable => "store_unavailable",
+            Self::TooManyGuesses | Self::TooManyVisits | Self::TooManyVisitors => "rate_limited",
         }
     }
 
@@ -57,6 +92,9 @@ impl Failure {
             Self::Gone => ("Expired", "This link has expired."),
             Self::Blocked => ("Blocked", "This link was blocked."),
             Self::Unavailable => ("Unavailable", "The link cannot be looked up right now. Please try again in a moment."),
+            Self::TooManyGuesses => ("Too many requests", "Too many links were asked for that do not exist. Please wait."),
+            Self::TooManyVisits => ("Too many requests", "Too many links were followed from this address. Please wait."),
+            Self::TooManyVisitors => ("Too many requests", "This link is followed too often. Please try again later."),
         };
         let (status, code) = (self.status().as_u16(), self.code());
         format!(
@@ -76,6 +114,8 @@ pub struct FailurePages {
     pub blocked: String,
     /// For 503.
     pub unavailable: String,
+    /// For 429.
+    pub limited: String,
     /// The `Content-Security-Policy` of all of them.
     pub policy: String,
 }
@@ -96,18 +136,19 @@ pub struct Canned {
 
 impl Canned {
     /// Writes them all.
-    pub fn new(pages: &FailurePages) -> Self {
+    pub fn new(pages: &FailurePages, settings: &Settings) -> Self {
         let ready = Failure::ALL.map(|failure| {
             let page = match failure {
                 Failure::NotFound => &pages.not_found,
                 Failure::Gone => &pages.gone,
                 Failure::Blocked => &pages.blocked,
                 Failure::Unavailable => &pages.unavailable,
+                Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors => &pages.limited,
             };
-            let problem = failure.problem();
+            let (problem, limit) = (failure.problem(), failure.limit(settings));
             [
-                Ready::new(failure, "application/problem+json", problem, None),
-                Ready::new(failure, "text/html; charset=utf-8", page.clone(), Some(&pages.policy)),
+                Ready::new(failure, limit, "application/problem+json", problem, None),
+                Ready::new(failure, limit, "text/html; charset=utf-8", page.clone(), Some(&pages.policy)),
             ]
         });
         Self { ready: ready.into() }
@@ -136,7 +177,7 @@ impl Canned {
 }
 
 impl Ready {
-    fn new(failure: Failure, kind: &'static str, body: String, policy: Option<&str>) -> Self {
+    fn new(failure: Failure, limit: Limit, kind: &'static str, body: String, policy: Option<&str>) -> Self {
         let status = failure.status();
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -146,6 +187,15 @@ impl Ready {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         if failure == Failure::Unavailable {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if !limit.is_off() {
+            // The same for everyone, so that it can be written beforehand: after so long there is a token again in any case.
+            let seconds = limit.interval().as_millis().div_ceil(1000).max(1);
+            let seconds = HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX));
+            headers.insert(header::RETRY_AFTER, seconds.clone());
+            headers.insert("ratelimit-limit", limit.count().into());
+            headers.insert("ratelimit-remaining", HeaderValue::from_static("0"));
+            headers.insert("ratelimit-reset", seconds);
         }
         if let Some(policy) = policy.and_then(|policy| HeaderValue::from_str(policy).ok()) {
             headers.insert(header::CONTENT_SECURITY_POLICY, policy);

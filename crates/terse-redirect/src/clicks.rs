@@ -6,24 +6,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
-use terse_core::Domain;
 use terse_core::clicks::{Marks, Outcome, Record, Salt};
+use terse_core::{Domain, Proxies};
 
 use crate::counts::Counts;
 use crate::journal::{AddressDetail, Journal, Sampler, Writer};
+use crate::origin::Origin;
 use crate::seen::{Seen, campaign};
 
 /// As much of `User-Agent` as a record keeps; the rest does not tell visitors apart either.
 const LONGEST_AGENT: usize = 512;
 const LONGEST_CAMPAIGN: usize = 512;
-
-/// Where a connection comes from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
-    peer: IpAddr,
-    /// Whether it may speak for others.
-    proxy: bool,
-}
 
 /// An answered visit.
 pub(crate) struct Visited<'a> {
@@ -36,6 +29,7 @@ pub(crate) struct Visited<'a> {
     pub(crate) query: Option<&'a str>,
     pub(crate) seen: &'a Seen<'a>,
     pub(crate) origin: Origin,
+    pub(crate) proxies: &'a Proxies,
     /// When it was answered, and when it had arrived, in microseconds.
     pub(crate) now_micros: i64,
     pub(crate) arrived_micros: i64,
@@ -68,11 +62,6 @@ impl Clicks {
         self.salt.set(self.journal.salt());
     }
 
-    /// Decided once for each connection.
-    pub(crate) fn origin(&self, peer: IpAddr) -> Origin {
-        Origin { peer: peer.to_canonical(), proxy: self.journal.settings().proxies.trusts(peer) }
-    }
-
     /// Writes a visit down. To be called before its answer leaves.
     pub(crate) fn write(&self, visited: &Visited<'_>) {
         let Pen { writer, orphans, campaign: buffer } = &mut *self.pen.borrow_mut();
@@ -102,10 +91,7 @@ impl Clicks {
         };
         let (octets, kept);
         if !quiet {
-            let address = match visited.origin {
-                Origin { peer, proxy: false } => peer,
-                Origin { peer, proxy: true } => settings.proxies.client(peer, seen.forwarded()),
-            };
+            let address = visited.origin.client(visited.proxies, seen);
             (octets, kept) = octets_of(address, settings.address);
             record.visitor = self.salt.get().map_or(0, |salt| visitor(&salt, address, seen.agent));
             record.address = &octets[..kept];

@@ -15,12 +15,13 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::canned::Failure;
-use crate::clicks::{Clicks, Origin, Visited};
+use crate::clicks::{Clicks, Visited};
 use crate::counts::Counts;
 use crate::date::DateLine;
 use crate::desk::Desk;
 use crate::fast_path::{self, Answered, Asked, Found, Moment, Outcome, Step};
 use crate::handover;
+use crate::origin::Origin;
 use crate::redirector::{Redirector, Resolved};
 use crate::route::Route;
 use crate::seats::{Seat, Seats, Waiting};
@@ -76,7 +77,7 @@ enum Next {
 
 /// Serves a connection to its end.
 pub(crate) async fn serve<D: FrontDoor>(stream: TcpStream, peer: SocketAddr, thread: Rc<Thread>, seat: Rc<Seat>, door: D) {
-    let origin = thread.clicks.as_ref().map(|clicks| clicks.origin(peer.ip()));
+    let origin = Origin::new(peer.ip(), &thread.redirector.settings.proxies);
     let mut connection = Connection {
         stream,
         kept: Vec::new(),
@@ -139,8 +140,7 @@ struct Connection {
     missed_micros: i64,
     /// Whether `kept` may hold a whole request.
     unread: bool,
-    /// Where clicks come from, if they are written down.
-    origin: Option<Origin>,
+    origin: Origin,
     thread: Rc<Thread>,
     seat: Rc<Seat>,
 }
@@ -185,7 +185,8 @@ impl Connection {
                 let found = self.found.take();
                 let moment = Moment { now_ms, date, closing: thread.stopping.get() };
                 let mut asked = Asked::default();
-                match fast_path::answer(&bytes[used..], &thread.redirector, moment, found.as_ref(), &mut asked, output) {
+                let redirector = &thread.redirector;
+                match fast_path::answer(&bytes[used..], redirector, self.origin, moment, found.as_ref(), &mut asked, output) {
                     Step::Answered(answered) => {
                         used += answered.used;
                         answers += 1;
@@ -271,8 +272,10 @@ fn note(thread: &Thread, answered: &Answered, from_memory: bool) {
         Outcome::Failed(Failure::Gone) => counts.gone.add(1),
         Outcome::Failed(Failure::Blocked) => counts.blocked.add(1),
         Outcome::Failed(Failure::Unavailable) => counts.unavailable.add(1),
+        Outcome::Failed(Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors) => counts.limited.add(1),
     }
-    if from_memory && answered.outcome != Outcome::NeverIssued {
+    let limited = matches!(answered.outcome, Outcome::Failed(failure) if failure.is_limited());
+    if from_memory && !limited && answered.outcome != Outcome::NeverIssued {
         counts.hits.add(1);
     }
     if let Some(route) = &answered.refresh {
@@ -281,8 +284,8 @@ fn note(thread: &Thread, answered: &Answered, from_memory: bool) {
 }
 
 /// Puts a visit into the journal. Called before anything of its answer is sent: what was answered is counted.
-fn write_down(thread: &Thread, answered: &Answered, asked: &Asked<'_>, origin: Option<Origin>, arrived_micros: i64) {
-    let (Some(clicks), Some(origin)) = (&thread.clicks, origin) else { return };
+fn write_down(thread: &Thread, answered: &Answered, asked: &Asked<'_>, origin: Origin, arrived_micros: i64) {
+    let Some(clicks) = &thread.clicks else { return };
     let outcome = match answered.outcome {
         Outcome::Redirected => clicks::Outcome::Redirected,
         Outcome::NeverIssued => clicks::Outcome::NotFound,
@@ -300,6 +303,7 @@ fn write_down(thread: &Thread, answered: &Answered, asked: &Asked<'_>, origin: O
         query: asked.query,
         seen: &asked.seen,
         origin,
+        proxies: &thread.redirector.settings.proxies,
         now_micros: thread.redirector.now_micros(),
         arrived_micros,
     });

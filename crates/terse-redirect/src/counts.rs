@@ -50,6 +50,8 @@ counts! {
     gone,
     /// Answered 451.
     blocked,
+    /// Answered 429.
+    limited,
     /// Shown a warning.
     warned,
     /// Answered 503.

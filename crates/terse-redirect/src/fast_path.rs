@@ -1,12 +1,13 @@
 //! From the bytes of a request to the bytes of its answer, if that takes no more than memory.
 //!
-//! A pure function of the bytes, the remembered routes and the time: it neither waits nor logs. What is unusual in the least
+//! A function of the bytes, where they come from, the remembered routes and the time: it neither waits nor logs. What is unusual in the least
 //! (another method or version, a body, an upgrade, a strange `Host`, an escaped path) is left to hyper by [`Step::HandOver`],
 //! so that HTTP's odd cases live in one place.
 
 use std::mem::MaybeUninit;
 
 use crate::canned::Failure;
+use crate::origin::Origin;
 use crate::redirector::Redirector;
 use crate::route::{Kind, Route};
 use crate::seen::Seen;
@@ -66,7 +67,7 @@ pub struct Asked<'a> {
 pub enum Outcome {
     /// A redirect.
     Redirected,
-    /// 404, 410, 451 or 503.
+    /// 404, 410, 451, 503 or 429.
     Failed(Failure),
     /// 404 by arithmetic.
     NeverIssued,
@@ -104,9 +105,11 @@ pub struct Moment<'a> {
 /// Answers the first request in `bytes` by appending to `out`. `found` is the end of a look-up that an earlier [`Step::Miss`]
 /// for the same bytes asked for. If it is answered, `asked` says who asked for what; given out this way because it is large
 /// and would be copied from hand to hand.
+/// What is limited is counted when it is answered, and never for a request that is left to hyper.
 pub fn answer<'a>(
     bytes: &'a [u8],
     redirector: &Redirector,
+    origin: Origin,
     moment: Moment<'_>,
     found: Option<&Found>,
     asked: &mut Asked<'a>,
@@ -131,6 +134,7 @@ pub fn answer<'a>(
         redirector.canned.write(failure, manner.html(), date, close, out);
         Step::Answered(Answered { used, outcome, close, refresh: None, owner: 0, born_ms: 0, spelled: None })
     };
+    let client = || origin.client(&redirector.settings.proxies, &asked.seen);
     let respond = |route: &Route, out: &mut Vec<u8>| {
         let failure = match route.head().kind {
             Kind::Go => None,
@@ -142,6 +146,11 @@ pub fn answer<'a>(
         };
         match failure {
             None => {
+                if redirector.turnstile.limits_redirects
+                    && let Some(failure) = redirector.turnstile.redirect(client(), redirector.number_of(route), now_ms)
+                {
+                    return fail(failure, Outcome::Failed(failure), out);
+                }
                 out.extend_from_slice(route.answer());
                 end_head(date, close, out);
                 let refresh = route.wants_refresh(now_ms).then(|| route.clone());
@@ -150,6 +159,10 @@ pub fn answer<'a>(
                 Step::Answered(Answered { used, outcome: Outcome::Redirected, close, refresh, owner, born_ms, spelled })
             }
             Some(_) if redirector.settings.errors == ErrorStyle::Page => Step::HandOver,
+            Some(Failure::NotFound) => {
+                let failure = redirector.turnstile.guess(client, now_ms).unwrap_or(Failure::NotFound);
+                fail(failure, Outcome::Failed(failure), out)
+            }
             Some(failure) => fail(failure, Outcome::Failed(failure), out),
         }
     };
@@ -171,7 +184,10 @@ pub fn answer<'a>(
         return Step::HandOver;
     }
     if step.is_none() && redirector.settings.errors == ErrorStyle::Status && redirector.surely_absent(domain, code.as_bytes()) {
-        return fail(Failure::NotFound, Outcome::NeverIssued, out);
+        return match redirector.turnstile.guess(client, now_ms) {
+            None => fail(Failure::NotFound, Outcome::NeverIssued, out),
+            Some(failure) => fail(failure, Outcome::Failed(failure), out),
+        };
     }
     let start = code.as_ptr() as usize - bytes.as_ptr() as usize;
     Step::Miss(Missed { domain, code: start..start + code.len() })

@@ -16,10 +16,12 @@ use crate::fast_path::accepts_html;
 use crate::flights::{Boarding, Flights, Landed};
 use crate::host_table::HostTable;
 use crate::lookups::Lookups;
+use crate::origin::Origin;
 use crate::route::{Kind, Route, redirect_response};
 use crate::routes::Routes;
 use crate::seen::Seen;
 use crate::settings::{ErrorStyle, Settings};
+use crate::turnstile::Turnstile;
 
 /// For this long after the store did not answer, what is remembered is served without asking it; one visitor a second asks.
 const AWAY_MS: i64 = 2_000;
@@ -102,6 +104,7 @@ pub struct Redirector {
     pub(crate) routes: Routes,
     pub(crate) hosts: HostTable,
     pub(crate) canned: Canned,
+    pub(crate) turnstile: Turnstile,
     pub(crate) settings: Settings,
 }
 
@@ -113,6 +116,7 @@ pub(crate) struct SlowCounts {
     never_issued: AtomicU64,
     gone: AtomicU64,
     blocked: AtomicU64,
+    limited: AtomicU64,
     warned: AtomicU64,
     unavailable: AtomicU64,
     stale: AtomicU64,
@@ -142,7 +146,8 @@ impl Redirector {
             slow: SlowCounts::default(),
             routes: Routes::new(settings.cache_bytes, settings.negative_entries),
             hosts: HostTable::new(hosts, port),
-            canned: Canned::new(pages),
+            canned: Canned::new(pages, &settings),
+            turnstile: Turnstile::new(settings.redirect_per_address, settings.redirect_per_code, settings.guesses_per_address),
             settings,
         }
     }
@@ -169,11 +174,11 @@ impl Redirector {
 
     /// Answers a visit that the fast path left alone, from memory or not at all. A plain `fn` on purpose: the compiler keeps
     /// `.await` out of the path almost every visitor takes.
-    pub(crate) fn answer_now(self: &Arc<Self>, visitor: &Visitor<'_>) -> Option<Answer> {
+    pub(crate) fn answer_now(self: &Arc<Self>, visitor: &Visitor<'_>, origin: Origin) -> Option<Answer> {
         let now_ms = self.now_ms();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let answered = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), |route| {
-            let answer = self.believes(route, now_ms).then(|| self.ready_answer(route, visitor, now_ms)).flatten()?;
+            let answer = self.believes(route, now_ms).then(|| self.ready_answer(route, visitor, origin, now_ms)).flatten()?;
             if route.wants_refresh(now_ms) {
                 self.refresh_soon(route);
             }
@@ -183,10 +188,10 @@ impl Redirector {
     }
 
     /// Answers a visit, from memory or after asking the store.
-    pub(crate) async fn answer(self: &Arc<Self>, visitor: &Visitor<'_>) -> Answer {
-        let answer = match self.answer_now(visitor) {
+    pub(crate) async fn answer(self: &Arc<Self>, visitor: &Visitor<'_>, origin: Origin) -> Answer {
+        let answer = match self.answer_now(visitor, origin) {
             Some(answer) => answer,
-            None => self.answer_in_time(visitor).await,
+            None => self.answer_in_time(visitor, origin).await,
         };
         if let Fate::Warned = answer.fate {
             count(&self.slow.warned);
@@ -197,10 +202,11 @@ impl Redirector {
     /// Answers a visit that is nobody's click, for tests.
     #[doc(hidden)]
     pub async fn answer_uncounted(self: &Arc<Self>, visitor: Visitor<'_>) -> Reply {
-        self.answer(&visitor).await.reply
+        let nowhere = Origin::new(std::net::Ipv4Addr::UNSPECIFIED.into(), &self.settings.proxies);
+        self.answer(&visitor, nowhere).await.reply
     }
 
-    async fn answer_in_time(self: &Arc<Self>, visitor: &Visitor<'_>) -> Answer {
+    async fn answer_in_time(self: &Arc<Self>, visitor: &Visitor<'_>, origin: Origin) -> Answer {
         let now_ms = self.now_ms();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let known = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), Route::clone);
@@ -214,14 +220,19 @@ impl Redirector {
                 Resolved::Unavailable => return self.fail(Failure::Unavailable, visitor),
             },
         };
-        match self.ready_answer(&route, visitor, now_ms) {
+        match self.ready_answer(&route, visitor, origin, now_ms) {
             Some(answer) => answer,
-            None => self.ask_the_store(&route, visitor, now_ms).await,
+            None => self.ask_the_store(&route, visitor, origin, now_ms).await,
         }
     }
 
     /// The answer that a route alone can give: all but those of links whose visits are counted by the store.
-    fn ready_answer(&self, route: &Route, visitor: &Visitor<'_>, now_ms: i64) -> Option<Answer> {
+    fn ready_answer(&self, route: &Route, visitor: &Visitor<'_>, origin: Origin, now_ms: i64) -> Option<Answer> {
+        if matches!(route.head().kind, Kind::Go | Kind::Forward)
+            && let Some(failure) = self.too_many(route, visitor, origin, now_ms)
+        {
+            return Some(self.fail(failure, visitor));
+        }
         Some(match (route.head().kind, route.head().link.as_deref()) {
             (Kind::Spend, Some(_)) => return None,
             (Kind::Go, _) => {
@@ -237,12 +248,33 @@ impl Redirector {
             (Kind::Warn, Some(link)) => warn(&link.key.code),
             (Kind::Gone, _) => self.fail(Failure::Gone, visitor),
             (Kind::Blocked, _) => self.fail(Failure::Blocked, visitor),
-            (Kind::Missing | Kind::Forward | Kind::Spend | Kind::Warn, _) => self.fail(Failure::NotFound, visitor),
+            (Kind::Missing | Kind::Forward | Kind::Spend | Kind::Warn, _) => {
+                let client = || origin.client(&self.settings.proxies, &visitor.seen);
+                self.fail(self.turnstile.guess(client, now_ms).unwrap_or(Failure::NotFound), visitor)
+            }
         })
     }
 
+    /// Counts a redirect where they are limited, and says whether it was one too many.
+    fn too_many(&self, route: &Route, visitor: &Visitor<'_>, origin: Origin, now_ms: i64) -> Option<Failure> {
+        if !self.turnstile.limits_redirects {
+            return None;
+        }
+        self.turnstile.redirect(origin.client(&self.settings.proxies, &visitor.seen), self.number_of(route), now_ms)
+    }
+
+    /// A number for the link behind a route, however the visitor spelled it.
+    pub(crate) fn number_of(&self, route: &Route) -> u64 {
+        let code = route.other_code().map_or(route.code(), |code| code.as_str().as_bytes());
+        self.routes.name(route.head().domain, code)
+    }
+
     /// The answer for a link that is good for some visits.
-    async fn ask_the_store(&self, route: &Route, visitor: &Visitor<'_>, now_ms: i64) -> Answer {
+    async fn ask_the_store(&self, route: &Route, visitor: &Visitor<'_>, origin: Origin, now_ms: i64) -> Answer {
+        // Before a click is spent: whoever is turned away has spent none.
+        if let Some(failure) = self.too_many(route, visitor, origin, now_ms) {
+            return self.fail(failure, visitor);
+        }
         match (route.head().kind, route.head().link.as_deref()) {
             (Kind::Spend, Some(link)) if visitor.head => self.look_without_spending(link, visitor).await,
             (Kind::Spend, Some(link)) => match self.spend(&link.key).await {
@@ -299,12 +331,13 @@ impl Redirector {
             Failure::Gone => &self.slow.gone,
             Failure::Blocked => &self.slow.blocked,
             Failure::Unavailable => &self.slow.unavailable,
+            Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors => &self.slow.limited,
         });
         Answer { reply: Reply::Response(self.failure(failure, visitor)), fate: Fate::Failed(failure) }
     }
 
     fn failure(&self, failure: Failure, visitor: &Visitor<'_>) -> Response<Bytes> {
-        if self.settings.errors == ErrorStyle::Page && failure != Failure::Unavailable {
+        if self.settings.errors == ErrorStyle::Page && failure != Failure::Unavailable && !failure.is_limited() {
             let location = format!("/r/{}?error={}", visitor.code, failure.code());
             let response = Response::builder()
                 .status(StatusCode::FOUND)
@@ -448,6 +481,7 @@ impl Redirector {
         to.never_issued += read(&self.slow.never_issued);
         to.gone += read(&self.slow.gone);
         to.blocked += read(&self.slow.blocked);
+        to.limited += read(&self.slow.limited);
         to.warned += read(&self.slow.warned);
         to.unavailable += read(&self.slow.unavailable);
         to.stale += read(&self.slow.stale);

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use terse_core::Proxies;
+use terse_core::limits::Limit;
+
 /// How a failed visit is answered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ErrorStyle {
@@ -43,6 +46,14 @@ pub struct Settings {
     pub negative_entries: usize,
     /// Whether an alias is also found when its case differs.
     pub loose: bool,
+    /// How often one source may be redirected.
+    pub redirect_per_address: Limit,
+    /// How often one link may be followed.
+    pub redirect_per_code: Limit,
+    /// How often one source may ask for what is not there.
+    pub guesses_per_address: Limit,
+    /// Whose word about where a visitor comes from is taken.
+    pub proxies: Proxies,
 }
 
 impl Default for Settings {
@@ -62,6 +73,10 @@ impl Default for Settings {
             negative_ttl: Duration::from_secs(30),
             negative_entries: 65_536,
             loose: false,
+            redirect_per_address: Limit::OFF,
+            redirect_per_code: Limit::OFF,
+            guesses_per_address: Limit::OFF,
+            proxies: Proxies::default(),
         }
     }
 }

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use terse_core::limits::Limit;
 use terse_core::{Clock, Hosts, Insert, LinkStore, Proxies};
 use terse_redirect::{AddressDetail, Desk, FailurePages, FrontDoor, Journal, JournalSettings, Redirector, Settings, Workers};
 use terse_testkit::{MemoryStore, alias};
@@ -79,7 +80,16 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
     runtime.block_on(store.insert(Insert { link: alias("abc1234", "https://example.com/"), request: None })).unwrap();
     let base = "http://go.example/".parse().unwrap();
     let hosts = Hosts::new(&base, &[], vec![]).unwrap();
-    let settings = Settings { threads: 1, ..Settings::default() };
+    let proxies = Proxies::new(vec!["127.0.0.1".parse().unwrap()]);
+    // All limits are on: counting allocates nothing either.
+    let settings = Settings {
+        threads: 1,
+        proxies,
+        redirect_per_address: Limit::per_second(1_000_000),
+        redirect_per_code: Limit::per_second(1_000_000),
+        guesses_per_address: Limit::per_hour(60),
+        ..Settings::default()
+    };
     let links: Arc<dyn LinkStore> = store.clone();
     let redirector = Arc::new(Redirector::new(links, hosts, 80, &FailurePages::default(), settings, Clock::default()));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -93,7 +103,6 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
         limit_bytes: 64 << 20,
         address: AddressDetail::Cut,
         honour_dnt: true,
-        proxies: Proxies::new(vec!["127.0.0.1".parse().unwrap()]),
     };
     let journal = Journal::start(journal, 1, Clock::default()).unwrap();
     journal.set_salt([7; 16]);
@@ -102,11 +111,12 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
 
     let mut buffer = [0; 4096];
-    let mut visit = || {
-        stream.write_all(REQUEST).unwrap();
+    let mut ask = |request: &[u8]| {
+        stream.write_all(request).unwrap();
         let count = stream.read(&mut buffer).unwrap();
-        assert!(buffer[..count].starts_with(b"HTTP/1.1 302 Found\r\n"));
+        std::str::from_utf8(&buffer[..count]).unwrap()[9..12].parse::<u16>().unwrap()
     };
+    let mut visit = || assert_eq!(ask(REQUEST), 302);
     for _ in 0..WARM_UP {
         visit();
     }
@@ -127,6 +137,19 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
             (&[203, 0, 113][..], "utm_source=news&utm_medium=mail&utm_campaign=spring")
         );
     }
+    // Nor does turning away whoever asks for what is not there.
+    let unknown = b"GET /not-there HTTP/1.1\r\nHost: go.example\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n";
+    assert_eq!(ask(unknown), 404);
+    for _ in 0..WARM_UP {
+        ask(unknown);
+    }
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for _ in 0..REQUESTS {
+        assert_eq!(ask(unknown), 429);
+    }
+    let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    assert!(allocated < REQUESTS as u64 / 100, "{allocated} allocations in {REQUESTS} refusals");
+    assert_eq!(segments::read_all(folder.path()).len(), WARM_UP + REQUESTS + 60, "a refusal is not written down");
     workers.stop(Duration::from_secs(5));
     journal.stop();
 }

@@ -13,6 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use terse_core::Proxies;
+use terse_core::limits::Limit;
 use url::Url;
 
 pub use layers::{ConfigError, Loaded, Origin, Sources};
@@ -49,6 +50,8 @@ settings! {
         pub clicks: Clicks = Clicks::default(),
         /// Links made without a key.
         pub anonymous: Anonymous = Anonymous::default(),
+        /// How often something may be done.
+        pub limits: Limits = Limits::default(),
         /// Which targets are refused.
         pub safety: Safety = Safety::default(),
         /// What becomes of links that are over.
@@ -197,6 +200,24 @@ settings! {
 }
 
 settings! {
+    /// `[limits]`: how often something may be done.
+    pub struct Limits {
+        /// How many links one address may make without a key, as in `30/h`, `5/m`, `1/s` or `100/d`; `0` is no limit. An address
+        /// is one of IPv4 or a /64 of IPv6; a /48 of IPv6 has eight times as much.
+        pub create_per_ip: Limit = Limit::per_hour(30),
+        /// How many links may be made with one key. Admins' keys are not limited.
+        pub create_per_key: Limit = Limit::per_hour(100),
+        /// How many links one address may follow.
+        pub redirect_per_ip: Limit = Limit::OFF,
+        /// How often one link may be followed.
+        pub redirect_per_code: Limit = Limit::OFF,
+        /// How many links one address may ask for that do not exist. Beyond it, such are answered 429; other links go on
+        /// working.
+        pub guesses_per_ip: Limit = Limit::per_minute(60),
+    }
+}
+
+settings! {
     /// `[safety]`: targets that are refused.
     pub struct Safety {
         /// Hosts that nobody may shorten, each with all names below it.
@@ -253,6 +274,19 @@ settings! {
         pub drain_delay: Span = Span::secs(0),
         /// How long requests may take to finish after that.
         pub timeout: Span = Span::secs(10),
+    }
+}
+
+impl Limits {
+    /// Nothing is limited.
+    pub fn off() -> Self {
+        Self {
+            create_per_ip: Limit::OFF,
+            create_per_key: Limit::OFF,
+            redirect_per_ip: Limit::OFF,
+            redirect_per_code: Limit::OFF,
+            guesses_per_ip: Limit::OFF,
+        }
     }
 }
 

@@ -101,7 +101,6 @@ impl Counting {
                 limit_bytes: settings.journal_size.bytes(),
                 address,
                 honour_dnt: settings.honour_dnt,
-                proxies: config.proxies().map_err(anyhow::Error::msg).context("trusted_proxies")?,
             };
             let journal = Journal::start(journal, threads, clock.clone()).context("making the journal")?;
             // Without one, on a full disk for example, visits are counted but nobody is told apart until there is one.

@@ -51,14 +51,16 @@ impl terse_redirect::FrontDoor for FrontDoor {
     fn open(
         self,
         mut request: Request<Incoming>,
-        peer: SocketAddr,
+        _peer: SocketAddr,
         desk: Desk,
     ) -> impl Future<Output = Response<Self::Body>> + 'static {
         // Most are answered from memory: for them there is nothing to wait for, and only for the others a future worth a box.
         if let Some(response) = self.0.open_now(&request, &desk) {
             return Sooner::Left(std::future::ready(response));
         }
-        request.extensions_mut().insert(terse_server::Peer(peer.ip()));
+        // Whom it is from, not whoever stands between us.
+        let client = desk.client(request.headers());
+        request.extensions_mut().insert(terse_server::Peer(client));
         Sooner::Right(Box::pin(async move { self.0.open(request, desk).await }))
     }
 }

@@ -44,6 +44,7 @@ impl Collector for Rooms {
             ("gone", seen.gone),
             ("blocked", seen.blocked),
             ("warned", seen.warned),
+            ("limited", seen.limited),
             ("unavailable", seen.unavailable),
         ];
         family(&mut encoder, "terse_redirects", "Visits, by how they were answered", "outcome", &outcomes)?;

@@ -83,7 +83,7 @@ impl Server {
         let base_url = config.base_url_at(address);
         let hosts = hosts(config, &base_url, address)?;
 
-        let mut settings = redirect_settings(config);
+        let mut settings = redirect_settings(config)?;
         adjust(&mut settings);
         let threads = settings.threads.max(1);
         let mut registry = Registry::default();
@@ -338,13 +338,13 @@ pub(crate) fn alphabet(config: &Config) -> Alphabet {
     }
 }
 
-fn redirect_settings(config: &Config) -> Settings {
+fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
     let (redirect, cache) = (&config.redirect, &config.cache);
     let threads = match usize::from(redirect.threads) {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         threads => threads,
     };
-    Settings {
+    Ok(Settings {
         threads,
         fast_path: config.roles.redirect,
         errors: match redirect.errors {
@@ -362,7 +362,11 @@ fn redirect_settings(config: &Config) -> Settings {
         negative_ttl: cache.negative_ttl.get(),
         negative_entries: cache.negative_entries as usize,
         loose: config.codes.loose,
-    }
+        redirect_per_address: config.limits.redirect_per_ip,
+        redirect_per_code: config.limits.redirect_per_code,
+        guesses_per_address: config.limits.guesses_per_ip,
+        proxies: config.proxies().map_err(anyhow::Error::msg).context("trusted_proxies")?,
+    })
 }
 
 fn failure_pages() -> FailurePages {
@@ -372,6 +376,7 @@ fn failure_pages() -> FailurePages {
         gone: pages.gone,
         blocked: pages.blocked,
         unavailable: pages.unavailable,
+        limited: pages.limited,
         policy: pages.policy.to_owned(),
     }
 }

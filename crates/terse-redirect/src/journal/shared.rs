@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
 
+use terse_core::Clock;
 use terse_core::clicks::{HEADER, LARGEST_FRAME, Salt};
-use terse_core::{Clock, Proxies};
 
 use super::keeper::{Keeper, Lane, MOST_SPARES};
 use super::segment::Segment;
@@ -49,8 +49,6 @@ pub struct JournalSettings {
     pub address: AddressDetail,
     /// Whether of those who ask not to be tracked only the count is kept.
     pub honour_dnt: bool,
-    /// Whose word about where a visitor comes from is taken.
-    pub proxies: Proxies,
 }
 
 /// The journal: made once, shared by all serving threads, each of which takes its own writer from it.

@@ -11,7 +11,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tempfile::TempDir;
-use terse_core::{Clock, Code, Hosts, Insert, Link, LinkStore, Proxies, is_reserved};
+use terse_core::{Clock, Code, Hosts, Insert, Link, LinkStore, is_reserved};
 use terse_redirect::{
     AddressDetail, Desk, FailurePages, FrontDoor, Journal, JournalSettings, Redirector, Reply, Seen, Settings, Visitor, Workers,
 };
@@ -103,7 +103,6 @@ pub(crate) fn journal_settings(folder: &Path) -> JournalSettings {
         limit_bytes: 64 << 20,
         address: AddressDetail::Cut,
         honour_dnt: true,
-        proxies: Proxies::default(),
     }
 }
 

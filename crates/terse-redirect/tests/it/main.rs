@@ -5,6 +5,7 @@ mod connections;
 mod fixture;
 mod journal;
 mod journal_files;
+mod limits;
 mod location;
 mod misses;
 mod segments;

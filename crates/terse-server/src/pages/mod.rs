@@ -74,6 +74,12 @@ const UNAVAILABLE: Message = Message {
     text: "We cannot look this link up right now. The link itself is safe.",
     hint: "Try again in a few seconds.",
 };
+const LIMITED: Message = Message {
+    status: 429,
+    heading: "Too fast for us",
+    text: "Links were asked for too often, from where you are or by everyone together.",
+    hint: "Wait a moment and try again.",
+};
 const WRONG_METHOD: Message = Message {
     status: 405,
     heading: "That does not work here",
@@ -98,6 +104,8 @@ pub struct Pages {
     pub blocked: String,
     /// 503.
     pub unavailable: String,
+    /// 429.
+    pub limited: String,
     /// The `Content-Security-Policy` to send them with.
     pub policy: &'static str,
 }
@@ -109,6 +117,7 @@ pub fn pages() -> Pages {
         gone: html(&GONE),
         blocked: html(&BLOCKED),
         unavailable: html(&UNAVAILABLE),
+        limited: html(&LIMITED),
         policy: CSP,
     }
 }

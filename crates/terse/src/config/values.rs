@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use terse_core::limits::Limit;
 use url::Url;
 
 use super::node::{Given, Leaf, article, read_text, textual};
@@ -259,6 +260,22 @@ impl Leaf for Roles {
     }
 }
 
+impl Leaf for Limit {
+    const KIND: &'static str = "limit";
+
+    fn read(given: Given) -> Result<Self, String> {
+        match given {
+            // Whoever writes a bare 0 means what it says.
+            Given::Toml(toml::Value::Integer(0)) => Ok(Self::OFF),
+            given => read_text(given)?.trim().parse(),
+        }
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        Some(self.to_string().into())
+    }
+}
+
 textual! { Span: "duration", ByteSize: "size", BaseUrl: "URL", StoreUrl: "store" }
 
 #[cfg(test)]
@@ -289,6 +306,15 @@ mod tests {
         {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_limit_may_be_a_bare_zero_but_no_other_number() {
+        let read = |value: toml::Value| Limit::read(Given::Toml(value));
+        assert_eq!(read(0.into()), Ok(Limit::OFF));
+        assert_eq!(read("0".into()), Ok(Limit::OFF));
+        assert_eq!(read(" 30/h ".into()), Ok(Limit::per_hour(30)));
+        assert!(read(30.into()).is_err() && read("30".into()).is_err());
     }
 
     #[test]
