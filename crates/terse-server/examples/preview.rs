@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use terse_core::*;
-use terse_server::{ApiStats, Keys, Parts, router};
+use terse_server::{ApiStats, Keys, Limits, Parts, router};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,6 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         links,
         keys,
         cursor_key: [0; 32],
+        limits: Limits::off(),
         stats: Arc::new(ApiStats::default()),
         clicks: fake_clicks::FakeClicks::new(),
         live: Arc::default(),

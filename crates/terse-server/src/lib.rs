@@ -6,6 +6,7 @@
 
 mod api;
 mod keys;
+mod limits;
 mod pages;
 mod router;
 mod stats;
@@ -13,6 +14,7 @@ mod stats;
 pub use api::openapi;
 pub use api::request::Peer;
 pub use keys::Keys;
+pub use limits::Limits;
 pub use pages::{CSP, Pages, pages, warning_page};
 pub use router::{Parts, router};
 pub use stats::{ApiStats, Outcome};

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::api::problem::{self, Problem};
 use crate::keys::Keys;
+use crate::limits::Limits;
 use crate::stats::ApiStats;
 use crate::{api, pages};
 
@@ -31,6 +32,8 @@ pub struct Parts {
     pub keys: Keys,
     /// Seals list cursors. The same on every node of a fleet, so that any of them can go on with a list.
     pub cursor_key: [u8; 32],
+    /// How often links may be made.
+    pub limits: Limits,
     /// Where to count.
     pub stats: Arc<ApiStats>,
     /// Where clicks are counted.

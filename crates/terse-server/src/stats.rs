@@ -18,11 +18,13 @@ pub enum Outcome {
     Refused,
     /// We could not do it.
     Failed,
+    /// The caller asked for too many.
+    Limited,
 }
 
 impl Outcome {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Created, Self::Reused, Self::Refused, Self::Failed];
+    pub const ALL: [Self; 5] = [Self::Created, Self::Reused, Self::Refused, Self::Failed, Self::Limited];
 
     /// The word for a metric's label.
     pub fn as_str(self) -> &'static str {
@@ -31,6 +33,7 @@ impl Outcome {
             Self::Reused => "reused",
             Self::Refused => "refused",
             Self::Failed => "failed",
+            Self::Limited => "limited",
         }
     }
 
@@ -47,7 +50,7 @@ impl Outcome {
 /// Counters of the web side, for whoever publishes them.
 #[derive(Debug, Default)]
 pub struct ApiStats {
-    creates: [AtomicU64; 4],
+    creates: [AtomicU64; Outcome::ALL.len()],
     /// By route template and status class. Routes are few and fixed, and nothing here is on a redirect's way: a lock will do.
     requests: Mutex<BTreeMap<(Box<str>, u8), u64>>,
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use terse_core::clicks::ClickStore;
-use terse_core::{LinkStore, StoreError};
-use terse_embedded::{ClickOptions, Embedded, EmbeddedClicks, Options};
+use terse_core::limits::Limiter;
+use terse_core::{Clock, LinkStore, StoreError};
+use terse_embedded::{ClickOptions, Embedded, EmbeddedClicks, LocalLimiter, Options};
 
 use crate::config::Config;
 use crate::serve::alphabet;
@@ -36,6 +37,11 @@ pub async fn open(config: &Config) -> anyhow::Result<Store> {
         format!("opening the store of clicks {} ({advice})", path.display())
     })?);
     Ok(Store { links: embedded.clone(), clicks: embedded_clicks.clone(), embedded, embedded_clicks })
+}
+
+/// Whoever keeps count of what is limited: this process, for itself.
+pub fn limiter(clock: &Clock) -> Arc<dyn Limiter> {
+    Arc::new(LocalLimiter::new(clock.clone()))
 }
 
 impl Store {

@@ -12,7 +12,7 @@ use terse_core::{
     Rules, Snowflake, TargetRules,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
-use terse_server::{ApiStats, Keys, Parts};
+use terse_server::{ApiStats, Keys, Limits, Parts};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use url::Url;
@@ -111,6 +111,12 @@ impl Server {
             links,
             keys,
             cursor_key,
+            limits: Limits {
+                limiter: backends::limiter(&clock),
+                create_per_address: config.limits.create_per_ip,
+                create_per_key: config.limits.create_per_key,
+                guesses_per_address: config.limits.guesses_per_ip,
+            },
             stats: Arc::clone(&api),
             clicks: Arc::clone(&store.clicks),
             live: Arc::clone(&counting.live),
@@ -248,6 +254,8 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
         links,
         keys: Keys::new(vec![hash]),
         cursor_key,
+        // Whoever can run a command on the store is not to be kept from anything.
+        limits: Limits::off(),
         stats: Arc::default(),
         clicks: Arc::clone(&store.clicks),
         live: Arc::default(),

@@ -25,9 +25,9 @@ macro_rules! problems {
 
 problems! {
     /// Making one link.
-    CreateProblems: 400 401 409 413 415 422 503;
+    CreateProblems: 400 401 409 413 415 422 429 503;
     /// Making many.
-    BulkProblems: 400 401 413 415 503;
+    BulkProblems: 400 401 413 415 429 503;
     /// Taking over many.
     ImportProblems: 400 401 403 413 415 503;
     /// Looking at many.
@@ -43,7 +43,7 @@ problems! {
     /// Judging one.
     StandingProblems: 400 401 403 404 409 413 415 503;
     /// Drawing one.
-    QrProblems: 400 404 503;
+    QrProblems: 400 404 429 503;
 }
 
 fn problem_answer(status: u16) -> RefOr<Response> {
@@ -57,14 +57,21 @@ fn problem_answer(status: u16) -> RefOr<Response> {
     });
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).example(example).build();
     let mut response = ResponseBuilder::new().description(codes.join(", ")).content("application/problem+json", content);
-    let header = match status {
-        401 => Some(("WWW-Authenticate", "Always `Bearer`.")),
-        503 => Some(("Retry-After", "Seconds to wait before trying again.")),
-        _ => None,
+    let wait = ("Retry-After", "Seconds to wait before trying again.");
+    let headers: &[(&str, &str)] = match status {
+        401 => &[("WWW-Authenticate", "Always `Bearer`.")],
+        429 => &[
+            wait,
+            ("RateLimit-Limit", "How many are allowed."),
+            ("RateLimit-Remaining", "How many of them are left."),
+            ("RateLimit-Reset", "Seconds until all of them are there again."),
+        ],
+        503 => &[wait],
+        _ => &[],
     };
-    if let Some((name, about)) = header {
+    for (name, about) in headers {
         let text = ObjectBuilder::new().schema_type(Type::String).build();
-        response = response.header(name, HeaderBuilder::new().schema(Some(text)).description(Some(about)).build());
+        response = response.header(*name, HeaderBuilder::new().schema(Some(text)).description(Some(*about)).build());
     }
     response.build().into()
 }

@@ -31,10 +31,16 @@ const REPLAYED: &str = "idempotency-replayed";
     responses(
         (status = 201, description = "The new link", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
-            ("Location" = String, description = "Where the API knows the link"))),
+            ("Location" = String, description = "Where the API knows the link"),
+            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is limited"),
+            ("RateLimit-Remaining" = u32, description = "How many of them are left"),
+            ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
         (status = 200, description = "A link that existed before", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
-            ("Idempotency-Replayed" = String, description = "`true` where an earlier request is answered again"))),
+            ("Idempotency-Replayed" = String, description = "`true` where an earlier request is answered again"),
+            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is limited"),
+            ("RateLimit-Remaining" = u32, description = "How many of them are left"),
+            ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
         CreateProblems),
     security((), ("key" = [])))]
 pub(super) async fn create(
@@ -55,10 +61,16 @@ pub(super) async fn create(
     responses(
         (status = 201, description = "The new link", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
-            ("Location" = String, description = "Where the API knows the link"))),
+            ("Location" = String, description = "Where the API knows the link"),
+            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is limited"),
+            ("RateLimit-Remaining" = u32, description = "How many of them are left"),
+            ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
         (status = 200, description = "A link that existed before", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
-            ("Idempotency-Replayed" = String, description = "`true` where an earlier request is answered again"))),
+            ("Idempotency-Replayed" = String, description = "`true` where an earlier request is answered again"),
+            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is limited"),
+            ("RateLimit-Remaining" = u32, description = "How many of them are left"),
+            ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
         CreateProblems),
     security((), ("key" = [])))]
 pub(super) async fn shorten(
@@ -73,28 +85,36 @@ pub(super) async fn shorten(
 
 async fn create_one(parts: &Parts, creator: &Creator, headers: &HeaderMap, body: &Bytes) -> Result<Response, Problem> {
     let key = idempotency_key(headers)?;
-    let outcome = match parse_object::<CreateLink>(body) {
-        Ok(create) => create_link(parts, creator, create, key.map(|key| (key, None))).await,
-        Err(problem) => {
-            parts.stats.count_create(Outcome::Refused);
-            Err(problem)
+    let create = parse_object::<CreateLink>(body).inspect_err(|_| parts.stats.count_create(Outcome::Refused))?;
+    let taken = parts.limits.take(creator.allowance, 1).await;
+    let mut taken = taken.inspect_err(|_| parts.stats.count_create(Outcome::Limited))?;
+    let mut response = match create_link(parts, creator, create, key.map(|key| (key, None))).await {
+        Ok((status, replayed, link)) => {
+            // What is only said again was paid for.
+            parts.limits.give_back(&mut taken, usize::from(replayed)).await;
+            created(parts, status, replayed, &link).await
         }
+        Err(problem) => problem.into_response(),
     };
-    let (status, replayed, link) = outcome?;
+    taken.tell(response.headers_mut());
+    Ok(response)
+}
+
+async fn created(parts: &Parts, status: StatusCode, replayed: bool, link: &Link) -> Response {
     // A link that is new has had none: nobody need be asked.
     let mut response = match status {
-        StatusCode::CREATED => answer_with(parts, status, &link, Some(0)),
-        _ => answer(parts, status, &link).await,
+        StatusCode::CREATED => answer_with(parts, status, link, Some(0)),
+        _ => answer(parts, status, link).await,
     };
     if status == StatusCode::CREATED
-        && let Ok(place) = HeaderValue::try_from(location(&link))
+        && let Ok(place) = HeaderValue::try_from(location(link))
     {
         response.headers_mut().insert(header::LOCATION, place);
     }
     if replayed {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
-    Ok(response)
+    response
 }
 
 /// Where the API knows the link.

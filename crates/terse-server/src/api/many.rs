@@ -1,6 +1,7 @@
 //! Many links at once, each with an outcome of its own.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -61,13 +62,18 @@ pub(crate) struct ItemResult {
 /// Make up to 1,000 links
 ///
 /// The body is an array of what `POST /api/v1/urls` takes, or an object with that array as `links` or `urls`. One item's
-/// problem does not keep the others from being made. With an `Idempotency-Key` the whole request is safe to send again.
+/// problem does not keep the others from being made. With an `Idempotency-Key` the whole request is safe to send again. Where
+/// making links is limited, each item counts, and a request for more than is left is refused as a whole.
 #[utoipa::path(post, path = "/api/v1/urls/bulk", operation_id = "create_links", tag = "Links",
     request_body(content = CreateLinks, content_type = "application/json",
         example = json!([{ "long_url": "https://example.com/" }, { "long_url": "https://example.org/", "custom_alias": "org" }])),
     params(("Idempotency-Key" = Option<String>, Header, description = "As for `POST /api/v1/urls`.",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
-    responses((status = 207, description = "One result per item, in order", body = Results), BulkProblems),
+    responses((status = 207, description = "One result per item, in order", body = Results, headers(
+            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is limited"),
+            ("RateLimit-Remaining" = u32, description = "How many of them are left"),
+            ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
+        BulkProblems),
     security((), ("key" = [])))]
 pub(super) async fn create_many(
     State(parts): Web,
@@ -77,9 +83,21 @@ pub(super) async fn create_many(
     Json(body): Json<LARGE>,
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
-    let items = items(&body)?.into_iter().enumerate();
-    let running = items.map(|(place, item)| create_one(&parts, &creator, key.map(|key| (key, Some(place))), item));
-    Ok(answer_all(&parts, running.collect()).await)
+    let items = items(&body)?;
+    let taken = parts.limits.take(creator.allowance, items.len()).await;
+    let mut taken = taken.inspect_err(|_| items.iter().for_each(|_| parts.stats.count_create(Outcome::Limited)))?;
+    let replayed = AtomicUsize::new(0);
+    let (parts, creator, count) = (&*parts, &creator, &replayed);
+    let running = items.into_iter().enumerate().map(|(place, item)| async move {
+        let key = key.map(|key| (key, Some(place)));
+        let (status, replayed, link) = create_one(parts, creator, key, item).await?;
+        count.fetch_add(usize::from(replayed), Ordering::Relaxed);
+        Ok((status, link))
+    });
+    let mut response = answer_all(parts, running.collect()).await;
+    parts.limits.give_back(&mut taken, replayed.load(Ordering::Relaxed)).await;
+    taken.tell(response.headers_mut());
+    Ok(response)
 }
 
 async fn create_one(
@@ -87,10 +105,9 @@ async fn create_one(
     creator: &Creator,
     key: Option<(&str, Option<usize>)>,
     item: Box<RawValue>,
-) -> Result<(StatusCode, Link), Problem> {
+) -> Result<(StatusCode, bool, Link), Problem> {
     let create: CreateLink = parse_object(item.get().as_bytes()).inspect_err(|_| parts.stats.count_create(Outcome::Refused))?;
-    let (status, _, link) = create_link(parts, creator, create, key).await?;
-    Ok((status, link))
+    create_link(parts, creator, create, key).await
 }
 
 /// Take over up to 1,000 links from elsewhere

@@ -5,8 +5,11 @@ use std::borrow::Cow;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use terse_core::limits::Verdict;
 use terse_core::{LinkError, Refusal, RefusalKind, StoreError};
 use utoipa::ToSchema;
+
+use crate::limits;
 
 /// A kind of problem that clients may rely on.
 #[derive(Debug)]
@@ -44,6 +47,7 @@ kinds! {
     DESTINATION_NOT_PUBLIC = 422 "destination_not_public" "The destination is not public";
     BLOCKED_DESTINATION = 422 "blocked_destination" "The destination is blocked";
     IDEMPOTENCY_MISMATCH = 422 "idempotency_mismatch" "The idempotency key was used for something else";
+    RATE_LIMITED = 429 "rate_limited" "Too much was asked for";
     STORE_UNAVAILABLE = 503 "store_unavailable" "The store is away or busy";
 }
 
@@ -53,6 +57,8 @@ pub(crate) struct Problem {
     kind: &'static Kind,
     detail: Cow<'static, str>,
     field: Option<String>,
+    /// Where a limit was reached.
+    verdict: Option<Verdict>,
 }
 
 /// What went wrong (RFC 9457, application/problem+json).
@@ -81,7 +87,7 @@ pub(crate) struct ProblemBody {
 
 impl Problem {
     pub(crate) fn new(kind: &'static Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, detail: detail.into(), field: None }
+        Self { kind, detail: detail.into(), field: None, verdict: None }
     }
 
     /// A request that is not well-formed, and where.
@@ -93,6 +99,17 @@ impl Problem {
     pub(crate) fn on(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self
+    }
+
+    /// With what the caller is told of the limit that was reached.
+    pub(crate) fn limited(mut self, verdict: Verdict) -> Self {
+        self.verdict = Some(verdict);
+        self
+    }
+
+    /// The limit that was reached, if it is about one.
+    pub(crate) fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
     }
 
     /// The same, with what clients know under another name.
@@ -124,8 +141,12 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.kind.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let verdict = self.verdict;
         let body = serde_json::to_vec(&self.into_body()).unwrap_or_default();
         let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
+        if let Some(verdict) = &verdict {
+            limits::tell(verdict, response.headers_mut());
+        }
         let (name, value) = match status {
             StatusCode::UNAUTHORIZED => (header::WWW_AUTHENTICATE, "Bearer"),
             StatusCode::SERVICE_UNAVAILABLE => (header::RETRY_AFTER, "1"),

@@ -16,7 +16,9 @@ use terse_core::Caller;
 use tokio::sync::Semaphore;
 
 use super::problem::{FORBIDDEN, INVALID_REQUEST, Problem, STORE_UNAVAILABLE, TOO_LARGE, UNAUTHORIZED, UNSUPPORTED_MEDIA_TYPE};
+use crate::limits::Allowance;
 use crate::router::Parts;
+use crate::stats::Outcome;
 
 /// The most a single link's body may hold: the longest target, four times over, and all the rest.
 pub(crate) const SMALL: usize = 64 * 1024;
@@ -29,15 +31,26 @@ const BODY_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Whoever asks, with a key or without. A key that is shown must be right, even where none is needed.
 pub(crate) struct Anyone(pub(crate) Caller);
-/// Whoever may make links here. Strangers who may not are turned away before their body is read.
+/// Whoever may make links here. Strangers who may not, and those who ask too often, are turned away before their body is read.
 pub(crate) struct Creator {
     pub(crate) caller: Caller,
     /// Tells strangers apart, who have no key to be known by; empty for owners.
     pub(crate) place: String,
+    /// How much may be made.
+    pub(crate) allowance: Allowance,
 }
-/// Where a request came from, as far as whoever took it in knows.
+/// Whom a request is from, as far as whoever took it in knows: the client's address, not that of a proxy.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
+impl<S: Sync> FromRequestParts<S> for Peer {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(request: &mut request::Parts, _: &S) -> Result<Self, Infallible> {
+        // Those of whom nobody knows where they are count as one.
+        Ok(request.extensions.get().copied().unwrap_or(Self(std::net::Ipv4Addr::UNSPECIFIED.into())))
+    }
+}
+
 /// Somebody with a key.
 pub(crate) struct Keyed(pub(crate) Caller);
 /// The operator.
@@ -68,14 +81,14 @@ impl FromRequestParts<Arc<Parts>> for Creator {
 
     async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
         let caller = Anyone::from_request_parts(request, parts).await?.0;
-        if caller != Caller::Anonymous {
-            return Ok(Self { caller, place: String::new() });
-        }
-        if !parts.links.rules().anonymous_create {
+        if caller == Caller::Anonymous && !parts.links.rules().anonymous_create {
             return Err(Problem::new(&UNAUTHORIZED, "making links needs a key here").on("Authorization"));
         }
-        let place = request.extensions.get::<Peer>().map(|peer| peer.0.to_string()).unwrap_or_default();
-        Ok(Self { caller, place })
+        let peer = request.extensions.get::<Peer>().map(|peer| peer.0);
+        let allowance = parts.limits.allowance(caller, peer);
+        parts.limits.ask(allowance).await.inspect_err(|_| parts.stats.count_create(Outcome::Limited))?;
+        let place = peer.filter(|_| caller == Caller::Anonymous).map(|peer| peer.to_string()).unwrap_or_default();
+        Ok(Self { caller, place, allowance })
     }
 }
 

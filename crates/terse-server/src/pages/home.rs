@@ -13,8 +13,9 @@ use super::qr::Matrix;
 use super::words::{moment, span};
 use super::{CROSS_SITE, domain_of, html, message, page};
 use crate::api::problem::{INVALID_REQUEST, Problem, UNSUPPORTED_MEDIA_TYPE};
-use crate::api::request::{Params, SMALL, read};
+use crate::api::request::{Params, Peer, SMALL, read};
 use crate::api::shapes::short_url;
+use crate::limits;
 use crate::router::{Parts, Web};
 use crate::stats::Outcome;
 
@@ -93,11 +94,19 @@ pub(super) async fn show(State(parts): Web, uri: Uri, headers: HeaderMap) -> Res
     page(StatusCode::OK, html(&Home::new(&parts, &domain_of(&parts, &uri, &headers), Form::default())))
 }
 
-pub(super) async fn shorten(State(parts): Web, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn shorten(State(parts): Web, Peer(address): Peer, uri: Uri, headers: HeaderMap, body: Body) -> Response {
     let domain = domain_of(&parts, &uri, &headers);
     let base = parts.links.rules().hosts.base_of(&domain);
     if !is_own_form(&headers, &uri, &base) {
         return message(&CROSS_SITE);
+    }
+    let limited = |problem: &Problem, form| {
+        parts.stats.count_create(Outcome::Limited);
+        refused(&parts, &domain, form, problem)
+    };
+    let allowance = parts.limits.allowance(Caller::Anonymous, Some(address));
+    if let Err(problem) = parts.limits.ask(allowance).await {
+        return limited(&problem, Form::default());
     }
     let form = match read_form(&headers, body).await {
         Ok(form) => form,
@@ -110,16 +119,22 @@ pub(super) async fn shorten(State(parts): Web, uri: Uri, headers: HeaderMap, bod
         domain: Some(domain.as_str().to_owned()).filter(|name| !name.is_empty()),
         ..Wish::default()
     };
+    let taken = match parts.limits.take(allowance, 1).await {
+        Ok(taken) => taken,
+        Err(problem) => return limited(&problem, form),
+    };
     let result = parts.links.create(Caller::Anonymous, wish, None).await;
     parts.stats.count_create(Outcome::of(&result));
-    match result {
+    let mut response = match result {
         Ok(created) => {
             let mut home = Home::new(&parts, &domain, Form::default());
             home.made = Some(Made::new(&created.link, &parts));
             page(StatusCode::CREATED, html(&home))
         }
         Err(error) => refused(&parts, &domain, form, &error.into()),
-    }
+    };
+    taken.tell(response.headers_mut());
+    response
 }
 
 /// The form again, with what was typed and what is wrong with it.
@@ -136,7 +151,11 @@ fn refused(parts: &Parts, domain: &Domain, form: Form, problem: &Problem) -> Res
         detail.replace_range(..1, &first.to_uppercase());
     }
     home.problem = Some((field, format!("{}.", detail.trim_end_matches('.'))));
-    page(StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST), html(&home))
+    let mut response = page(StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST), html(&home));
+    if let Some(verdict) = problem.verdict() {
+        limits::tell(verdict, response.headers_mut());
+    }
+    response
 }
 
 /// Whether a form was sent from a page of ours, as far as the browser tells. Programs that tell nothing are fine: there is no

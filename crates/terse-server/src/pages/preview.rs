@@ -9,9 +9,10 @@ use axum::response::Response;
 use terse_core::{Link, Status};
 
 use super::words::{ago, moment, unicode_host};
-use super::{BLOCKED, GONE, NOT_FOUND, UNAVAILABLE, html, key_of, message, page};
-use crate::api::request::Name;
+use super::{BLOCKED, GONE, LIMITED, NOT_FOUND, UNAVAILABLE, html, key_of, message, page};
+use crate::api::request::{Name, Peer};
 use crate::api::shapes::short_url;
+use crate::limits;
 use crate::router::{Parts, Web, nothing_here};
 
 #[derive(Template)]
@@ -68,34 +69,44 @@ pub fn warning_page(link: &Link) -> String {
 }
 
 /// `/{code}+`. A path without the plus is a short link, which is none of our business, or nothing.
-pub(super) async fn preview(State(parts): Web, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
+pub(super) async fn preview(State(parts): Web, peer: Peer, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
     match code.strip_suffix('+') {
-        Some(code) => by_state(&parts, &uri, &headers, code, false).await,
+        Some(code) => by_state(&parts, peer, &uri, &headers, code, false).await,
         None => nothing_here(uri, headers).await,
     }
 }
 
 /// `/r/{code}`: where redirects that failed may send a browser. Tells how the link is now, whatever the query claims.
-pub(super) async fn state_page(State(parts): Web, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
-    by_state(&parts, &uri, &headers, &code, true).await
+pub(super) async fn state_page(State(parts): Web, peer: Peer, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
+    by_state(&parts, peer, &uri, &headers, &code, true).await
 }
 
-async fn by_state(parts: &Arc<Parts>, uri: &Uri, headers: &HeaderMap, code: &str, stopped: bool) -> Response {
+async fn by_state(parts: &Arc<Parts>, peer: Peer, uri: &Uri, headers: &HeaderMap, code: &str, stopped: bool) -> Response {
     let Some(key) = key_of(parts, uri, headers, code) else { return message(&NOT_FOUND) };
     let link = match parts.links.preview(&key).await {
         Ok(Some(link)) => link,
-        Ok(None) => return message(&NOT_FOUND),
+        Ok(None) => return unknown(parts, peer).await,
         Err(error) => {
             tracing::error!(%error, "a preview could not be looked up");
             return message(&UNAVAILABLE);
         }
     };
     match link.status(parts.links.now()) {
-        Status::Deleted | Status::Scheduled => message(&NOT_FOUND),
+        Status::Deleted | Status::Scheduled => unknown(parts, peer).await,
         Status::Expired | Status::UsedUp => message(&GONE),
         Status::Blocked => message(&BLOCKED),
         // Somebody on the way to the target is warned; somebody who asked about the link is told about it.
         Status::Suspicious if stopped => page(StatusCode::OK, warning_page(&link)),
         status => page(StatusCode::OK, html(&Preview::new(&link, parts, status == Status::Suspicious))),
     }
+}
+
+/// There is no such link; whoever says so too often to one asker helps a scanner.
+async fn unknown(parts: &Parts, Peer(address): Peer) -> Response {
+    let Err(problem) = parts.limits.guess(Some(address)).await else { return message(&NOT_FOUND) };
+    let mut response = message(&LIMITED);
+    if let Some(verdict) = problem.verdict() {
+        limits::tell(verdict, response.headers_mut());
+    }
+    response
 }

@@ -12,7 +12,7 @@ use terse_core::{Status, StoreError};
 use super::key_of;
 use crate::api::QrProblems;
 use crate::api::problem::Problem;
-use crate::api::request::{Name, Params};
+use crate::api::request::{Name, Params, Peer};
 use crate::api::shapes::short_url;
 use crate::router::{Parts, Web};
 
@@ -98,13 +98,17 @@ fn colour(field: &'static str, text: &str) -> Result<[u8; 3], Problem> {
         QrProblems))]
 pub(crate) async fn draw(
     State(parts): Web,
+    Peer(address): Peer,
     uri: Uri,
     headers: HeaderMap,
     params: Params,
     Name(code): Name,
 ) -> Result<Response, Problem> {
     let drawing = Drawing::parse(params)?;
-    let text = existing(&parts, &uri, &headers, &code).await?.ok_or_else(Problem::no_link)?;
+    let Some(text) = existing(&parts, &uri, &headers, &code).await? else {
+        parts.limits.guess(Some(address)).await?;
+        return Err(Problem::no_link());
+    };
     let matrix = Matrix::of(&text, drawing.level).ok_or_else(|| Problem::invalid("level", "too long for a QR code"))?;
     let (kind, bytes) = match drawing.png {
         false => ("image/svg+xml", matrix.svg(&drawing).into_bytes()),

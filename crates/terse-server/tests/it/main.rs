@@ -6,6 +6,7 @@ mod create;
 mod described;
 mod fake;
 mod fake_clicks;
+mod limits;
 mod links;
 mod live;
 mod pages;

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, Request, Response, StatusCode};
 use serde_json::Value;
 use terse_core::clicks::Live;
 use terse_core::*;
-use terse_server::{ApiStats, Keys, Parts, router};
+use terse_server::{ApiStats, Keys, Limits, Parts, router};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
@@ -76,6 +76,14 @@ impl Web {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut Rules)) -> Self {
+        Self::build(change, Limits::off())
+    }
+
+    pub(crate) fn limited(limits: Limits) -> Self {
+        Self::build(|_| (), limits)
+    }
+
+    fn build(change: impl FnOnce(&mut Rules), limits: Limits) -> Self {
         let base = url::Url::parse("https://go.example/").unwrap();
         let hosts = Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
         let own_hosts = hosts.names().map(str::to_owned).collect();
@@ -100,6 +108,7 @@ impl Web {
             links,
             keys,
             cursor_key: [9; 32],
+            limits,
             stats: stats.clone(),
             clicks: clicks.clone(),
             live: live.clone(),

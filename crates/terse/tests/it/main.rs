@@ -10,6 +10,7 @@ mod harness;
 mod hostile;
 mod hostile_gen;
 mod hostile_html;
+mod limits;
 mod openapi;
 mod operating;
 mod process;

@@ -1,0 +1,202 @@
+//! How often links may be made, and how callers are told.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use terse_core::Caller;
+use terse_core::limits::{Act, Limit, Limiter, NoLimiter, Subject, Verdict, Who, give_back_by_address, take_by_address};
+
+use crate::api::problem::{Problem, RATE_LIMITED};
+
+/// So many times as often as links may be made, they may be asked for: a typo costs nobody a link, and a flood of them is
+/// turned away before it is read.
+const ASKING: u32 = 10;
+
+/// What the web side limits.
+#[derive(Clone)]
+pub struct Limits {
+    /// Who keeps count.
+    pub limiter: Arc<dyn Limiter>,
+    /// Links made by one address, without a key.
+    pub create_per_address: Limit,
+    /// Links made with one key.
+    pub create_per_key: Limit,
+    /// Pages asked for by one address of links that are not there.
+    pub guesses_per_address: Limit,
+}
+
+impl Limits {
+    /// Nothing is limited.
+    pub fn off() -> Self {
+        Self {
+            limiter: Arc::new(NoLimiter),
+            create_per_address: Limit::OFF,
+            create_per_key: Limit::OFF,
+            guesses_per_address: Limit::OFF,
+        }
+    }
+
+    /// How much this caller may make. The one place that decides it: where keys have limits of their own, they are known here.
+    pub(crate) fn allowance(&self, caller: Caller, address: Option<IpAddr>) -> Allowance {
+        match caller {
+            Caller::Admin => Allowance { whose: Whose::Address(nowhere()), limit: Limit::OFF },
+            Caller::Owner(owner) => Allowance { whose: Whose::Key(owner.0), limit: self.create_per_key },
+            // Those of whom nobody knows where they are count as one.
+            Caller::Anonymous => {
+                let address = address.unwrap_or_else(nowhere);
+                Allowance { whose: Whose::Address(address), limit: self.create_per_address }
+            }
+        }
+    }
+
+    /// Counts that somebody asks for a link, whatever it may be. To be called before the body is read.
+    pub(crate) async fn ask(&self, allowance: Allowance) -> Result<(), Problem> {
+        let verdict = self.count(Act::AskToCreate, allowance.whose, allowance.limit.times(ASKING), 1).await;
+        if verdict.allowed {
+            return Ok(());
+        }
+        // What a caller can do something with is how many links may be made.
+        let verdict = Verdict { limit: allowance.limit.count(), remaining: 0, ..verdict };
+        Err(Problem::new(&RATE_LIMITED, format!("too many requests; try again in {}", wait(verdict.retry))).limited(verdict))
+    }
+
+    /// Counts links that are about to be made: all of them, or none and a problem.
+    pub(crate) async fn take(&self, allowance: Allowance, count: usize) -> Result<Taken, Problem> {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let verdict = self.count(Act::Create, allowance.whose, allowance.limit, count).await;
+        if verdict.allowed {
+            return Ok(Taken { allowance, verdict });
+        }
+        let detail = if count > allowance.limit.count() {
+            format!("this asks for {count} links; at most {} are allowed ({})", allowance.limit.count(), allowance.limit)
+        } else {
+            format!("too many links ({} are allowed); try again in {}", allowance.limit, wait(verdict.retry))
+        };
+        Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
+    }
+
+    /// Gives back what was taken for links that had been made before.
+    pub(crate) async fn give_back(&self, taken: &mut Taken, count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let Taken { allowance: Allowance { whose, limit }, verdict } = taken;
+        if count == 0 || limit.is_off() {
+            return;
+        }
+        match *whose {
+            Whose::Address(address) => give_back_by_address(&*self.limiter, Act::Create, address, *limit, count).await,
+            Whose::Key(key) => {
+                self.limiter.give_back(Subject { act: Act::Create, who: Who::Key(key) }, *limit, count).await;
+            }
+        }
+        verdict.remaining = verdict.remaining.saturating_add(count).min(verdict.limit);
+        verdict.reset = verdict.reset.saturating_sub(limit.interval().saturating_mul(count));
+    }
+
+    /// Counts that somebody asked about a link that is not there.
+    pub(crate) async fn guess(&self, address: Option<IpAddr>) -> Result<(), Problem> {
+        let whose = Whose::Address(address.unwrap_or_else(nowhere));
+        let verdict = self.count(Act::Guess, whose, self.guesses_per_address, 1).await;
+        if verdict.allowed {
+            return Ok(());
+        }
+        Err(Problem::new(&RATE_LIMITED, "too many links were asked for that are not there").limited(verdict))
+    }
+
+    async fn count(&self, act: Act, whose: Whose, limit: Limit, count: u32) -> Verdict {
+        if limit.is_off() {
+            return Verdict::UNLIMITED;
+        }
+        match whose {
+            Whose::Address(address) => take_by_address(&*self.limiter, act, address, limit, count).await,
+            Whose::Key(key) => self.limiter.take(Subject { act, who: Who::Key(key) }, limit, count).await,
+        }
+    }
+}
+
+/// How much somebody may make.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    whose: Whose,
+    limit: Limit,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    Address(IpAddr),
+    Key(u64),
+}
+
+/// What was taken of an allowance.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    allowance: Allowance,
+    verdict: Verdict,
+}
+
+impl Taken {
+    /// Tells in an answer how much is left.
+    pub(crate) fn tell(&self, headers: &mut HeaderMap) {
+        tell(&self.verdict, headers);
+    }
+}
+
+/// Tells in an answer how much is left, and when to come again if that is nothing.
+pub(crate) fn tell(verdict: &Verdict, headers: &mut HeaderMap) {
+    if verdict.limit == 0 {
+        return;
+    }
+    headers.insert("ratelimit-limit", verdict.limit.into());
+    headers.insert("ratelimit-remaining", verdict.remaining.into());
+    headers.insert("ratelimit-reset", HeaderValue::from(seconds(verdict.reset)));
+    if !verdict.allowed {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds(verdict.retry).max(1)));
+    }
+}
+
+fn nowhere() -> IpAddr {
+    Ipv4Addr::UNSPECIFIED.into()
+}
+
+/// Whole seconds, rather one too many.
+fn seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
+/// How long to wait, in words.
+fn wait(time: Duration) -> String {
+    let (count, unit) = match seconds(time).max(1) {
+        seconds @ 0..=90 => (seconds, "second"),
+        seconds @ 91..=5_400 => (seconds.div_ceil(60), "minute"),
+        seconds => (seconds.div_ceil(3_600), "hour"),
+    };
+    if count == 1 { format!("1 {unit}") } else { format!("{count} {unit}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_told_to_come_too_early() {
+        for (ms, want) in [
+            (0, "1 second"),
+            (1, "1 second"),
+            (1_001, "2 seconds"),
+            (90_000, "90 seconds"),
+            (119_000, "2 minutes"),
+            (3_601_000, "61 minutes"),
+            (7_200_001, "3 hours"),
+        ] {
+            assert_eq!(wait(Duration::from_millis(ms)), want, "{ms}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_limit_tells_nothing() {
+        let mut headers = HeaderMap::new();
+        tell(&Verdict::UNLIMITED, &mut headers);
+        assert!(headers.is_empty());
+    }
+}

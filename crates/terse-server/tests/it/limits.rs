@@ -1,0 +1,193 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use terse_core::limits::{Limit, Limiter, Subject, Verdict};
+use terse_server::{Limits, Outcome, Peer};
+
+use crate::web::{Answer, KEY, OTHER, OWNER, Web};
+
+const URLS: &str = "/api/v1/urls";
+
+/// Buckets that never fill up.
+#[derive(Default)]
+struct Once(Mutex<HashMap<Subject, u32>>);
+
+#[async_trait]
+impl Limiter for Once {
+    async fn take(&self, subject: Subject, limit: Limit, count: u32) -> Verdict {
+        let mut taken = self.0.lock().unwrap();
+        let taken = taken.entry(subject).or_default();
+        let allowed = *taken + count <= limit.count();
+        *taken += if allowed { count } else { 0 };
+        let reset = limit.interval() * *taken;
+        let retry = if allowed { Duration::ZERO } else { limit.interval() };
+        Verdict { allowed, limit: limit.count(), remaining: limit.count() - *taken, reset, retry }
+    }
+
+    async fn give_back(&self, subject: Subject, _: Limit, count: u32) {
+        *self.0.lock().unwrap().get_mut(&subject).unwrap() -= count;
+    }
+}
+
+fn web() -> Web {
+    Web::limited(Limits {
+        limiter: Arc::new(Once::default()),
+        create_per_address: Limit::per_hour(3),
+        create_per_key: Limit::per_hour(5),
+        guesses_per_address: Limit::per_minute(4),
+    })
+}
+
+/// A request from an address.
+async fn send(web: &Web, from: &str, line: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+    let (method, path) = line.split_once(' ').unwrap();
+    let mut request = Request::builder().method(method).uri(path).extension(Peer(from.parse().unwrap()));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    web.send(request.body(body.into()).unwrap()).await
+}
+
+async fn create(web: &Web, from: &str, body: &Value) -> Answer {
+    send(web, from, &format!("POST {URLS}"), &[("content-type", "application/json")], body.to_string()).await
+}
+
+fn told(answer: &Answer) -> [&str; 4] {
+    ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"].map(|name| answer.header(name))
+}
+
+#[tokio::test]
+async fn strangers_are_limited_by_address_and_told_how_much_is_left() {
+    let web = web();
+    let body = json!({"long_url": "https://example.com/"});
+    for (left, reset) in [("2", "1200"), ("1", "2400"), ("0", "3600")] {
+        let answer = create(&web, "203.0.113.7", &body).await;
+        assert_eq!((answer.status.as_u16(), told(&answer)), (201, ["3", left, reset, ""]));
+    }
+    let answer = create(&web, "203.0.113.7", &body).await;
+    answer.is_problem(429, "rate_limited", "");
+    assert_eq!(told(&answer), ["3", "0", "3600", "1200"]);
+    assert!(answer.json()["detail"].as_str().unwrap().contains("20 minutes"), "{}", answer.text());
+    assert_eq!(web.stats.creates(Outcome::Limited), 1);
+    for from in ["203.0.113.8", "2001:db8:1:1::1"] {
+        assert_eq!(create(&web, from, &body).await.status, 201);
+    }
+    // The other door is no way around.
+    let json = [("content-type", "application/json")];
+    send(&web, "203.0.113.7", "POST /api/v1/shorten", &json, body.to_string()).await.is_problem(429, "rate_limited", "");
+}
+
+#[tokio::test]
+async fn owners_are_limited_by_key_and_admins_are_not() {
+    let web = web();
+    let body = json!({"long_url": "https://example.com/", "reuse": false});
+    let line = format!("POST {URLS}");
+    for (key, allowed) in [(OWNER.0, 5), (OTHER.0, 5), (KEY, 20)] {
+        for i in 0..20 {
+            let answer = web.as_owner(&line, key, body.clone()).await;
+            assert_eq!(answer.status, if i < allowed { 201 } else { 429 }, "{key} {i}");
+            assert_eq!(answer.header("ratelimit-limit"), if key == KEY { "" } else { "5" });
+        }
+    }
+    let items: Value = (0..100).map(|i| json!({"long_url": format!("https://example.com/{i}")})).collect();
+    assert_eq!(web.api("POST /api/v1/urls/bulk", items.clone()).await.status, 207);
+    let items: Value = (0..100).map(|i| json!({"long_url": "https://example.com/", "short_code": format!("code{i}")})).collect();
+    assert_eq!(web.api("POST /api/v1/admin/import", items).await.status, 207);
+}
+
+#[tokio::test]
+async fn each_item_of_a_list_counts_and_a_list_is_taken_or_refused_as_a_whole() {
+    let web = web();
+    let list = |count: usize| -> Value { (0..count).map(|i| json!({"long_url": format!("https://example.com/{i}")})).collect() };
+    let bulk = async |count| web.as_owner("POST /api/v1/urls/bulk", OWNER.0, list(count)).await;
+    let answer = bulk(6).await;
+    answer.is_problem(429, "rate_limited", "");
+    assert!(answer.json()["detail"].as_str().unwrap().contains("6 links; at most 5"), "{}", answer.text());
+    let answer = bulk(3).await;
+    assert_eq!((answer.status.as_u16(), told(&answer)[..2].to_vec()), (207, vec!["5", "2"]));
+    let answer = bulk(3).await;
+    answer.is_problem(429, "rate_limited", "");
+    assert_eq!(told(&answer)[1], "2");
+    assert_eq!(bulk(2).await.status, 207);
+    assert_eq!(web.stats.creates(Outcome::Limited), 9);
+}
+
+#[tokio::test]
+async fn what_is_only_said_again_costs_nothing() {
+    let web = web();
+    let body = json!({"long_url": "https://example.com/", "reuse": false}).to_string();
+    let ask = async |key: &str| {
+        let headers = [("content-type", "application/json"), ("idempotency-key", key)];
+        send(&web, "2001:db8::1", &format!("POST {URLS}"), &headers, body.clone()).await
+    };
+    for _ in 0..9 {
+        let answer = ask("one").await;
+        assert!(answer.status.is_success());
+        assert_eq!(told(&answer)[..3], ["3", "2", "1200"]);
+    }
+    let items = json!([{"long_url": "https://example.com/a"}, {"long_url": "https://example.com/b"}]).to_string();
+    for _ in 0..3 {
+        let headers = [("content-type", "application/json"), ("idempotency-key", "many"), ("authorization", OWNER.0)];
+        let answer = send(&web, "::1", "POST /api/v1/urls/bulk", &headers, items.clone()).await;
+        assert_eq!((answer.status.as_u16(), told(&answer)[1]), (207, "3"));
+    }
+}
+
+#[tokio::test]
+async fn mistakes_cost_no_link_but_not_without_an_end() {
+    let web = web();
+    for _ in 0..30 {
+        assert_eq!(create(&web, "203.0.113.7", &json!({"long_urll": "https://example.com/"})).await.status, 400);
+    }
+    let answer = create(&web, "203.0.113.7", &json!({"long_urll": "https://example.com/"})).await;
+    answer.is_problem(429, "rate_limited", "");
+    assert_eq!(told(&answer)[..2], ["3", "0"]);
+    // Before anything of the body is read, or even looked at.
+    let answer = send(&web, "203.0.113.7", &format!("POST {URLS}"), &[], "x".repeat(1 << 20)).await;
+    answer.is_problem(429, "rate_limited", "");
+    // What is refused for what it says was a serious wish: it costs one, and the answer says so.
+    let answer = create(&web, "203.0.113.8", &json!({"long_url": "http://127.0.0.1/"})).await;
+    answer.is_problem(422, "destination_not_public", "long_url");
+    assert_eq!(told(&answer)[1], "2");
+}
+
+#[tokio::test]
+async fn the_form_is_limited_too_and_keeps_what_was_typed() {
+    let web = web();
+    let form = async |text: &str| {
+        let headers = [("content-type", "application/x-www-form-urlencoded"), ("host", "go.example")];
+        send(&web, "203.0.113.7", "POST /", &headers, text.to_owned()).await
+    };
+    for left in ["2", "1", "0"] {
+        let answer = form("long_url=https://example.com/").await;
+        assert_eq!((answer.status.as_u16(), told(&answer)[1]), (201, left));
+    }
+    let answer = form("long_url=https://example.com/typed").await;
+    assert_eq!(answer.status, 429);
+    assert_eq!(told(&answer), ["3", "0", "3600", "1200"]);
+    let text = answer.text();
+    assert!(text.contains("value=\"https://example.com/typed\"") && text.contains("try again in 20 minutes"), "{text}");
+    create(&web, "203.0.113.7", &json!({"long_url": "https://example.com/"})).await.is_problem(429, "rate_limited", "");
+}
+
+#[tokio::test]
+async fn pages_about_links_are_no_place_to_guess() {
+    let web = web();
+    web.api(&format!("POST {URLS}"), json!({"long_url": "https://example.com/", "alias": "there"})).await;
+    let page = async |path: &str| send(&web, "203.0.113.7", &format!("GET {path}"), &[("host", "go.example")], "").await;
+    for path in ["/not-there+", "/r/not-there", "/not-there/qr", "/nothing+"] {
+        assert_eq!(page(path).await.status, 404, "{path}");
+    }
+    for path in ["/not-there+", "/r/not-there", "/not-there/qr"] {
+        let answer = page(path).await;
+        assert_eq!((answer.status.as_u16(), told(&answer)), (429, ["4", "0", "60", "15"]), "{path}");
+    }
+    for path in ["/there+", "/r/there", "/there/qr"] {
+        assert_eq!(page(path).await.status, 200, "{path}");
+    }
+}
