@@ -60,8 +60,8 @@ impl TestTerse {
     }
 
     /// With or without the fast path.
-    pub(crate) fn with_fast_path(fast_path: bool) -> Self {
-        Self::build(|_| (), fast_path)
+    pub(crate) fn with_fast_path(fast_path: bool, change: impl FnOnce(&mut Config)) -> Self {
+        Self::build(change, fast_path)
     }
 
     fn build(change: impl FnOnce(&mut Config), fast_path: bool) -> Self {

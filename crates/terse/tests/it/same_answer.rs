@@ -122,8 +122,25 @@ fn normal(bytes: &[u8]) -> String {
 #[test]
 fn the_same_bytes_get_the_same_answer_with_and_without_the_fast_path() {
     let rounds = if std::env::var_os("TERSE_TEST_LONG").is_some() { 200_000 } else { 3_000 };
+    compare(rounds, |_| ());
+}
+
+#[test]
+fn whoever_is_turned_away_by_one_is_turned_away_by_the_other() {
+    // So slow to fill up that it does not matter who is asked first.
+    let limited = compare(3_000, |config| {
+        config.limits.guesses_per_ip = "20/d".parse().unwrap();
+        config.limits.redirect_per_code = "30/d".parse().unwrap();
+        config.limits.redirect_per_ip = "100/d".parse().unwrap();
+    });
+    assert!(limited > 100, "only {limited} were turned away");
+}
+
+/// Sends the same to both, and counts who was turned away.
+fn compare(rounds: usize, settings: impl Fn(&mut terse::Config)) -> usize {
+    let mut limited = 0;
     let [fast, plain] = [true, false].map(|fast| {
-        let terse = TestTerse::with_fast_path(fast);
+        let terse = TestTerse::with_fast_path(fast, &settings);
         terse.alias("ok1234", "https://example.com/ok");
         terse.create(json!({"long_url": "https://example.com/f?a=b#c", "alias": "forward", "forward_query": true}));
         terse.create(json!({"long_url": "https://example.com/l", "alias": "limited", "max_clicks": 1_000_000_000}));
@@ -150,5 +167,7 @@ fn the_same_bytes_get_the_same_answer_with_and_without_the_fast_path() {
         }
         let (one, other) = (normal(&fast.raw(&bytes)), normal(&plain.raw(&bytes)));
         assert_eq!(one, other, "round {round}: {}", String::from_utf8_lossy(&bytes));
+        limited += one.matches("HTTP/1.1 429 ").count();
     }
+    limited
 }
