@@ -1,0 +1,232 @@
+//! All lists in one: is this target on any of them?
+
+use std::hash::{BuildHasher, RandomState};
+
+use terse_core::Target;
+
+use crate::list::{Entry, ParsedList, place_and_path};
+use crate::parts::Parts;
+use crate::table::Table;
+
+/// All lists, compiled. Built once, then only read.
+///
+/// Only hashes are kept, 64 bits each. The hash is keyed anew for every index, so that nobody can look for a harmless-looking
+/// entry whose hash is that of somebody else's host. By chance, one look in 10¹² at a million entries is wrong.
+#[derive(Debug, Default)]
+pub struct Index {
+    sources: Vec<Box<str>>,
+    hosts: Table,
+    urls: Table,
+    hasher: RandomState,
+}
+
+/// Why a target is blocked.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Match<'a> {
+    /// The name of the list. Of several, the first.
+    pub source: &'a str,
+    /// What the entry is about.
+    pub kind: MatchKind,
+    /// The host, or the URL without its scheme and query, that is on the list. Safe to log.
+    pub entry: String,
+}
+
+/// What a matching entry is about.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MatchKind {
+    /// A host and everything below it.
+    Host,
+    /// One URL.
+    Url,
+}
+
+impl Index {
+    /// Compiles lists. A list behind the 65,536th is ignored.
+    pub fn build(lists: &[ParsedList]) -> Self {
+        let hasher = RandomState::new();
+        let (mut hosts, mut urls) = (Vec::new(), Vec::new());
+        for (source, list) in (0..=u16::MAX).zip(lists) {
+            for entry in list.entries() {
+                match entry {
+                    Entry::Host(host) => hosts.push((hasher.hash_one(host), source)),
+                    Entry::Url(url) => urls.push((hasher.hash_one(url), source)),
+                }
+            }
+        }
+        Self {
+            sources: lists.iter().map(|list| list.name().into()).collect(),
+            hosts: Table::build(hosts),
+            urls: Table::build(urls),
+            hasher,
+        }
+    }
+
+    /// The entry that blocks this target, if there is one: its host or a domain above it, else its very URL.
+    pub fn find(&self, target: &Target) -> Option<Match<'_>> {
+        let parts = Parts::of(target)?;
+        self.find_host(&parts).or_else(|| self.find_url(&parts))
+    }
+
+    /// How many different entries there are.
+    pub fn len(&self) -> usize {
+        self.hosts.len() + self.urls.len()
+    }
+
+    /// Whether nothing is blocked.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Octets of memory it takes.
+    pub fn size(&self) -> usize {
+        self.hosts.size() + self.urls.size() + self.sources.iter().map(|name| name.len() + size_of::<Box<str>>()).sum::<usize>()
+    }
+
+    fn find_host(&self, parts: &Parts<'_>) -> Option<Match<'_>> {
+        if self.hosts.len() == 0 {
+            return None;
+        }
+        let mut rest = parts.host;
+        loop {
+            if let Some(source) = self.hosts.get(self.hasher.hash_one(rest)) {
+                return Some(self.matched(source, MatchKind::Host, rest.to_owned()));
+            }
+            // Nothing stands above an address, and no name without a dot is ever on a list.
+            rest = rest.split_once('.').map(|(_, above)| above).filter(|above| above.contains('.') && !parts.is_address())?;
+        }
+    }
+
+    fn find_url(&self, parts: &Parts<'_>) -> Option<Match<'_>> {
+        if self.urls.len() == 0 {
+            return None;
+        }
+        let url = place_and_path(parts);
+        let found = self.urls.get(self.hasher.hash_one(url.as_str())).or_else(|| {
+            let query = parts.query.filter(|query| !query.is_empty())?;
+            self.urls.get(self.hasher.hash_one(format!("{url}?{query}").as_str()))
+        });
+        found.map(|source| self.matched(source, MatchKind::Url, url))
+    }
+
+    fn matched(&self, source: u16, kind: MatchKind, entry: String) -> Match<'_> {
+        Match { source: &self.sources[usize::from(source)], kind, entry }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::list::{Guard, parse};
+
+    fn index(lists: &[(&str, &str)]) -> Index {
+        let lists: Vec<_> = lists.iter().map(|(name, text)| parse(name, text.as_bytes(), &Guard::default())).collect();
+        Index::build(&lists)
+    }
+
+    fn target(text: &str) -> Target {
+        Target::parse(text, &Default::default()).unwrap()
+    }
+
+    #[test]
+    fn a_host_is_matched_label_by_label() {
+        let index = index(&[("one", "evil.example\n9.9.9.9\n2620:fe::9"), ("two", "evil.example\nsub.good.example")]);
+        for text in [
+            "https://evil.example/",
+            "https://EVIL.EXAMPLE/",
+            "https://evil.example./",
+            "http://evil.example:8080/x?y#z",
+            "https://a.b.evil.example/",
+            "https://good.example.org@evil.example/",
+            "https://%65vil.example/",
+            "https://ｅｖｉｌ.example/",
+            "https://ev\u{ad}il.example/",
+            "https://evil。example/",
+            "https:/evil.example/",
+        ] {
+            let found = index.find(&target(text)).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(found, Match { source: "one", kind: MatchKind::Host, entry: "evil.example".into() });
+        }
+        assert_eq!(index.find(&target("https://x.sub.good.example/")).unwrap().source, "two");
+        assert_eq!(index.find(&target("http://0x09090909/")).unwrap().entry, "9.9.9.9");
+        assert_eq!(index.find(&target("http://[2620:fe:0::9]:81/")).unwrap().entry, "[2620:fe::9]");
+        for text in [
+            "https://notevil.example/",
+            "https://evil.example.org/",
+            "https://good.example/",
+            "https://example.org/evil.example",
+            "https://evil.example@example.org/",
+            "http://9.9.9.8/",
+        ] {
+            assert_eq!(index.find(&target(text)), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_url_is_matched_by_place_and_path_and_by_the_query_it_names() {
+        let index = index(&[("urls", "http://big.example/a%20b/x\nhttps://big.example:8080/p?id=1#f\nhttp://root.example/")]);
+        for (text, entry) in [
+            ("https://big.example/a b/x?any#f", "big.example/a%20b/x"),
+            ("http://u@BIG.example./a%20b/x", "big.example/a%20b/x"),
+            ("http://big.example:8080/p?id=1", "big.example:8080/p"),
+            ("https://root.example", "root.example/"),
+        ] {
+            let found = index.find(&target(text)).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((found.kind, found.entry.as_str()), (MatchKind::Url, entry));
+        }
+        for text in [
+            "http://big.example/",
+            "http://big.example/a%20b/x/",
+            "http://big.example/A%20b/x",
+            "http://big.example:8080/p",
+            "http://big.example:8080/p?id=2",
+            "http://big.example/p?id=1",
+            "http://sub.big.example/a%20b/x",
+            "http://root.example/y",
+        ] {
+            assert_eq!(index.find(&target(text)), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_empty_index_blocks_nothing() {
+        assert!(Index::default().is_empty());
+        assert_eq!(Index::default().find(&target("https://example.com/")), None);
+        assert_eq!(index(&[("empty", "")]).find(&target("https://example.com/")), None);
+    }
+
+    #[test]
+    fn a_damaged_target_is_no_match_and_no_panic() {
+        let index = index(&[("one", "evil.example")]);
+        for text in ["", "https://", "https://evil.example", "ftp://evil.example/", "https:///", "https://@:/", "https://]/"] {
+            assert_eq!(index.find(&Target::from_stored(text.into())), None, "{text}");
+        }
+    }
+
+    proptest! {
+        /// Few labels, so that hosts meet often.
+        #[test]
+        fn the_index_finds_what_a_plain_search_finds(
+            hosts in prop::collection::hash_set("(([ab]{1,2}\\.){1,3})example", 0..12),
+            urls in prop::collection::hash_set("[ab]\\.example/[xy]{0,2}(\\?[xy])?", 0..6),
+            asked in prop::collection::vec("https://([ab]{1,2}\\.){1,5}example/[xy]{0,2}(\\?[xy])?(#x)?", 1..30),
+        ) {
+            let (host_list, url_list): (Vec<_>, Vec<_>) =
+                (hosts.iter().cloned().collect(), urls.iter().map(|url| format!("http://{url}")).collect());
+            let index = index(&[("hosts", &host_list.join("\n")), ("urls", &url_list.join("\n"))]);
+            for text in asked {
+                let plain = text.trim_start_matches("https://").split('#').next().unwrap();
+                let host = plain.split('/').next().unwrap();
+                let by_host = hosts.iter().any(|listed| host == listed || host.ends_with(&format!(".{listed}")));
+                let without_query: HashSet<&str> = [plain, plain.split('?').next().unwrap()].into();
+                let by_url = without_query.iter().any(|plain| urls.contains(*plain));
+                let found = index.find(&target(&text)).map(|found| found.kind);
+                let want = if by_host { Some(MatchKind::Host) } else if by_url { Some(MatchKind::Url) } else { None };
+                prop_assert_eq!(found, want, "{}", text);
+            }
+        }
+    }
+}

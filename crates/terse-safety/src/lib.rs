@@ -1,0 +1,14 @@
+//! Judging targets: on a blocklist, suspicious, or clear.
+//!
+//! Lists are given as bytes and become one compact index; flags are drawn from the target itself and from small lists of our
+//! own under `data/`. Everything here is pure: no files, no network, no clock. Who fetches lists, when links are judged again
+//! and what a visitor sees is decided elsewhere.
+
+mod index;
+mod list;
+mod name;
+mod parts;
+mod table;
+
+pub use index::{Index, Match, MatchKind};
+pub use list::{Entry, Guard, ListKind, MAX_ENTRIES, ParsedList, parse};

@@ -1,0 +1,164 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn read(text: &str) -> ParsedList {
+    parse("test", text.as_bytes(), &Guard { own_hosts: vec!["go.short.example".into()], platforms: false })
+}
+
+fn words(list: &ParsedList) -> Vec<String> {
+    list.entries()
+        .map(|entry| match entry {
+            Entry::Host(host) => host.to_owned(),
+            Entry::Url(url) => format!("url:{url}"),
+        })
+        .collect()
+}
+
+#[track_caller]
+fn check(text: &str, kind: ListKind, entries: &[&str], skipped: usize) {
+    let list = read(text);
+    assert_eq!((list.kind(), words(&list), list.skipped()), (kind, entries.iter().map(|e| (*e).to_owned()).collect(), skipped));
+    assert_eq!(list.len(), entries.len());
+}
+
+#[test]
+fn a_hosts_file_gives_its_names() {
+    check(
+        "# a head\r\n127.0.0.1 localhost\r\n::1 localhost ip6-localhost\r\n0.0.0.0 0.0.0.0\r\n\r\n\
+         0.0.0.0 Bad.Example # why\r\n127.0.0.1\tone.example two.example.\r\n:: three.example\r\n10.0.0.1 nas.company.example\r\n",
+        ListKind::Hosts,
+        &["bad.example", "one.example", "two.example", "three.example"],
+        5,
+    );
+}
+
+#[test]
+fn a_domain_list_gives_its_domains() {
+    check(
+        "\u{feff}! head\n; head\n# head\nbad.example\n*.wild.example\n.dot.example\n||blocked.example^\n||ads.example^$third-party\n\
+         @@||fine.example^\nmünchen.de\n8.8.4.4\n2620:fe::9\nnot a domain\n",
+        ListKind::Domains,
+        &["bad.example", "wild.example", "dot.example", "blocked.example", "xn--mnchen-3ya.de", "8.8.4.4", "[2620:fe::9]"],
+        3,
+    );
+}
+
+#[test]
+fn a_url_list_gives_urls_and_not_their_hosts() {
+    check(
+        "http://Bad.example/Login.php?id=1#top\nhttps://u:p@bad.example:8443/x\nhttp://root.example\nbad.example/path\n\
+         http://empty.example/a?\nftp://bad.example/\nhttp://\n",
+        ListKind::Urls,
+        &[
+            "url:bad.example/Login.php?id=1",
+            "url:bad.example:8443/x",
+            "url:root.example/",
+            "url:bad.example/path",
+            "url:empty.example/a",
+        ],
+        2,
+    );
+}
+
+#[test]
+fn phishtank_rows_give_their_url() {
+    check(
+        "phish_id,url,phish_detail_url,submission_time,verified,verification_time,online,target\n\
+         1,http://bad.example/a,http://www.phishtank.example/1,2024-01-01,yes,2024-01-01,yes,Other\n\
+         2,\"http://bad.example/?a=1,2\",http://www.phishtank.example/2,2024-01-01,yes,2024-01-01,yes,\"A, B\"\n\
+         3,http://doubt.example/,http://www.phishtank.example/3,2024-01-01,no,,yes,Other\n\
+         4\n",
+        ListKind::PhishTank,
+        &["url:bad.example/a", "url:bad.example/?a=1,2"],
+        2,
+    );
+}
+
+#[test]
+fn urlhaus_rows_give_their_url() {
+    let rows = "\"1\",\"2024-01-01 00:00:00\",\"http://8.8.4.4:4000/bin.sh\",\"online\",\"\",\"malware_download\",\"elf\",\"https://urlhaus.example/1/\",\"x\"\n\
+                \"2\",\"2024-01-01 00:00:00\",\"https://bad.example/say\"\"hi\",\"offline\",\"\",\"malware_download\",\"None\",\"https://urlhaus.example/2/\",\"x\"\n";
+    let entries = ["url:8.8.4.4:4000/bin.sh", "url:bad.example/say%22hi"];
+    check(
+        &format!("####\n# URLhaus, a feed\n# id,dateadded,url,url_status,last_online,threat,tags,urlhaus_link,reporter\n{rows}"),
+        ListKind::UrlHaus,
+        &entries,
+        0,
+    );
+    check(&format!("id,dateadded,url,url_status\n{rows}"), ListKind::UrlHaus, &entries, 0);
+    check(rows, ListKind::UrlHaus, &entries, 0);
+}
+
+#[test]
+fn a_stray_quote_spoils_its_line_and_not_the_rest() {
+    check(
+        "# id,dateadded,url,url_status\n\"1\",\"x,http://lost.example/,\"online\n2,x,http://bad.example/,online\n",
+        ListKind::UrlHaus,
+        &["url:bad.example/"],
+        1,
+    );
+}
+
+#[test]
+fn a_broken_feed_cannot_block_the_world() {
+    check(
+        "com\nco.uk\ngithub.io\n*.com\n.\nlocalhost\nprinter.local\nai\n127.0.0.1\n10.1.2.3\n::1\n0\n",
+        ListKind::Unknown,
+        &[],
+        12,
+    );
+    check(
+        "go.short.example\nshort.example\nhttps://go.short.example/x\na.go.short.example",
+        ListKind::Domains,
+        &["a.go.short.example"],
+        3,
+    );
+    check("<!doctype html>\n<html><body>\n<h1>403 Forbidden</h1>\n</body></html>\n", ListKind::Unknown, &[], 4);
+    let own = parse("own", b"github.io\ncom", &Guard { platforms: true, ..Guard::default() });
+    assert_eq!((words(&own), own.skipped()), (vec!["github.io".to_owned()], 1));
+}
+
+#[test]
+fn bytes_that_are_no_text_are_skipped() {
+    let guard = Guard::default();
+    let mut bytes = b"bad.example\nnul\0.example\nlatin\xe9.example\ngood.example # caf\xe9\n".to_vec();
+    bytes.extend(b"a".repeat(1 << 20));
+    bytes.extend(b"\nlast.example");
+    let list = parse("test", &bytes, &guard);
+    assert_eq!((words(&list).join(" "), list.skipped()), ("bad.example good.example last.example".into(), 3));
+    let wide: Vec<u8> = "bad.example\nworse.example\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert!(parse("test", &wide, &guard).is_empty());
+}
+
+#[test]
+fn a_million_lines_are_read() {
+    let text: String = (0..1_000_000).map(|number| format!("host-{number}.example\n")).collect();
+    assert_eq!(read(&text).len(), 1_000_000);
+}
+
+#[test]
+fn entries_beyond_the_limit_are_counted_as_skipped() {
+    let list = read(&"a.example\n".repeat(MAX_ENTRIES + 3));
+    assert_eq!((list.len(), list.skipped()), (MAX_ENTRIES, 3));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let list = parse("test", &bytes, &Guard::default());
+        prop_assert_eq!(list.entries().count(), list.len());
+    }
+
+    #[test]
+    fn any_text_made_of_our_marks_is_survived(text in "(phish_id,|url|id,dateadded,|\"|,|\n|#|\\|\\||\\^|http://|0\\.0\\.0\\.0 |[a-c.\\[\\]@:/?é\0 ]){0,60}") {
+        let list = read(&text);
+        prop_assert_eq!(list.entries().count(), list.len());
+        for entry in list.entries() {
+            match entry {
+                Entry::Host(host) => prop_assert_eq!(crate::name::canonical(host), Some(host.to_owned())),
+                Entry::Url(url) => prop_assert!(Url::parse(&["http://", url].concat()).is_ok()),
+            }
+        }
+    }
+}
