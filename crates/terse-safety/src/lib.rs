@@ -4,11 +4,23 @@
 //! own under `data/`. Everything here is pure: no files, no network, no clock. Who fetches lists, when links are judged again
 //! and what a visitor sees is decided elsewhere.
 
+mod flag;
+mod flags;
 mod index;
+mod known;
 mod list;
+mod look_alike;
 mod name;
 mod parts;
+mod redirector;
+mod script;
 mod table;
+mod typed;
+mod verdict;
 
+pub use flag::{Flag, Flags};
+pub use flags::flags;
 pub use index::{Index, Match, MatchKind};
 pub use list::{Entry, Guard, ListKind, MAX_ENTRIES, ParsedList, parse};
+pub use typed::typed_flags;
+pub use verdict::{Block, Screen, Verdict};

@@ -56,10 +56,16 @@ pub struct ParsedList {
     urls: String,
     entries: usize,
     skipped: usize,
+    /// How many entries it may bring.
+    most: usize,
 }
 
 /// Reads a list. Its kind is recognised by its content. Whatever cannot be understood is skipped and counted, never an error.
 pub fn parse(name: &str, bytes: &[u8], guard: &Guard) -> ParsedList {
+    parse_at_most(MAX_ENTRIES, name, bytes, guard)
+}
+
+fn parse_at_most(most: usize, name: &str, bytes: &[u8], guard: &Guard) -> ParsedList {
     let mut list = ParsedList {
         name: name.into(),
         kind: ListKind::Unknown,
@@ -67,6 +73,7 @@ pub fn parse(name: &str, bytes: &[u8], guard: &Guard) -> ParsedList {
         urls: String::new(),
         entries: 0,
         skipped: 0,
+        most,
     };
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match Columns::recognise(lines(bytes)) {
@@ -155,7 +162,7 @@ impl ParsedList {
 
     fn add_host(&mut self, text: &str, guard: &Guard) {
         match crate::name::canonical(text).filter(|host| guard.admits_host(host)) {
-            Some(host) if self.entries < MAX_ENTRIES => {
+            Some(host) if self.entries < self.most => {
                 self.hosts.push_str(&host);
                 self.hosts.push('\n');
                 self.entries += 1;
@@ -170,7 +177,7 @@ impl ParsedList {
         let url = url.filter(|url| url.as_str().len() <= Target::MAX);
         let parts = url.as_ref().and_then(|url| Parts::of_text(url.as_str()));
         match parts.filter(|parts| guard.admits_place(parts.host)) {
-            Some(parts) if self.entries < MAX_ENTRIES => {
+            Some(parts) if self.entries < self.most => {
                 self.urls.push_str(&place_and_path(&parts));
                 // An empty query is none: `/login?` is `/login` to every server.
                 if let Some(query) = parts.query.filter(|query| !query.is_empty()) {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use psl::{Psl, Type};
+use psl::{Suffix, Type};
 use terse_core::is_public_address;
 use url::Host;
 
@@ -49,9 +49,15 @@ fn address(host: &str) -> Option<IpAddr> {
     }
 }
 
+/// The one place that asks the list: it is compiled into whoever calls it, and it is large.
+#[inline(never)]
+fn public_suffix(host: &str) -> Option<Suffix<'_>> {
+    psl::suffix(host.as_bytes())
+}
+
 /// What kind of public suffix a whole host is, if it is one.
 pub(crate) fn suffix_kind(host: &str) -> Option<SuffixKind> {
-    let suffix = psl::suffix(host.as_bytes())?;
+    let suffix = public_suffix(host)?;
     (suffix.as_bytes().len() == host.len()).then(|| match suffix.typ() {
         Some(Type::Private) => SuffixKind::Platform,
         _ => SuffixKind::Registry,
@@ -84,7 +90,7 @@ impl<'a> Cut<'a> {
         if crate::parts::is_address(host) {
             return None;
         }
-        let suffix = psl::List.suffix(host.as_bytes())?.as_bytes().len();
+        let suffix = public_suffix(host)?.as_bytes().len();
         let (rest, suffix) = host.split_at_checked(host.len().checked_sub(suffix)?)?;
         let rest = rest.strip_suffix('.')?;
         let (below, label) = rest.rsplit_once('.').unwrap_or(("", rest));

@@ -139,8 +139,13 @@ fn a_million_lines_are_read() {
 
 #[test]
 fn entries_beyond_the_limit_are_counted_as_skipped() {
-    let list = read(&"a.example\n".repeat(MAX_ENTRIES + 3));
-    assert_eq!((list.len(), list.skipped()), (MAX_ENTRIES, 3));
+    let list = parse_at_most(
+        4,
+        "test",
+        b"a.example\nb.example\nhttp://c.example/\n0.0.0.0 d.example e.example\nhttp://f.example/",
+        &Guard::default(),
+    );
+    assert_eq!((words(&list).len(), list.len(), list.skipped()), (4, 4, 2));
 }
 
 proptest! {

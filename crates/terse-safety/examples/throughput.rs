@@ -1,0 +1,52 @@
+//! Measures the index: `cargo run --release -p terse-safety --example throughput -- [hosts] [targets]`.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use terse_core::Target;
+use terse_safety::{Guard, Index, Screen, flags, parse};
+
+fn main() {
+    let mut numbers = std::env::args().skip(1).map(|word| word.parse().expect("a number"));
+    let hosts: usize = numbers.next().unwrap_or(1_000_000);
+    let targets: usize = numbers.next().unwrap_or(1_000_000);
+
+    let text: String = (0..hosts).map(|number| format!("0.0.0.0 host-{}.bad-{number}.com\n", number % 7)).collect();
+    let list = timed("parse", hosts, || parse("made up", text.as_bytes(), &Guard::default()));
+    let index = timed("build", hosts, || Index::build(std::slice::from_ref(&list)));
+    println!(
+        "{} entries, {:.1} MiB, {:.1} octets each",
+        index.len(),
+        index.size() as f64 / 1_048_576.0,
+        index.size() as f64 / index.len() as f64
+    );
+
+    // Half of them listed, with two labels more than the entry; in no order, so that every look is at cold memory.
+    let step = 7_919;
+    let targets: Vec<Target> = (0..targets)
+        .map(|number| {
+            let number = number * step % hosts.max(1);
+            let kind = if number % 2 == 0 { "bad" } else { "good" };
+            Target::from_stored(format!("https://www.shop.host-{}.{kind}-{number}.com/path/{number}?q=1", number % 7))
+        })
+        .collect();
+    let found = timed("find", targets.len(), || targets.iter().filter(|target| index.find(target).is_some()).count());
+    println!("{found} of {} found", targets.len());
+    timed("flags", targets.len(), || targets.iter().filter(|target| !black_box(flags(target)).is_empty()).count());
+    let screen = Screen::default();
+    screen.replace(index);
+    timed("judge", targets.len(), || targets.iter().for_each(|target| drop(black_box(screen.judge(target)))));
+}
+
+fn timed<T>(what: &str, count: usize, work: impl FnOnce() -> T) -> T {
+    let begin = Instant::now();
+    let done = work();
+    let spent = begin.elapsed();
+    println!(
+        "{what}: {:.0} ms, {:.0} ns each, {:.2} M/s",
+        spent.as_secs_f64() * 1e3,
+        spent.as_nanos() as f64 / count as f64,
+        count as f64 / spent.as_secs_f64() / 1e6
+    );
+    done
+}

@@ -1,0 +1,53 @@
+//! The warning signs a target itself carries.
+
+use std::net::Ipv6Addr;
+
+use terse_core::Target;
+
+use crate::flag::{Flag, Flags};
+use crate::known::{FREE_HOSTING, SHORTENERS};
+use crate::parts::Parts;
+use crate::{look_alike, redirector, script};
+
+/// The warning signs of a target. Says the same for the same target, so links can be judged again at any time.
+pub fn flags(target: &Target) -> Flags {
+    let mut flags = Flags::NONE;
+    let Some(parts) = Parts::of(target) else { return flags };
+    let mut raise = |flag, is_raised: bool| {
+        if is_raised {
+            flags.insert(flag);
+        }
+    };
+    raise(Flag::Userinfo, parts.credentials.is_some());
+    raise(Flag::MisleadingAt, has_misleading_at(&parts));
+    if parts.is_address() {
+        raise(Flag::NumericHost, true);
+        raise(Flag::OddAddress, carries_another_address(parts.host));
+    } else {
+        raise(Flag::SingleLabel, !parts.host.contains('.'));
+        raise(Flag::MixedScript, script::is_mixed(parts.host));
+        raise(Flag::LookAlike, look_alike::imitates(parts.host));
+        // The front page of a shortener is no short link.
+        raise(Flag::Shortener, parts.path != "/" && SHORTENERS.contains(parts.host));
+        raise(Flag::FreeHosting, FREE_HOSTING.contains(parts.host));
+        raise(Flag::OpenRedirect, redirector::redirects(&parts));
+    }
+    flags
+}
+
+/// `https://evil.example#@bank.example`: nothing but an `@` and a name behind the real host.
+fn has_misleading_at(parts: &Parts<'_>) -> bool {
+    let is_name = |text: &str| {
+        let name = text.split(['/', '?', '#', ':']).next().unwrap_or_default();
+        name.contains('.') && crate::name::canonical(name).is_some()
+    };
+    parts.path == "/"
+        && [parts.query, parts.fragment].into_iter().flatten().any(|text| text.strip_prefix('@').is_some_and(is_name))
+}
+
+/// An IPv4 address inside an IPv6 address: mapped, NAT64 or 6to4. Machines write these.
+fn carries_another_address(host: &str) -> bool {
+    let address =
+        host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).and_then(|inner| inner.parse::<Ipv6Addr>().ok());
+    address.is_some_and(|address| matches!(address.segments(), [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, ..] | [0x2002, ..]))
+}

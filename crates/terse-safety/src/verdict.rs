@@ -1,0 +1,153 @@
+//! The verdict on a target.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use terse_core::Target;
+
+use crate::flag::Flags;
+use crate::index::{Index, MatchKind};
+use crate::{flags, redirector, typed_flags};
+
+/// What to do about a target.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// Nothing.
+    Clear,
+    /// Warn visitors, for these reasons.
+    Suspicious(Flags),
+    /// Refuse it.
+    Blocked(Block),
+}
+
+/// Why a target is blocked. Owns its words, so it outlives the index it came from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Block {
+    /// The name of the list.
+    pub source: String,
+    /// What the entry is about.
+    pub kind: MatchKind,
+    /// The host, or the URL without its scheme and query. Safe to log.
+    pub entry: String,
+}
+
+/// Judges targets against the lists of the moment. Shared by everybody who asks; new lists come in while they ask.
+#[derive(Debug)]
+pub struct Screen {
+    /// Held for as long as it takes to copy a pointer, on either side.
+    index: RwLock<Arc<Index>>,
+    warn_on: Flags,
+}
+
+impl Screen {
+    /// A screen without lists, that warns of these flags.
+    pub fn new(warn_on: Flags) -> Self {
+        Self { index: RwLock::default(), warn_on }
+    }
+
+    /// Puts new lists in the place of the old ones, at once. Who is asking finishes with the old ones.
+    pub fn replace(&self, index: Index) {
+        let old = std::mem::replace(&mut *self.index.write().unwrap_or_else(PoisonError::into_inner), Arc::new(index));
+        drop(old); // behind the lock: millions of entries may take a moment to free
+    }
+
+    /// The lists of the moment. Who judges many targets asks once and uses [`Index::find`].
+    pub fn index(&self) -> Arc<Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Judges a target, as at any time after it was made.
+    pub fn judge(&self, target: &Target) -> Verdict {
+        self.verdict(target, Flags::NONE)
+    }
+
+    /// Judges a target when it is made, by what was typed too.
+    pub fn judge_typed(&self, text: &str, target: &Target) -> Verdict {
+        self.verdict(target, typed_flags(text, target))
+    }
+
+    fn verdict(&self, target: &Target, more: Flags) -> Verdict {
+        let index = self.index();
+        // A known redirector is looked through, once: its good name must not carry a bad one past the lists.
+        let found = index.find(target).or_else(|| index.find(&redirector::destination(target)?));
+        if let Some(found) = found {
+            return Verdict::Blocked(Block { source: found.source.to_owned(), kind: found.kind, entry: found.entry });
+        }
+        let flags = flags(target).union(more);
+        if flags.intersection(self.warn_on).is_empty() { Verdict::Clear } else { Verdict::Suspicious(flags) }
+    }
+}
+
+/// Warns of what is worth a warning page.
+impl Default for Screen {
+    fn default() -> Self {
+        Self::new(Flags::that_warn())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::flag::Flag;
+    use crate::list::{Guard, parse};
+
+    fn target(text: &str) -> Target {
+        Target::parse(text, &Default::default()).unwrap()
+    }
+
+    fn index(text: &str) -> Index {
+        Index::build(&[parse("feed", text.as_bytes(), &Guard::default())])
+    }
+
+    #[test]
+    fn certainty_goes_before_suspicion() {
+        let screen = Screen::default();
+        let link = target("https://u@paypa1.com/");
+        assert_eq!(screen.judge(&link), Verdict::Suspicious([Flag::Userinfo, Flag::LookAlike].into_iter().collect()));
+        screen.replace(index("paypa1.com"));
+        let block = Block { source: "feed".into(), kind: MatchKind::Host, entry: "paypa1.com".into() };
+        assert_eq!(screen.judge(&link), Verdict::Blocked(block));
+        screen.replace(Index::default());
+        assert_eq!(screen.judge(&target("https://example.com/")), Verdict::Clear);
+    }
+
+    #[test]
+    fn a_redirector_is_looked_through() {
+        let screen = Screen::default();
+        let link = target("https://www.google.com/url?q=https://evil.example/");
+        assert_eq!(screen.judge(&link), Verdict::Suspicious([Flag::OpenRedirect].into_iter().collect()));
+        screen.replace(index("evil.example"));
+        assert!(matches!(screen.judge(&link), Verdict::Blocked(block) if block.entry == "evil.example"));
+    }
+
+    #[test]
+    fn an_operator_chooses_what_is_worth_a_warning() {
+        let (link, screen) = (target("https://bit.ly/x"), Screen::new([Flag::NumericHost].into_iter().collect()));
+        assert_eq!(screen.judge(&link), Verdict::Clear);
+        assert!(matches!(screen.judge(&target("http://8.8.8.8/")), Verdict::Suspicious(_)));
+        assert_eq!(Screen::default().judge(&target("http://8.8.8.8/")), Verdict::Clear);
+        assert!(matches!(
+            Screen::default().judge_typed("http://134744072/", &target("http://134744072/")),
+            Verdict::Suspicious(_)
+        ));
+    }
+
+    #[test]
+    fn lists_change_while_others_ask() {
+        let screen = Screen::default();
+        thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                let link = target("https://a.evil.example/");
+                (0..20_000).filter(|_| matches!(screen.judge(&link), Verdict::Blocked(_))).count()
+            });
+            for _ in 0..200 {
+                screen.replace(index("evil.example"));
+                screen.replace(index("other.example"));
+            }
+            screen.replace(index("evil.example"));
+            assert!(asking.join().unwrap() <= 20_000);
+        });
+        assert!(matches!(screen.judge(&target("https://evil.example/")), Verdict::Blocked(_)));
+    }
+}
