@@ -44,6 +44,8 @@ pub(crate) struct Names {
     precious: HashSet<&'static str>,
     looks: HashMap<String, &'static str>,
     rough_looks: HashMap<String, &'static str>,
+    /// Names of their own that only look like one.
+    honest: HashSet<&'static str>,
 }
 
 /// Shorter names look like too many honest words once digits and accents are ignored: `über`, `äpple`.
@@ -51,8 +53,12 @@ const ROUGH_FROM: usize = 6;
 
 impl Names {
     fn read(text: &'static str) -> Self {
-        let (mut exact, mut precious) = (HashSet::new(), HashSet::new());
+        let (mut exact, mut precious, mut honest) = (HashSet::new(), HashSet::new(), HashSet::new());
         for line in lines(text) {
+            if let Some(name) = line.strip_prefix('-') {
+                honest.insert(name);
+                continue;
+            }
             let name = line.trim_end_matches([' ', '+']);
             exact.insert(name);
             if line.ends_with('+') {
@@ -62,7 +68,7 @@ impl Names {
         let looks = exact.iter().map(|name| (fold(name, Fold::Look), *name)).collect();
         let rough = exact.iter().filter(|name| name.len() >= ROUGH_FROM);
         let rough_looks = rough.map(|name| (fold(name, Fold::Rough), *name)).collect();
-        Self { exact, precious, looks, rough_looks }
+        Self { exact, precious, looks, rough_looks, honest }
     }
 
     /// Whether a label is such a name itself.
@@ -77,7 +83,7 @@ impl Names {
 
     /// The name that a label, in Unicode, looks like without being it.
     pub(crate) fn imitated(&self, label: &str) -> Option<&'static str> {
-        if self.contains(label) {
+        if self.contains(label) || self.honest.contains(label) {
             return None;
         }
         self.looks.get(&fold(label, Fold::Look)).or_else(|| self.rough_looks.get(&fold(label, Fold::Rough))).copied()
@@ -105,7 +111,7 @@ mod tests {
         let names = &*NAMES;
         assert_eq!(names.looks.len(), names.exact.len());
         assert_eq!(names.rough_looks.len(), names.exact.iter().filter(|name| name.len() >= ROUGH_FROM).count());
-        assert_eq!(names.exact.len(), lines(include_str!("../data/names.txt")).count());
+        assert_eq!(names.exact.len() + names.honest.len(), lines(include_str!("../data/names.txt")).count());
         for name in &names.exact {
             assert_eq!(names.imitated(name), None, "{name}");
         }

@@ -1,5 +1,7 @@
 //! Hosts that imitate a well-known name.
 
+use std::borrow::Cow;
+
 use unicode_security::confusable_detection::skeleton;
 
 use crate::known::NAMES;
@@ -17,19 +19,35 @@ pub(crate) enum Fold {
 /// A label as the eye takes it. Two labels look alike if they fold to the same; a fold is not meant to be read, since `m`
 /// becomes `rn`.
 pub(crate) fn fold(label: &str, how: Fold) -> String {
-    let folded: String = skeleton(label)
-        .flat_map(char::to_lowercase)
-        .filter(|char| how == Fold::Look || !matches!(char, '\u{300}'..='\u{36f}'))
-        .map(|char| match char {
-            '3' if how == Fold::Rough => 'e',
-            '4' if how == Fold::Rough => 'a',
-            '5' if how == Fold::Rough => 's',
-            '7' if how == Fold::Rough => 't',
-            'i' if how == Fold::Rough => 'l',
-            char => char,
-        })
-        .collect();
-    folded.replace("vv", "w")
+    let mut folded = String::with_capacity(label.len() + 8);
+    let mut add = |char| match (how, char) {
+        (Fold::Rough, '\u{300}'..='\u{36f}') => {}
+        (Fold::Rough, '3') => folded.push('e'),
+        (Fold::Rough, '4') => folded.push('a'),
+        (Fold::Rough, '5') => folded.push('s'),
+        (Fold::Rough, '7') => folded.push('t'),
+        (Fold::Rough, 'i') => folded.push('l'),
+        (_, char) => folded.push(char),
+    };
+    if label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_')) {
+        label.chars().for_each(|char| match plain_skeleton(char) {
+            "" => add(char),
+            like => like.chars().for_each(&mut add),
+        });
+    } else {
+        skeleton(label).flat_map(char::to_lowercase).for_each(add);
+    }
+    if folded.contains("vv") { folded.replace("vv", "w") } else { folded }
+}
+
+/// The skeleton of a character that plain host names have, if it is another: nearly all labels need no more.
+fn plain_skeleton(char: char) -> &'static str {
+    match char {
+        '0' => "o",
+        '1' => "l",
+        'm' => "rn",
+        _ => "",
+    }
 }
 
 /// Whether a canonical name imitates a well-known one.
@@ -62,13 +80,21 @@ const SUFFIXES: &[&str] = &[
 ];
 
 /// A label as people read it.
-pub(crate) fn unicode(label: &str) -> String {
-    idna::domain_to_unicode(label).0
+pub(crate) fn unicode(label: &str) -> Cow<'_, str> {
+    if label.starts_with("xn--") { Cow::from(idna::domain_to_unicode(label).0) } else { Cow::from(label) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_short_cut_for_plain_names_agrees_with_unicode() {
+        for char in ('a'..='z').chain('0'..='9').chain(['-', '_']) {
+            let whole: String = skeleton(&char.to_string()).flat_map(char::to_lowercase).collect();
+            assert_eq!(fold(&char.to_string(), Fold::Look), whole, "{char}");
+        }
+    }
 
     fn judged(host: &str) -> bool {
         imitates(&crate::name::canonical(host).unwrap())
@@ -130,6 +156,8 @@ mod tests {
             "amazonas.de",
             "box.company.example",
             "learn.example",
+            "openal.org",
+            "1cloud.example",
             "barn.example",
             "target-practice.example",
         ] {

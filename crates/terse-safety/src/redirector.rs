@@ -31,9 +31,9 @@ impl Rule {
         Some(Self { host, path: path.trim_end_matches('*'), in_path, fields })
     }
 
-    fn is_at(&self, host: &str) -> bool {
+    fn is_at(&self, host: &str, cut: Option<&Cut<'_>>) -> bool {
         match (self.host.strip_suffix(".*"), self.host.strip_prefix("*.")) {
-            (Some(label), _) => Cut::of(host).is_some_and(|cut| cut.label == label && matches!(cut.below, "" | "www")),
+            (Some(label), _) => cut.is_some_and(|cut| cut.label == label && matches!(cut.below, "" | "www")),
             (_, Some(above)) => host != above && is_at_or_below(host, above),
             _ => host.strip_prefix("www.").unwrap_or(host) == self.host,
         }
@@ -58,7 +58,8 @@ impl Rule {
 
 /// What a known redirector was told, if this is one.
 fn told(parts: &Parts<'_>) -> Option<String> {
-    RULES.iter().filter(|rule| rule.is_at(parts.host)).find_map(|rule| rule.destination(parts))
+    let cut = Cut::of(parts.host);
+    RULES.iter().filter(|rule| rule.is_at(parts.host, cut.as_ref())).find_map(|rule| rule.destination(parts))
 }
 
 /// Whether this is a known redirector that was told where to go.
@@ -82,7 +83,7 @@ mod tests {
     fn every_line_of_the_data_is_a_rule() {
         let text = include_str!("../data/redirectors.txt");
         assert_eq!(RULES.len(), lines(text).count());
-        assert!(RULES.iter().all(|rule| rule.path.starts_with('/') && (rule.in_path != !rule.fields.is_empty())));
+        assert!(RULES.iter().all(|rule| rule.path.starts_with('/') && rule.in_path == rule.fields.is_empty()));
     }
 
     #[test]
