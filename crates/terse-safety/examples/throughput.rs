@@ -26,7 +26,7 @@ fn main() {
     let targets: Vec<Target> = (0..targets)
         .map(|number| {
             let number = number * step % hosts.max(1);
-            let kind = if number % 2 == 0 { "bad" } else { "good" };
+            let kind = if number.is_multiple_of(2) { "bad" } else { "good" };
             Target::from_stored(format!("https://www.shop.host-{}.{kind}-{number}.com/path/{number}?q=1", number % 7))
         })
         .collect();

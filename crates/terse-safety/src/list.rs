@@ -173,10 +173,11 @@ impl ParsedList {
 
     fn add_url(&mut self, text: &str, guard: &Guard) {
         let text = if text.contains("://") { Cow::from(text) } else { Cow::from(format!("http://{text}")) };
-        let url = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = Some(&text).filter(|text| has_possible_place(text)).and_then(|text| Url::parse(text).ok());
+        let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.filter(|url| url.as_str().len() <= Target::MAX);
         let parts = url.as_ref().and_then(|url| Parts::of_text(url.as_str()));
-        match parts.filter(|parts| guard.admits_place(parts.host)) {
+        match parts.filter(|parts| crate::name::is_possible(parts.host) && guard.admits_place(parts.host)) {
             Some(parts) if self.entries < self.most => {
                 self.urls.push_str(&place_and_path(&parts));
                 // An empty query is none: `/login?` is `/login` to every server.
@@ -198,6 +199,12 @@ pub(crate) fn place_and_path(parts: &Parts<'_>) -> String {
         Some(port) => format!("{}:{port}{}", parts.host, parts.path),
         None => format!("{}{}", parts.host, parts.path),
     }
+}
+
+/// Whether what stands before the path, credentials and all, is no longer than anybody's.
+fn has_possible_place(url: &str) -> bool {
+    let place = url.split_once("://").map_or(url, |(_, rest)| rest).trim_start_matches(['/', '\\']);
+    crate::name::is_possible_length(place.split(['/', '\\', '?', '#']).next().unwrap_or_default())
 }
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {

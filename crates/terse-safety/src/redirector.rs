@@ -109,6 +109,7 @@ mod tests {
             "https://www.google.com/search?q=https://example.com/",
             "https://www.google.com/url",
             "https://www.google.com/",
+            "https://sites.google.com/url?q=https://example.com/",
             "https://google.evil.example/url?q=https://example.com/",
             "https://example.com/url?q=https://example.org/",
             "https://www.youtube.com/watch?v=x&q=1",

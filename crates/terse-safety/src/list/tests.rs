@@ -101,6 +101,31 @@ fn a_stray_quote_spoils_its_line_and_not_the_rest() {
 }
 
 #[test]
+fn a_row_with_too_many_fields_spoils_no_other() {
+    let wide = "1,".repeat(40);
+    check(&format!("# id,dateadded,url\n{wide}\n2,x,http://bad.example/\n"), ListKind::UrlHaus, &["url:bad.example/"], 1);
+}
+
+#[test]
+fn endless_lines_and_endless_names_are_skipped() {
+    let line = "0.0.0.0 ".to_owned() + &"a.example ".repeat(2_000);
+    check(&format!("{line}\n0.0.0.0 bad.example"), ListKind::Hosts, &["bad.example"], 1);
+    let name: String = ('\u{4e00}'..).take(2_000).collect();
+    check(
+        &format!("{name}.example\nhttp://{name}.example/\nhttp:\\\\{name}.example/\nbad.example"),
+        ListKind::Urls,
+        &["bad.example"],
+        3,
+    );
+}
+
+#[test]
+fn names_that_cannot_exist_are_skipped_in_urls_too() {
+    let name: String = ('\u{4e00}'..).take(64).collect();
+    check(&format!("http://{name}.example/\nhttp://a..example/\nhttp://bad.example/"), ListKind::Urls, &["url:bad.example/"], 2);
+}
+
+#[test]
 fn a_broken_feed_cannot_block_the_world() {
     check(
         "com\nco.uk\ngithub.io\n*.com\n.\nlocalhost\nprinter.local\nai\n127.0.0.1\n10.1.2.3\n::1\n0\n",
