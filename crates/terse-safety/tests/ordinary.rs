@@ -104,6 +104,7 @@ const ORDINARY: &[&str] = &[
     "https://example.com/@user/status/1",
     "https://example.com/?@",
     "https://example.com/#@somebody",
+    "https://example.com/post?@somebody.example",
     "https://example.com/a\\b",
     "https://example.com/?u=https://go.example/ok1234",
     "https://example.com/javascript:alert(1)",

@@ -120,6 +120,12 @@ fn endless_lines_and_endless_names_are_skipped() {
 }
 
 #[test]
+fn a_name_full_of_nothing_is_skipped_before_it_is_read() {
+    let name = format!("b{}ad.example", "\u{ad}".repeat(600));
+    check(&format!("{name}\nhttp://{name}/\nb\u{ad}ad.example"), ListKind::Domains, &["bad.example"], 2);
+}
+
+#[test]
 fn names_that_cannot_exist_are_skipped_in_urls_too() {
     let name: String = ('\u{4e00}'..).take(64).collect();
     check(&format!("http://{name}.example/\nhttp://a..example/\nhttp://bad.example/"), ListKind::Urls, &["url:bad.example/"], 2);
