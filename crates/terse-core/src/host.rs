@@ -41,7 +41,7 @@ impl BlockedHosts {
 }
 
 /// Names that mean "here" or "inside" and never a public place.
-pub(crate) fn is_public_name(host: &str) -> bool {
+pub fn is_public_name(host: &str) -> bool {
     const INSIDE: &[&str] = &["localhost", "local", "internal", "localdomain", "intranet", "lan", "home.arpa", "private", "corp"];
     let host = host.strip_suffix('.').unwrap_or(host);
     !INSIDE.iter().any(|name| host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.')))
@@ -138,6 +138,18 @@ mod tests {
             "ff02::1",
             "100::1",
             "3fff::1",
+            "192.0.0.8",
+            "192.88.99.1",
+            "198.51.100.7",
+            "::ffff:0:127.0.0.1",
+            "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+            "2001:10::1",
+            "2001:20::1",
+            "2002:a9fe:a9fe::1",
+            "2002:c0a8:101::",
+            "5f00::1",
+            "febf::1",
+            "ff0e::1",
         ] {
             assert!(!is_public_address(address.parse().unwrap()), "{address}");
         }

@@ -30,7 +30,7 @@ pub use codes::{
     Alphabet, CodeSource, CodeSourceError, Hashed, LONGEST, Numbered, Numbering, Random, SHORTEST, Snowflake, Wanted,
 };
 pub use domain::{Domain, Hosts};
-pub use host::{BlockedHosts, is_public_address};
+pub use host::{BlockedHosts, is_public_address, is_public_name};
 pub use identity::Identity;
 pub use link::{Link, LinkKey, OwnerId, RedirectKind, Revision, Standing, Status};
 pub use links::{Caller, Created, LinkError, Links, Listing, Rules};
@@ -40,7 +40,7 @@ pub use refusal::{Refusal, RefusalKind};
 pub use store::{
     BoxError, ChangeFeed, Cursor, Insert, Inserted, LinkStore, ListQuery, NoFeed, Page, Request, Sort, Spent, StoreError, Updated,
 };
-pub use target::{Target, TargetRules};
+pub use target::{Target, TargetRules, is_bad_port};
 pub use text::{Tags, Title};
 pub use visit::{Visit, visit};
 pub use when::Moment;

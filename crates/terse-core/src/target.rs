@@ -47,7 +47,7 @@ impl Target {
             return refuse(RefusalKind::SchemeNotAllowed, "only http and https URLs can be shortened");
         }
         check_host(&url, rules)?;
-        if url.port().is_some_and(|port| BAD_PORTS.contains(&port)) {
+        if url.port().is_some_and(is_bad_port) {
             return refuse(RefusalKind::InvalidUrl, "browsers refuse to open this port");
         }
         if url.as_str().len() > Self::MAX {
@@ -148,6 +148,11 @@ fn check_name(name: &str) -> Result<(), Refusal> {
 
 fn refuse<T>(kind: RefusalKind, detail: &'static str) -> Result<T, Refusal> {
     Err(Refusal::new(kind, "long_url", detail))
+}
+
+/// Whether a port belongs to another protocol: a request sent there may be taken for something else.
+pub fn is_bad_port(port: u16) -> bool {
+    BAD_PORTS.contains(&port)
 }
 
 /// Ports of other protocols, which the Fetch standard tells browsers to refuse, and 0.
