@@ -16,6 +16,10 @@ use crate::settings::{Limits, OutgoingSettings};
 
 /// The longest body that is posted.
 const LONGEST_POST: usize = 1 << 20;
+/// Calls that may take longer run apart,
+const LONG: Duration = Duration::from_secs(10);
+/// and few of them at once.
+const LONG_AT_ONCE: usize = 2;
 /// Headers a caller may not set: they say who we are and how the message is framed, which is not theirs to say.
 const OURS: &[HeaderName] = &[
     header::ACCEPT_ENCODING,
@@ -39,13 +43,15 @@ const OURS: &[HeaderName] = &[
 pub struct Outgoing {
     exchange: Arc<Exchange>,
     settings: OutgoingSettings,
-    pool: OnceLock<Pool>,
+    /// For calls that end soon, and for those that may not: a few slow lists must not hold up every title.
+    short: OnceLock<Pool>,
+    long: OnceLock<Pool>,
 }
 
 impl Outgoing {
     /// Starts nothing yet: the threads come with the first call.
     pub fn new(settings: OutgoingSettings) -> Self {
-        Self { exchange: Arc::new(Exchange::new(&settings)), settings, pool: OnceLock::new() }
+        Self { exchange: Arc::new(Exchange::new(&settings)), settings, short: OnceLock::new(), long: OnceLock::new() }
     }
 
     /// Gets a document. Any status is an answer; following redirects, compression and so on are not the caller's business.
@@ -95,7 +101,11 @@ impl Outgoing {
         time: Duration,
         work: impl FnOnce(Instant) -> Result<T, OutgoingError> + Send + 'static,
     ) -> Result<T, OutgoingError> {
-        let pool = self.pool.get_or_init(|| Pool::start(self.settings.at_once, self.settings.waiting));
+        let waiting = self.settings.waiting;
+        let pool = match time > LONG {
+            true => self.long.get_or_init(|| Pool::start(LONG_AT_ONCE, waiting)),
+            false => self.short.get_or_init(|| Pool::start(self.settings.at_once, waiting)),
+        };
         let (sender, receiver) = oneshot::channel();
         let offered = Instant::now();
         let job = move || {

@@ -83,6 +83,13 @@ mod tests {
     }
 
     #[test]
+    fn the_system_knows_this_machine() {
+        let deadline = Instant::now() + std::time::Duration::from_secs(10);
+        let found = System::new(true).resolve("localhost", 80, deadline).unwrap();
+        assert!(!found.is_empty() && found.iter().all(|address| address.ip().is_loopback() && address.port() == 80));
+    }
+
+    #[test]
     fn a_full_house_of_lookups_is_busy() {
         let system = System::new(false);
         system.under_way.store(MOST_LOOKUPS, Ordering::Relaxed);

@@ -12,9 +12,9 @@ use crate::resolve::Resolve;
 pub struct OutgoingSettings {
     /// Who we say we are: `terse/0.1.0 (+https://go.example)`. What a header cannot hold is left out.
     pub user_agent: String,
-    /// How many calls run at once, each on a thread of its own.
+    /// How many calls run at once, each on a thread of its own. Those that may take more than 10 s have two other threads.
     pub at_once: usize,
-    /// How many more may wait; past it calls are refused as `Busy`.
+    /// How many more of each kind may wait; past it calls are refused as `Busy`.
     pub waiting: usize,
     /// How long a post may take, all parts together.
     pub post_time: Duration,

@@ -245,8 +245,7 @@ async fn an_unanswering_public_address_does_not_lead_to_another_lookup() {
     let gone = Server::saying(page("never")).address;
     let resolver = Liar::new(&[("rebind.test", &[&["127.0.0.1"], &["127.0.0.2"]])]);
     let client = Outgoing::new(OutgoingSettings { allow: vec![gone], ..settings(&[], Arc::clone(&resolver)) });
-    let got = kind(client.get(&format!("http://rebind.test:{}/", gone.port()), HASTY).await);
-    assert!(matches!(got, "unreachable" | "bad_answer"), "{got}");
+    let _ = client.get(&format!("http://rebind.test:{}/", gone.port()), HASTY).await;
     assert_eq!(resolver.asked(), 1);
 }
 

@@ -126,7 +126,12 @@ async fn packed_bodies_are_refused() {
         "Content-Encoding: identity\r\nContent-Encoding: deflate",
         "Transfer-Encoding: gzip, chunked",
     ] {
-        let server = Server::saying(format!("HTTP/1.1 200 OK\r\n{header}\r\nConnection: close\r\n\r\n"));
+        // A body that would unpack, so that nothing but the header gives a reason.
+        let packed = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\xcb\xc8\x04\0\xac\x2a\x93\xd8\x02\0\0\0";
+        let chunked = header.contains("chunked");
+        let head = format!("HTTP/1.1 200 OK\r\n{header}\r\nConnection: close\r\n\r\n");
+        let body = if chunked { [b"16\r\n", &packed[..], b"\r\n0\r\n\r\n"].concat() } else { packed.to_vec() };
+        let server = Server::saying([head.into_bytes(), body].concat());
         assert_eq!(kind(client(&[&server]).get(&server.url("site.test"), PATIENT).await), "bad_answer", "{header}");
     }
 }

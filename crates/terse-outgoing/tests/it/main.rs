@@ -1,6 +1,6 @@
 //! The client against real sockets on this machine.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 mod guard;
 mod limits;

@@ -19,7 +19,7 @@ async fn a_post_arrives_as_it_was_signed() {
     });
     let (secret, body) = (HookSecret::new("s"), br#"{"a":"b"}"#.to_vec());
     let signature = sign(&secret, 1000, &body);
-    let client = Outgoing::new(OutgoingSettings { post_time: Duration::from_secs(20), ..settings(&[&server], Liar::new(&[])) });
+    let client = client(&[&server]);
     let posted =
         client.post(&server.url("hook.test"), "application/json", body, &[(SIGNATURE_HEADER, &signature)]).await.unwrap();
     assert_eq!((posted.status, posted.retry_after, posted.is_success()), (429, Some(Duration::from_secs(30)), false));

@@ -63,3 +63,25 @@ async fn a_full_queue_is_busy_and_a_long_wait_too() {
     assert_eq!(waiting.await.unwrap(), "busy");
     assert_eq!(server.connections(), 1);
 }
+
+#[tokio::test]
+async fn slow_lists_do_not_hold_up_pages() {
+    let (release, held) = sync_channel::<()>(0);
+    let held = Mutex::new(held);
+    let (began, begun) = sync_channel::<()>(8);
+    let lists = Server::start(move |mut stream| {
+        read_head(&stream);
+        let _ = began.send(());
+        let _ = held.lock().unwrap().recv();
+        let _ = stream.write_all(page("x").as_bytes());
+    });
+    let pages = Server::saying(page("x"));
+    let client = Arc::new(Outgoing::new(OutgoingSettings { at_once: 1, ..settings(&[&lists, &pages], Liar::new(&[])) }));
+    let (slow, url) = (Arc::clone(&client), lists.url("site.test"));
+    let running = tokio::spawn(async move { kind(slow.get(&url, Limits::FEED).await) });
+    tokio::task::yield_now().await;
+    tokio::task::spawn_blocking(move || begun.recv().map(|()| begun)).await.unwrap().unwrap();
+    assert_eq!(kind(client.get(&pages.url("site.test"), PATIENT).await), "ok");
+    drop(release);
+    assert_eq!(running.await.unwrap(), "ok");
+}

@@ -12,12 +12,12 @@ use terse_outgoing::{Limits, Outgoing, OutgoingError, OutgoingSettings, Over, Re
 /// A page with little patience, for tests that wait for the deadline.
 pub(crate) const HASTY: Limits = Limits { time: Duration::from_millis(300), body: 64 << 10, over: Over::Cut };
 /// A page with much patience, for tests that must not meet the deadline on a busy machine.
-pub(crate) const PATIENT: Limits = Limits { time: Duration::from_secs(20), body: 64 << 10, over: Over::Cut };
+pub(crate) const PATIENT: Limits = Limits { time: Duration::from_secs(10), body: 64 << 10, over: Over::Cut };
 
 /// Counts the connections it accepts and lets a function answer each.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    accepted: Arc<AtomicUsize>,
+    accepted: Arc<Mutex<Vec<SocketAddr>>>,
     stopping: Arc<AtomicBool>,
 }
 
@@ -38,16 +38,17 @@ impl Server {
     pub(crate) fn bind(address: &str, answer: impl Fn(TcpStream) + Send + Sync + 'static) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        let (accepted, stopping) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        let (count, stop, answer) = (Arc::clone(&accepted), Arc::clone(&stopping), Arc::new(answer));
+        let (accepted, stopping) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let (seen, stop, answer) = (Arc::clone(&accepted), Arc::clone(&stopping), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if stop.load(Ordering::SeqCst) {
                     return;
                 }
-                count.fetch_add(1, Ordering::SeqCst);
-                let answer = Arc::clone(&answer);
                 if let Ok(stream) = stream {
+                    let Ok(peer) = stream.peer_addr() else { continue };
+                    seen.lock().unwrap().push(peer);
+                    let answer = Arc::clone(&answer);
                     std::thread::spawn(move || answer(stream));
                 }
             }
@@ -63,17 +64,19 @@ impl Server {
         format!("http://{host}:{}/", self.port())
     }
 
-    /// Connections so far. Connections are accepted in order, so one of our own, once seen, was the last.
+    /// Connections so far. They are accepted in order, so once one of our own is seen none from before is outstanding.
     pub(crate) fn connections(&self) -> usize {
-        let before = self.accepted.load(Ordering::SeqCst);
-        let _knock = TcpStream::connect(self.address);
+        let knock = TcpStream::connect(self.address).unwrap();
+        let ours = knock.local_addr().unwrap();
         let until = Instant::now() + Duration::from_secs(10);
         loop {
-            let now = self.accepted.load(Ordering::SeqCst);
-            if now > before || Instant::now() > until {
-                // Ours is not theirs: taken back, so that asking twice gives the same.
-                return self.accepted.fetch_sub(1, Ordering::SeqCst) - 1;
+            let mut seen = self.accepted.lock().unwrap();
+            if let Some(at) = seen.iter().position(|peer| *peer == ours) {
+                seen.remove(at);
+                return seen.len();
             }
+            drop(seen);
+            assert!(Instant::now() < until, "the server has stopped accepting");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -160,6 +163,7 @@ pub(crate) fn client_with(allowed: &[&Server], resolver: Arc<Liar>) -> Outgoing 
 pub(crate) fn settings(allowed: &[&Server], resolver: Arc<Liar>) -> OutgoingSettings {
     OutgoingSettings {
         resolver: Some(resolver),
+        post_time: PATIENT.time,
         allow: allowed.iter().map(|server| server.address).collect(),
         ..OutgoingSettings::new("9.9.9", "https://go.example")
     }
