@@ -159,10 +159,10 @@ async fn the_same_spellings_do_connect_when_private_addresses_are_allowed() {
 
 #[tokio::test]
 async fn a_name_is_refused_for_any_of_its_addresses() {
-    let victim = victim();
+    // This very address and port count as public, so that even a failing test knocks at no stranger's door.
     let public = Server::saying(page("hello"));
     for bad in [
-        "127.0.0.1",
+        "127.0.0.3",
         "0.0.0.0",
         "10.0.0.1",
         "172.20.0.1",
@@ -190,16 +190,19 @@ async fn a_name_is_refused_for_any_of_its_addresses() {
     ] {
         let resolver = Liar::new(&[
             ("alone.test", &[&[bad]]),
-            ("last.test", &[&["8.8.8.8", "2620:fe::fe", bad]]),
-            ("first.test", &[&[bad, "8.8.8.8"]]),
-            ("ninth.test", &[&["8.8.8.8", "8.8.8.8", "8.8.8.8", "8.8.8.8", "8.8.8.8", "8.8.8.8", "8.8.8.8", "8.8.8.8", bad]]),
+            ("last.test", &[&["127.0.0.1", bad]]),
+            ("first.test", &[&[bad, "127.0.0.1"]]),
+            (
+                "ninth.test",
+                &[&["127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", bad]],
+            ),
         ]);
         let client = client_with(&[&public], resolver);
         for name in ["alone.test", "last.test", "first.test", "ninth.test"] {
-            assert_eq!(kind(client.get(&victim.url(name), PATIENT).await), "refused_address", "{name} {bad}");
+            assert_eq!(kind(client.get(&public.url(name), PATIENT).await), "refused_address", "{name} {bad}");
         }
     }
-    assert_eq!(victim.connections(), 0);
+    assert_eq!(public.connections(), 0);
 }
 
 #[tokio::test]
