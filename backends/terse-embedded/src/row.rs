@@ -2,7 +2,9 @@
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, ToSql};
-use terse_core::{Code, Domain, Link, LinkKey, Moment, OwnerId, RedirectKind, Revision, Standing, Tags, Target, Title};
+use terse_core::{
+    Code, Domain, Flags, Judge, Link, LinkKey, Moment, OwnerId, RedirectKind, Revision, Standing, Tags, Target, Title,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::{Failure, corrupt};
@@ -12,13 +14,16 @@ pub(crate) const FIRST_NAMED: i64 = 1 << 61;
 
 /// In the order in which [`RawRow::read`] expects them.
 pub(crate) const COLUMNS: &str = "id, domain, code, owner, target, created_at, updated_at, flags, checksum, reuse, revision, \
-     expires_at, valid_from, max_clicks, spent_clicks, title, tags, deleted_at";
+     expires_at, valid_from, max_clicks, spent_clicks, title, tags, deleted_at, signs";
 
 const FORWARD_QUERY: i64 = 4;
 const CRAWLABLE: i64 = 8;
 const SUSPICIOUS: i64 = 16;
 const BLOCKED: i64 = 32;
 const GENERATED: i64 = 64;
+/// The standing is not the word of whoever it usually is: a clear link's is the screen's, any other a moderator's. So it was
+/// for every link before there was a screen, and their rows say nothing of it.
+const OTHER_JUDGE: i64 = 128;
 
 /// A row as it lies in the file, its texts not yet copied.
 pub(crate) struct RawRow<'a> {
@@ -45,6 +50,7 @@ struct Fields<'a> {
     title: Option<&'a str>,
     tags: Option<&'a str>,
     deleted_at: Option<i64>,
+    signs: Option<&'a str>,
 }
 
 impl<'a> RawRow<'a> {
@@ -67,6 +73,7 @@ impl<'a> RawRow<'a> {
                 title: text(row, 15)?,
                 tags: text(row, 16)?,
                 deleted_at: row.get(17)?,
+                signs: text(row, 18)?,
             },
             checksum: row.get(8)?,
             spent_clicks: row.get::<_, Option<i64>>(14)?.unwrap_or(0) as u64,
@@ -107,6 +114,8 @@ impl<'a> RawRow<'a> {
             forward_query: flags & FORWARD_QUERY != 0,
             crawlable: flags & CRAWLABLE != 0,
             standing,
+            judged: if (standing == Standing::Clear) != (flags & OTHER_JUDGE != 0) { Judge::Screen } else { Judge::Moderator },
+            flags: self.fields.signs.map(Flags::from_stored).unwrap_or_default(),
             deleted_at: self.fields.deleted_at.map(Moment::from_ms),
             reusable: self.fields.reuse.is_some(),
             revision: Revision(self.fields.revision.map_or(1, |revision| revision as u64)),
@@ -152,7 +161,8 @@ impl<'a> NewRow<'a> {
                 | flag(link.crawlable, CRAWLABLE)
                 | flag(link.standing == Standing::Suspicious, SUSPICIOUS)
                 | flag(link.standing == Standing::Blocked, BLOCKED)
-                | flag(link.generated, GENERATED),
+                | flag(link.generated, GENERATED)
+                | flag((link.standing == Standing::Clear) != (link.judged == Judge::Screen), OTHER_JUDGE),
             reuse: link.reusable.then(|| reuse_hash(link)),
             revision: Some(link.revision.0 as i64).filter(|revision| *revision != 1),
             expires_at: link.expires_at.map(Moment::as_ms),
@@ -161,13 +171,14 @@ impl<'a> NewRow<'a> {
             title: link.title.as_ref().map(Title::as_str),
             tags: Some(tags).filter(|tags| !tags.is_empty()),
             deleted_at: link.deleted_at.map(Moment::as_ms),
+            signs: Some(link.flags.joined()).filter(|signs| !signs.is_empty()),
         };
         let checksum = fields.checksum(id, link.key.domain.as_str(), code);
         Self { id, domain, code, fields, checksum }
     }
 
     /// Every column of [`COLUMNS`], `spent_clicks` given apart as it is not part of the row's identity.
-    pub(crate) fn values<'b>(&'b self, spent_clicks: &'b Option<i64>) -> [&'b dyn ToSql; 18] {
+    pub(crate) fn values<'b>(&'b self, spent_clicks: &'b Option<i64>) -> [&'b dyn ToSql; 19] {
         let f = &self.fields;
         [
             &self.id,
@@ -188,6 +199,7 @@ impl<'a> NewRow<'a> {
             &f.title,
             &f.tags,
             &f.deleted_at,
+            &f.signs,
         ]
     }
 }
@@ -215,6 +227,10 @@ impl Fields<'_> {
         }
         for text in [Some(domain), code, Some(self.target), self.title, self.tags] {
             put_text(&mut bytes, text);
+        }
+        // Only where there are any: rows from before there were signs keep their checksum.
+        if self.signs.is_some() {
+            put_text(&mut bytes, self.signs);
         }
         xxh3_64(&bytes) as i64
     }

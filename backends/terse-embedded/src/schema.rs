@@ -19,7 +19,8 @@ pub(crate) struct Shape {
 }
 
 /// The links file: "trse".
-pub(crate) const LINKS: Shape = Shape { name: "links", application: 0x7472_7365, steps: &[include_str!("schema.sql")] };
+pub(crate) const LINKS: Shape =
+    Shape { name: "links", application: 0x7472_7365, steps: &[include_str!("schema.sql"), include_str!("schema_2.sql")] };
 
 impl Shape {
     /// Opens a file for writing, making it if it is missing, and brings it up to date.

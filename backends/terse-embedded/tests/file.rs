@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use terse_core::{
-    Alphabet, Domain, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Numbering, Request, Revision, Sort, StoreError,
+    Alphabet, Domain, Flags, Insert, Inserted, Judge, Link, LinkKey, LinkStore, ListQuery, Numbering, Request, Revision, Sort,
+    Standing, StoreError, Tags, Updated,
 };
 use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, skip_ahead, verify};
 use terse_testkit::{alias, generated, key, moment};
@@ -82,9 +83,9 @@ fn a_file_from_the_future_is_refused_and_left_alone() {
     drop(folder.open());
     sql(&folder.db(), "PRAGMA user_version = 99");
     let error = Embedded::open(Options::new(folder.db())).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 99, known: 1 }), "{error}");
-    assert!(error.to_string().contains("99") && error.to_string().contains('1'));
-    sql(&folder.db(), "PRAGMA user_version = 1");
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 2 }), "{error}");
+    assert!(error.to_string().contains("99") && error.to_string().contains('2'));
+    sql(&folder.db(), "PRAGMA user_version = 2");
     drop(folder.open());
 }
 
@@ -158,6 +159,8 @@ async fn a_damaged_link_is_an_error_and_never_a_redirect() {
         "target = 'https://evil.example/'",
         "owner = 7",
         "flags = flags | 32",
+        "flags = flags | 128",
+        "signs = 'userinfo'",
         "created_at = created_at + 1",
         "updated_at = 5",
         "expires_at = 5",
@@ -529,4 +532,26 @@ async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
     }
     let copy = Embedded::open(Options::new(&to)).unwrap();
     assert!(matches!(copy.lease(4, 10, u64::MAX).await, Err(StoreError::Exhausted)));
+}
+
+/// As it was before there was a screen: no signs, and every standing the word of a moderator.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_the_first_version_is_brought_up_to_date() {
+    let folder = Folder::new();
+    let plain = Link { tags: Tags::parse(&["a"]).unwrap(), ..alias("plain", "https://example.com/") };
+    let blocked = Link { standing: Standing::Blocked, judged: Judge::Moderator, ..alias("blocked", "https://example.com/") };
+    {
+        let store = folder.open();
+        put(&store, &plain).await;
+        put(&store, &blocked).await;
+    }
+    sql(&folder.db(), "ALTER TABLE links DROP COLUMN signs; PRAGMA user_version = 1");
+    let store = folder.open();
+    assert_eq!(store.get(&plain.key).await.unwrap(), Some(plain.clone()));
+    assert_eq!(store.get(&blocked.key).await.unwrap(), Some(blocked));
+    let flagged = Link { flags: Flags::new(["userinfo"]), standing: Standing::Suspicious, revision: Revision(2), ..plain };
+    assert_eq!(store.update(&flagged, Revision(1)).await.unwrap(), Updated::Done);
+    drop(store);
+    assert_eq!(folder.open().get(&flagged.key).await.unwrap(), Some(flagged));
+    assert!(verify(&folder.db()).unwrap().is_clean());
 }

@@ -17,6 +17,7 @@ mod links;
 mod patch;
 mod proxies;
 mod refusal;
+mod screening;
 mod store;
 mod target;
 mod text;
@@ -32,11 +33,12 @@ pub use codes::{
 pub use domain::{Domain, Hosts};
 pub use host::{BlockedHosts, is_public_address, is_public_name};
 pub use identity::Identity;
-pub use link::{Link, LinkKey, OwnerId, RedirectKind, Revision, Standing, Status};
+pub use link::{Judge, Link, LinkKey, OwnerId, RedirectKind, Revision, Standing, Status};
 pub use links::{Caller, Created, LinkError, Links, Listing, Rules};
 pub use patch::{Change, Patch};
 pub use proxies::{Proxies, ProxyRange};
 pub use refusal::{Refusal, RefusalKind};
+pub use screening::{Evidence, Flags, Judgement, NoScreening, Screening};
 pub use store::{
     BoxError, ChangeFeed, Cursor, Insert, Inserted, LinkStore, ListQuery, NoFeed, Page, Request, Sort, Spent, StoreError, Updated,
 };

@@ -4,6 +4,7 @@ use crate::when::Moment;
 
 use crate::code::Code;
 use crate::domain::Domain;
+use crate::screening::Flags;
 use crate::target::Target;
 use crate::text::{Tags, Title};
 
@@ -81,6 +82,16 @@ pub enum Standing {
     Blocked,
 }
 
+/// Whose word a link's standing is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Judge {
+    /// The screen's, which may think otherwise tomorrow.
+    #[default]
+    Screen,
+    /// A moderator's, which stays.
+    Moderator,
+}
+
 /// A link as a store keeps it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Link {
@@ -116,6 +127,10 @@ pub struct Link {
     pub crawlable: bool,
     /// What moderation thinks of it.
     pub standing: Standing,
+    /// Whose word that is.
+    pub judged: Judge,
+    /// What is odd about its target.
+    pub flags: Flags,
     /// When its owner deleted it; it can be restored until it is reaped.
     pub deleted_at: Option<Moment>,
     /// Whether this very link is given back when its owner shortens the same target on the same domain again.

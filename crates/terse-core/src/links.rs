@@ -9,11 +9,12 @@ use crate::clock::Clock;
 use crate::code::Code;
 use crate::codes::{CodeSource, CodeSourceError, Wanted};
 use crate::domain::Hosts;
-use crate::link::{Link, LinkKey, OwnerId, Revision, Standing};
+use crate::link::{Judge, Link, LinkKey, OwnerId, Revision, Standing};
 use crate::patch::Patch;
 use crate::refusal::{Refusal, RefusalKind};
+use crate::screening::{self, Evidence, Flags, Judgement, Screening};
 use crate::store::{ChangeFeed, Insert, Inserted, LinkStore, ListQuery, Page, Request, StoreError, Updated};
-use crate::target::TargetRules;
+use crate::target::{Target, TargetRules};
 use crate::wish::{NewLink, Wish};
 
 /// How often a generated code may turn out to be taken before something must be wrong.
@@ -127,6 +128,7 @@ pub struct Links {
     store: Arc<dyn LinkStore>,
     codes: Arc<dyn CodeSource>,
     feed: Arc<dyn ChangeFeed>,
+    screen: Arc<dyn Screening>,
     rules: Rules,
     clock: Clock,
 }
@@ -137,15 +139,21 @@ impl Links {
         store: Arc<dyn LinkStore>,
         codes: Arc<dyn CodeSource>,
         feed: Arc<dyn ChangeFeed>,
+        screen: Arc<dyn Screening>,
         rules: Rules,
         clock: Clock,
     ) -> Self {
-        Self { store, codes, feed, rules, clock }
+        Self { store, codes, feed, screen, rules, clock }
     }
 
     /// What the operator decided.
     pub fn rules(&self) -> &Rules {
         &self.rules
+    }
+
+    /// What is odd about a link, in sentences for whoever wonders whether to follow it.
+    pub fn reasons(&self, link: &Link) -> Vec<&'static str> {
+        link.flags.iter().filter_map(|flag| self.screen.sentence(flag)).collect()
     }
 
     /// The time.
@@ -194,6 +202,8 @@ impl Links {
         created_at: Moment,
     ) -> Result<Created, LinkError> {
         let owner = caller.owner();
+        let version = self.screen.version();
+        let (standing, flags) = self.judge(caller, owner, &new.target, &new.typed)?;
         for attempt in 0..CODE_ATTEMPTS {
             let code = match &new.alias {
                 Some(alias) => alias.clone(),
@@ -205,11 +215,12 @@ impl Links {
                     })?
                 }
             };
-            let link = stored_form(&new, code, owner, created_at);
+            let link = stored_form(&new, code, owner, created_at, standing, flags.clone());
             let insert = Insert { link: link.clone(), request: request.clone() };
             match self.store.insert(insert).await {
                 Ok(Inserted::Created) => {
                     self.feed.announce(&link.key);
+                    let link = self.learned_since(version, link).await;
                     return Ok(Created { link, new: true, replayed: false });
                 }
                 // An earlier attempt may have been written although its answer got lost, and looked for in vain before: whoever
@@ -264,7 +275,17 @@ impl Links {
             if link.deleted_at.is_some() && patch.standing.is_none() {
                 return Err(LinkError::NotFound);
             }
-            Ok(patch.apply(link, &self.rules.targets, now)?)
+            let mut new = patch.apply(link, &self.rules.targets, now)?;
+            if let Some(typed) = patch.long_url.as_ref().filter(|_| new.target != link.target) {
+                let (standing, flags) = self.judge(caller, link.owner, &new.target, typed)?;
+                new.flags = flags;
+                // A moderator who cleared the old target knew nothing of the new one. One who took the link down meant its owner.
+                if patch.standing.is_none() && (link.judged == Judge::Screen || link.standing == Standing::Clear) {
+                    (new.standing, new.judged) = (standing, Judge::Screen);
+                    new.reusable &= standing == Standing::Clear;
+                }
+            }
+            Ok(new)
         })
         .await
     }
@@ -294,6 +315,10 @@ impl Links {
                 new.deleted_at = None;
                 new.updated_at = now.max(link.updated_at);
                 new.revision.0 += 1;
+                // Nobody looked at it while it was gone.
+                if let Some(screened) = self.screened(&new) {
+                    new = Link { revision: new.revision, ..screened };
+                }
             }
             Ok(new)
         })
@@ -311,6 +336,56 @@ impl Links {
         Ok(Listing { page: self.store.list(&query).await?, now })
     }
 
+    /// A stored link as the screen would have it now, or `None` if it is so already. A moderator's word is not touched.
+    pub fn screened(&self, link: &Link) -> Option<Link> {
+        screening::screened(&*self.screen, link, self.clock.now())
+    }
+
+    /// Judges a stored link again, by what is known now. `None` if that changes nothing, or if the link is gone.
+    pub async fn rejudge(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        for _ in 0..UPDATE_ATTEMPTS {
+            let Some(old) = self.store.get(key).await? else { return Ok(None) };
+            let Some(new) = self.screened(&old) else { return Ok(None) };
+            match self.store.update(&new, old.revision).await {
+                Ok(Updated::Done) => {
+                    self.feed.announce(key);
+                    return Ok(Some(new));
+                }
+                Ok(Updated::Missing) => return Ok(None),
+                Err(StoreError::Conflict) => {}
+                Err(error) => {
+                    self.feed.announce(key);
+                    return Err(error);
+                }
+            }
+        }
+        Err(StoreError::Conflict)
+    }
+
+    /// Judges a target that is about to become a link's.
+    fn judge(&self, caller: Caller, owner: OwnerId, target: &Target, typed: &str) -> Result<(Standing, Flags), Refusal> {
+        match self.screen.judge(target, Evidence::Typed(typed)) {
+            // Which list it was would help a stranger to find a way around it.
+            Judgement::Blocked { source } if caller == Caller::Admin => {
+                let detail = format!("this destination is blocked by {source}");
+                Err(Refusal::new(RefusalKind::BlockedDestination, "long_url", detail))
+            }
+            Judgement::Blocked { .. } => {
+                Err(Refusal::new(RefusalKind::BlockedDestination, "long_url", "this destination is blocked"))
+            }
+            judgement => Ok(screening::standing(judgement, owner, &Flags::default())),
+        }
+    }
+
+    /// A link that was judged before something new was learned and written after everybody else was judged again would be
+    /// missed. If it cannot be judged again right now, that is left to the next time everybody is.
+    async fn learned_since(&self, version: u64, link: Link) -> Link {
+        if self.screen.version() == version {
+            return link;
+        }
+        self.rejudge(&link.key).await.ok().flatten().unwrap_or(link)
+    }
+
     /// Reads, decides, writes if nobody was faster, announces. `decide` returns the link unchanged to leave it alone.
     async fn change(
         &self,
@@ -323,6 +398,7 @@ impl Links {
             return Err(LinkError::KeyNeeded);
         }
         for _ in 0..UPDATE_ATTEMPTS {
+            let version = self.screen.version();
             let old = self.get(caller, key).await?;
             if expected.is_some_and(|expected| expected != old.revision) {
                 return Err(LinkError::Conflict);
@@ -336,7 +412,7 @@ impl Links {
             match self.store.update(&new, old.revision).await {
                 Ok(Updated::Done) => {
                     self.feed.announce(key);
-                    return Ok(new);
+                    return Ok(self.learned_since(version, new).await);
                 }
                 Ok(Updated::Missing) => return Err(LinkError::NotFound),
                 Err(StoreError::Conflict) => {}
@@ -352,7 +428,7 @@ impl Links {
 }
 
 /// A new link as the store will keep it.
-fn stored_form(new: &NewLink, code: Code, owner: OwnerId, created_at: Moment) -> Link {
+fn stored_form(new: &NewLink, code: Code, owner: OwnerId, created_at: Moment, standing: Standing, flags: Flags) -> Link {
     let mut link = Link {
         key: LinkKey { domain: new.domain.clone(), code },
         generated: new.alias.is_none(),
@@ -369,13 +445,15 @@ fn stored_form(new: &NewLink, code: Code, owner: OwnerId, created_at: Moment) ->
         tags: new.tags.clone(),
         forward_query: new.forward_query,
         crawlable: new.crawlable,
-        standing: Standing::Clear,
+        standing,
+        judged: Judge::Screen,
+        flags,
         deleted_at: None,
         reusable: false,
         revision: Revision(1),
     };
     // Strangers share the anonymous owner, so what one of them made is nothing to give to another.
     let plain = new.title.is_none() && new.tags.is_empty() && link.has_no_wishes();
-    link.reusable = new.reuse && plain && owner != OwnerId::ANONYMOUS;
+    link.reusable = new.reuse && plain && standing == Standing::Clear && owner != OwnerId::ANONYMOUS;
     link
 }

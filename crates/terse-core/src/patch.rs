@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::when::{Moment, parse_expiry, parse_start};
 
-use crate::link::{Link, RedirectKind, Standing};
+use crate::link::{Judge, Link, RedirectKind, Standing};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::target::{Target, TargetRules};
 use crate::text::{Tags, Title};
@@ -49,7 +49,8 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// The link with the changes made, or why they cannot be made. A patch that changes nothing leaves the link as it is.
+    /// The link with the changes made, or why they cannot be made. A patch that changes nothing leaves the link as it is. What is
+    /// to be thought of a new target is another question.
     pub fn apply(&self, link: &Link, rules: &TargetRules, now: Moment) -> Result<Link, Refusal> {
         let mut new = link.clone();
         if let Some(text) = &self.long_url {
@@ -87,7 +88,9 @@ impl Patch {
         }
         new.forward_query = self.forward_query.unwrap_or(new.forward_query);
         new.crawlable = self.crawlable.unwrap_or(new.crawlable);
-        new.standing = self.standing.unwrap_or(new.standing);
+        if let Some(standing) = self.standing {
+            (new.standing, new.judged) = (standing, Judge::Moderator);
+        }
         check_window(new.valid_from, new.expires_at)?;
         // A link that became something else is no longer what shortening its target again should give back.
         new.reusable = link.reusable && new.target == link.target && new.has_no_wishes() && new.standing == Standing::Clear;

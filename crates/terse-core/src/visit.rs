@@ -57,6 +57,8 @@ mod tests {
             forward_query: false,
             crawlable: false,
             standing: Standing::Clear,
+            judged: Judge::Screen,
+            flags: Flags::default(),
             deleted_at: None,
             reusable: false,
             revision: Revision(0),

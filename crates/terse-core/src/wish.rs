@@ -47,6 +47,8 @@ pub struct Wish {
 pub struct NewLink {
     /// Where it leads.
     pub target: Target,
+    /// What was typed for it.
+    pub typed: String,
     /// The chosen code, if any.
     pub alias: Option<Code>,
     /// The domain.
@@ -99,6 +101,7 @@ impl Wish {
         let title = self.title.as_deref().map(Title::parse).transpose()?.flatten();
         Ok(NewLink {
             target,
+            typed: self.long_url,
             alias,
             domain,
             expires_at,

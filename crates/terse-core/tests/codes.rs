@@ -21,7 +21,7 @@ fn links(store: &Arc<dyn LinkStore>, codes: Arc<dyn CodeSource>) -> Links {
         anonymous_ttl: Duration::from_hours(8),
         grace: Duration::from_hours(24),
     };
-    Links::new(Arc::clone(store), codes, Arc::new(NoFeed), rules, Clock::default())
+    Links::new(Arc::clone(store), codes, Arc::new(NoFeed), Arc::new(NoScreening), rules, Clock::default())
 }
 
 fn wish(target: &str) -> Wish {

@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         grace: Duration::from_secs(7 * 86_400),
     };
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));
-    let links = Arc::new(Links::new(fake::Fake::new(), codes, Arc::new(NoFeed), rules, Clock::default()));
+    let links = Arc::new(Links::new(fake::Fake::new(), codes, Arc::new(NoFeed), Arc::new(NoScreening), rules, Clock::default()));
     let keys = Keys::new(vec![Keys::hash("terse_preview")]);
     let (_stop, stop) = tokio::sync::watch::channel(false);
     let app = router(Parts {

@@ -1,6 +1,6 @@
 //! Links to test with.
 
-use terse_core::{Code, Domain, Link, LinkKey, Moment, OwnerId, RedirectKind, Revision, Standing, Tags, Target};
+use terse_core::{Code, Domain, Flags, Judge, Link, LinkKey, Moment, OwnerId, RedirectKind, Revision, Standing, Tags, Target};
 
 /// When sample links are made: 2026-01-01T00:00:00Z, and `ms` later.
 pub fn moment(ms: i64) -> Moment {
@@ -31,6 +31,8 @@ pub fn generated(code: &str, target: &str) -> Link {
         forward_query: false,
         crawlable: false,
         standing: Standing::Clear,
+        judged: Judge::Screen,
+        flags: Flags::default(),
         deleted_at: None,
         reusable: false,
         revision: Revision(1),

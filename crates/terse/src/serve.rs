@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use terse_core::{
-    Alphabet, BlockedHosts, ChangeFeed, Clock, CodeSource, Domain, Hashed, Hosts, LinkStore, Links, NoFeed, Numbered, Random,
-    Rules, Snowflake, TargetRules,
+    Alphabet, BlockedHosts, ChangeFeed, Clock, CodeSource, Domain, Hashed, Hosts, LinkStore, Links, NoFeed, NoScreening,
+    Numbered, Random, Rules, Snowflake, TargetRules,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
 use terse_server::{ApiStats, Keys, Limits, Parts};
@@ -102,7 +102,8 @@ impl Server {
         // Only now, when nothing that an operator can get wrong is left: a key that was kept but never shown would be lost.
         let (keys, fresh_key, local_key) = back_office.block_on(keys(config, &store))?;
         let codes = code_source(config, &metered, &clock);
-        let links = Arc::new(Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), rules, clock.clone()));
+        let links =
+            Arc::new(Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), Arc::new(NoScreening), rules, clock.clone()));
         let api = Arc::new(ApiStats::default());
         let cursor_key = store.links.identity().derive("terse list cursors v1");
         let (stop, stopped) = watch::channel(false);
@@ -245,7 +246,7 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
     let rules = rules(config, hosts)?;
     let clock = Clock::default();
     let codes = code_source(config, &store.links, &clock);
-    let links = Arc::new(Links::new(Arc::clone(&store.links), codes, Arc::new(NoFeed), rules, clock));
+    let links = Arc::new(Links::new(Arc::clone(&store.links), codes, Arc::new(NoFeed), Arc::new(NoScreening), rules, clock));
     let (key, hash) = Keys::generate().context("making a key")?;
     let cursor_key = store.links.identity().derive("terse list cursors v1");
     // Nobody tells a command to stop but by ending it.

@@ -98,7 +98,7 @@ impl Web {
         change(&mut rules);
         let (store, clock, stats) = (Fake::new(), Clock::default(), Arc::new(ApiStats::default()));
         let codes = Arc::new(Random::new(Alphabet::Base62, 7));
-        let links = Arc::new(Links::new(store.clone(), codes, Arc::new(NoFeed), rules, clock.clone()));
+        let links = Arc::new(Links::new(store.clone(), codes, Arc::new(NoFeed), Arc::new(NoScreening), rules, clock.clone()));
         let mut keys = Keys::new(vec![Keys::hash(KEY)]);
         for (key, owner) in [OWNER, OTHER] {
             keys.add_owner(Keys::hash(key), owner);

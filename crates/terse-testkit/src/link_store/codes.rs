@@ -3,7 +3,7 @@
 use terse_core::{
     Domain, Insert, Inserted, LONGEST, Moment, OwnerId, RedirectKind, Revision, SHORTEST, Standing, StoreError, Tags,
 };
-use terse_core::{Link, Title};
+use terse_core::{Flags, Judge, Link, Title};
 
 use super::{Store, leased_code, numbering, put, put_in_vain};
 use crate::{alias, generated, key, moment};
@@ -23,6 +23,8 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
         forward_query: true,
         crawlable: true,
         standing: Standing::Blocked,
+        judged: Judge::Moderator,
+        flags: Flags::new(["look_alike", "of_the_future"]),
         deleted_at: Some(moment(7)),
         revision: Revision(i64::MAX as u64),
         ..alias("Full_link-1", "https://example.com/%7Ea/?q=a%00b&x=%F0%9F%94%97#frag'\"%_")

@@ -64,6 +64,7 @@ macro_rules! link_store {
             a_refused_insert_leaves_no_request_behind
             old_requests_are_forgotten
             an_update_needs_the_latest_revision
+            every_judgement_is_kept_with_its_judge
             an_update_of_nothing_says_so
             what_identifies_a_link_never_changes
             a_deleted_link_holds_its_code_and_can_be_restored

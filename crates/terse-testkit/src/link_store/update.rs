@@ -1,6 +1,6 @@
 //! Changing a link, and spending its clicks.
 
-use terse_core::{Link, OwnerId, RedirectKind, Revision, Spent, Standing, StoreError, Tags, Title, Updated};
+use terse_core::{Flags, Judge, Link, OwnerId, RedirectKind, Revision, Spent, Standing, StoreError, Tags, Title, Updated};
 
 use super::{Store, leased_code, put, put_in_vain};
 use crate::{alias, generated, key, moment};
@@ -21,6 +21,7 @@ pub async fn an_update_needs_the_latest_revision(store: Store) {
             forward_query: true,
             crawlable: true,
             standing: Standing::Suspicious,
+            flags: Flags::new(["userinfo"]),
             revision: Revision(2),
             ..link.clone()
         };
@@ -34,6 +35,22 @@ pub async fn an_update_needs_the_latest_revision(store: Store) {
         let back = Link { revision: Revision(3), ..link.clone() };
         assert_eq!(store.update(&back, Revision(2)).await.unwrap(), Updated::Done);
         assert_eq!(store.get(&link.key).await.unwrap(), Some(back));
+    }
+}
+
+pub async fn every_judgement_is_kept_with_its_judge(store: Store) {
+    let link = alias("judged", "https://example.com/");
+    put(&store, &link).await;
+    let mut revision = 1;
+    for standing in [Standing::Blocked, Standing::Clear, Standing::Suspicious] {
+        for judged in [Judge::Moderator, Judge::Screen] {
+            for flags in [Flags::new(["shortener"]), Flags::default()] {
+                let new = Link { standing, judged, flags, revision: Revision(revision + 1), ..link.clone() };
+                assert_eq!(store.update(&new, Revision(revision)).await.unwrap(), Updated::Done);
+                assert_eq!(store.get(&link.key).await.unwrap().as_ref(), Some(&new));
+                revision += 1;
+            }
+        }
     }
 }
 

@@ -1,0 +1,126 @@
+//! Screening: what is thought of a target before anybody follows it.
+
+use std::fmt;
+
+use crate::link::{Judge, Link, OwnerId, Standing};
+use crate::target::Target;
+use crate::when::Moment;
+
+/// Who judges targets. Asked when a link is made or led elsewhere, and again when more has become known.
+pub trait Screening: Send + Sync + 'static {
+    /// Judges a target. Must not wait for anything.
+    fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement;
+
+    /// Changes whenever a target may be judged otherwise than before. Whoever judged and then wrote looks here again: what was
+    /// learned in between is not in what was written.
+    fn version(&self) -> u64 {
+        0
+    }
+
+    /// A flag in a sentence, for the visitor who is asked to look twice.
+    fn sentence(&self, _flag: &str) -> Option<&'static str> {
+        None
+    }
+}
+
+/// What there is besides the target itself.
+#[derive(Clone, Copy, Debug)]
+pub enum Evidence<'a> {
+    /// What somebody typed, from which the target was made.
+    Typed(&'a str),
+    /// What was found earlier. The typed text is gone, so what only it could show is taken from here.
+    Kept(&'a Flags),
+}
+
+/// What is thought of a target.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Judgement {
+    /// Let visitors go there. The flags, if any, are worth a note but no warning.
+    Clear(Flags),
+    /// Warn visitors, for these reasons among them.
+    Suspicious(Flags),
+    /// Send nobody there.
+    Blocked {
+        /// Whose word it is: the name of a list. For the operator, not for strangers.
+        source: String,
+    },
+}
+
+/// Lets everything pass: for programs that have no lists.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoScreening;
+
+impl Screening for NoScreening {
+    fn judge(&self, _target: &Target, evidence: Evidence<'_>) -> Judgement {
+        Judgement::Clear(match evidence {
+            Evidence::Typed(_) => Flags::default(),
+            Evidence::Kept(flags) => flags.clone(),
+        })
+    }
+}
+
+/// What is odd about a target, in words that programs may rely on. Which words there are is for the screening to say.
+#[derive(Clone, Default, Eq, Hash, PartialEq)]
+pub struct Flags(Box<str>);
+
+impl Flags {
+    /// From words of small letters and underscores; what is no such word is left out.
+    pub fn new<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
+        let is_word = |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        let words: Vec<&str> = words.into_iter().filter(is_word).collect();
+        Self(words.join(",").into())
+    }
+
+    /// As a store wrote them.
+    pub fn from_stored(joined: &str) -> Self {
+        Self(joined.into())
+    }
+
+    /// The words, joined by commas.
+    pub fn joined(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One by one.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.split(',').filter(|word| !word.is_empty())
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Flags({})", self.0)
+    }
+}
+
+/// What a judgement means for a link of this owner.
+pub(crate) fn standing(judgement: Judgement, owner: OwnerId, flags: &Flags) -> (Standing, Flags) {
+    match judgement {
+        Judgement::Clear(flags) => (Standing::Clear, flags),
+        // The operator is nobody to warn the operator's own visitors of. A list is another matter.
+        Judgement::Suspicious(flags) if owner == OwnerId::ADMIN => (Standing::Clear, flags),
+        Judgement::Suspicious(flags) => (Standing::Suspicious, flags),
+        Judgement::Blocked { .. } => (Standing::Blocked, flags.clone()),
+    }
+}
+
+/// A stored link as the screen would have it, or `None` if it is so already. A moderator's word is not touched.
+pub(crate) fn screened(screen: &dyn Screening, link: &Link, now: Moment) -> Option<Link> {
+    if link.judged == Judge::Moderator {
+        return None;
+    }
+    let (standing, flags) = standing(screen.judge(&link.target, Evidence::Kept(&link.flags)), link.owner, &link.flags);
+    if (standing, &flags) == (link.standing, &link.flags) {
+        return None;
+    }
+    let mut new = Link { standing, flags, ..link.clone() };
+    new.reusable &= standing == Standing::Clear;
+    new.updated_at = now.max(link.updated_at);
+    new.revision.0 += 1;
+    Some(new)
+}

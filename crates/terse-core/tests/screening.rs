@@ -1,0 +1,209 @@
+//! What the screen's word does to links.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use terse_core::*;
+use terse_testkit::MemoryStore;
+
+/// Blocks and flags whatever it was told to, by the beginning of the target.
+#[derive(Default)]
+struct Told {
+    words: Mutex<BTreeMap<String, &'static str>>,
+    version: AtomicU64,
+}
+
+impl Told {
+    fn learn(&self, place: &str, word: &'static str) {
+        self.words.lock().unwrap().insert(place.into(), word);
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Screening for Told {
+    fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement {
+        let mut flags: Vec<&str> = match evidence {
+            Evidence::Typed(text) => text.contains('!').then_some("exclaimed").into_iter().collect(),
+            Evidence::Kept(flags) => flags.iter().filter(|word| *word == "exclaimed").collect(),
+        };
+        match self
+            .words
+            .lock()
+            .unwrap()
+            .iter()
+            .find(|(place, _)| target.as_str().starts_with(place.as_str()))
+            .map(|(_, word)| *word)
+        {
+            Some("blocked") => return Judgement::Blocked { source: "the list".into() },
+            Some("clear") | None => {}
+            Some(word) => flags.push(word),
+        }
+        let flags = Flags::new(flags);
+        if flags.is_empty() { Judgement::Clear(flags) } else { Judgement::Suspicious(flags) }
+    }
+
+    fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+
+    fn sentence(&self, flag: &str) -> Option<&'static str> {
+        (flag == "exclaimed").then_some("It is loud.")
+    }
+}
+
+const BAD: &str = "https://bad.example/";
+const ODD: &str = "https://odd.example/";
+const GOOD: &str = "https://good.example/";
+const OWNER: Caller = Caller::Owner(OwnerId(7));
+
+fn room() -> (Links, Arc<Told>) {
+    let (store, screen) = (Arc::new(MemoryStore::new()), Arc::new(Told::default()));
+    screen.learn(BAD, "blocked");
+    screen.learn(ODD, "odd");
+    (links(store, Arc::new(Random::new(Alphabet::Base62, 7)), &screen), screen)
+}
+
+fn links(store: Arc<MemoryStore>, codes: Arc<dyn CodeSource>, screen: &Arc<Told>) -> Links {
+    let base = "https://go.example/".parse().unwrap();
+    let rules = Rules {
+        targets: TargetRules::default(),
+        hosts: Hosts::new(&base, &[], vec![]).unwrap(),
+        anonymous_create: true,
+        anonymous_ttl: Duration::from_hours(8),
+        grace: Duration::from_hours(24),
+    };
+    let screen: Arc<dyn Screening> = screen.clone();
+    Links::new(store, codes, Arc::new(NoFeed), screen, rules, Clock::default())
+}
+
+async fn make(links: &Links, caller: Caller, target: &str) -> Result<Link, LinkError> {
+    links.create(caller, Wish { long_url: target.into(), ..Wish::default() }, None).await.map(|created| created.link)
+}
+
+fn refused(outcome: Result<Link, LinkError>) -> String {
+    match outcome {
+        Err(LinkError::Refused(refusal)) if refusal.kind == RefusalKind::BlockedDestination => {
+            assert_eq!(refusal.field, "long_url");
+            refusal.detail.into_owned()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn to(target: &str) -> Patch {
+    Patch { long_url: Some(target.into()), ..Patch::default() }
+}
+
+fn judged(standing: Standing) -> Patch {
+    Patch { standing: Some(standing), ..Patch::default() }
+}
+
+#[tokio::test]
+async fn a_blocked_target_is_refused_and_only_the_operator_learns_by_whom() {
+    let (links, _) = room();
+    for caller in [Caller::Anonymous, OWNER] {
+        assert_eq!(refused(make(&links, caller, BAD).await), "this destination is blocked");
+    }
+    assert_eq!(refused(make(&links, Caller::Admin, BAD).await), "this destination is blocked by the list");
+    let wish = Wish { long_url: BAD.into(), custom_alias: Some("abc".into()), ..Wish::default() };
+    refused(links.import(OWNER, wish, None).await.map(|created| created.link));
+    let link = make(&links, OWNER, GOOD).await.unwrap();
+    refused(links.patch(OWNER, &link.key, &to(BAD), None).await);
+    assert_eq!(links.get(OWNER, &link.key).await.unwrap(), link);
+}
+
+#[tokio::test]
+async fn an_odd_target_is_made_with_a_warning_but_not_for_the_operator() {
+    let (links, _) = room();
+    for (caller, standing) in
+        [(Caller::Anonymous, Standing::Suspicious), (OWNER, Standing::Suspicious), (Caller::Admin, Standing::Clear)]
+    {
+        let link = make(&links, caller, ODD).await.unwrap();
+        assert_eq!((link.standing, link.flags.joined()), (standing, "odd"));
+        assert_eq!(link.reusable, standing == Standing::Clear);
+    }
+    let link = make(&links, OWNER, "https://good.example/!").await.unwrap();
+    assert_eq!((link.standing, links.reasons(&link)), (Standing::Suspicious, vec!["It is loud."]));
+    // What only the typed text showed is not forgotten when the link is judged again.
+    assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_the_screen_has_done_it_undoes() {
+    let (links, screen) = room();
+    let link = make(&links, OWNER, GOOD).await.unwrap();
+    assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+    for (word, standing) in [("blocked", Standing::Blocked), ("odd", Standing::Suspicious), ("clear", Standing::Clear)] {
+        screen.learn(GOOD, word);
+        let new = links.rejudge(&link.key).await.unwrap().unwrap();
+        assert_eq!((new.standing, new.judged), (standing, Judge::Screen), "{word}");
+        assert_eq!(links.get(OWNER, &link.key).await.unwrap(), new);
+        assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn a_moderators_word_stays() {
+    let (links, screen) = room();
+    let cleared = make(&links, OWNER, ODD).await.unwrap();
+    let blocked = make(&links, OWNER, GOOD).await.unwrap();
+    links.patch(Caller::Admin, &cleared.key, &judged(Standing::Clear), None).await.unwrap();
+    links.patch(Caller::Admin, &blocked.key, &judged(Standing::Blocked), None).await.unwrap();
+    screen.learn(ODD, "blocked");
+    for link in [&cleared, &blocked] {
+        assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+    }
+    // To clear what is clear is a word too.
+    let link = make(&links, OWNER, "https://good.example/2").await.unwrap();
+    let link = links.patch(Caller::Admin, &link.key, &judged(Standing::Clear), None).await.unwrap();
+    assert_eq!(link.judged, Judge::Moderator);
+    screen.learn("https://good.example/2", "blocked");
+    assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_new_target_is_judged_anew_unless_the_link_was_taken_down_by_hand() {
+    let (links, _) = room();
+    let link = make(&links, OWNER, GOOD).await.unwrap();
+    links.patch(Caller::Admin, &link.key, &judged(Standing::Clear), None).await.unwrap();
+    let odd = links.patch(OWNER, &link.key, &to(ODD), None).await.unwrap();
+    assert_eq!((odd.standing, odd.judged, odd.flags.joined()), (Standing::Suspicious, Judge::Screen, "odd"));
+    let good = links.patch(OWNER, &link.key, &to(GOOD), None).await.unwrap();
+    assert_eq!((good.standing, good.flags.is_empty()), (Standing::Clear, true));
+    links.patch(Caller::Admin, &link.key, &judged(Standing::Blocked), None).await.unwrap();
+    let still = links.patch(OWNER, &link.key, &to(ODD), None).await.unwrap();
+    assert_eq!((still.standing, still.judged), (Standing::Blocked, Judge::Moderator));
+}
+
+#[tokio::test]
+async fn a_restored_link_is_judged_again() {
+    let (links, screen) = room();
+    let link = make(&links, OWNER, GOOD).await.unwrap();
+    links.delete(OWNER, &link.key).await.unwrap();
+    screen.learn(GOOD, "blocked");
+    assert_eq!(links.restore(OWNER, &link.key).await.unwrap().standing, Standing::Blocked);
+}
+
+/// Learns something bad of a target while a code is made for it: judged before, written after.
+struct Late(Arc<Told>);
+
+#[async_trait]
+impl CodeSource for Late {
+    async fn next(&self, _wanted: Wanted<'_>) -> Result<Code, CodeSourceError> {
+        self.0.learn(GOOD, "blocked");
+        Ok(Code::parse("late123").unwrap())
+    }
+}
+
+#[tokio::test]
+async fn what_is_learned_while_a_link_is_written_is_not_missed() {
+    let screen = Arc::new(Told::default());
+    let links = links(Arc::new(MemoryStore::new()), Arc::new(Late(screen.clone())), &screen);
+    let link = make(&links, OWNER, GOOD).await.unwrap();
+    assert_eq!(link.standing, Standing::Blocked);
+    assert_eq!(links.get(OWNER, &link.key).await.unwrap(), link);
+}
