@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use terse_core::Target;
-use terse_safety::{Guard, Index, Screen, flags, parse};
+use terse_safety::{Flags, Guard, Index, Screen, flags, parse};
 
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|word| word.parse().expect("a number"));
@@ -35,7 +35,7 @@ fn main() {
     timed("flags", targets.len(), || targets.iter().filter(|target| !black_box(flags(target)).is_empty()).count());
     let screen = Screen::default();
     screen.replace(index);
-    timed("judge", targets.len(), || targets.iter().for_each(|target| drop(black_box(screen.judge(target)))));
+    timed("judge", targets.len(), || targets.iter().for_each(|target| drop(black_box(screen.judge(target, Flags::NONE)))));
 }
 
 fn timed<T>(what: &str, count: usize, work: impl FnOnce() -> T) -> T {

@@ -111,6 +111,11 @@ impl Flags {
         Flag::ALL.into_iter().filter(|flag| !matches!(flag, Flag::NumericHost | Flag::OddSlashes)).collect()
     }
 
+    /// Those that the typed text may raise though the target does not.
+    pub fn of_typing() -> Self {
+        [Flag::DisguisedText, Flag::OddAddress, Flag::OddSlashes].into_iter().collect()
+    }
+
     /// Whether this flag is raised.
     pub fn contains(self, flag: Flag) -> bool {
         self.0 & flag.bit() != 0

@@ -13,6 +13,7 @@ mod look_alike;
 mod name;
 mod parts;
 mod redirector;
+mod screening;
 mod script;
 mod table;
 mod typed;

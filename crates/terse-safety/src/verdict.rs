@@ -1,5 +1,6 @@
 //! The verdict on a target.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use terse_core::Target;
@@ -11,8 +12,8 @@ use crate::{flags, redirector, typed_flags};
 /// What to do about a target.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// Nothing.
-    Clear,
+    /// Nothing. The flags, if any, are worth a note.
+    Clear(Flags),
     /// Warn visitors, for these reasons.
     Suspicious(Flags),
     /// Refuse it.
@@ -36,18 +37,27 @@ pub struct Screen {
     /// Held for as long as it takes to copy a pointer, on either side.
     index: RwLock<Arc<Index>>,
     warn_on: Flags,
+    /// How often the lists were replaced.
+    version: AtomicU64,
 }
 
 impl Screen {
     /// A screen without lists, that warns of these flags.
     pub fn new(warn_on: Flags) -> Self {
-        Self { index: RwLock::default(), warn_on }
+        Self { index: RwLock::default(), warn_on, version: AtomicU64::new(0) }
     }
 
     /// Puts new lists in the place of the old ones, at once. Who is asking finishes with the old ones.
     pub fn replace(&self, index: Index) {
         let old = std::mem::replace(&mut *self.index.write().unwrap_or_else(PoisonError::into_inner), Arc::new(index));
+        // Behind the lists: who sees the new number judges by the new lists, and who judged by the old ones finds another.
+        self.version.fetch_add(1, Ordering::SeqCst);
         drop(old); // behind the lock: millions of entries may take a moment to free
+    }
+
+    /// Another number after every change of the lists.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
     }
 
     /// The lists of the moment. Who judges many targets asks once and uses [`Index::find`].
@@ -55,9 +65,9 @@ impl Screen {
         self.index.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Judges a target, as at any time after it was made.
-    pub fn judge(&self, target: &Target) -> Verdict {
-        self.verdict(target, Flags::NONE)
+    /// Judges a target, as at any time after it was made. What only the typed text could show is taken from what was found then.
+    pub fn judge(&self, target: &Target, kept: Flags) -> Verdict {
+        self.verdict(target, kept.intersection(Flags::of_typing()))
     }
 
     /// Judges a target when it is made, by what was typed too.
@@ -73,7 +83,7 @@ impl Screen {
             return Verdict::Blocked(Block { source: found.source.to_owned(), kind: found.kind, entry: found.entry });
         }
         let flags = flags(target).union(more);
-        if flags.intersection(self.warn_on).is_empty() { Verdict::Clear } else { Verdict::Suspicious(flags) }
+        if flags.intersection(self.warn_on).is_empty() { Verdict::Clear(flags) } else { Verdict::Suspicious(flags) }
     }
 }
 
@@ -104,33 +114,44 @@ mod tests {
     fn certainty_goes_before_suspicion() {
         let screen = Screen::default();
         let link = target("https://u@paypa1.com/");
-        assert_eq!(screen.judge(&link), Verdict::Suspicious([Flag::Userinfo, Flag::LookAlike].into_iter().collect()));
+        assert_eq!(
+            screen.judge(&link, Flags::NONE),
+            Verdict::Suspicious([Flag::Userinfo, Flag::LookAlike].into_iter().collect())
+        );
         screen.replace(index("paypa1.com"));
         let block = Block { source: "feed".into(), kind: MatchKind::Host, entry: "paypa1.com".into() };
-        assert_eq!(screen.judge(&link), Verdict::Blocked(block));
+        assert_eq!(screen.judge(&link, Flags::NONE), Verdict::Blocked(block));
         screen.replace(Index::default());
-        assert_eq!(screen.judge(&target("https://example.com/")), Verdict::Clear);
+        assert_eq!(screen.judge(&target("https://example.com/"), Flags::NONE), Verdict::Clear(Flags::NONE));
     }
 
     #[test]
     fn a_redirector_is_looked_through() {
         let screen = Screen::default();
         let link = target("https://www.google.com/url?q=https://evil.example/");
-        assert_eq!(screen.judge(&link), Verdict::Suspicious([Flag::OpenRedirect].into_iter().collect()));
+        assert_eq!(screen.judge(&link, Flags::NONE), Verdict::Suspicious([Flag::OpenRedirect].into_iter().collect()));
         screen.replace(index("evil.example"));
-        assert!(matches!(screen.judge(&link), Verdict::Blocked(block) if block.entry == "evil.example"));
+        assert!(matches!(screen.judge(&link, Flags::NONE), Verdict::Blocked(block) if block.entry == "evil.example"));
     }
 
     #[test]
     fn an_operator_chooses_what_is_worth_a_warning() {
         let (link, screen) = (target("https://bit.ly/x"), Screen::new([Flag::NumericHost].into_iter().collect()));
-        assert_eq!(screen.judge(&link), Verdict::Clear);
-        assert!(matches!(screen.judge(&target("http://8.8.8.8/")), Verdict::Suspicious(_)));
-        assert_eq!(Screen::default().judge(&target("http://8.8.8.8/")), Verdict::Clear);
+        let numeric = [Flag::NumericHost].into_iter().collect();
+        assert_eq!(screen.judge(&link, Flags::NONE), Verdict::Clear([Flag::Shortener].into_iter().collect()));
+        assert!(matches!(screen.judge(&target("http://8.8.8.8/"), Flags::NONE), Verdict::Suspicious(_)));
+        assert_eq!(Screen::default().judge(&target("http://8.8.8.8/"), Flags::NONE), Verdict::Clear(numeric));
         assert!(matches!(
             Screen::default().judge_typed("http://134744072/", &target("http://134744072/")),
             Verdict::Suspicious(_)
         ));
+    }
+
+    #[test]
+    fn what_was_typed_is_remembered_and_what_is_seen_is_seen_anew() {
+        let kept = [Flag::DisguisedText, Flag::Shortener].into_iter().collect();
+        let verdict = Screen::default().judge(&target("https://example.com/"), kept);
+        assert_eq!(verdict, Verdict::Suspicious([Flag::DisguisedText].into_iter().collect()));
     }
 
     #[test]
@@ -139,7 +160,7 @@ mod tests {
         thread::scope(|scope| {
             let asking = scope.spawn(|| {
                 let link = target("https://a.evil.example/");
-                (0..20_000).filter(|_| matches!(screen.judge(&link), Verdict::Blocked(_))).count()
+                (0..20_000).filter(|_| matches!(screen.judge(&link, Flags::NONE), Verdict::Blocked(_))).count()
             });
             for _ in 0..200 {
                 screen.replace(index("evil.example"));
@@ -148,6 +169,6 @@ mod tests {
             screen.replace(index("evil.example"));
             assert!(asking.join().unwrap() <= 20_000);
         });
-        assert!(matches!(screen.judge(&target("https://evil.example/")), Verdict::Blocked(_)));
+        assert!(matches!(screen.judge(&target("https://evil.example/"), Flags::NONE), Verdict::Blocked(_)));
     }
 }

@@ -116,7 +116,8 @@ fn ordinary_targets_raise_no_flag() {
     for text in ORDINARY {
         let target = Target::parse(text, &Default::default()).unwrap_or_else(|refusal| panic!("{text}: {refusal}"));
         assert_eq!(flags(&target).union(typed_flags(text, &target)).to_string(), "", "{text}");
-        assert_eq!(screen.judge_typed(text, &target), Verdict::Clear, "{text}");
+        let verdict = screen.judge_typed(text, &target);
+        assert!(matches!(verdict, Verdict::Clear(_)), "{text}: {verdict:?}");
     }
 }
 
@@ -125,6 +126,7 @@ fn ordinary_targets_raise_no_flag() {
 fn plain_addresses_are_clear() {
     for text in ["https://8.8.8.8/", "http://[2620:FE::FE]:8080/x"] {
         let target = Target::parse(text, &Default::default()).unwrap();
-        assert_eq!(Screen::default().judge_typed(text, &target), Verdict::Clear, "{text}");
+        let verdict = Screen::default().judge_typed(text, &target);
+        assert!(matches!(verdict, Verdict::Clear(_)), "{text}: {verdict:?}");
     }
 }

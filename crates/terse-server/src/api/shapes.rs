@@ -284,7 +284,7 @@ impl From<StandingWord> for Standing {
     "long_url": "https://example.com/a/rather/long/path?with=parameters", "domain": "go.example", "title": "Spring sale",
     "tags": ["spring", "sale"], "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z",
     "expires_at": "2030-01-31T12:00:00Z", "valid_from": null, "max_clicks": null, "click_count": 0, "redirect": 302, "forward_query": false,
-    "crawlable": false, "status": "active", "deleted_at": null, "qr_url": "https://go.example/spring-sale/qr",
+    "crawlable": false, "status": "active", "flags": [], "deleted_at": null, "qr_url": "https://go.example/spring-sale/qr",
     "preview_url": "https://go.example/spring-sale+", "revision": 1
 }))]
 pub(crate) struct LinkBody {
@@ -332,6 +332,9 @@ pub(crate) struct LinkBody {
     /// What it is right now.
     #[schema(schema_with = schemas::status)]
     status: &'static str,
+    /// What is odd about its target, such as `look_alike` or `shortener`. Some of them put a warning page before the link.
+    #[schema(max_items = 32)]
+    flags: Vec<String>,
     /// When it was deleted.
     #[schema(required = true, format = DateTime)]
     deleted_at: Option<String>,
@@ -364,6 +367,7 @@ impl LinkBody {
             forward_query: link.forward_query,
             crawlable: link.crawlable,
             status: link.status(now).as_str(),
+            flags: link.flags.iter().map(str::to_owned).collect(),
             deleted_at: text(link.deleted_at),
             qr_url: format!("{short_url}/qr"),
             preview_url: format!("{short_url}+"),

@@ -19,6 +19,8 @@ use crate::router::{Parts, Web, nothing_here};
 #[template(path = "preview.html")]
 struct Preview<'a> {
     warn: bool,
+    /// Why, if that is known.
+    reasons: Vec<&'static str>,
     short: String,
     target: &'a str,
     host: String,
@@ -39,6 +41,7 @@ impl<'a> Preview<'a> {
         let host = link.target.host().unwrap_or_default();
         Self {
             warn,
+            reasons: if warn { parts.links.reasons(link) } else { Vec::new() },
             short: short_url(&link.key, &parts.links.rules().hosts),
             target: link.target.as_str(),
             host_unicode: unicode_host(&host),
@@ -60,12 +63,13 @@ struct Warning<'a> {
     target: &'a str,
     host: String,
     host_unicode: Option<String>,
+    reasons: &'a [&'static str],
 }
 
-/// The page before a suspicious link: 200, and going on takes a click.
-pub fn warning_page(link: &Link) -> String {
+/// The page before a suspicious link: 200, and going on takes a click. The reasons are sentences; there may be none.
+pub fn warning_page(link: &Link, reasons: &[&'static str]) -> String {
     let host = link.target.host().unwrap_or_default();
-    html(&Warning { target: link.target.as_str(), host_unicode: unicode_host(&host), host })
+    html(&Warning { target: link.target.as_str(), host_unicode: unicode_host(&host), host, reasons })
 }
 
 /// `/{code}+`. A path without the plus is a short link, which is none of our business, or nothing.
@@ -96,7 +100,7 @@ async fn by_state(parts: &Arc<Parts>, peer: Peer, uri: &Uri, headers: &HeaderMap
         Status::Expired | Status::UsedUp => message(&GONE),
         Status::Blocked => message(&BLOCKED),
         // Somebody on the way to the target is warned; somebody who asked about the link is told about it.
-        Status::Suspicious if stopped => page(StatusCode::OK, warning_page(&link)),
+        Status::Suspicious if stopped => page(StatusCode::OK, warning_page(&link, &parts.links.reasons(&link))),
         status => page(StatusCode::OK, html(&Preview::new(&link, parts, status == Status::Suspicious))),
     }
 }

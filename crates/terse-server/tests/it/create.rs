@@ -25,7 +25,7 @@ async fn a_link_is_made_and_told_in_full() {
         json!({"short_code": "hello", "short_url": "https://go.example/hello", "long_url": "https://example.com/x",
             "domain": "go.example", "title": "Hi", "tags": ["a"], "created_at": null, "updated_at": null,
             "expires_at": "2199-01-01T00:00:00Z", "valid_from": "2020-01-01T00:00:00Z", "max_clicks": 3, "click_count": 0, "redirect": 301,
-            "forward_query": true, "crawlable": true, "status": "active", "deleted_at": null,
+            "forward_query": true, "crawlable": true, "status": "active", "flags": [], "deleted_at": null,
             "qr_url": "https://go.example/hello/qr", "preview_url": "https://go.example/hello+", "revision": 1})
     );
 }
@@ -207,4 +207,18 @@ async fn strangers_get_links_that_do_not_live_long_or_none() {
     closed.anonymous(URLS, body.clone()).await.is_problem(401, "unauthorized", "Authorization");
     closed.anonymous("POST /api/v1/urls/bulk", json!([body])).await.is_problem(401, "unauthorized", "Authorization");
     assert_eq!(closed.api(URLS, body).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_listed_target_is_refused_and_only_the_operator_learns_by_which_list() {
+    let web = Web::new();
+    let body = json!({"long_url": "https://listed.example/x"});
+    let stranger = web.anonymous("POST /api/v1/urls", body.clone()).await;
+    stranger.is_problem(422, "blocked_destination", "long_url");
+    assert!(!stranger.text().contains("our list"));
+    let operator = web.api("POST /api/v1/urls", body.clone()).await;
+    operator.is_problem(422, "blocked_destination", "long_url");
+    assert!(operator.text().contains("our list"));
+    assert_eq!(web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "alias": "abc"})).await.status, 201);
+    web.api("PATCH /api/v1/urls/abc", body).await.is_problem(422, "blocked_destination", "long_url");
 }

@@ -126,7 +126,7 @@ async fn a_link_that_does_not_redirect_has_its_page() {
     let warning = web.page("/r/abc").await;
     is_page(&warning, 200);
     assert!(warning.text().contains("Careful") && warning.text().contains("<p class=\"host\">secret.example</p>"));
-    assert!(web.page("/abc+").await.text().contains("reported as suspicious"));
+    assert!(web.page("/abc+").await.text().contains("<dd class=\"bad\">suspicious</dd>"));
     standing("blocked").await;
     for path in ["/r/abc", "/abc+"] {
         let blocked = web.page(path).await;
@@ -143,6 +143,32 @@ async fn a_link_that_does_not_redirect_has_its_page() {
     let away = web.page("/abc+").await;
     is_page(&away, 503);
     assert_eq!(away.header("retry-after"), "1");
+}
+
+#[tokio::test]
+async fn a_warning_names_the_host_and_the_reason_and_does_nothing_by_itself() {
+    let web = Web::new();
+    for (target, alias) in [("https://odd.example/p?q=1", "odd"), ("https://ödd.example/", "uni")] {
+        let body = json!({"long_url": target, "custom_alias": alias});
+        let made = web.anonymous("POST /api/v1/urls", body).await;
+        assert_eq!((made.status.as_u16(), &made.json()["status"]), (201, &json!("suspicious")), "{}", made.text());
+        assert_eq!(made.json()["flags"], json!(["odd", "unheard_of"]));
+    }
+    let page = web.page("/r/odd").await;
+    is_page(&page, 200);
+    let text = page.text();
+    assert!(text.contains("<li>It is &#60;odd&#62;.</li>") && !text.contains("unheard_of"), "{text}");
+    let on =
+        r#"<a class="quiet button" href="https://odd.example/p?q=1" rel="noreferrer noopener nofollow">Go on to odd.example</a>"#;
+    assert!(text.contains(on), "{text}");
+    for active in ["<script", "http-equiv", "onload", "<form", "<iframe", "<img"] {
+        assert!(!text.contains(active), "{active}");
+    }
+    assert_eq!((page.header("location"), page.header("refresh")), ("", ""));
+    assert!(web.page("/odd+").await.text().contains("<li>It is &#60;odd&#62;.</li>"));
+    let both = web.page("/r/uni").await.text();
+    assert!(both.contains("<p class=\"host\">xn--dd-eka.example</p>"), "{both}");
+    assert!(both.contains("<b>ödd.example</b>"), "{both}");
 }
 
 #[tokio::test]

@@ -21,6 +21,23 @@ pub(crate) const KEY: &str = "terse_test-key";
 pub(crate) const OWNER: (&str, OwnerId) = ("terse_owner", OwnerId(7));
 pub(crate) const OTHER: (&str, OwnerId) = ("terse_other", OwnerId(8));
 
+/// Blocks one host and finds another odd.
+struct Watchful;
+
+impl Screening for Watchful {
+    fn judge(&self, target: &Target, _evidence: Evidence<'_>) -> Judgement {
+        match target.host().as_deref() {
+            Some("listed.example") => Judgement::Blocked { source: "our list".into() },
+            Some("odd.example" | "xn--dd-eka.example") => Judgement::Suspicious(Flags::new(["odd", "unheard_of"])),
+            _ => Judgement::Clear(Flags::default()),
+        }
+    }
+
+    fn sentence(&self, flag: &str) -> Option<&'static str> {
+        (flag == "odd").then_some("It is <odd>.")
+    }
+}
+
 pub(crate) struct Web {
     router: Router,
     pub(crate) store: Arc<Fake>,
@@ -98,7 +115,7 @@ impl Web {
         change(&mut rules);
         let (store, clock, stats) = (Fake::new(), Clock::default(), Arc::new(ApiStats::default()));
         let codes = Arc::new(Random::new(Alphabet::Base62, 7));
-        let links = Arc::new(Links::new(store.clone(), codes, Arc::new(NoFeed), Arc::new(NoScreening), rules, clock.clone()));
+        let links = Arc::new(Links::new(store.clone(), codes, Arc::new(NoFeed), Arc::new(Watchful), rules, clock.clone()));
         let mut keys = Keys::new(vec![Keys::hash(KEY)]);
         for (key, owner) in [OWNER, OTHER] {
             keys.add_owner(Keys::hash(key), owner);

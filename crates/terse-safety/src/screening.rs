@@ -1,0 +1,55 @@
+//! The screen as the rest of the house knows it.
+
+use terse_core::{Evidence, Judgement, Screening, Target};
+
+use crate::flag::{Flag, Flags};
+use crate::verdict::{Screen, Verdict};
+
+impl Screening for Screen {
+    fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement {
+        let verdict = match evidence {
+            Evidence::Typed(text) => self.judge_typed(text, target),
+            Evidence::Kept(flags) => self.judge(target, flags.iter().filter_map(Flag::parse).collect()),
+        };
+        match verdict {
+            Verdict::Clear(flags) => Judgement::Clear(words(flags)),
+            Verdict::Suspicious(flags) => Judgement::Suspicious(words(flags)),
+            Verdict::Blocked(block) => Judgement::Blocked { source: block.source },
+        }
+    }
+
+    fn version(&self) -> u64 {
+        Screen::version(self)
+    }
+
+    fn sentence(&self, flag: &str) -> Option<&'static str> {
+        Flag::parse(flag).map(Flag::sentence)
+    }
+}
+
+fn words(flags: Flags) -> terse_core::Flags {
+    terse_core::Flags::new(flags.iter().map(Flag::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Guard, Index, parse};
+
+    #[test]
+    fn words_and_lists_reach_the_house() {
+        let screen = Screen::default();
+        let house: &dyn Screening = &screen;
+        let target = Target::parse("https://exam\u{2060}ple.com/", &Default::default()).unwrap();
+        let Judgement::Suspicious(flags) = house.judge(&target, Evidence::Typed("https://exam\u{2060}ple.com/")) else {
+            panic!()
+        };
+        assert_eq!(flags.joined(), "disguised_text");
+        assert_eq!(house.judge(&target, Evidence::Kept(&flags)), Judgement::Suspicious(flags.clone()));
+        assert!(flags.iter().all(|flag| house.sentence(flag).is_some()));
+        let before = house.version();
+        screen.replace(Index::build(&[parse("feed", b"example.com", &Guard::default())]));
+        assert_eq!(house.judge(&target, Evidence::Kept(&flags)), Judgement::Blocked { source: "feed".into() });
+        assert_ne!(house.version(), before);
+    }
+}
