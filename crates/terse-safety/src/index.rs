@@ -42,10 +42,11 @@ pub enum MatchKind {
 
 impl Index {
     /// Compiles lists. A list behind the 65,536th is ignored.
-    pub fn build(lists: &[ParsedList]) -> Self {
+    pub fn build<'a>(lists: impl IntoIterator<Item = &'a ParsedList>) -> Self {
         let hasher = RandomState::new();
-        let (mut hosts, mut urls) = (Vec::new(), Vec::new());
+        let (mut sources, mut hosts, mut urls) = (Vec::new(), Vec::new(), Vec::new());
         for (source, list) in (0..=u16::MAX).zip(lists) {
+            sources.push(list.name().into());
             for entry in list.entries() {
                 match entry {
                     Entry::Host(host) => hosts.push((hasher.hash_one(host), source)),
@@ -53,12 +54,7 @@ impl Index {
                 }
             }
         }
-        Self {
-            sources: lists.iter().map(|list| list.name().into()).collect(),
-            hosts: Table::build(hosts),
-            urls: Table::build(urls),
-            hasher,
-        }
+        Self { sources, hosts: Table::build(hosts), urls: Table::build(urls), hasher }
     }
 
     /// The entry that blocks this target, if there is one: its host or a domain above it, else its very URL.

@@ -5,6 +5,7 @@
 
 mod check;
 mod layers;
+mod lists;
 mod node;
 mod show;
 mod values;
@@ -17,6 +18,7 @@ use terse_core::limits::Limit;
 use url::Url;
 
 pub use layers::{ConfigError, Loaded, Origin, Sources};
+pub use lists::{ListPlace, ListSource, Lists};
 use node::{choice, settings};
 pub use values::{BaseUrl, ByteSize, Roles, Secret, Span, StoreUrl};
 
@@ -52,7 +54,7 @@ settings! {
         pub anonymous: Anonymous = Anonymous::default(),
         /// How often something may be done.
         pub limits: Limits = Limits::default(),
-        /// Which targets are refused.
+        /// Which targets are refused or warned of.
         pub safety: Safety = Safety::default(),
         /// What becomes of links that are over.
         pub links: LinkChores = LinkChores::default(),
@@ -218,8 +220,17 @@ settings! {
 }
 
 settings! {
-    /// `[safety]`: targets that are refused.
+    /// `[safety]`: targets that are refused, and targets that visitors are warned of.
     pub struct Safety {
+        /// Blocklists: files and https URLs, each also as `name=…`. Hosts files, lists of domains or URLs, and the CSV of PhishTank
+        /// and URLhaus are understood. A link to what is on a list is refused, and links that exist are taken down.
+        pub lists: Lists = Lists::default(),
+        /// How often lists from elsewhere are fetched, `1m` to `7d`. Files are read again when they change.
+        pub lists_every: Span = Span::secs(3600),
+        /// What puts a warning page before a link. Leave out what your links often are, or set none.
+        pub warn_on: Vec<String> = terse_safety::Flags::that_warn().iter().map(|flag| flag.as_str().to_owned()).collect(),
+        /// How often all links are judged again though no list has changed; `1m` to `365d`.
+        pub rescan_every: Span = Span::days(1),
         /// Hosts that nobody may shorten, each with all names below it.
         pub blocked_hosts: Vec<String> = vec![],
         /// Whether links may lead to private and loopback addresses.

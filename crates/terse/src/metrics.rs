@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -12,6 +12,8 @@ use terse_server::{ApiStats, Outcome};
 
 use crate::chores::ReaperCounts;
 use crate::counting::Counted;
+use crate::rescan::RescanCounts;
+use crate::safety::ListCounts;
 
 /// Reads all rooms when somebody asks.
 pub(crate) struct Rooms {
@@ -23,6 +25,10 @@ pub(crate) struct Rooms {
     pub(crate) api: Arc<ApiStats>,
     /// What the reaper has done.
     pub(crate) reaper: Arc<ReaperCounts>,
+    /// What became of blocklists.
+    pub(crate) lists: Arc<ListCounts>,
+    /// What became of links that were judged again.
+    pub(crate) rescan: Arc<RescanCounts>,
     /// What the click plane has done.
     pub(crate) clicks: Box<dyn Fn() -> Counted + Send + Sync>,
     /// Writes waiting for the store.
@@ -62,6 +68,7 @@ impl Collector for Rooms {
         family(&mut encoder, "terse_connections_special", "Connections that ended or went another way", "what", &ends)?;
 
         clicks(&mut encoder, &seen, &(self.clicks)())?;
+        safety(&mut encoder, &self.lists, &self.rescan)?;
 
         let creates = Outcome::ALL.map(|outcome| (outcome.as_str(), self.api.creates(outcome)));
         family(&mut encoder, "terse_creates", "Wishes for links, by how they ended", "outcome", &creates)?;
@@ -96,6 +103,29 @@ fn clicks(encoder: &mut DescriptorEncoder<'_>, seen: &Snapshot, counted: &Counte
     gauge(encoder, "terse_journal_waiting_bytes", "Bytes of the journal that are not counted yet", waiting)?;
     let tidied = [("raw", counted.aged), ("hours", counted.compacted), ("links", counted.forgotten)];
     family(encoder, "terse_clicks_tidied", "What is no longer kept of clicks", "what", &tidied)
+}
+
+fn safety(encoder: &mut DescriptorEncoder<'_>, lists: &ListCounts, rescan: &RescanCounts) -> fmt::Result {
+    let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let number = |count: &AtomicU64| usize::try_from(of(count)).unwrap_or(usize::MAX);
+    gauge(encoder, "terse_blocklist_entries", "Hosts and URLs that are blocked", number(&lists.entries))?;
+    gauge(encoder, "terse_blocklists_missing", "Blocklists of which there is no version at all", number(&lists.missing))?;
+    let looks = [
+        ("taken", of(&lists.taken)),
+        ("unchanged", of(&lists.unchanged)),
+        ("refused", of(&lists.refused)),
+        ("failed", of(&lists.failed)),
+    ];
+    family(encoder, "terse_blocklist_looks", "Looks for new versions of blocklists, by how they ended", "outcome", &looks)?;
+    counter(encoder, "terse_rescans", "Times that all links were judged again", of(&rescan.rounds))?;
+    let judged = [
+        ("judged", of(&rescan.judged)),
+        ("blocked", of(&rescan.blocked)),
+        ("warned", of(&rescan.warned)),
+        ("cleared", of(&rescan.cleared)),
+        ("failed", of(&rescan.failed)),
+    ];
+    family(encoder, "terse_rescanned", "Links judged again, by what became of them", "what", &judged)
 }
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use terse_core::{
-    Alphabet, BlockedHosts, ChangeFeed, Clock, CodeSource, Domain, Hashed, Hosts, LinkStore, Links, NoFeed, NoScreening,
-    Numbered, Random, Rules, Snowflake, TargetRules,
+    Alphabet, BlockedHosts, ChangeFeed, Clock, CodeSource, Domain, Hashed, Hosts, LinkStore, Links, NoFeed, Numbered, Random,
+    Rules, Snowflake, TargetRules,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
 use terse_server::{ApiStats, Keys, Limits, Parts};
@@ -26,7 +26,9 @@ use crate::front_door::FrontDoor;
 use crate::metered::Metered;
 use crate::metrics::Rooms;
 use crate::operating::Operating;
+use crate::rescan::{Rescan, RescanCounts};
 use crate::run_file::{DataDir, LockGuard, RunInfo};
+use crate::safety::{OnFirstUse, Safety};
 
 /// Runs the server until it is told to stop.
 pub fn run(config: Config) -> anyhow::Result<()> {
@@ -98,18 +100,19 @@ impl Server {
         ));
         let feed: Arc<dyn ChangeFeed> = redirector.clone();
         let rules = rules(config, hosts.clone())?;
+        let safety = Arc::new(Safety::open(config, &hosts)?);
         let admin = config.admin.listen.map(|at| listen(at).context("admin")).transpose()?;
         // Only now, when nothing that an operator can get wrong is left: a key that was kept but never shown would be lost.
         let (keys, fresh_key, local_key) = back_office.block_on(keys(config, &store))?;
         let codes = code_source(config, &metered, &clock);
         let links =
-            Arc::new(Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), Arc::new(NoScreening), rules, clock.clone()));
+            Arc::new(Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), safety.screen.clone(), rules, clock.clone()));
         let api = Arc::new(ApiStats::default());
         let cursor_key = store.links.identity().derive("terse list cursors v1");
         let (stop, stopped) = watch::channel(false);
         let counting = Counting::start(config, &store.clicks, threads, &clock, &back_office, &stopped)?;
         let web = terse_server::router(Parts {
-            links,
+            links: Arc::clone(&links),
             keys,
             cursor_key,
             limits: Limits {
@@ -124,7 +127,8 @@ impl Server {
             stop: stopped.clone(),
         });
 
-        let reaper = Arc::new(ReaperCounts::default());
+        Arc::clone(&safety).keep(config, base_url.as_str(), &back_office, &stopped);
+        let (reaper, rescan) = (Arc::new(ReaperCounts::default()), Arc::new(RescanCounts::default()));
         if config.roles.worker {
             let chore = Reaper {
                 store: Arc::clone(&metered),
@@ -135,6 +139,14 @@ impl Server {
                 grace: config.links.grace.get(),
                 batch: config.links.reap_batch as usize,
                 counts: Arc::clone(&reaper),
+            };
+            back_office.spawn(chore.run(stopped.clone()));
+            let chore = Rescan {
+                links,
+                safety: Arc::clone(&safety),
+                every: config.safety.rescan_every.get(),
+                clock: clock.clone(),
+                counts: Arc::clone(&rescan),
             };
             back_office.spawn(chore.run(stopped.clone()));
             back_office.spawn(counting.tidy(config, &store.clicks, &metered, &clock).run(stopped.clone()));
@@ -148,6 +160,8 @@ impl Server {
             remembered: Box::new(move || (routes.routes().len(), routes.routes().bytes())),
             api,
             reaper,
+            lists: Arc::clone(&safety.counts),
+            rescan,
             queue: Box::new(queue),
             clicks: Box::new(counting.counted()),
         }));
@@ -243,10 +257,11 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
     let store = backends::open(config).await?;
     let base_url = config.base_url();
     let hosts = hosts(config, &base_url, config.listen)?;
+    let screen = Arc::new(OnFirstUse::new(config.clone(), hosts.clone()));
     let rules = rules(config, hosts)?;
     let clock = Clock::default();
     let codes = code_source(config, &store.links, &clock);
-    let links = Arc::new(Links::new(Arc::clone(&store.links), codes, Arc::new(NoFeed), Arc::new(NoScreening), rules, clock));
+    let links = Arc::new(Links::new(Arc::clone(&store.links), codes, Arc::new(NoFeed), screen, rules, clock));
     let (key, hash) = Keys::generate().context("making a key")?;
     let cursor_key = store.links.identity().derive("terse list cursors v1");
     // Nobody tells a command to stop but by ending it.

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use terse_core::{BlockedHosts, Domain};
+use terse_safety::Flag;
 use tracing_subscriber::EnvFilter;
 
-use super::{ByteSize, Config, Span};
+use super::{ByteSize, Config, ListPlace, ListSource, Span};
 
 /// The first setting that cannot be, and why.
 pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
@@ -22,6 +23,8 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ("clicks.keep_raw", c.clicks.keep_raw, Span::secs(0), Span::days(36_500)),
         ("clicks.keep_hours", c.clicks.keep_hours, Span::days(2), Span::days(366)),
         ("anonymous.ttl", c.anonymous.ttl, Span::secs(1), Span::days(3650)),
+        ("safety.lists_every", c.safety.lists_every, Span::secs(60), Span::days(7)),
+        ("safety.rescan_every", c.safety.rescan_every, Span::secs(60), Span::days(365)),
         ("links.grace", c.links.grace, Span::secs(0), Span::days(3650)),
         ("links.reap_every", c.links.reap_every, Span::secs(1), day),
         ("shutdown.drain_delay", c.shutdown.drain_delay, Span::secs(0), hour),
@@ -59,6 +62,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     if let Err(host) = BlockedHosts::parse(&c.safety.blocked_hosts) {
         return Err(("safety.blocked_hosts", format!("{host:?} cannot be a host")));
     }
+    lists(c)?;
     EnvFilter::try_new(&c.log.level).map_err(|error| ("log.level", error.to_string()))?;
     Ok(())
 }
@@ -73,6 +77,27 @@ fn spans(bounds: &[(&'static str, Span, Span, Span)]) -> Result<(), (&'static st
 fn numbers(bounds: &[(&'static str, u64, u64, u64)]) -> Result<(), (&'static str, String)> {
     match bounds.iter().find(|(_, is, from, to)| is < from || is > to) {
         Some((name, _, from, to)) => Err((name, format!("must be from {from} to {to}"))),
+        None => Ok(()),
+    }
+}
+
+fn lists(config: &Config) -> Result<(), (&'static str, String)> {
+    let safety = &config.safety;
+    let mut seen = HashSet::new();
+    for ListSource { name, place } in &safety.lists.0 {
+        if !seen.insert(name) {
+            return Err(("safety.lists", format!("two lists are called {name:?}; write name=… before one of them")));
+        }
+        // Whoever can change a list on its way decides which links work.
+        if matches!(place, ListPlace::Url(url) if url.scheme() != "https") && !safety.allow_private_targets {
+            return Err(("safety.lists", format!("{name:?} must be fetched by https")));
+        }
+    }
+    match safety.warn_on.iter().find(|word| Flag::parse(word).is_none()) {
+        Some(word) => {
+            let known = Flag::ALL.map(Flag::as_str).join(", ");
+            Err(("safety.warn_on", format!("{word:?} is not known; there are {known}")))
+        }
         None => Ok(()),
     }
 }

@@ -83,7 +83,7 @@ fn meaning(name: &str) -> Option<Column> {
         "clicks" | "clickcount" | "visits" | "visitscount" | "visitcount" | "totalclicks" | "spentclicks" => {
             return Some(Column::Count);
         }
-        "id" | "ip" | "updatedat" | "deletedat" | "qrurl" | "previewurl" | "revision" => return Some(Column::Ignored),
+        "id" | "ip" | "updatedat" | "deletedat" | "qrurl" | "previewurl" | "revision" | "flags" => return Some(Column::Ignored),
         _ => return None,
     };
     Some(Column::Field(field))

@@ -97,8 +97,18 @@ impl Field {
 }
 
 /// Fields of a link's JSON that say nothing an import could use.
-const IGNORED: [&str; 9] =
-    ["short_url", "updated_at", "deleted_at", "qr_url", "preview_url", "revision", "spent_clicks", "total_clicks", "click_count"];
+const IGNORED: [&str; 10] = [
+    "short_url",
+    "flags",
+    "updated_at",
+    "deleted_at",
+    "qr_url",
+    "preview_url",
+    "revision",
+    "spent_clicks",
+    "total_clicks",
+    "click_count",
+];
 
 /// Keeps what an import can use of a line of JSON. Nulls mean nothing; unknown fields are refused.
 pub(crate) fn from_object(object: Map<String, Value>, ignore_unknown: bool) -> Result<Map<String, Value>, (String, String)> {

@@ -89,11 +89,16 @@ impl TestTerse {
         Self { address: server.address(), server: Some(server), config, agent, folder }
     }
 
-    /// Stops it and starts it again on the same folder.
-    pub(crate) fn restart(&mut self) {
+    /// Stops it; its folder stays.
+    pub(crate) fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.stop(Duration::from_secs(5));
         }
+    }
+
+    /// Stops it and starts it again on the same folder.
+    pub(crate) fn restart(&mut self) {
+        self.stop();
         let server = Server::start(&self.config, Clock::default()).expect("terse starts again");
         self.address = server.address();
         self.server = Some(server);

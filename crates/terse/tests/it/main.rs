@@ -16,3 +16,4 @@ mod operating;
 mod process;
 mod races;
 mod same_answer;
+mod screening;

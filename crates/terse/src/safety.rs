@@ -1,0 +1,221 @@
+//! Blocklists: opened at start, read again when they change, compiled into the one index that every target is judged by.
+
+mod feed;
+mod held;
+mod kept;
+mod lazy;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use sha2::{Digest as _, Sha256};
+use terse_core::Hosts;
+use terse_outgoing::{Outgoing, OutgoingSettings, Validators};
+use terse_safety::{Flag, Flags, Guard, Index, ParsedList, Screen};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use crate::config::{Config, ListPlace};
+use held::{Held, Offered};
+pub(crate) use lazy::OnFirstUse;
+
+/// How often files are looked at. A change is taken when it was the same at two looks: half a file is a wrong list.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Says by which lists and settings links were judged.
+pub(crate) type Fingerprint = [u8; 32];
+
+/// The lists and the screen they become.
+pub(crate) struct Safety {
+    /// What targets are judged by.
+    pub(crate) screen: Arc<Screen>,
+    /// What was done.
+    pub(crate) counts: Arc<ListCounts>,
+    /// One per setting, in order. Held by one at a time: parsing and compiling are done with it in hand, off the async threads.
+    held: Mutex<Vec<Held>>,
+    /// The operator's own hosts, as a list.
+    blocked_hosts: ParsedList,
+    settings: String,
+    changed: watch::Sender<Fingerprint>,
+    every: Duration,
+    folder: PathBuf,
+}
+
+/// What became of lists so far.
+#[derive(Debug, Default)]
+pub(crate) struct ListCounts {
+    /// New versions taken.
+    pub(crate) taken: AtomicU64,
+    /// Looked at and found the same.
+    pub(crate) unchanged: AtomicU64,
+    /// New versions that look broken.
+    pub(crate) refused: AtomicU64,
+    /// Could not be read or fetched.
+    pub(crate) failed: AtomicU64,
+    /// Entries in force.
+    pub(crate) entries: AtomicU64,
+    /// Lists of which there is no version at all.
+    pub(crate) missing: AtomicU64,
+}
+
+impl Safety {
+    /// Reads what is on this machine. A file that cannot be read is an error now, and only a warning later. Of a list from
+    /// elsewhere the last good copy is taken; without one the list is missing until it was fetched.
+    pub(crate) fn open(config: &Config, hosts: &Hosts) -> anyhow::Result<Self> {
+        let safety = Self::closed(config);
+        let own_hosts: Vec<String> = hosts.names().map(str::to_owned).collect();
+        let mut held = Vec::new();
+        for source in &config.safety.lists.0 {
+            let mut list = Held::new(source.clone(), own_hosts.clone(), &safety.folder);
+            match &source.place {
+                ListPlace::File(path) => {
+                    let offered = list.read_file(path).with_context(|| format!("safety.lists: {}", path.display()))?;
+                    if let Offered::Refused(why) = offered {
+                        anyhow::bail!("safety.lists: {}: {why}", path.display());
+                    }
+                }
+                ListPlace::Url(_) => list.read_kept(),
+            }
+            held.push(list);
+        }
+        safety.compile(&held);
+        *safety.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+        Ok(safety)
+    }
+
+    /// Without any list yet.
+    fn closed(config: &Config) -> Self {
+        let warn_on: Flags = config.safety.warn_on.iter().filter_map(|word| Flag::parse(word)).collect();
+        let blocked = config.safety.blocked_hosts.join("\n");
+        let guard = Guard { own_hosts: Vec::new(), platforms: true };
+        Self {
+            screen: Arc::new(Screen::new(warn_on)),
+            counts: Arc::default(),
+            held: Mutex::default(),
+            blocked_hosts: terse_safety::parse("blocked_hosts", blocked.as_bytes(), &guard),
+            settings: format!("{} {warn_on} {blocked}", env!("CARGO_PKG_VERSION")),
+            changed: watch::Sender::new([0; 32]),
+            every: config.safety.lists_every.get(),
+            folder: config.data_dir.join("lists"),
+        }
+    }
+
+    /// By which lists targets are judged. Told anew at every change.
+    pub(crate) fn changes(&self) -> watch::Receiver<Fingerprint> {
+        self.changed.subscribe()
+    }
+
+    /// Where notes and copies are kept.
+    pub(crate) fn folder(&self) -> &PathBuf {
+        &self.folder
+    }
+
+    /// Begins to look after files and feeds, if there are any.
+    pub(crate) fn keep(self: Arc<Self>, config: &Config, base_url: &str, runtime: &Runtime, stop: &watch::Receiver<bool>) {
+        let sources = &config.safety.lists.0;
+        if sources.iter().any(|source| matches!(source.place, ListPlace::File(_))) {
+            runtime.spawn(Arc::clone(&self).watch_files(stop.clone()));
+        }
+        let mut settings = OutgoingSettings::new(env!("CARGO_PKG_VERSION"), base_url);
+        settings.allow_private = config.safety.allow_private_targets;
+        // No thread starts and nobody is asked before a feed is due.
+        let outgoing = Arc::new(Outgoing::new(settings));
+        for (at, source) in sources.iter().enumerate() {
+            if let ListPlace::Url(url) = &source.place {
+                let feed = feed::Feed { safety: Arc::clone(&self), at, name: source.name.clone(), url: url.clone() };
+                runtime.spawn(feed.run(Arc::clone(&outgoing), self.every, stop.clone()));
+            }
+        }
+    }
+
+    async fn watch_files(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = looks.tick() => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+            let safety = Arc::clone(&self);
+            if let Err(error) = tokio::task::spawn_blocking(move || safety.look()).await {
+                tracing::error!(%error, "the blocklists could not be looked at");
+            }
+        }
+    }
+
+    /// One look at all files.
+    fn look(&self) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = false;
+        for list in held.iter_mut() {
+            match list.look() {
+                None => {}
+                Some(Ok(offered)) => changed |= self.count(list.name(), offered),
+                Some(Err(error)) => {
+                    self.counts.failed.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!(list = list.name(), %error, "a blocklist cannot be read; its last version stays in force");
+                }
+            }
+        }
+        if changed {
+            self.compile(&held);
+        }
+    }
+
+    /// A version of a list from elsewhere. Tells whether it was taken.
+    fn offer(&self, at: usize, bytes: &[u8], validators: &Validators) -> bool {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(list) = held.get_mut(at) else { return false };
+        let offered = list.offer(bytes);
+        let (refused, name) = (matches!(offered, Offered::Refused(_)), list.name().to_owned());
+        if !refused {
+            list.keep(bytes, validators);
+        }
+        if self.count(&name, offered) {
+            self.compile(&held);
+        }
+        !refused
+    }
+
+    fn validators(&self, at: usize) -> Validators {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.get(at).map(Held::validators).unwrap_or_default()
+    }
+
+    /// Tells whether there is something new.
+    fn count(&self, name: &str, offered: Offered) -> bool {
+        let (counter, new) = match offered {
+            Offered::Taken { entries, skipped } => {
+                tracing::info!(list = name, entries, skipped, "took a new version of a blocklist");
+                (&self.counts.taken, true)
+            }
+            Offered::Same => (&self.counts.unchanged, false),
+            Offered::Refused(why) => {
+                tracing::warn!(list = name, why, "refused a new version of a blocklist; the last one stays in force");
+                (&self.counts.refused, false)
+            }
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        new
+    }
+
+    /// Puts all lists in force.
+    fn compile(&self, held: &[Held]) {
+        let mut digest = Sha256::new();
+        digest.update(&self.settings);
+        for list in held {
+            digest.update([0]);
+            digest.update(list.name());
+            digest.update(list.digest());
+        }
+        let index = Index::build(std::iter::once(&self.blocked_hosts).chain(held.iter().filter_map(Held::parsed)));
+        self.counts.entries.store(index.len() as u64, Ordering::Relaxed);
+        self.counts.missing.store(held.iter().filter(|list| list.parsed().is_none()).count() as u64, Ordering::Relaxed);
+        self.screen.replace(index);
+        // Behind the index: whoever hears of it judges by it.
+        self.changed.send_replace(digest.finalize().into());
+    }
+}
