@@ -17,6 +17,7 @@ mod links;
 mod patch;
 mod proxies;
 mod refusal;
+pub mod registry;
 mod screening;
 mod store;
 mod target;

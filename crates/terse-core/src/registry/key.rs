@@ -1,0 +1,122 @@
+//! What opens doors: keys for programs, sessions for browsers, invitations for those who come.
+
+use std::fmt;
+
+use super::account::Role;
+use crate::link::OwnerId;
+use crate::when::Moment;
+
+/// The SHA-256 of a secret of 256 random bits. The secret itself is shown once and never kept.
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+pub struct Token(pub [u8; 32]);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token([hidden])")
+    }
+}
+
+/// Names a key to its owner.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct KeyId(pub u64);
+
+/// What a key opens.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Scope {
+    /// Making links, and nothing else.
+    Create,
+    /// Looking, and nothing else.
+    Read,
+    /// All that its owner may do.
+    #[default]
+    Full,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Create, Self::Read, Self::Full];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Read => "read",
+            Self::Full => "full",
+        }
+    }
+
+    /// From the word on the wire.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == word)
+    }
+}
+
+/// A key for programs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ApiKey {
+    /// Its name to us.
+    pub id: KeyId,
+    /// Whose it is.
+    pub owner: OwnerId,
+    /// Its name to people.
+    pub name: String,
+    /// How it begins, so that its owner recognises it.
+    pub prefix: String,
+    /// What it opens.
+    pub scope: Scope,
+    /// When it was made.
+    pub created_at: Moment,
+    /// From this moment on it opens nothing.
+    pub expires_at: Option<Moment>,
+    /// How many links it may make, written `100/h`; the operator's setting if `None`.
+    pub plan: Option<String>,
+    /// When it was last used, to the minute.
+    pub last_used_at: Option<Moment>,
+}
+
+/// A key to be made.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// Whose it is to be.
+    pub owner: OwnerId,
+    /// Its name to people.
+    pub name: String,
+    /// How it begins.
+    pub prefix: String,
+    /// What is kept of it.
+    pub token: Token,
+    /// What it opens.
+    pub scope: Scope,
+    /// When.
+    pub created_at: Moment,
+    /// Until when.
+    pub expires_at: Option<Moment>,
+    /// How many links it may make.
+    pub plan: Option<String>,
+}
+
+/// A browser that is signed in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Session {
+    /// What is kept of its cookie.
+    pub token: Token,
+    /// Who it is.
+    pub owner: OwnerId,
+    /// Since when.
+    pub created_at: Moment,
+    /// Until when.
+    pub expires_at: Moment,
+}
+
+/// A way in for somebody without an account, good once.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Invitation {
+    /// What is kept of the link that was sent.
+    pub token: Token,
+    /// What whoever takes it may do.
+    pub role: Role,
+    /// Who wrote it.
+    pub by: OwnerId,
+    /// Until when.
+    pub expires_at: Moment,
+}

@@ -1,0 +1,88 @@
+//! What people tell us about links that should not be.
+
+use crate::link::{LinkKey, OwnerId};
+use crate::when::Moment;
+
+/// Names a report.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ReportId(pub u64);
+
+/// What became of a report.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ReportState {
+    /// Nobody has looked yet.
+    #[default]
+    Open,
+    /// The link was taken down.
+    Confirmed,
+    /// Nothing is wrong with the link.
+    Cleared,
+}
+
+impl ReportState {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Open, Self::Confirmed, Self::Cleared];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Confirmed => "confirmed",
+            Self::Cleared => "cleared",
+        }
+    }
+
+    /// From the word on the wire.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+}
+
+/// A report to be kept.
+#[derive(Clone, Debug)]
+pub struct NewReport {
+    /// The link.
+    pub link: LinkKey,
+    /// When that link was made, to tell it from others of its name.
+    pub born: Moment,
+    /// Tells reporters apart: an account, or a keyed hash of an address's prefix. Two reports of one reporter count as one.
+    pub reporter: [u8; 16],
+    /// The account, if it was one.
+    pub account: Option<OwnerId>,
+    /// In a word: `phishing`, `malware`, `spam`, `illegal`, `other`.
+    pub reason: String,
+    /// What else they said.
+    pub text: Option<String>,
+    /// When.
+    pub at: Moment,
+}
+
+/// A report as it is kept.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Report {
+    /// Its name.
+    pub id: ReportId,
+    /// The link.
+    pub link: LinkKey,
+    /// When that link was made.
+    pub born: Moment,
+    /// The account that wrote it, if it was one.
+    pub account: Option<OwnerId>,
+    /// In a word.
+    pub reason: String,
+    /// What else they said.
+    pub text: Option<String>,
+    /// When.
+    pub at: Moment,
+    /// What became of it.
+    pub state: ReportState,
+}
+
+/// What keeping a report has come to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Reported {
+    /// Its name; that of the earlier one if the same reporter had reported the same link before and it is still open.
+    pub id: ReportId,
+    /// How many independent reporters have an open report about the link now.
+    pub reporters: u64,
+}

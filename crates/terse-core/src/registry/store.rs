@@ -1,0 +1,163 @@
+//! What a registry must promise.
+
+use async_trait::async_trait;
+
+use super::account::{ForeignIdentity, NewUser, User, UserChange, UserName};
+use super::audit::{Act, AuditEntry, By};
+use super::key::{ApiKey, Invitation, KeyId, NewKey, Session, Token};
+use super::place::{BlockedHost, Place};
+use super::report::{NewReport, Report, ReportId, ReportState, Reported};
+use crate::domain::Domain;
+use crate::link::{LinkKey, OwnerId, Revision};
+use crate::store::StoreError;
+use crate::when::Moment;
+
+/// What went wrong, by what can be done about it.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// Another account has this name, or this identity. Take another.
+    #[error("the name is taken")]
+    NameTaken,
+    /// Somebody changed it in between. Read it again.
+    #[error("it was changed by somebody else")]
+    Conflict,
+    /// There is no such thing, or it is used up or over.
+    #[error("there is no such thing")]
+    Missing,
+    /// It would leave nobody who may do everything.
+    #[error("this is the last admin")]
+    LastAdmin,
+    /// There are as many as one owner may have.
+    #[error("there are too many")]
+    TooMany,
+    /// As with the links.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Which change of the registry was the last that those who answer visitors must know of: suspended owners, blocked hosts, short
+/// domains. Whoever knows an older one reads these again.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Watermark(pub u64);
+
+/// A change of an account, and what it must still be for the change to be made.
+#[derive(Clone)]
+pub struct Change {
+    /// Whose.
+    pub id: OwnerId,
+    /// What.
+    pub change: UserChange,
+    /// Only at this revision, if given.
+    pub expected: Option<Revision>,
+}
+
+/// Which lines of the audit log, the latest first.
+#[derive(Clone, Debug, Default)]
+pub struct Audits {
+    /// Before this place.
+    pub before: Option<u64>,
+    /// Only about this.
+    pub subject: Option<String>,
+    /// Only this.
+    pub act: Option<Act>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// Where owners live. Every implementation runs `terse_testkit::registry!`.
+///
+/// Every write is one atomic, durable step, together with its line in the audit log where it takes a [`By`]. A write that returns
+/// an error other than `Unavailable` changed nothing, and wrote no line.
+#[async_trait]
+pub trait Registry: Send + Sync + 'static {
+    /// The last change that those who answer visitors must know of. Cheap: asked every few seconds by everyone.
+    async fn watermark(&self) -> Result<Watermark, RegistryError>;
+
+    /// Remembers the token of the one-time set-up link, in place of an earlier one. `false`, and nothing is done, if there has ever been an
+    /// admin.
+    async fn offer_setup(&self, token: Token) -> Result<bool, RegistryError>;
+    /// Makes the first admin, if the token is the one that was offered. After that there is no such token any more: `Missing`.
+    async fn take_setup(&self, token: &Token, user: NewUser) -> Result<User, RegistryError>;
+    /// Whether a set-up link is waiting to be used.
+    async fn awaits_setup(&self) -> Result<bool, RegistryError>;
+
+    /// Makes an account. `NameTaken` also if the name differs only by case, or if somebody has the identity.
+    async fn add_user(&self, user: NewUser, by: By) -> Result<User, RegistryError>;
+    /// An account.
+    async fn user(&self, id: OwnerId) -> Result<Option<User>, RegistryError>;
+    /// An account by its name, in any case.
+    async fn user_named(&self, name: &UserName) -> Result<Option<User>, RegistryError>;
+    /// An account by who it is elsewhere.
+    async fn user_known_as(&self, identity: &ForeignIdentity) -> Result<Option<User>, RegistryError>;
+    /// Up to `limit` accounts behind `after`, the oldest first.
+    async fn users(&self, after: Option<OwnerId>, limit: usize) -> Result<Vec<User>, RegistryError>;
+    /// Changes an account and gives back what it is now. Never leaves it without an admin who is not suspended (`LastAdmin`). A new
+    /// password, a lesser role and a suspension end all its sessions in the same step. Suspending and reinstating have lines
+    /// of their own in the audit log and move the watermark.
+    async fn change_user(&self, change: Change, by: By) -> Result<User, RegistryError>;
+    /// Erases an account with its keys, sessions and invitations. Its id and the audit log's lines stay; its name is free again
+    /// and is taken out of those lines.
+    async fn erase_user(&self, id: OwnerId, by: By) -> Result<(), RegistryError>;
+    /// All suspended accounts.
+    async fn suspended(&self) -> Result<Vec<OwnerId>, RegistryError>;
+
+    /// Makes a key. At most 100 per owner: `TooMany`.
+    async fn add_key(&self, key: NewKey, by: By) -> Result<ApiKey, RegistryError>;
+    /// The key with this token and its owner. Expired keys and suspended owners are returned too: whether it opens anything is the
+    /// caller's question.
+    async fn key(&self, token: &Token) -> Result<Option<(ApiKey, User)>, RegistryError>;
+    /// An owner's keys, the oldest first.
+    async fn keys(&self, owner: OwnerId) -> Result<Vec<ApiKey>, RegistryError>;
+    /// Revokes a key of an owner; `Missing` if they have no such key.
+    async fn revoke_key(&self, owner: OwnerId, id: KeyId, by: By) -> Result<(), RegistryError>;
+    /// Notes when keys were last used. An earlier moment than the one noted changes nothing.
+    async fn touch_keys(&self, used: &[(KeyId, Moment)]) -> Result<(), RegistryError>;
+
+    /// Begins a session. At most 50 per owner: the oldest makes room.
+    async fn add_session(&self, session: Session) -> Result<(), RegistryError>;
+    /// The session with this token, if it has not ended by `now`, and who it is.
+    async fn session(&self, token: &Token, now: Moment) -> Result<Option<(Session, User)>, RegistryError>;
+    /// Ends a session. Ending it again is fine.
+    async fn end_session(&self, token: &Token) -> Result<(), RegistryError>;
+    /// Ends all sessions of an owner but one.
+    async fn end_sessions(&self, owner: OwnerId, but: Option<&Token>) -> Result<(), RegistryError>;
+
+    /// Writes an invitation.
+    async fn invite(&self, invitation: Invitation, by: By) -> Result<(), RegistryError>;
+    /// Makes an account by an invitation, which is used up by that; the role is the invitation's. `Missing` if it is used up or over by
+    /// `user.created_at`.
+    async fn accept(&self, token: &Token, user: NewUser) -> Result<User, RegistryError>;
+
+    /// Short domains that were added while running.
+    async fn places(&self) -> Result<Vec<Place>, RegistryError>;
+    /// Adds or changes a short domain.
+    async fn put_place(&self, place: Place, by: By) -> Result<(), RegistryError>;
+    /// Removes a short domain; `Missing` if there is none.
+    async fn remove_place(&self, domain: &Domain, by: By) -> Result<(), RegistryError>;
+
+    /// Hosts that were blocked by hand.
+    async fn blocked_hosts(&self) -> Result<Vec<BlockedHost>, RegistryError>;
+    /// Blocks a host. Blocking it again is fine.
+    async fn block_host(&self, host: BlockedHost, by: By) -> Result<(), RegistryError>;
+    /// Unblocks a host; `Missing` if it was not blocked.
+    async fn unblock_host(&self, host: &str, by: By) -> Result<(), RegistryError>;
+
+    /// Keeps a report.
+    async fn report(&self, report: NewReport) -> Result<Reported, RegistryError>;
+    /// Up to `limit` reports in a state behind `after`, the oldest first.
+    async fn reports(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Result<Vec<Report>, RegistryError>;
+    /// Settles all open reports about a link, and says how many there were.
+    async fn settle_reports(&self, link: &LinkKey, state: ReportState, by: By) -> Result<u64, RegistryError>;
+
+    /// Writes a line about something that happened elsewhere, such as to a link.
+    async fn note(&self, act: Act, subject: &str, change: (Option<String>, Option<String>), by: By) -> Result<(), RegistryError>;
+    /// Lines of the audit log.
+    async fn audit(&self, query: &Audits) -> Result<Vec<AuditEntry>, RegistryError>;
+
+    /// Deletes up to `limit` of what is over by `now`: sessions, invitations, keys that expired 30 days before, settled reports and
+    /// lines of the audit log older than `keep`. Says how many.
+    async fn tidy(&self, now: Moment, keep: std::time::Duration, limit: usize) -> Result<u64, RegistryError>;
+
+    /// Whether writes can be expected to succeed right now.
+    async fn check(&self) -> Result<(), RegistryError>;
+}
