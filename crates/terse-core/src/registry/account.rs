@@ -115,6 +115,21 @@ pub struct User {
     pub revision: Revision,
 }
 
+impl User {
+    /// Whether they may do everything right now.
+    pub fn governs(&self) -> bool {
+        self.role == Role::Admin && self.suspended.is_none()
+    }
+}
+
+impl NewUser {
+    /// The account it becomes.
+    pub fn into_user(self, id: OwnerId) -> User {
+        let Self { name, role, password, identity, created_at } = self;
+        User { id, name, role, created_at, password, identity, suspended: None, revision: Revision(1) }
+    }
+}
+
 impl fmt::Debug for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (password, suspended) = (self.password.as_ref().map(|_| "[hidden]"), self.suspended.is_some());

@@ -101,7 +101,7 @@ impl Act {
     }
 }
 
-/// A line of the audit log. Never changed, never deleted but with age.
+/// A line of the audit log. Never deleted but with age, and never changed but to forget a person who is gone.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AuditEntry {
     /// Its place in the log.
@@ -112,7 +112,7 @@ pub struct AuditEntry {
     pub actor: Actor,
     /// What.
     pub act: Act,
-    /// To whom or what: a user's id, a key's, a host, a link.
+    /// To whom or what, as [`subject`](super::subject) writes it.
     pub subject: String,
     /// Why.
     pub why: Option<String>,

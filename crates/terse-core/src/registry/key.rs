@@ -95,6 +95,14 @@ pub struct NewKey {
     pub plan: Option<String>,
 }
 
+impl NewKey {
+    /// The key it becomes.
+    pub fn into_key(self, id: KeyId) -> ApiKey {
+        let Self { owner, name, prefix, token: _, scope, created_at, expires_at, plan } = self;
+        ApiKey { id, owner, name, prefix, scope, created_at, expires_at, plan, last_used_at: None }
+    }
+}
+
 /// A browser that is signed in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Session {

@@ -2,14 +2,18 @@
 
 mod account;
 mod audit;
+mod effect;
 mod key;
+mod line;
 mod place;
 mod report;
 mod store;
 
 pub use account::{ForeignIdentity, NewUser, Role, Suspension, User, UserChange, UserName};
 pub use audit::{Act, Actor, AuditEntry, By};
+pub use effect::Effect;
 pub use key::{ApiKey, Invitation, KeyId, NewKey, Scope, Session, Token};
+pub use line::{Line, forget_person, subject};
 pub use place::{BlockedHost, Place};
 pub use report::{NewReport, Report, ReportId, ReportState, Reported};
-pub use store::{Audits, Change, Registry, RegistryError, Watermark};
+pub use store::{Audits, Change, FIRST_USER, KEPT_WHEN_EXPIRED, KEYS_EACH, Registry, RegistryError, SESSIONS_EACH, Watermark};

@@ -1,5 +1,7 @@
 //! What a registry must promise.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::account::{ForeignIdentity, NewUser, User, UserChange, UserName};
@@ -18,7 +20,7 @@ pub enum RegistryError {
     /// Another account has this name, or this identity. Take another.
     #[error("the name is taken")]
     NameTaken,
-    /// Somebody changed it in between. Read it again.
+    /// Somebody changed it in between, or the token is known already. Read it again.
     #[error("it was changed by somebody else")]
     Conflict,
     /// There is no such thing, or it is used up or over.
@@ -34,6 +36,15 @@ pub enum RegistryError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+/// The id of the first account. Those below are nobody's, the operator's, and for what may come.
+pub const FIRST_USER: OwnerId = OwnerId(1000);
+/// How many keys an owner may have.
+pub const KEYS_EACH: usize = 100;
+/// How many sessions an owner may have.
+pub const SESSIONS_EACH: usize = 50;
+/// How long an expired key is kept, so that its owner sees why it stopped working.
+pub const KEPT_WHEN_EXPIRED: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Which change of the registry was the last that those who answer visitors must know of: suspended owners, blocked hosts, short
 /// domains. Whoever knows an older one reads these again.
@@ -67,21 +78,23 @@ pub struct Audits {
 /// Where owners live. Every implementation runs `terse_testkit::registry!`.
 ///
 /// Every write is one atomic, durable step, together with its line in the audit log where it takes a [`By`]. A write that returns
-/// an error other than `Unavailable` changed nothing, and wrote no line.
+/// an error other than `Unavailable` changed nothing, and wrote no line; nor does one that finds all as it should be already.
+/// What a line says is [`Line`](super::Line)'s.
 #[async_trait]
 pub trait Registry: Send + Sync + 'static {
     /// The last change that those who answer visitors must know of. Cheap: asked every few seconds by everyone.
     async fn watermark(&self) -> Result<Watermark, RegistryError>;
 
-    /// Remembers the token of the one-time set-up link, in place of an earlier one. `false`, and nothing is done, if there has ever been an
-    /// admin.
+    /// Remembers the token of the one-time set-up link, in place of an earlier one. `false`, and nothing is done, if there has
+    /// ever been an admin.
     async fn offer_setup(&self, token: Token) -> Result<bool, RegistryError>;
-    /// Makes the first admin, if the token is the one that was offered. After that there is no such token any more: `Missing`.
+    /// Makes the first admin, if the token is the one that was offered. After that, and as soon as anybody has become an admin
+    /// in another way, there is no such token any more: `Missing`. The audit log says that they added themselves.
     async fn take_setup(&self, token: &Token, user: NewUser) -> Result<User, RegistryError>;
     /// Whether a set-up link is waiting to be used.
     async fn awaits_setup(&self) -> Result<bool, RegistryError>;
 
-    /// Makes an account. `NameTaken` also if the name differs only by case, or if somebody has the identity.
+    /// Makes an account with an id that nobody ever had, from [`FIRST_USER`] upwards. `NameTaken` also if the name differs only by case, or if somebody has the identity.
     async fn add_user(&self, user: NewUser, by: By) -> Result<User, RegistryError>;
     /// An account.
     async fn user(&self, id: OwnerId) -> Result<Option<User>, RegistryError>;
@@ -91,17 +104,17 @@ pub trait Registry: Send + Sync + 'static {
     async fn user_known_as(&self, identity: &ForeignIdentity) -> Result<Option<User>, RegistryError>;
     /// Up to `limit` accounts behind `after`, the oldest first.
     async fn users(&self, after: Option<OwnerId>, limit: usize) -> Result<Vec<User>, RegistryError>;
-    /// Changes an account and gives back what it is now. Never leaves it without an admin who is not suspended (`LastAdmin`). A new
-    /// password, a lesser role and a suspension end all its sessions in the same step. Suspending and reinstating have lines
-    /// of their own in the audit log and move the watermark.
+    /// Changes an account and gives back what it is now. Never takes away the last admin who is not suspended (`LastAdmin`). A
+    /// new password, a lesser role and a suspension end all its sessions in the same step. Suspending and reinstating have
+    /// lines of their own in the audit log and move the watermark.
     async fn change_user(&self, change: Change, by: By) -> Result<User, RegistryError>;
-    /// Erases an account with its keys, sessions and invitations. Its id and the audit log's lines stay; its name is free again
-    /// and is taken out of those lines.
+    /// Erases an account with its keys, sessions and invitations; `LastAdmin` as above. Its id and the audit log's lines stay; its
+    /// name is free again and is taken out of the lines about it. Moves the watermark if it was suspended.
     async fn erase_user(&self, id: OwnerId, by: By) -> Result<(), RegistryError>;
     /// All suspended accounts.
     async fn suspended(&self) -> Result<Vec<OwnerId>, RegistryError>;
 
-    /// Makes a key. At most 100 per owner: `TooMany`.
+    /// Makes a key. At most [`KEYS_EACH`] per owner: `TooMany`. `Missing` if there is no such owner.
     async fn add_key(&self, key: NewKey, by: By) -> Result<ApiKey, RegistryError>;
     /// The key with this token and its owner. Expired keys and suspended owners are returned too: whether it opens anything is the
     /// caller's question.
@@ -110,11 +123,13 @@ pub trait Registry: Send + Sync + 'static {
     async fn keys(&self, owner: OwnerId) -> Result<Vec<ApiKey>, RegistryError>;
     /// Revokes a key of an owner; `Missing` if they have no such key.
     async fn revoke_key(&self, owner: OwnerId, id: KeyId, by: By) -> Result<(), RegistryError>;
-    /// Notes when keys were last used. An earlier moment than the one noted changes nothing.
+    /// Notes when keys were last used. An earlier moment than the one noted changes nothing, nor does a key that is gone.
     async fn touch_keys(&self, used: &[(KeyId, Moment)]) -> Result<(), RegistryError>;
 
-    /// Begins a session. At most 50 per owner: the oldest makes room.
-    async fn add_session(&self, session: Session) -> Result<(), RegistryError>;
+    /// Begins a session, if the account is still at the revision whose password or identity was checked: else `Conflict`, so that
+    /// no sign-in outlives a new password. `Missing` if there is no such account, or it is suspended. At most
+    /// [`SESSIONS_EACH`] per owner: the oldest makes room.
+    async fn add_session(&self, session: Session, seen: Revision) -> Result<(), RegistryError>;
     /// The session with this token, if it has not ended by `now`, and who it is.
     async fn session(&self, token: &Token, now: Moment) -> Result<Option<(Session, User)>, RegistryError>;
     /// Ends a session. Ending it again is fine.
@@ -122,31 +137,32 @@ pub trait Registry: Send + Sync + 'static {
     /// Ends all sessions of an owner but one.
     async fn end_sessions(&self, owner: OwnerId, but: Option<&Token>) -> Result<(), RegistryError>;
 
-    /// Writes an invitation.
+    /// Writes an invitation. `Missing` if whoever writes it is neither the operator nor has an account.
     async fn invite(&self, invitation: Invitation, by: By) -> Result<(), RegistryError>;
-    /// Makes an account by an invitation, which is used up by that; the role is the invitation's. `Missing` if it is used up or over by
-    /// `user.created_at`.
+    /// Makes an account by an invitation, which is used up by that; the role is the invitation's. `Missing` if it is used up or
+    /// over by `user.created_at`, or while whoever wrote it is suspended or may do less than that role. The audit log says
+    /// that they added themselves.
     async fn accept(&self, token: &Token, user: NewUser) -> Result<User, RegistryError>;
 
-    /// Short domains that were added while running.
+    /// Short domains that were added while running, by name.
     async fn places(&self) -> Result<Vec<Place>, RegistryError>;
-    /// Adds or changes a short domain.
+    /// Adds or changes a short domain. Moves the watermark.
     async fn put_place(&self, place: Place, by: By) -> Result<(), RegistryError>;
-    /// Removes a short domain; `Missing` if there is none.
+    /// Removes a short domain; `Missing` if there is none. Moves the watermark.
     async fn remove_place(&self, domain: &Domain, by: By) -> Result<(), RegistryError>;
 
-    /// Hosts that were blocked by hand.
+    /// Hosts that were blocked by hand, by name.
     async fn blocked_hosts(&self) -> Result<Vec<BlockedHost>, RegistryError>;
-    /// Blocks a host. Blocking it again is fine.
+    /// Blocks a host. Blocking it again is fine, and leaves it as it is. Moves the watermark.
     async fn block_host(&self, host: BlockedHost, by: By) -> Result<(), RegistryError>;
-    /// Unblocks a host; `Missing` if it was not blocked.
+    /// Unblocks a host; `Missing` if it was not blocked. Moves the watermark.
     async fn unblock_host(&self, host: &str, by: By) -> Result<(), RegistryError>;
 
     /// Keeps a report.
     async fn report(&self, report: NewReport) -> Result<Reported, RegistryError>;
     /// Up to `limit` reports in a state behind `after`, the oldest first.
     async fn reports(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Result<Vec<Report>, RegistryError>;
-    /// Settles all open reports about a link, and says how many there were.
+    /// Settles all open reports about a link, and says how many there were. A line is written if there were any.
     async fn settle_reports(&self, link: &LinkKey, state: ReportState, by: By) -> Result<u64, RegistryError>;
 
     /// Writes a line about something that happened elsewhere, such as to a link.
@@ -154,9 +170,9 @@ pub trait Registry: Send + Sync + 'static {
     /// Lines of the audit log.
     async fn audit(&self, query: &Audits) -> Result<Vec<AuditEntry>, RegistryError>;
 
-    /// Deletes up to `limit` of what is over by `now`: sessions, invitations, keys that expired 30 days before, settled reports and
-    /// lines of the audit log older than `keep`. Says how many.
-    async fn tidy(&self, now: Moment, keep: std::time::Duration, limit: usize) -> Result<u64, RegistryError>;
+    /// Deletes up to `limit` of what is over by `now`: sessions, invitations, keys that expired [`KEPT_WHEN_EXPIRED`] before,
+    /// settled reports and lines of the audit log older than `keep`. Says how many.
+    async fn tidy(&self, now: Moment, keep: Duration, limit: usize) -> Result<u64, RegistryError>;
 
     /// Whether writes can be expected to succeed right now.
     async fn check(&self) -> Result<(), RegistryError>;

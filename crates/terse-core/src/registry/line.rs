@@ -1,0 +1,280 @@
+//! What the audit log says about each act, the same in every registry.
+
+use serde_json::{Value, json};
+
+use super::account::{User, UserName};
+use super::audit::{Act, AuditEntry};
+use super::key::{ApiKey, Invitation};
+use super::place::{BlockedHost, Place};
+use super::report::ReportState;
+use crate::link::{LinkKey, OwnerId};
+use crate::target::Target;
+use crate::when::Moment;
+
+/// What stands in the place of a name that was taken out.
+const ERASED: &str = "[erased]";
+
+/// How the audit log names what something was done to.
+pub mod subject {
+    use super::{LinkKey, OwnerId};
+    use crate::domain::Domain;
+    use crate::registry::KeyId;
+
+    /// An account.
+    pub fn user(id: OwnerId) -> String {
+        format!("user:{}", id.0)
+    }
+
+    /// A key.
+    pub fn key(id: KeyId) -> String {
+        format!("key:{}", id.0)
+    }
+
+    /// A short domain.
+    pub fn domain(domain: &Domain) -> String {
+        format!("domain:{}", domain.as_str())
+    }
+
+    /// A host that links lead to.
+    pub fn host(host: &str) -> String {
+        format!("host:{host}")
+    }
+
+    /// A link: `link:/code` on the primary domain.
+    pub fn link(link: &LinkKey) -> String {
+        format!("link:{}/{}", link.domain.as_str(), link.code)
+    }
+}
+
+/// A line to be written, without who, when and why.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Line {
+    /// What.
+    pub act: Act,
+    /// To whom or what.
+    pub subject: String,
+    /// The account it tells something of; to be found again when that is erased.
+    pub about: Option<OwnerId>,
+    /// How it was before, as JSON.
+    pub before: Option<String>,
+    /// How it is now, as JSON.
+    pub after: Option<String>,
+}
+
+impl Line {
+    /// An account was made, maybe by an invitation of somebody.
+    pub fn user_added(user: &User, invited_by: Option<OwnerId>) -> Self {
+        let mut after = told(user);
+        if let Some(OwnerId(by)) = invited_by {
+            after["invited_by"] = by.into();
+        }
+        Self::about(Act::UserAdded, user.id, None, Some(after))
+    }
+
+    /// An account was changed.
+    pub(crate) fn user_changed(act: Act, before: &User, after: &User, new_password: bool) -> Self {
+        let mut now = told(after);
+        if new_password && after.password.is_some() {
+            now["password"] = "new".into();
+        }
+        Self::about(act, after.id, Some(told(before)), Some(now))
+    }
+
+    /// An account was erased.
+    pub fn user_erased(user: &User) -> Self {
+        let mut before = told(user);
+        let _name = clear(&mut before);
+        Self::about(Act::UserErased, user.id, Some(before), None)
+    }
+
+    /// A key was made.
+    pub fn key_added(key: &ApiKey) -> Self {
+        let after = told_key(key);
+        Self { subject: subject::key(key.id), ..Self::about(Act::KeyAdded, key.owner, None, Some(after)) }
+    }
+
+    /// A key was revoked.
+    pub fn key_revoked(key: &ApiKey) -> Self {
+        let before = told_key(key);
+        Self { subject: subject::key(key.id), ..Self::about(Act::KeyRevoked, key.owner, Some(before), None) }
+    }
+
+    /// An invitation was written.
+    pub fn invited(invitation: &Invitation) -> Self {
+        let Invitation { token: _, role, by, expires_at } = invitation;
+        let after = json!({ "role": role.as_str(), "by": by.0, "expires_at": expires_at.to_string() });
+        Self::new(Act::Invited, subject::user(*by), None, Some(after))
+    }
+
+    /// A short domain was added or changed.
+    pub fn domain_changed(before: Option<&Place>, after: &Place) -> Self {
+        Self::new(Act::DomainChanged, subject::domain(&after.domain), before.map(told_place), Some(told_place(after)))
+    }
+
+    /// A short domain was removed.
+    pub fn domain_removed(place: &Place) -> Self {
+        Self::new(Act::DomainRemoved, subject::domain(&place.domain), Some(told_place(place)), None)
+    }
+
+    /// A host was blocked.
+    pub fn host_blocked(host: &BlockedHost) -> Self {
+        Self::new(Act::HostBlocked, subject::host(&host.host), None, Some(told_host(host)))
+    }
+
+    /// A host is no longer blocked.
+    pub fn host_unblocked(host: &BlockedHost) -> Self {
+        Self::new(Act::HostUnblocked, subject::host(&host.host), Some(told_host(host)), None)
+    }
+
+    /// Reports about a link were settled.
+    pub fn reports_settled(link: &LinkKey, count: u64, state: ReportState) -> Self {
+        let told = |state: ReportState| json!({ "reports": count, "state": state.as_str() });
+        Self::new(Act::ReportSettled, subject::link(link), Some(told(ReportState::Open)), Some(told(state)))
+    }
+
+    /// Something that happened elsewhere.
+    pub fn noted(act: Act, subject: &str, (before, after): (Option<String>, Option<String>)) -> Self {
+        let about = subject.strip_prefix("user:").and_then(|id| id.parse().ok()).map(OwnerId);
+        Self { act, subject: subject.to_owned(), about, before, after }
+    }
+
+    fn new(act: Act, subject: String, before: Option<Value>, after: Option<Value>) -> Self {
+        let text = |value: Option<Value>| value.map(|value| value.to_string());
+        Self { act, subject, about: None, before: text(before), after: text(after) }
+    }
+
+    fn about(act: Act, id: OwnerId, before: Option<Value>, after: Option<Value>) -> Self {
+        Self { about: Some(id), ..Self::new(act, subject::user(id), before, after) }
+    }
+}
+
+fn moment(at: Option<Moment>) -> Option<String> {
+    at.map(|at| at.to_string())
+}
+
+fn told(user: &User) -> Value {
+    let identity = user.identity.as_ref().map(|identity| json!({ "issuer": identity.issuer, "subject": identity.subject }));
+    let suspended = user.suspended.as_ref().map(|since| json!({ "at": since.at.to_string(), "why": since.why }));
+    json!({
+        "name": user.name.as_str(),
+        "role": user.role.as_str(),
+        "password": if user.password.is_some() { "set" } else { "none" },
+        "identity": identity,
+        "suspended": suspended,
+    })
+}
+
+fn told_key(key: &ApiKey) -> Value {
+    json!({
+        "owner": key.owner.0,
+        "name": key.name,
+        "prefix": key.prefix,
+        "scope": key.scope.as_str(),
+        "expires_at": moment(key.expires_at),
+        "plan": key.plan,
+    })
+}
+
+fn told_place(place: &Place) -> Value {
+    let target = |target: &Option<Target>| target.as_ref().map(|target| target.as_str().to_owned());
+    json!({ "root": target(&place.root), "not_found": target(&place.not_found), "expired": target(&place.expired) })
+}
+
+fn told_host(host: &BlockedHost) -> Value {
+    json!({ "at": host.at.to_string(), "why": host.why })
+}
+
+/// Takes a person out of the lines about their account: every name they and their keys had, and who they were elsewhere. What
+/// was done, when, and by which id, stays.
+pub fn forget_person(lines: &mut [AuditEntry], name: &UserName) {
+    let mut names = vec![name.folded()];
+    for line in lines.iter_mut() {
+        for text in [&mut line.before, &mut line.after].into_iter().flatten() {
+            // What cannot be read cannot be cleaned, and goes.
+            let mut value = serde_json::from_str(text).unwrap_or(Value::Null);
+            let name = clear(&mut value).filter(|_| line.subject.starts_with("user:"));
+            names.extend(name.and_then(|name| UserName::parse(&name)).map(|name| name.folded()));
+            *text = value.to_string();
+        }
+    }
+    // A longer one may contain a shorter one.
+    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    for line in lines {
+        line.why.iter_mut().for_each(|why| names.iter().for_each(|name| strike(why, name)));
+        for text in [&mut line.before, &mut line.after].into_iter().flatten() {
+            let mut value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
+            if let Some(Value::String(why)) = value.pointer_mut("/suspended/why") {
+                names.iter().for_each(|name| strike(why, name));
+                *text = value.to_string();
+            }
+        }
+    }
+}
+
+/// Takes out what names somebody, and says the name.
+fn clear(value: &mut Value) -> Option<String> {
+    let fields = value.as_object_mut()?;
+    fields.get_mut("identity").map(Value::take);
+    match fields.get_mut("name").map(Value::take) {
+        Some(Value::String(name)) => Some(name),
+        _ => None,
+    }
+}
+
+/// Takes a name out of a text, in any case, where it stands as a word.
+fn strike(text: &mut String, name: &str) {
+    let mut from = 0;
+    while let Some(at) = text[from..].to_ascii_lowercase().find(name).map(|at| from + at) {
+        let end = at + name.len();
+        let is_inside = |next: Option<char>| next.is_some_and(char::is_alphanumeric);
+        if is_inside(text[..at].chars().next_back()) || is_inside(text[end..].chars().next()) {
+            from = end;
+        } else {
+            text.replace_range(at..end, ERASED);
+            from = at + ERASED.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Actor;
+
+    #[test]
+    fn a_person_is_taken_out_of_lines_under_every_name() {
+        let line = |why: &str, before: &str, after: &str| AuditEntry {
+            number: 1,
+            at: Moment::from_ms(1),
+            actor: Actor::Owner(OwnerId(1)),
+            act: Act::UserChanged,
+            subject: subject::user(OwnerId(1000)),
+            why: Some(why.into()),
+            before: Some(before.into()),
+            after: Some(after.into()),
+        };
+        let mut lines = [
+            line("Ann, known as ann.old@x, cannot stay (ANN)", r#"{"name":"Ann.old@x","role":"user"}"#, r#"{"name":"Ann"}"#),
+            line("é", r#"{"identity":{"subject":"ann"},"suspended":{"why":"ann spams"}}"#, "no JSON with ann"),
+        ];
+        forget_person(&mut lines, &UserName::parse("Ann").unwrap());
+        assert_eq!(lines[0].why.as_deref(), Some("[erased], known as [erased], cannot stay ([erased])"));
+        assert_eq!(lines[0].before.as_deref(), Some(r#"{"name":null,"role":"user"}"#));
+        assert_eq!(lines[0].after.as_deref(), Some(r#"{"name":null}"#));
+        assert_eq!(lines[1].before.as_deref(), Some(r#"{"identity":null,"suspended":{"why":"[erased] spams"}}"#));
+        assert_eq!(lines[1].after.as_deref(), Some("null"));
+        let text = format!("{lines:?}").to_lowercase();
+        assert!(!text.replace("cannot", "").contains("ann"), "{text}");
+    }
+
+    #[test]
+    fn a_name_is_taken_out_where_it_is_a_word() {
+        for (text, want) in
+            [("cicada and CI", "cicada and [erased]"), ("ci", "[erased]"), ("éci ci é", "éci [erased] é"), ("", "")]
+        {
+            let mut text = text.to_owned();
+            strike(&mut text, "ci");
+            assert_eq!(text, want);
+        }
+    }
+}
