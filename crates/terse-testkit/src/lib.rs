@@ -1,7 +1,8 @@
 //! Contract suites and fakes. Knows only the core.
 //!
-//! A backend proves itself with one line, [`link_store!`], [`click_store!`] or [`limiter!`]; whoever needs a store in a test takes a
-//! [`MemoryStore`] or a [`MemoryClickStore`]. There is nothing here about HTTP, and nothing about any one backend.
+//! A backend proves itself with one line, [`link_store!`], [`click_store!`], [`limiter!`] or [`registry!`]; whoever needs a store in a
+//! test takes a [`MemoryStore`], a [`MemoryClickStore`] or a [`MemoryRegistry`]. There is nothing here about HTTP, and nothing about any
+//! one backend.
 
 #[doc(hidden)]
 pub mod click_store;
@@ -11,10 +12,14 @@ pub mod limiter;
 pub mod link_store;
 mod memory;
 mod memory_clicks;
+mod memory_registry;
+#[doc(hidden)]
+pub mod registry;
 mod sample;
 #[doc(hidden)]
 pub mod suite;
 
 pub use memory::MemoryStore;
 pub use memory_clicks::MemoryClickStore;
+pub use memory_registry::MemoryRegistry;
 pub use sample::{alias, generated, key, moment};

@@ -1,0 +1,75 @@
+//! Something of everything, to see whether it survives.
+
+use std::fmt::Write as _;
+
+use terse_core::OwnerId;
+use terse_core::registry::{Act, ForeignIdentity, Invitation, NewKey, NewUser, ReportState, Role, Scope, UserChange};
+
+use super::places::{blocked, place};
+use super::reports::report;
+use super::{Store, add, add_as, add_key, by, change, log, name, new, new_key, reinstate, sign_in, suspend, token};
+use crate::{key, moment};
+
+/// Does every act there is, and leaves something of everything behind.
+pub async fn fill(store: &Store) {
+    store.offer_setup(token(900)).await.unwrap();
+    let root = store.take_setup(&token(900), new("root")).await.unwrap();
+    let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
+    let ann = store.add_user(NewUser { identity: Some(identity), password: None, ..new("Ann") }, by()).await.unwrap();
+    let bob = add_as(store, "bob", Role::Moderator).await;
+    let gone = add(store, "gone").await;
+    let renamed = UserChange { name: Some(name("bobby")), password: Some(Some(super::HASH.into())), ..UserChange::default() };
+    change(store, bob.id, renamed).await.unwrap();
+    for what in [suspend(), reinstate(), suspend()] {
+        change(store, bob.id, what).await.unwrap();
+    }
+    let key_id = add_key(store, ann.id, 1).await.id;
+    let limited = NewKey { scope: Scope::Create, plan: Some("5/m".into()), expires_at: Some(moment(9)), ..new_key(ann.id, 2) };
+    store.add_key(limited, by()).await.unwrap();
+    add_key(store, bob.id, 3).await;
+    let revoked = add_key(store, root.id, 4).await.id;
+    store.revoke_key(root.id, revoked, by()).await.unwrap();
+    store.touch_keys(&[(key_id, moment(60_000))]).await.unwrap();
+    sign_in(store, ann.id, 1).await;
+    sign_in(store, root.id, 2).await;
+    for n in [1, 2] {
+        let invitation = Invitation { token: token(n), role: Role::User, by: OwnerId::ADMIN, expires_at: moment(9) };
+        store.invite(invitation, by()).await.unwrap();
+    }
+    store.accept(&token(1), new("guest")).await.unwrap();
+    store.erase_user(gone.id, by()).await.unwrap();
+    for host in ["a.example", "b.example"] {
+        store.put_place(place(host), by()).await.unwrap();
+        store.block_host(blocked(host), by()).await.unwrap();
+    }
+    store.remove_place(&place("b.example").domain, by()).await.unwrap();
+    store.unblock_host("b.example", by()).await.unwrap();
+    for reporter in 1..=3 {
+        store.report(report("abc", reporter)).await.unwrap();
+        store.report(report("def", reporter)).await.unwrap();
+    }
+    store.settle_reports(&key("def"), ReportState::Confirmed, by()).await.unwrap();
+    store.note(Act::LinkJudged, "link:/def", (None, Some("{}".into())), by()).await.unwrap();
+}
+
+/// All that can be read, as text, with the tokens that [`fill`] used.
+pub async fn everything(store: &Store) -> String {
+    let mut text = String::new();
+    let mut tell = |what: &dyn std::fmt::Debug| writeln!(text, "{what:?}").unwrap();
+    tell(&(store.watermark().await.unwrap(), store.awaits_setup().await.unwrap(), store.suspended().await.unwrap()));
+    for user in store.users(None, 1000).await.unwrap() {
+        // The debug form hides the most.
+        tell(&(&user.id, user.name.as_str(), user.role, user.created_at, &user.password, &user.identity));
+        tell(&(&user.suspended, user.revision, store.keys(user.id).await.unwrap()));
+        assert_eq!(store.user_named(&user.name).await.unwrap(), Some(user));
+    }
+    for n in 0..10 {
+        tell(&(n, store.key(&token(n)).await.unwrap(), store.session(&token(n), moment(1)).await.unwrap()));
+    }
+    tell(&(store.places().await.unwrap(), store.blocked_hosts().await.unwrap()));
+    for state in ReportState::ALL {
+        tell(&store.reports(state, None, 1000).await.unwrap());
+    }
+    tell(&log(store).await);
+    text
+}

@@ -1,0 +1,82 @@
+//! Accounts that are gone.
+
+use terse_core::OwnerId;
+use terse_core::registry::{Act, Audits, ForeignIdentity, Invitation, NewKey, NewUser, Role, UserChange, subject};
+
+use super::{Store, acts, add, add_key, by, change, is_signed_in, log, name, new, new_key, refused, sign_in, suspend, token};
+use crate::moment;
+use terse_core::registry::RegistryError;
+
+pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
+    let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
+    let ann = store.add_user(NewUser { identity: Some(identity.clone()), ..new("ann") }, by()).await.unwrap();
+    let bob = add(&store, "bob").await;
+    add_key(&store, ann.id, 1).await;
+    add_key(&store, bob.id, 2).await;
+    sign_in(&store, ann.id, 3).await;
+    sign_in(&store, bob.id, 4).await;
+    for (n, by_whom) in [(5, ann.id), (6, bob.id)] {
+        let invitation = Invitation { token: token(n), role: Role::User, by: by_whom, expires_at: moment(9) };
+        store.invite(invitation, by()).await.unwrap();
+    }
+    let before = store.watermark().await.unwrap();
+    store.erase_user(ann.id, by()).await.unwrap();
+    assert_eq!(store.user(ann.id).await.unwrap(), None);
+    assert_eq!(store.user_named(&name("ann")).await.unwrap(), None);
+    assert_eq!(store.user_known_as(&identity).await.unwrap(), None);
+    assert_eq!(store.key(&token(1)).await.unwrap(), None);
+    assert!(store.keys(ann.id).await.unwrap().is_empty() && !is_signed_in(&store, 3).await);
+    refused!(store.accept(&token(5), new("cid")).await, Missing);
+    refused!(store.erase_user(ann.id, by()).await, Missing);
+    assert_eq!(store.watermark().await.unwrap(), before, "nobody who answers visitors is concerned");
+    // Everyone else's is as it was.
+    assert!(store.key(&token(2)).await.unwrap().is_some() && is_signed_in(&store, 4).await);
+    store.accept(&token(6), new("cid")).await.unwrap();
+    assert!(acts(&store).await.contains(&Act::UserErased));
+}
+
+pub async fn an_erased_name_is_free_and_its_id_is_not(store: Store) {
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        let ann = add(&store, "ann").await;
+        let key = add_key(&store, ann.id, 1).await;
+        assert!(!ids.contains(&(ann.id, key.id)) && ids.iter().all(|(id, of)| *id < ann.id && *of < key.id), "{ids:?}");
+        ids.push((ann.id, key.id));
+        store.erase_user(ann.id, by()).await.unwrap();
+    }
+    assert_eq!(acts(&store).await.iter().filter(|act| **act == Act::UserErased).count(), 5);
+}
+
+pub async fn an_erased_name_is_taken_out_of_the_log(store: Store) {
+    let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "ann-elsewhere".into() };
+    let ann = store.add_user(NewUser { identity: Some(identity), ..new("Ann.Before") }, by()).await.unwrap();
+    let bob = add(&store, "bob").await;
+    change(&store, ann.id, UserChange { name: Some(name("Ann.Now")), ..UserChange::default() }).await.unwrap();
+    store.add_key(NewKey { name: "Ann's laptop".into(), ..new_key(ann.id, 1) }, by()).await.unwrap();
+    let mut why = by();
+    why.why = Some("ann.now and ANN.BEFORE are one".into());
+    store.note(Act::UserChanged, &subject::user(ann.id), (None, None), why).await.unwrap();
+    change(&store, ann.id, suspend()).await.unwrap();
+    let before = log(&store).await;
+    assert!(format!("{before:?}").contains("Ann"), "to begin with, it is there");
+    store.erase_user(ann.id, by()).await.unwrap();
+    let after = log(&store).await;
+    let text = format!("{after:?}").to_ascii_lowercase();
+    assert!(!text.contains("ann"), "{text}");
+    assert!(text.contains("bob"), "others keep theirs");
+    // What was done stays, in its place.
+    let shape = |line: &terse_core::registry::AuditEntry| (line.number, line.act, line.at, line.actor, line.subject.clone());
+    assert_eq!(after[1..].iter().map(shape).collect::<Vec<_>>(), before.iter().map(shape).collect::<Vec<_>>());
+    let about = Audits { subject: Some(subject::user(ann.id)), limit: 100, ..Audits::default() };
+    assert_eq!(store.audit(&about).await.unwrap().len(), 5);
+    assert_eq!(store.user(bob.id).await.unwrap(), Some(bob));
+}
+
+pub async fn erasing_a_suspended_account_moves_the_watermark(store: Store) {
+    let ann = add(&store, "ann").await;
+    change(&store, ann.id, suspend()).await.unwrap();
+    let before = store.watermark().await.unwrap();
+    store.erase_user(ann.id, by()).await.unwrap();
+    assert!(store.watermark().await.unwrap() > before);
+    assert_eq!(store.suspended().await.unwrap(), Vec::<OwnerId>::new());
+}

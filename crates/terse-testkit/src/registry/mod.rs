@@ -1,0 +1,239 @@
+//! What every registry must do: one function per promise of `Registry`.
+//!
+//! [`crate::registry!`] turns the list below into one test per promise. The functions panic where a promise is broken, as
+//! tests do.
+#![allow(clippy::unwrap_used, reason = "a suite of tests")]
+#![allow(missing_docs, reason = "each function's name is the promise")]
+
+mod audit;
+mod change;
+mod durable;
+mod erase;
+mod invitations;
+mod keys;
+mod places;
+mod reports;
+mod sessions;
+mod setup;
+mod tidy;
+mod users;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use terse_core::OwnerId;
+use terse_core::registry::{
+    Act, Actor, ApiKey, AuditEntry, Audits, By, Change, NewKey, NewUser, Registry, RegistryError, Role, Scope, Session,
+    Suspension, Token, User, UserChange, UserName,
+};
+
+pub use audit::*;
+pub use change::*;
+pub use durable::{everything, fill};
+pub use erase::*;
+pub use invitations::*;
+pub use keys::*;
+pub use places::*;
+pub use reports::*;
+pub use sessions::*;
+pub use setup::*;
+pub use tidy::*;
+pub use users::*;
+
+use crate::moment;
+
+/// What every promise is about.
+pub type Store = Arc<dyn Registry>;
+
+/// Expands into one test per promise of `Registry`, in a module `registry`.
+///
+/// `fresh` is an `async fn() -> Option<impl Registry>` giving an empty registry; `None` skips, aloud. One that is durable also
+/// compares `registry::everything` before and after it was opened again, having called `registry::fill`.
+#[macro_export]
+macro_rules! registry {
+    ($fresh:path) => {
+        $crate::promises! { registry, $fresh =>
+            the_set_up_link_makes_the_first_admin_once
+            of_two_who_take_the_set_up_link_one_becomes_admin
+            a_new_set_up_link_replaces_the_earlier_one
+            a_set_up_link_survives_a_name_that_is_taken
+            there_is_no_set_up_once_there_was_an_admin
+            an_invited_admin_ends_the_set_up
+            a_user_raised_to_admin_ends_the_set_up
+            an_account_is_found_by_all_its_names
+            ids_begin_where_accounts_begin
+            names_that_differ_by_case_are_the_same
+            an_identity_belongs_to_one_account
+            of_two_equal_names_one_is_taken
+            accounts_are_walked_in_order
+            a_change_gives_back_what_is_now
+            a_change_waits_for_its_revision
+            a_change_of_nobody_is_missing
+            of_racing_changes_at_one_revision_one_is_made
+            a_name_may_change_but_not_to_anothers
+            what_is_so_already_leaves_no_trace
+            the_last_admin_stays
+            of_two_admins_who_depose_each_other_one_stays
+            a_new_password_ends_all_sessions
+            a_lesser_role_ends_all_sessions
+            a_suspension_ends_all_sessions_and_is_undone
+            other_changes_leave_sessions_alone
+            a_suspension_reaches_keys_and_the_watermark
+            an_erased_account_leaves_nothing_but_its_id
+            an_erased_name_is_free_and_its_id_is_not
+            an_erased_name_is_taken_out_of_the_log
+            erasing_a_suspended_account_moves_the_watermark
+            a_key_is_found_by_its_token
+            a_key_needs_an_owner_and_a_token_of_its_own
+            an_expired_key_is_returned
+            keys_are_listed_by_owner_the_oldest_first
+            there_are_at_most_a_hundred_keys_each
+            of_racing_keys_no_more_than_allowed_are_made
+            only_its_owner_can_revoke_a_key
+            the_last_use_of_a_key_never_goes_back
+            a_session_is_found_until_it_ends
+            ending_sessions_is_fine_again_and_again
+            all_sessions_but_one_can_be_ended
+            the_oldest_of_too_many_sessions_makes_room
+            a_sign_in_does_not_outlive_a_change
+            nobody_and_the_suspended_cannot_sign_in
+            an_invitation_makes_one_account
+            of_two_who_accept_one_comes_in
+            an_invitation_over_or_unknown_is_missing
+            an_invitation_survives_a_name_that_is_taken
+            an_invitation_is_worth_what_its_writer_is
+            the_operator_and_nobody_else_invites_without_an_account
+            a_place_is_put_changed_and_removed
+            a_place_as_it_is_leaves_no_trace
+            a_host_is_blocked_once_and_unblocked
+            the_watermark_moves_for_what_visitors_meet_alone
+            one_reporter_counts_once_while_open
+            reporters_are_counted_per_link
+            racing_reports_are_counted_exactly
+            settled_reports_are_over_and_new_ones_count_anew
+            reports_are_walked_by_state
+            every_act_has_its_line
+            a_refused_act_has_no_line
+            no_secret_is_in_the_log
+            the_log_is_walked_backwards
+            a_note_is_kept_as_it_is
+            what_is_over_is_tidied_away
+            tidying_stops_at_its_limit
+            a_tidied_log_goes_on_counting
+            a_healthy_registry_counts
+        }
+    };
+}
+
+macro_rules! refused {
+    ($outcome:expr, $why:ident) => {
+        let outcome = $outcome;
+        assert!(matches!(outcome, Err(RegistryError::$why)), "{:?} instead of {}", outcome.map(|_| ()), stringify!($why));
+    };
+}
+use refused;
+
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
+const HASH: &str = "$argon2id$v=19$m=1,t=1,p=1$c2FsdA$c2VjcmV0";
+
+/// The operator, an hour after the beginning of a year.
+fn by() -> By {
+    By { actor: Actor::Owner(OwnerId::ADMIN), at: moment(HOUR), why: Some("because".into()) }
+}
+
+fn name(text: &str) -> UserName {
+    UserName::parse(text).unwrap()
+}
+
+fn new(text: &str) -> NewUser {
+    NewUser { name: name(text), role: Role::User, password: Some(HASH.into()), identity: None, created_at: moment(0) }
+}
+
+fn token(n: u16) -> Token {
+    let mut bytes = [0x5a; 32];
+    bytes[..2].copy_from_slice(&n.to_be_bytes());
+    Token(bytes)
+}
+
+async fn add(store: &Store, text: &str) -> User {
+    store.add_user(new(text), by()).await.unwrap()
+}
+
+async fn add_as(store: &Store, text: &str, role: Role) -> User {
+    store.add_user(NewUser { role, ..new(text) }, by()).await.unwrap()
+}
+
+async fn change(store: &Store, id: OwnerId, change: UserChange) -> Result<User, RegistryError> {
+    store.change_user(Change { id, change, expected: None }, by()).await
+}
+
+fn role(role: Role) -> UserChange {
+    UserChange { role: Some(role), ..UserChange::default() }
+}
+
+fn suspend() -> UserChange {
+    UserChange { suspended: Some(Some(Suspension { at: moment(5), why: "spam".into() })), ..UserChange::default() }
+}
+
+fn reinstate() -> UserChange {
+    UserChange { suspended: Some(None), ..UserChange::default() }
+}
+
+fn new_key(owner: OwnerId, n: u16) -> NewKey {
+    NewKey {
+        owner,
+        name: format!("key {n}"),
+        prefix: format!("tk_{n}"),
+        token: token(n),
+        scope: Scope::Full,
+        created_at: moment(0),
+        expires_at: None,
+        plan: None,
+    }
+}
+
+async fn add_key(store: &Store, owner: OwnerId, n: u16) -> ApiKey {
+    store.add_key(new_key(owner, n), by()).await.unwrap()
+}
+
+fn session(owner: OwnerId, n: u16) -> Session {
+    Session { token: token(n), owner, created_at: moment(i64::from(n)), expires_at: moment(DAY) }
+}
+
+/// Signs in at the revision of right now.
+async fn sign_in(store: &Store, owner: OwnerId, n: u16) {
+    let seen = store.user(owner).await.unwrap().unwrap().revision;
+    store.add_session(session(owner, n), seen).await.unwrap();
+}
+
+async fn is_signed_in(store: &Store, n: u16) -> bool {
+    store.session(&token(n), moment(1)).await.unwrap().is_some()
+}
+
+async fn log(store: &Store) -> Vec<AuditEntry> {
+    store.audit(&Audits { limit: 10_000, ..Audits::default() }).await.unwrap()
+}
+
+/// What was done, the first thing first.
+async fn acts(store: &Store) -> Vec<Act> {
+    log(store).await.iter().rev().map(|line| line.act).collect()
+}
+
+/// Runs all at once, and gives back what came of each.
+async fn race<T, F>(racing: impl IntoIterator<Item = F>) -> Vec<T>
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    let tasks: Vec<_> = racing.into_iter().map(tokio::spawn).collect();
+    let mut done = Vec::new();
+    for task in tasks {
+        done.push(task.await.unwrap());
+    }
+    done
+}
+
+pub async fn a_healthy_registry_counts(store: Store) {
+    store.check().await.unwrap();
+}

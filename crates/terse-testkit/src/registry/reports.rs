@@ -1,0 +1,112 @@
+//! What people tell us about links.
+
+use std::sync::Arc;
+
+use terse_core::OwnerId;
+use terse_core::registry::{Act, NewReport, Report, ReportState, subject};
+
+use super::{Store, acts, by, log, race};
+use crate::{key, moment};
+
+pub(crate) fn report(code: &str, reporter: u8) -> NewReport {
+    NewReport {
+        link: key(code),
+        born: moment(-5),
+        reporter: [reporter; 16],
+        account: None,
+        reason: "phishing".into(),
+        text: None,
+        at: moment(i64::from(reporter)),
+    }
+}
+
+async fn reporters(store: &Store, code: &str, reporter: u8) -> u64 {
+    store.report(report(code, reporter)).await.unwrap().reporters
+}
+
+async fn open(store: &Store) -> Vec<Report> {
+    store.reports(ReportState::Open, None, 1000).await.unwrap()
+}
+
+pub async fn one_reporter_counts_once_while_open(store: Store) {
+    let told = NewReport { account: Some(OwnerId(1000)), text: Some("see\u{e9}".into()), ..report("abc", 1) };
+    let first = store.report(told.clone()).await.unwrap();
+    assert_eq!(first.reporters, 1);
+    assert_eq!(store.report(NewReport { text: None, ..told.clone() }).await.unwrap(), first);
+    let NewReport { link, born, reporter: _, account, reason, text, at } = told;
+    let kept = Report { id: first.id, link, born, account, reason, text, at, state: ReportState::Open };
+    assert_eq!(open(&store).await, [kept], "the first one is kept");
+    assert_eq!(reporters(&store, "abc", 2).await, 2);
+    assert_eq!(reporters(&store, "abc", 3).await, 3);
+    assert_eq!(reporters(&store, "abc", 2).await, 3);
+    assert!(acts(&store).await.is_empty(), "to report is no act of somebody in charge");
+}
+
+pub async fn reporters_are_counted_per_link(store: Store) {
+    assert_eq!(reporters(&store, "abc", 1).await, 1);
+    assert_eq!(reporters(&store, "ABC", 1).await, 1);
+    assert_eq!(reporters(&store, "abd", 2).await, 1);
+    // Another link that had the same code is another link.
+    let younger = NewReport { born: moment(-4), ..report("abc", 1) };
+    assert_eq!(store.report(younger).await.unwrap().reporters, 1);
+    assert_eq!(reporters(&store, "abc", 2).await, 2);
+    assert_eq!(open(&store).await.len(), 5);
+}
+
+pub async fn racing_reports_are_counted_exactly(store: Store) {
+    let racing = (0..60).map(|n| {
+        let store = Arc::clone(&store);
+        async move { store.report(report("abc", n % 20)).await.unwrap() }
+    });
+    let told = race(racing).await;
+    assert_eq!(told.iter().map(|one| one.reporters).max(), Some(20));
+    let mut ids: Vec<_> = told.iter().map(|one| one.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 20);
+    assert_eq!(open(&store).await.len(), 20);
+}
+
+pub async fn settled_reports_are_over_and_new_ones_count_anew(store: Store) {
+    for reporter in 1..=3 {
+        reporters(&store, "abc", reporter).await;
+    }
+    store.report(NewReport { born: moment(-4), ..report("abc", 1) }).await.unwrap();
+    reporters(&store, "other", 1).await;
+    assert_eq!(store.settle_reports(&key("abc"), ReportState::Open, by()).await.unwrap(), 0, "which settles nothing");
+    assert_eq!(store.settle_reports(&key("abc"), ReportState::Cleared, by()).await.unwrap(), 4);
+    assert_eq!(store.settle_reports(&key("abc"), ReportState::Confirmed, by()).await.unwrap(), 0);
+    assert_eq!(store.settle_reports(&key("unknown"), ReportState::Cleared, by()).await.unwrap(), 0);
+    assert_eq!(acts(&store).await, [Act::ReportSettled]);
+    let line = &log(&store).await[0];
+    assert_eq!((&line.subject, line.why.as_deref()), (&subject::link(&key("abc")), Some("because")));
+    let cleared = store.reports(ReportState::Cleared, None, 1000).await.unwrap();
+    assert_eq!((cleared.len(), open(&store).await.len()), (4, 1));
+    // The same reporter may be right the next time.
+    let again = store.report(report("abc", 1)).await.unwrap();
+    assert!(again.reporters == 1 && cleared.iter().all(|report| report.id < again.id));
+    assert_eq!(reporters(&store, "abc", 2).await, 2);
+    assert_eq!(store.settle_reports(&key("abc"), ReportState::Confirmed, by()).await.unwrap(), 2);
+    assert_eq!(store.reports(ReportState::Confirmed, None, 1000).await.unwrap().len(), 2);
+}
+
+pub async fn reports_are_walked_by_state(store: Store) {
+    for n in 0..10 {
+        reporters(&store, &format!("abc{n}"), n).await;
+    }
+    for n in [2, 5, 6] {
+        store.settle_reports(&key(&format!("abc{n}")), ReportState::Confirmed, by()).await.unwrap();
+    }
+    let (mut walked, mut after) = (Vec::new(), None);
+    loop {
+        let some = store.reports(ReportState::Open, after, 3).await.unwrap();
+        after = match some.last() {
+            Some(report) => Some(report.id),
+            None => break,
+        };
+        walked.extend(some.into_iter().map(|report| report.at));
+    }
+    assert_eq!(walked, [0, 1, 3, 4, 7, 8, 9].map(moment));
+    let confirmed = store.reports(ReportState::Confirmed, None, 2).await.unwrap();
+    assert_eq!(confirmed.iter().map(|report| report.at).collect::<Vec<_>>(), [2, 5].map(moment));
+}

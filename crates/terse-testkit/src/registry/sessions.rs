@@ -1,0 +1,88 @@
+//! Browsers that are signed in.
+
+use terse_core::registry::{RegistryError, Role, SESSIONS_EACH, Session, UserChange};
+use terse_core::{OwnerId, Revision};
+
+use super::{Store, add, change, is_signed_in, refused, role, session, sign_in, suspend, token};
+use crate::moment;
+
+pub async fn a_session_is_found_until_it_ends(store: Store) {
+    let ann = add(&store, "ann").await;
+    let wanted = Session { token: token(1), owner: ann.id, created_at: moment(3), expires_at: moment(50) };
+    store.add_session(wanted.clone(), ann.revision).await.unwrap();
+    assert_eq!(store.session(&token(1), moment(49)).await.unwrap(), Some((wanted, ann)));
+    assert_eq!(store.session(&token(1), moment(50)).await.unwrap(), None);
+    assert_eq!(store.session(&token(2), moment(0)).await.unwrap(), None);
+}
+
+pub async fn ending_sessions_is_fine_again_and_again(store: Store) {
+    let ann = add(&store, "ann").await.id;
+    sign_in(&store, ann, 1).await;
+    sign_in(&store, ann, 2).await;
+    for _ in 0..3 {
+        store.end_session(&token(1)).await.unwrap();
+    }
+    assert!(!is_signed_in(&store, 1).await && is_signed_in(&store, 2).await);
+    sign_in(&store, ann, 1).await;
+    assert!(is_signed_in(&store, 1).await);
+}
+
+pub async fn all_sessions_but_one_can_be_ended(store: Store) {
+    let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
+    for n in 1..=3 {
+        sign_in(&store, ann, n).await;
+    }
+    sign_in(&store, bob, 9).await;
+    store.end_sessions(ann, Some(&token(2))).await.unwrap();
+    assert!(!is_signed_in(&store, 1).await && is_signed_in(&store, 2).await && !is_signed_in(&store, 3).await);
+    // Somebody else's is not the one to keep.
+    store.end_sessions(ann, Some(&token(9))).await.unwrap();
+    assert!(!is_signed_in(&store, 2).await && is_signed_in(&store, 9).await);
+    store.end_sessions(bob, None).await.unwrap();
+    store.end_sessions(OwnerId(u64::MAX), None).await.unwrap();
+    assert!(!is_signed_in(&store, 9).await);
+}
+
+pub async fn the_oldest_of_too_many_sessions_makes_room(store: Store) {
+    let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
+    let each = SESSIONS_EACH as u16;
+    sign_in(&store, bob, 0).await;
+    // The oldest is the one that began first, in whatever order they are written.
+    for n in (1..=each).rev() {
+        sign_in(&store, ann, n).await;
+    }
+    assert!(is_signed_in(&store, 1).await);
+    for more in 1..=3 {
+        sign_in(&store, ann, each + more).await;
+        assert!(!is_signed_in(&store, more).await && is_signed_in(&store, more + 1).await, "{more}");
+        assert!(is_signed_in(&store, each + more).await);
+    }
+    assert!(is_signed_in(&store, 0).await, "another's, and older");
+}
+
+pub async fn a_sign_in_does_not_outlive_a_change(store: Store) {
+    let ann = add(&store, "ann").await;
+    let new_password = UserChange { password: Some(Some("$argon2id$new".into())), ..UserChange::default() };
+    change(&store, ann.id, new_password).await.unwrap();
+    // The old password was checked before, and it took a while.
+    refused!(store.add_session(session(ann.id, 1), ann.revision).await, Conflict);
+    assert!(!is_signed_in(&store, 1).await);
+    sign_in(&store, ann.id, 1).await;
+    let now = store.user(ann.id).await.unwrap().unwrap().revision;
+    refused!(store.add_session(session(ann.id, 1), now).await, Conflict);
+    let bob = add(&store, "bob").await;
+    refused!(store.add_session(session(bob.id, 1), bob.revision).await, Conflict);
+    assert_eq!(store.session(&token(1), moment(1)).await.unwrap().unwrap().1.id, ann.id);
+    change(&store, bob.id, role(Role::Moderator)).await.unwrap();
+    refused!(store.add_session(session(bob.id, 2), bob.revision).await, Conflict);
+}
+
+pub async fn nobody_and_the_suspended_cannot_sign_in(store: Store) {
+    for nobody in [OwnerId::ANONYMOUS, OwnerId::ADMIN, OwnerId(u64::MAX)] {
+        refused!(store.add_session(session(nobody, 1), Revision(1)).await, Missing);
+    }
+    let ann = add(&store, "ann").await.id;
+    let suspended = change(&store, ann, suspend()).await.unwrap();
+    refused!(store.add_session(session(ann, 1), suspended.revision).await, Missing);
+    assert!(!is_signed_in(&store, 1).await);
+}
