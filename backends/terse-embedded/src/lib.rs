@@ -1,5 +1,5 @@
-//! The embedded stores: links in one SQLite file, clicks in another, and the counts behind limits in memory. What a single
-//! machine needs, without another server.
+//! The embedded stores: links in one SQLite file, clicks in another, owners in a third, and the counts behind limits in memory.
+//! What a single machine needs, without another server.
 //!
 //! One thread writes, and commits what many callers wait for in one fsync; a few threads look links up, many lookups to a
 //! read transaction; one more thread lists and searches, so that a long search never delays a redirect. Generated links are
@@ -23,6 +23,7 @@ mod memory;
 mod options;
 mod queue;
 mod reader;
+mod registry;
 mod roster;
 mod row;
 mod schema;
@@ -38,5 +39,6 @@ pub use clicks::{ClickOptions, ClickReport, EmbeddedClicks, backup_clicks, inspe
 pub use leases::skip_ahead;
 pub use limiter::LocalLimiter;
 pub use options::{OpenError, Options};
+pub use registry::{EmbeddedRegistry, RegistryOptions, RegistryReport, backup_registry, inspect_registry, verify_registry};
 pub use store::Embedded;
 pub use verify::{Report, inspect, verify};

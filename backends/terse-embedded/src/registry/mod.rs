@@ -1,0 +1,22 @@
+//! The owners, in a file of their own: who they are never waits for links or clicks.
+//!
+//! A token is looked up through its index, and brings its owner along in the same query. Every write is a step that is done
+//! whole or not at all, its lines in the audit log included; steps of many callers share one fsync. What follows from an act
+//! is the core's to say; here it is only written.
+
+mod doors;
+mod judging;
+mod lists;
+mod options;
+mod people;
+mod rows;
+mod schema;
+mod scribe;
+mod shelf;
+mod store;
+mod tidy;
+mod verify;
+
+pub use options::RegistryOptions;
+pub use store::EmbeddedRegistry;
+pub use verify::{RegistryReport, backup_registry, inspect_registry, verify_registry};

@@ -1,0 +1,37 @@
+//! How a registry file is opened.
+
+use std::path::PathBuf;
+
+use crate::engine::Site;
+
+/// How to open a registry.
+#[derive(Clone, Debug)]
+pub struct RegistryOptions {
+    /// The registry file; made if it is missing. Its folder must exist.
+    pub path: PathBuf,
+    /// How many writes may wait. One more is answered `Busy`.
+    pub queue: usize,
+    /// How many threads look keys and sessions up.
+    pub readers: usize,
+    /// For tests of broken disks: another way to the file system.
+    #[doc(hidden)]
+    pub vfs: Option<String>,
+    /// For tests of full disks: the largest the file may grow, in pages.
+    #[doc(hidden)]
+    pub max_pages: Option<u32>,
+    /// For tests that prove that syncing matters.
+    #[doc(hidden)]
+    pub unsafe_no_sync: bool,
+}
+
+impl RegistryOptions {
+    /// The defaults, for this file.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), queue: 1024, readers: 2, vfs: None, max_pages: None, unsafe_no_sync: false }
+    }
+
+    pub(crate) fn site(&self) -> Site {
+        let Self { path, vfs, max_pages, unsafe_no_sync, .. } = self.clone();
+        Site { path, vfs, max_pages, unsafe_no_sync }
+    }
+}

@@ -1,0 +1,181 @@
+//! Rows as what they stand for. A row that cannot be understood is an error, never a guess.
+
+use rusqlite::Row;
+use terse_core::registry::{
+    Act, Actor, ApiKey, AuditEntry, BlockedHost, ForeignIdentity, Invitation, KeyId, Place, Report, ReportId, ReportState, Role,
+    Scope, Session, Suspension, Token, User, UserName,
+};
+use terse_core::{Code, Domain, LinkKey, Moment, OwnerId, Revision, Target};
+
+use crate::failure::{Failure, corrupt};
+
+type Read<T> = Result<T, Failure>;
+
+/// How many columns a user has.
+pub(crate) const USER: usize = 10;
+
+/// The columns of users, as [`user`] reads them.
+macro_rules! user_columns {
+    () => {
+        "u.id, u.name, u.role, u.created_at, u.password, u.issuer, u.subject, u.suspended_at, u.suspended_why, u.revision"
+    };
+}
+/// The columns of keys, as [`key`] reads them.
+macro_rules! key_columns {
+    () => {
+        "k.id, k.owner, k.name, k.prefix, k.scope, k.created_at, k.expires_at, k.plan, k.last_used_at"
+    };
+}
+/// The columns of reports, as [`report`] reads them.
+macro_rules! report_columns {
+    () => {
+        "id, domain, code, born, account, reason, text, at, state"
+    };
+}
+/// The columns of the audit log, as [`entry`] reads them.
+macro_rules! audit_columns {
+    () => {
+        "number, at, actor, act, subject, why, before, after"
+    };
+}
+pub(crate) use {audit_columns, key_columns, report_columns, user_columns};
+
+/// A number as it is filed. Numbers past the end are filed nowhere.
+pub(crate) fn filed(number: u64) -> i64 {
+    number.cast_signed()
+}
+
+/// Where to go on behind a number, or before it.
+pub(crate) fn bound(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// How many rows one question may bring.
+pub(crate) fn at_most(limit: usize) -> i64 {
+    limit.min(10_000) as i64
+}
+
+fn number(row: &Row<'_>, at: usize) -> Read<u64> {
+    Ok(row.get::<_, i64>(at)?.cast_unsigned())
+}
+
+fn moment(row: &Row<'_>, at: usize) -> Read<Moment> {
+    Ok(Moment::from_ms(row.get(at)?))
+}
+
+fn maybe_moment(row: &Row<'_>, at: usize) -> Read<Option<Moment>> {
+    Ok(row.get::<_, Option<i64>>(at)?.map(Moment::from_ms))
+}
+
+/// A text that must be one of our words.
+fn word<T>(row: &Row<'_>, at: usize, what: &str, parse: impl Fn(&str) -> Option<T>) -> Read<T> {
+    let text = row.get_ref(at)?.as_str().map_err(|error| corrupt(error.to_string()))?;
+    // Not the text itself: it may be anything.
+    parse(text).ok_or_else(|| corrupt(format!("a {what} cannot be read")).into())
+}
+
+/// From [`user_columns`], the first of them at a place.
+pub(crate) fn user(row: &Row<'_>, at: usize) -> Read<User> {
+    let id = number(row, at)?;
+    let half = || corrupt(format!("user {id} is half written"));
+    let identity = match (row.get(at + 5)?, row.get(at + 6)?) {
+        (Some(issuer), Some(subject)) => Some(ForeignIdentity { issuer, subject }),
+        (None, None) => None,
+        _ => return Err(half().into()),
+    };
+    let suspended = match (maybe_moment(row, at + 7)?, row.get(at + 8)?) {
+        (Some(at), Some(why)) => Some(Suspension { at, why }),
+        (None, None) => None,
+        _ => return Err(half().into()),
+    };
+    Ok(User {
+        id: OwnerId(id),
+        name: word(row, at + 1, "user's name", UserName::parse)?,
+        role: word(row, at + 2, "user's role", Role::parse)?,
+        created_at: moment(row, at + 3)?,
+        password: row.get(at + 4)?,
+        identity,
+        suspended,
+        revision: Revision(number(row, at + 9)?),
+    })
+}
+
+/// From [`key_columns`], the first of them at a place.
+pub(crate) fn key(row: &Row<'_>, at: usize) -> Read<ApiKey> {
+    Ok(ApiKey {
+        id: KeyId(number(row, at)?),
+        owner: OwnerId(number(row, at + 1)?),
+        name: row.get(at + 2)?,
+        prefix: row.get(at + 3)?,
+        scope: word(row, at + 4, "key's scope", Scope::parse)?,
+        created_at: moment(row, at + 5)?,
+        expires_at: maybe_moment(row, at + 6)?,
+        plan: row.get(at + 7)?,
+        last_used_at: maybe_moment(row, at + 8)?,
+    })
+}
+
+/// From token, owner, created_at, expires_at, the first of them at a place.
+pub(crate) fn session(row: &Row<'_>, at: usize) -> Read<Session> {
+    Ok(Session {
+        token: Token(row.get(at)?),
+        owner: OwnerId(number(row, at + 1)?),
+        created_at: moment(row, at + 2)?,
+        expires_at: moment(row, at + 3)?,
+    })
+}
+
+/// From token, role, writer, expires_at.
+pub(crate) fn invitation(row: &Row<'_>) -> Read<Invitation> {
+    Ok(Invitation {
+        token: Token(row.get(0)?),
+        role: word(row, 1, "role of an invitation", Role::parse)?,
+        by: OwnerId(number(row, 2)?),
+        expires_at: moment(row, 3)?,
+    })
+}
+
+/// From domain, root, not_found, expired.
+pub(crate) fn place(row: &Row<'_>) -> Read<Place> {
+    let target = |at| Ok::<_, Failure>(row.get::<_, Option<String>>(at)?.map(Target::from_stored));
+    Ok(Place {
+        domain: word(row, 0, "domain", |name| Some(Domain::from_stored(name)))?,
+        root: target(1)?,
+        not_found: target(2)?,
+        expired: target(3)?,
+    })
+}
+
+/// From host, at, why.
+pub(crate) fn blocked_host(row: &Row<'_>) -> Read<BlockedHost> {
+    Ok(BlockedHost { host: row.get(0)?, at: moment(row, 1)?, why: row.get(2)? })
+}
+
+/// From [`report_columns`].
+pub(crate) fn report(row: &Row<'_>) -> Read<Report> {
+    let domain = word(row, 1, "reported link's domain", |name| Some(Domain::from_stored(name)))?;
+    Ok(Report {
+        id: ReportId(number(row, 0)?),
+        link: LinkKey { domain, code: word(row, 2, "reported link's code", Code::parse)? },
+        born: moment(row, 3)?,
+        account: row.get::<_, Option<i64>>(4)?.map(|id| OwnerId(id.cast_unsigned())),
+        reason: row.get(5)?,
+        text: row.get(6)?,
+        at: moment(row, 7)?,
+        state: word(row, 8, "report's state", ReportState::parse)?,
+    })
+}
+
+/// From [`audit_columns`].
+pub(crate) fn entry(row: &Row<'_>) -> Read<AuditEntry> {
+    Ok(AuditEntry {
+        number: number(row, 0)?,
+        at: moment(row, 1)?,
+        actor: row.get::<_, Option<i64>>(2)?.map_or(Actor::Terse, |id| Actor::Owner(OwnerId(id.cast_unsigned()))),
+        act: word(row, 3, "line's act", Act::parse)?,
+        subject: row.get(4)?,
+        why: row.get(5)?,
+        before: row.get(6)?,
+        after: row.get(7)?,
+    })
+}

@@ -1,0 +1,66 @@
+//! The shape of the registry file.
+
+use crate::schema::Shape;
+
+/// "trsr".
+pub(crate) const REGISTRY: Shape = Shape { name: "registry", application: 0x7472_7372, steps: &[include_str!("schema.sql")] };
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::registry::{doors, judging, lists, people, shelf, tidy};
+    use crate::schema::tests::assert_plan;
+
+    #[test]
+    fn every_query_finds_its_index() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        REGISTRY.migrate(&mut conn, 0).unwrap();
+        for (sql, index) in [
+            (shelf::USER_BY_ID, "INTEGER PRIMARY KEY (rowid=?)"),
+            (shelf::USER_BY_NAME, "users_names (name=?)"),
+            (shelf::USER_BY_IDENTITY, "users_identities (issuer=? AND subject=?)"),
+            (shelf::USERS, "INTEGER PRIMARY KEY (rowid>?)"),
+            (shelf::SUSPENDED, "users_suspended"),
+            (shelf::KEY_BY_TOKEN, "keys_tokens (token=?)"),
+            (shelf::KEY_BY_TOKEN, "u USING INTEGER PRIMARY KEY (rowid=?)"),
+            (shelf::KEYS_OF, "keys_of (owner=?)"),
+            (shelf::SESSION, "s USING PRIMARY KEY (token=?)"),
+            (shelf::SESSION, "u USING INTEGER PRIMARY KEY (rowid=?)"),
+            (lists::REPORTS, "reports_by_state (state=? AND rowid>?)"),
+            (lists::AUDIT, "INTEGER PRIMARY KEY (rowid<?)"),
+            (lists::AUDIT_BY_ACT, "audit_by_act (act=? AND rowid<?)"),
+            (lists::AUDIT_BY_SUBJECT, "audit_by_subject (subject=? AND rowid<?)"),
+            (people::NAME_TAKEN, "users_names (name=?)"),
+            (people::IDENTITY_TAKEN, "users_identities (issuer=? AND subject=?)"),
+            (people::OTHER_ADMIN, "users_governing"),
+            (people::LINES_ABOUT, "audit_about (about=?)"),
+            (people::END_SESSIONS, "sessions_of (owner=?)"),
+            (doors::KEY_KNOWN, "keys_tokens (token=?)"),
+            (doors::KEY_COUNT, "keys_of (owner=?)"),
+            (doors::KEY_BY_ID, "INTEGER PRIMARY KEY (rowid=?)"),
+            (doors::TOUCH, "INTEGER PRIMARY KEY (rowid=?)"),
+            (doors::SESSION_KNOWN, "PRIMARY KEY (token=?)"),
+            (doors::CROWDED_OUT, "sessions_of (owner=?)"),
+            (doors::END_SESSIONS_BUT, "sessions_of (owner=?)"),
+            (doors::INVITATION, "PRIMARY KEY (token=?)"),
+            (doors::INVITATION_KNOWN, "PRIMARY KEY (token=?)"),
+            (judging::PLACE, "PRIMARY KEY (domain=?)"),
+            (judging::BLOCKED_HOST, "PRIMARY KEY (host=?)"),
+            (judging::EARLIER, "reports_open (domain=? AND code=? AND born=? AND reporter=?)"),
+            (judging::REPORTERS, "reports_open (domain=? AND code=? AND born=?)"),
+            (judging::SETTLE, "reports_open (domain=? AND code=?)"),
+            (tidy::SESSIONS, "sessions_ending (expires_at<?)"),
+            (tidy::INVITATIONS, "invitations_ending (expires_at<?)"),
+            (tidy::KEYS, "keys_expiring (expires_at>? AND expires_at<?)"),
+            (tidy::REPORTS, "reports_settled (at<?)"),
+            (tidy::AUDIT, "audit_by_age (at<?)"),
+        ] {
+            assert_plan(&conn, sql, index);
+        }
+        for sql in people::ERASE {
+            assert_plan(&conn, sql, "SEARCH");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Finding owners, and what opens doors for them, through a connection.
+
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use terse_core::registry::{ApiKey, ForeignIdentity, Session, Token, User, UserName, Watermark};
+use terse_core::{Moment, OwnerId};
+
+use crate::failure::Failure;
+use crate::registry::rows::{self, USER, at_most, bound, filed, key_columns, user_columns};
+
+pub(crate) const USER_BY_ID: &str = concat!("SELECT ", user_columns!(), " FROM users u WHERE u.id = ?1");
+pub(crate) const USER_BY_NAME: &str = concat!("SELECT ", user_columns!(), " FROM users u WHERE u.name = ?1");
+pub(crate) const USER_BY_IDENTITY: &str =
+    concat!("SELECT ", user_columns!(), " FROM users u WHERE u.issuer = ?1 AND u.subject = ?2");
+pub(crate) const USERS: &str = concat!("SELECT ", user_columns!(), " FROM users u WHERE u.id > ?1 ORDER BY u.id LIMIT ?2");
+pub(crate) const SUSPENDED: &str = "SELECT id FROM users WHERE suspended_at IS NOT NULL ORDER BY id";
+pub(crate) const KEY_BY_TOKEN: &str =
+    concat!("SELECT ", user_columns!(), ", ", key_columns!(), " FROM keys k JOIN users u ON u.id = k.owner WHERE k.token = ?1");
+pub(crate) const KEYS_OF: &str = concat!("SELECT ", key_columns!(), " FROM keys k WHERE k.owner = ?1 ORDER BY k.id");
+pub(crate) const SESSION: &str = concat!(
+    "SELECT ",
+    user_columns!(),
+    ", s.token, s.owner, s.created_at, s.expires_at FROM sessions s JOIN users u ON u.id = s.owner \
+     WHERE s.token = ?1 AND s.expires_at > ?2"
+);
+
+/// A connection. Belongs to one thread.
+pub(crate) struct Shelf {
+    pub(crate) conn: Connection,
+}
+
+impl AsRef<Connection> for Shelf {
+    fn as_ref(&self) -> &Connection {
+        &self.conn
+    }
+}
+
+impl Shelf {
+    /// The first row, if there is one.
+    pub(crate) fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> Result<T, Failure>,
+    ) -> Result<Option<T>, Failure> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        rows.next()?.map(read).transpose()
+    }
+
+    /// All rows.
+    pub(crate) fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl Fn(&Row<'_>) -> Result<T, Failure>,
+    ) -> Result<Vec<T>, Failure> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(read(row)?);
+        }
+        Ok(found)
+    }
+
+    /// Whether there is any row.
+    pub(crate) fn any(&self, sql: &str, params: impl Params) -> Result<bool, Failure> {
+        Ok(self.conn.prepare_cached(sql)?.exists(params)?)
+    }
+
+    pub(crate) fn watermark(&self) -> Result<Watermark, Failure> {
+        let mut statement = self.conn.prepare_cached("SELECT value FROM meta WHERE name = 'watermark'")?;
+        let mark: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
+        Ok(Watermark(mark.unwrap_or(0).cast_unsigned()))
+    }
+
+    pub(crate) fn setup(&self) -> Result<Option<Token>, Failure> {
+        self.one("SELECT value FROM meta WHERE name = 'setup'", [], |row| Ok(Token(row.get(0)?)))
+    }
+
+    pub(crate) fn user(&self, id: OwnerId) -> Result<Option<User>, Failure> {
+        self.one(USER_BY_ID, [filed(id.0)], |row| rows::user(row, 0))
+    }
+
+    pub(crate) fn user_named(&self, name: &UserName) -> Result<Option<User>, Failure> {
+        self.one(USER_BY_NAME, [name.as_str()], |row| rows::user(row, 0))
+    }
+
+    pub(crate) fn user_known_as(&self, identity: &ForeignIdentity) -> Result<Option<User>, Failure> {
+        self.one(USER_BY_IDENTITY, [&identity.issuer, &identity.subject], |row| rows::user(row, 0))
+    }
+
+    pub(crate) fn users(&self, after: Option<OwnerId>, limit: usize) -> Result<Vec<User>, Failure> {
+        let after = after.map_or(i64::MIN, |id| bound(id.0));
+        self.all(USERS, [after, at_most(limit)], |row| rows::user(row, 0))
+    }
+
+    pub(crate) fn suspended(&self) -> Result<Vec<OwnerId>, Failure> {
+        self.all(SUSPENDED, [], |row| Ok(OwnerId(row.get::<_, i64>(0)?.cast_unsigned())))
+    }
+
+    pub(crate) fn key(&self, token: &Token) -> Result<Option<(ApiKey, User)>, Failure> {
+        self.one(KEY_BY_TOKEN, [token.0], |row| Ok((rows::key(row, USER)?, rows::user(row, 0)?)))
+    }
+
+    pub(crate) fn keys(&self, owner: OwnerId) -> Result<Vec<ApiKey>, Failure> {
+        self.all(KEYS_OF, [filed(owner.0)], |row| rows::key(row, 0))
+    }
+
+    pub(crate) fn session(&self, token: &Token, now: Moment) -> Result<Option<(Session, User)>, Failure> {
+        let read = |row: &Row<'_>| Ok((rows::session(row, USER)?, rows::user(row, 0)?));
+        self.one(SESSION, params![token.0, now.as_ms()], read)
+    }
+}

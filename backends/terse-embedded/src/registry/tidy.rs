@@ -1,0 +1,33 @@
+//! What is over, taken away.
+
+use std::time::Duration;
+
+use terse_core::Moment;
+use terse_core::registry::KEPT_WHEN_EXPIRED;
+
+use crate::registry::scribe::{Scribe, Trouble};
+
+/// What ends by itself, and when. In each, at most so many rows, from the old end.
+pub(crate) const SESSIONS: &str = "DELETE FROM sessions WHERE token IN \
+     (SELECT token FROM sessions WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
+pub(crate) const INVITATIONS: &str = "DELETE FROM invitations WHERE token IN \
+     (SELECT token FROM invitations WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
+pub(crate) const KEYS: &str = "DELETE FROM keys WHERE id IN \
+     (SELECT id FROM keys WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
+pub(crate) const REPORTS: &str = "DELETE FROM reports WHERE id IN \
+     (SELECT id FROM reports WHERE state <> 'open' AND at < ?1 ORDER BY at LIMIT ?2)";
+pub(crate) const AUDIT: &str = "DELETE FROM audit WHERE number IN \
+     (SELECT number FROM audit WHERE at < ?1 ORDER BY at LIMIT ?2)";
+
+impl Scribe {
+    pub(crate) fn tidy(&self, now: Moment, keep: Duration, limit: usize) -> Result<usize, Trouble> {
+        let old = now.saturating_sub(keep);
+        let mut count = 0;
+        for (sql, by) in
+            [(SESSIONS, now), (INVITATIONS, now), (KEYS, now.saturating_sub(KEPT_WHEN_EXPIRED)), (REPORTS, old), (AUDIT, old)]
+        {
+            count += self.run(sql, [by.as_ms(), (limit - count) as i64])?;
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,119 @@
+//! Copies of the registry file, and thorough looks at it.
+
+use std::path::Path;
+
+use rusqlite::Row;
+
+use crate::backup::{self, BackupError};
+use crate::engine::{Site, connect_reader};
+use crate::failure::Failure;
+use crate::options::OpenError;
+use crate::registry::rows::{self, audit_columns, key_columns, report_columns, user_columns};
+use crate::registry::schema::REGISTRY;
+use crate::registry::shelf::Shelf;
+use crate::verify::{MOST_TOLD, check_pages};
+
+/// What was found.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct RegistryReport {
+    /// How many accounts can be read.
+    pub users: u64,
+    /// How many keys can be read.
+    pub keys: u64,
+    /// How many lines of the audit log can be read.
+    pub lines: u64,
+    /// How many problems there are.
+    pub problem_count: u64,
+    /// The first hundred of them.
+    pub problems: Vec<String>,
+}
+
+impl RegistryReport {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.problem_count == 0
+    }
+
+    fn tell(&mut self, problem: String) {
+        self.problem_count += 1;
+        if self.problems.len() < MOST_TOLD {
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// Copies a registry file as it is now into a new file, also while another process has it open.
+pub fn backup_registry(db: &Path, to: &Path) -> Result<(), BackupError> {
+    backup::backup(db, to)
+}
+
+/// A glance: whether this is a registry file of ours, of a version we know. Also while the registry is in use.
+pub fn inspect_registry(db: &Path) -> Result<(), OpenError> {
+    match REGISTRY.inspect(&connect_reader(&Site::at(db))?, db)? {
+        0 => Err(OpenError::NotTerse(db.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Checks every page, every index and every row, and that nothing belongs to nobody, also while the registry is in use.
+pub fn verify_registry(db: &Path) -> Result<RegistryReport, OpenError> {
+    inspect_registry(db)?;
+    let shelf = Shelf { conn: connect_reader(&Site::at(db))? };
+    // All of it as of one moment.
+    shelf.conn.execute_batch("BEGIN")?;
+    let mut report = RegistryReport::default();
+    check_pages(&shelf.conn, &mut |problem| report.tell(problem))?;
+    if let Err(failure) = shelf.watermark().and(shelf.setup()) {
+        report.tell(failure.to_string());
+    }
+    let users = concat!("SELECT ", user_columns!(), " FROM users u");
+    report.users = check_rows(&shelf, &mut report, users, |row| rows::user(row, 0).map(|_| ()))?;
+    let keys = concat!("SELECT ", key_columns!(), " FROM keys k");
+    report.keys = check_rows(&shelf, &mut report, keys, |row| rows::key(row, 0).map(|_| ()))?;
+    let audit = concat!("SELECT ", audit_columns!(), " FROM audit");
+    report.lines = check_rows(&shelf, &mut report, audit, |row| rows::entry(row).map(|_| ()))?;
+    let sessions = "SELECT token, owner, created_at, expires_at FROM sessions";
+    check_rows(&shelf, &mut report, sessions, |row| rows::session(row, 0).map(|_| ()))?;
+    let invitations = "SELECT token, role, writer, expires_at FROM invitations";
+    check_rows(&shelf, &mut report, invitations, |row| rows::invitation(row).map(|_| ()))?;
+    let reports = concat!("SELECT ", report_columns!(), " FROM reports");
+    check_rows(&shelf, &mut report, reports, |row| rows::report(row).map(|_| ()))?;
+    check_rows(&shelf, &mut report, crate::registry::lists::PLACES, |row| rows::place(row).map(|_| ()))?;
+    check_rows(&shelf, &mut report, crate::registry::lists::BLOCKED_HOSTS, |row| rows::blocked_host(row).map(|_| ()))?;
+    for what in ["keys", "sessions"] {
+        let sql = format!("SELECT count(*) FROM {what} WHERE owner NOT IN (SELECT id FROM users)");
+        match shelf.conn.query_row(&sql, [], |row| row.get::<_, i64>(0)) {
+            Ok(0) => {}
+            Ok(count) => report.tell(format!("{count} {what} belong to nobody")),
+            Err(error) => report.tell(error.to_string()),
+        }
+    }
+    Ok(report)
+}
+
+/// Reads every row of a table and says how many can be read.
+fn check_rows(
+    shelf: &Shelf,
+    report: &mut RegistryReport,
+    sql: &str,
+    read: impl Fn(&Row<'_>) -> Result<(), Failure>,
+) -> rusqlite::Result<u64> {
+    let mut statement = shelf.conn.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    let mut count = 0;
+    loop {
+        match rows.next() {
+            Ok(None) => return Ok(count),
+            Ok(Some(row)) => match read(row) {
+                Ok(()) => count += 1,
+                Err(Failure::Engine(error)) => return Err(error),
+                Err(failure) => report.tell(failure.to_string()),
+            },
+            Err(error) => {
+                // The rest of the table cannot be reached.
+                report.tell(error.to_string());
+                return Ok(count);
+            }
+        }
+    }
+}

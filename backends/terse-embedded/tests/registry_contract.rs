@@ -1,0 +1,21 @@
+//! Every promise of `Registry`, on a real file.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::Path;
+use std::sync::Once;
+
+use terse_embedded::{EmbeddedRegistry, RegistryOptions};
+
+/// An empty registry in a folder of its own.
+async fn fresh() -> Option<EmbeddedRegistry> {
+    // A folder must outlive its store, which the suite owns; so the next run cleans up after this one.
+    static SWEEP: Once = Once::new();
+    let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("registry_contract");
+    SWEEP.call_once(|| {
+        let _swept = std::fs::remove_dir_all(&parent);
+        std::fs::create_dir_all(&parent).unwrap();
+    });
+    let folder = tempfile::tempdir_in(&parent).unwrap().keep();
+    Some(EmbeddedRegistry::open(RegistryOptions::new(folder.join("registry.db"))).unwrap())
+}
+terse_testkit::registry!(fresh);

@@ -1,0 +1,287 @@
+//! What a registry file can suffer: being closed, copied, damaged, full, killed, and not ours.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use terse_core::registry::{Actor, By, NewKey, NewUser, Registry, RegistryError, Role, Scope, Token, UserName};
+use terse_core::{OwnerId, StoreError};
+use terse_embedded::{
+    ClickOptions, EmbeddedClicks, EmbeddedRegistry, OpenError, RegistryOptions, backup_registry, inspect_registry,
+    verify_registry,
+};
+use terse_testkit::moment;
+use terse_testkit::registry::{Store, everything, fill};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn db(&self) -> PathBuf {
+        self.0.path().join("registry.db")
+    }
+
+    fn open(&self) -> Arc<EmbeddedRegistry> {
+        Arc::new(EmbeddedRegistry::open(RegistryOptions::new(self.db())).unwrap())
+    }
+}
+
+fn sql(path: &Path, statement: &str) {
+    Connection::open(path).unwrap().execute_batch(statement).unwrap();
+}
+
+fn by() -> By {
+    By { actor: Actor::Owner(OwnerId::ADMIN), at: moment(0), why: None }
+}
+
+fn new(name: &str) -> NewUser {
+    let name = UserName::parse(name).unwrap();
+    NewUser { name, role: Role::User, password: None, identity: None, created_at: moment(0) }
+}
+
+fn token(of: OwnerId) -> Token {
+    let mut bytes = [7; 32];
+    bytes[..8].copy_from_slice(&of.0.to_le_bytes());
+    Token(bytes)
+}
+
+fn new_key(owner: OwnerId) -> NewKey {
+    let (name, prefix) = ("a key".to_owned(), "tk_1".to_owned());
+    NewKey { owner, name, prefix, token: token(owner), scope: Scope::Read, created_at: moment(0), expires_at: None, plan: None }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_is_there_when_opened_again() {
+    let folder = Folder::new();
+    let registry = folder.open();
+    let store: Store = registry.clone();
+    fill(&store).await;
+    let before = everything(&store).await;
+    assert!(before.contains("bobby") && before.contains("phishing") && before.contains("a.example"), "{before}");
+    assert!(registry.disk_size() > 4096 && registry.queue_depth() == 0);
+    registry.close();
+    assert!(matches!(store.user(OwnerId(1000)).await, Err(RegistryError::Store(StoreError::Unavailable(_)))));
+    assert!(matches!(store.end_session(&token(OwnerId(1))).await, Err(RegistryError::Store(StoreError::Unavailable(_)))));
+    assert!(store.check().await.is_err());
+    assert!(!folder.0.path().join("registry.db-wal").exists(), "everything is in the one file");
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&folder.db().metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "nobody else may read it");
+    }
+    drop((registry, store));
+    let store: Store = folder.open();
+    assert_eq!(everything(&store).await, before);
+    assert!(!store.offer_setup(token(OwnerId(1))).await.unwrap(), "there was an admin");
+    let latest = store.users(None, 100).await.unwrap().pop().unwrap().id;
+    assert!(store.add_user(new("later"), by()).await.unwrap().id > latest);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_is_not_given_out_again_after_reopening() {
+    let folder = Folder::new();
+    let erased = {
+        let registry = folder.open();
+        let user = registry.add_user(new("ann"), by()).await.unwrap();
+        registry.erase_user(user.id, by()).await.unwrap();
+        user.id
+    };
+    assert_eq!(erased, OwnerId(1000));
+    assert_eq!(folder.open().add_user(new("ann"), by()).await.unwrap().id, OwnerId(1001));
+}
+
+#[test]
+fn files_of_others_and_from_the_future_are_refused_and_left_alone() {
+    let folder = Folder::new();
+    let text = folder.0.path().join("notes.txt");
+    std::fs::write(&text, "nothing of ours, but long enough to be looked at ".repeat(100)).unwrap();
+    let clicks = folder.0.path().join("clicks.db");
+    drop(EmbeddedClicks::open(ClickOptions::new(&clicks)).unwrap());
+    for other in [&text, &clicks] {
+        let before = std::fs::read(other).unwrap();
+        assert!(matches!(EmbeddedRegistry::open(RegistryOptions::new(other)), Err(OpenError::NotTerse(_))));
+        assert!(inspect_registry(other).is_err());
+        assert_eq!(std::fs::read(other).unwrap(), before);
+    }
+    drop(folder.open());
+    inspect_registry(&folder.db()).unwrap();
+    sql(&folder.db(), "PRAGMA user_version = 99");
+    assert!(matches!(EmbeddedRegistry::open(RegistryOptions::new(folder.db())), Err(OpenError::Newer { found: 99, .. })));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_made_while_writing_is_whole() {
+    let folder = Folder::new();
+    let registry = folder.open();
+    let store: Store = registry.clone();
+    fill(&store).await;
+    let writing = tokio::spawn({
+        let registry = registry.clone();
+        async move {
+            for n in 0..200 {
+                registry.add_user(new(&format!("more{n}")), by()).await.unwrap();
+            }
+        }
+    });
+    let to = folder.0.path().join("copy.db");
+    let (db, copy) = (folder.db(), to.clone());
+    tokio::task::spawn_blocking(move || backup_registry(&db, &copy)).await.unwrap().unwrap();
+    writing.await.unwrap();
+    assert!(registry.backup(&to).is_err(), "nothing is overwritten");
+    let report = verify_registry(&to).unwrap();
+    assert!(report.is_clean() && report.users >= 4 && report.keys == 3 && report.lines > 10, "{report:?}");
+    let copy = EmbeddedRegistry::open(RegistryOptions::new(&to)).unwrap();
+    assert!(copy.user_named(&UserName::parse("bobby").unwrap()).await.unwrap().is_some());
+    assert!(verify_registry(&folder.db()).unwrap().is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_read_is_an_error_and_nothing_else() {
+    for (damage, told) in [
+        ("UPDATE users SET role = 'emperor' WHERE id = 1000", "user's role"),
+        ("UPDATE users SET name = 'x y' WHERE id = 1000", "user's name"),
+        ("UPDATE users SET name = 'x' || char(0) WHERE id = 1000", "user's name"),
+        ("UPDATE users SET suspended_at = 5 WHERE id = 1000", "half written"),
+        ("UPDATE users SET subject = 'x' WHERE id = 1000", "half written"),
+        ("UPDATE keys SET scope = 'some' WHERE owner = 1000", "scope"),
+        ("UPDATE keys SET name = CAST(x'ff' AS TEXT) WHERE owner = 1000", "utf"),
+        ("UPDATE users SET password = CAST(x'ff' AS TEXT) WHERE id = 1000", "utf"),
+    ] {
+        let folder = Folder::new();
+        {
+            let registry = folder.open();
+            for name in ["ann", "bob"] {
+                let user = registry.add_user(new(name), by()).await.unwrap();
+                registry.add_key(new_key(user.id), by()).await.unwrap();
+            }
+        }
+        sql(&folder.db(), damage);
+        let registry = folder.open();
+        let outcome = registry.key(&token(OwnerId(1000))).await;
+        assert!(matches!(outcome, Err(RegistryError::Store(StoreError::Corrupt(_)))), "{damage}: {outcome:?}");
+        // Writes that meet it change nothing, and take no other with them.
+        let erased = registry.erase_user(OwnerId(1000), by()).await;
+        assert_eq!(erased.is_err(), damage.contains("users"), "{damage}: {erased:?}");
+        assert!(registry.key(&token(OwnerId(1001))).await.unwrap().is_some(), "{damage}");
+        registry.erase_user(OwnerId(1001), by()).await.unwrap();
+        registry.check().await.unwrap();
+        if erased.is_err() {
+            let report = verify_registry(&folder.db()).unwrap();
+            assert!(!report.is_clean() && report.problems[0].to_lowercase().contains(told), "{damage}: {report:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_that_fails_half_way_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let registry = folder.open();
+    let ann = registry.add_user(new("ann"), by()).await.unwrap();
+    // A line about them that cannot be read is met after the account was deleted.
+    sql(&folder.db(), "INSERT INTO audit (at, act, subject, about) VALUES (1, 'unheard-of', 'user:1000', 1000)");
+    let outcome = registry.erase_user(ann.id, by()).await;
+    assert!(matches!(outcome, Err(RegistryError::Store(StoreError::Corrupt(_)))), "{outcome:?}");
+    assert_eq!(registry.user(ann.id).await.unwrap(), Some(ann));
+    assert!(!verify_registry(&folder.db()).unwrap().is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_writes_and_serves_reads() {
+    let folder = Folder::new();
+    let mut options = RegistryOptions::new(folder.db());
+    options.max_pages = Some(60);
+    let registry = EmbeddedRegistry::open(options).unwrap();
+    let mut made = Vec::new();
+    loop {
+        match registry.add_user(new(&format!("user{}", made.len())), by()).await {
+            Ok(user) => made.push(user),
+            Err(error) => {
+                assert!(matches!(error, RegistryError::Store(StoreError::Unavailable(_))), "{error:?}");
+                break;
+            }
+        }
+    }
+    assert!(made.len() > 10);
+    for user in &made {
+        assert_eq!(registry.user(user.id).await.unwrap().as_ref(), Some(user));
+    }
+    drop(registry);
+    let registry = folder.open();
+    assert_eq!(registry.users(None, 10_000).await.unwrap(), made);
+    registry.add_user(new("room-again"), by()).await.unwrap();
+}
+
+const LIFE: &str = "TERSE_TEST_REGISTRY";
+
+/// Not a test of its own: a process to be killed.
+#[test]
+#[ignore = "run by the test below"]
+fn a_life_that_is_cut_short() {
+    let Ok(path) = std::env::var(LIFE) else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let registry = Arc::new(EmbeddedRegistry::open(RegistryOptions::new(path)).unwrap());
+    let life = std::process::id();
+    let callers: Vec<_> = (0..8)
+        .map(|caller| {
+            let registry = registry.clone();
+            runtime.spawn(async move {
+                for n in 0..100_000 {
+                    let user = registry.add_user(new(&format!("u{life}-{caller}-{n}")), by()).await.unwrap();
+                    registry.add_key(new_key(user.id), by()).await.unwrap();
+                    writeln!(std::io::stdout(), "made {} {}", user.id.0, user.name).unwrap();
+                }
+            })
+        })
+        .collect();
+    runtime.block_on(async {
+        for caller in callers {
+            caller.await.unwrap();
+        }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_acknowledged_owner_or_key_is_lost_when_the_process_is_killed() {
+    let folder = Folder::new();
+    let mut acknowledged: Vec<(OwnerId, String)> = Vec::new();
+    for cycle in 0..6 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_life_that_is_cut_short", "--ignored", "--nocapture"])
+            .env(LIFE, folder.db())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut seen = 0;
+        let mut line = String::new();
+        while lines.read_line(&mut line).unwrap() > 0 {
+            // A line that was cut short was never acknowledged.
+            if let Some(made) = line.strip_suffix('\n').and_then(|line| line.strip_prefix("made ")) {
+                let (id, name) = made.split_once(' ').unwrap();
+                acknowledged.push((OwnerId(id.parse().unwrap()), name.to_owned()));
+                seen += 1;
+                if seen == 50 + cycle * 37 {
+                    child.kill().unwrap();
+                }
+            }
+            line.clear();
+        }
+        child.wait().unwrap();
+        assert!(seen >= 50, "it was killed while at work");
+        let registry = folder.open();
+        for (id, name) in &acknowledged {
+            let (key, user) = registry.key(&token(*id)).await.unwrap().expect("an acknowledged key");
+            assert_eq!((user.id, user.name.as_str(), key.owner), (*id, name.as_str(), *id), "cycle {cycle}");
+        }
+        let report = verify_registry(&folder.db()).unwrap();
+        assert!(report.is_clean() && report.lines == report.users + report.keys, "a line for each: {report:?}");
+    }
+    println!("{} acknowledged owners survived", acknowledged.len());
+}
