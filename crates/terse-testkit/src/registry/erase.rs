@@ -1,11 +1,12 @@
 //! Accounts that are gone.
 
 use terse_core::OwnerId;
-use terse_core::registry::{Act, Audits, ForeignIdentity, Invitation, NewKey, NewUser, Role, UserChange, subject};
+use terse_core::registry::{
+    Act, AuditEntry, Audits, ForeignIdentity, Invitation, NewKey, NewUser, RegistryError, Role, UserChange, subject,
+};
 
 use super::{Store, acts, add, add_key, by, change, is_signed_in, log, name, new, new_key, refused, sign_in, suspend, token};
 use crate::moment;
-use terse_core::registry::RegistryError;
 
 pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
     let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
@@ -27,6 +28,8 @@ pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
     assert_eq!(store.key(&token(1)).await.unwrap(), None);
     assert!(store.keys(ann.id).await.unwrap().is_empty() && !is_signed_in(&store, 3).await);
     refused!(store.accept(&token(5), new("cid")).await, Missing);
+    let same = Invitation { token: token(5), role: Role::User, by: bob.id, expires_at: moment(9) };
+    store.invite(same, by()).await.unwrap();
     refused!(store.erase_user(ann.id, by()).await, Missing);
     assert_eq!(store.watermark().await.unwrap(), before, "nobody who answers visitors is concerned");
     // Everyone else's is as it was.
@@ -65,7 +68,7 @@ pub async fn an_erased_name_is_taken_out_of_the_log(store: Store) {
     assert!(!text.contains("ann"), "{text}");
     assert!(text.contains("bob"), "others keep theirs");
     // What was done stays, in its place.
-    let shape = |line: &terse_core::registry::AuditEntry| (line.number, line.act, line.at, line.actor, line.subject.clone());
+    let shape = |line: &AuditEntry| (line.number, line.act, line.at, line.actor, line.subject.clone());
     assert_eq!(after[1..].iter().map(shape).collect::<Vec<_>>(), before.iter().map(shape).collect::<Vec<_>>());
     let about = Audits { subject: Some(subject::user(ann.id)), limit: 100, ..Audits::default() };
     assert_eq!(store.audit(&about).await.unwrap().len(), 5);
