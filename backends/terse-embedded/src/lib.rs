@@ -39,6 +39,8 @@ pub use clicks::{ClickOptions, ClickReport, EmbeddedClicks, backup_clicks, inspe
 pub use leases::skip_ahead;
 pub use limiter::LocalLimiter;
 pub use options::{OpenError, Options};
-pub use registry::{EmbeddedRegistry, RegistryOptions, RegistryReport, backup_registry, inspect_registry, verify_registry};
+pub use registry::{
+    EmbeddedRegistry, RegistryOptions, RegistryReport, backup_registry, inspect_registry, skip_ahead_registry, verify_registry,
+};
 pub use store::Embedded;
 pub use verify::{Report, inspect, verify};

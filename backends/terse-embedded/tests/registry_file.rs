@@ -7,11 +7,13 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use terse_core::registry::{Actor, By, NewKey, NewUser, Registry, RegistryError, Role, Scope, Token, UserName};
+use terse_core::registry::{
+    Actor, BlockedHost, By, NewKey, NewUser, Registry, RegistryError, Role, Scope, Session, Token, UserName,
+};
 use terse_core::{OwnerId, StoreError};
 use terse_embedded::{
     ClickOptions, EmbeddedClicks, EmbeddedRegistry, OpenError, RegistryOptions, backup_registry, inspect_registry,
-    verify_registry,
+    skip_ahead_registry, verify_registry,
 };
 use terse_testkit::moment;
 use terse_testkit::registry::{Store, everything, fill};
@@ -139,6 +141,31 @@ async fn a_backup_made_while_writing_is_whole() {
     let copy = EmbeddedRegistry::open(RegistryOptions::new(&to)).unwrap();
     assert!(copy.user_named(&UserName::parse("bobby").unwrap()).await.unwrap().is_some());
     assert!(verify_registry(&folder.db()).unwrap().is_clean());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_from_the_past_gives_out_nothing_that_was_given_out_since() {
+    let folder = Folder::new();
+    let registry = folder.open();
+    let ann = registry.add_user(new("ann"), by()).await.unwrap();
+    let session = Session { token: token(ann.id), owner: ann.id, created_at: moment(0), expires_at: moment(9) };
+    registry.add_session(session, ann.revision).await.unwrap();
+    let to = folder.0.path().join("copy.db");
+    registry.backup(&to).unwrap();
+    let (bob, key) = (registry.add_user(new("bob"), by()).await.unwrap(), registry.add_key(new_key(ann.id), by()).await.unwrap());
+    let host = BlockedHost { host: "evil.example".into(), at: moment(0), why: None };
+    registry.block_host(host, by()).await.unwrap();
+    skip_ahead_registry(&to).unwrap();
+    assert!(verify_registry(&to).unwrap().is_clean());
+    let copy = EmbeddedRegistry::open(RegistryOptions::new(&to)).unwrap();
+    assert_eq!(copy.user(ann.id).await.unwrap(), Some(ann.clone()));
+    assert!(copy.session(&token(ann.id), moment(1)).await.unwrap().is_none(), "it may have been ended since");
+    assert!(copy.add_user(new("cid"), by()).await.unwrap().id > bob.id);
+    assert!(copy.add_key(new_key(ann.id), by()).await.unwrap().id > key.id);
+    assert!(copy.watermark().await.unwrap() > registry.watermark().await.unwrap());
+    let empty = folder.0.path().join("empty.db");
+    std::fs::write(&empty, "").unwrap();
+    assert!(skip_ahead_registry(&empty).is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

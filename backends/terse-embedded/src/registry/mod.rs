@@ -19,4 +19,4 @@ mod verify;
 
 pub use options::RegistryOptions;
 pub use store::EmbeddedRegistry;
-pub use verify::{RegistryReport, backup_registry, inspect_registry, verify_registry};
+pub use verify::{RegistryReport, backup_registry, inspect_registry, skip_ahead_registry, verify_registry};

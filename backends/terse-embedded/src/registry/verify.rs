@@ -2,16 +2,25 @@
 
 use std::path::Path;
 
-use rusqlite::Row;
+use rusqlite::{Row, TransactionBehavior};
 
 use crate::backup::{self, BackupError};
-use crate::engine::{Site, connect_reader};
+use crate::engine::{Site, connect_bare, connect_reader};
 use crate::failure::Failure;
 use crate::options::OpenError;
 use crate::registry::rows::{self, audit_columns, key_columns, report_columns, user_columns};
 use crate::registry::schema::REGISTRY;
 use crate::registry::shelf::Shelf;
 use crate::verify::{MOST_TOLD, check_pages};
+
+/// Numbers a table that never had a row, too: it may have had one since. The watermark is one of the numbers others know.
+const SKIP: &str = "
+    INSERT INTO sqlite_sequence SELECT name, 0 FROM sqlite_schema
+        WHERE name IN ('keys', 'reports', 'audit') AND name NOT IN (SELECT name FROM sqlite_sequence);
+    UPDATE sqlite_sequence SET seq = seq + 1000000;
+    INSERT INTO meta VALUES ('watermark', 1000000) ON CONFLICT DO UPDATE SET value = value + 1000000;
+    DELETE FROM sessions;
+    DELETE FROM invitations;";
 
 /// What was found.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -45,6 +54,22 @@ impl RegistryReport {
 /// Copies a registry file as it is now into a new file, also while another process has it open.
 pub fn backup_registry(db: &Path, to: &Path) -> Result<(), BackupError> {
     backup::backup(db, to)
+}
+
+/// Makes a copy from the past safe to go on with. A million ids of each kind are left out, as links and logs elsewhere may know
+/// those given out since; sessions and invitations go, as some may have been ended or used since. Keys that were revoked since
+/// are back, which nobody can tell from here. Nobody else may have the file open.
+pub fn skip_ahead_registry(db: &Path) -> Result<(), OpenError> {
+    inspect_registry(db)?;
+    let mut conn = connect_bare(&Site::at(db))?;
+    // One file before and after, with nothing beside it.
+    conn.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
+    conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA secure_delete = FAST")?;
+    let version = REGISTRY.inspect(&conn, db)?;
+    REGISTRY.migrate(&mut conn, version)?;
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(SKIP)?;
+    Ok(transaction.commit()?)
 }
 
 /// A glance: whether this is a registry file of ours, of a version we know. Also while the registry is in use.
