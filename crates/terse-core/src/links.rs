@@ -29,17 +29,24 @@ pub enum Caller {
     Anonymous,
     /// An owner.
     Owner(OwnerId),
-    /// The operator, who sees everything.
-    Admin,
+    /// An admin, who sees everything. What they make is theirs.
+    Admin(OwnerId),
 }
 
 impl Caller {
+    /// Whoever runs this server.
+    pub const OPERATOR: Self = Self::Admin(OwnerId::ADMIN);
+
+    /// Whether everyone's links are shown, not only the caller's own.
+    pub fn sees_all(self) -> bool {
+        matches!(self, Self::Admin(_))
+    }
+
     /// Whose links this caller makes.
     pub fn owner(self) -> OwnerId {
         match self {
             Self::Anonymous => OwnerId::ANONYMOUS,
-            Self::Owner(owner) => owner,
-            Self::Admin => OwnerId::ADMIN,
+            Self::Owner(owner) | Self::Admin(owner) => owner,
         }
     }
 
@@ -48,7 +55,7 @@ impl Caller {
         match self {
             Self::Anonymous => false,
             Self::Owner(owner) => link.owner == owner,
-            Self::Admin => true,
+            Self::Admin(_) => true,
         }
     }
 }
@@ -267,7 +274,7 @@ impl Links {
         patch: &Patch,
         expected: Option<Revision>,
     ) -> Result<Link, LinkError> {
-        if patch.standing.is_some() && caller != Caller::Admin {
+        if patch.standing.is_some() && !caller.sees_all() {
             return Err(LinkError::NotFound);
         }
         self.change(caller, key, expected, |link, now| {
@@ -325,12 +332,12 @@ impl Links {
         .await
     }
 
-    /// The caller's links; the operator sees everyone's.
+    /// The caller's links; an admin sees everyone's.
     pub async fn list(&self, caller: Caller, mut query: ListQuery) -> Result<Listing, LinkError> {
         match caller {
             Caller::Anonymous => return Err(LinkError::KeyNeeded),
             Caller::Owner(owner) => query.owner = Some(owner),
-            Caller::Admin => {}
+            Caller::Admin(_) => {}
         }
         let now = query.now;
         Ok(Listing { page: self.store.list(&query).await?, now })
@@ -366,7 +373,7 @@ impl Links {
     fn judge(&self, caller: Caller, owner: OwnerId, target: &Target, typed: &str) -> Result<(Standing, Flags), Refusal> {
         match self.screen.judge(target, Evidence::Typed(typed)) {
             // Which list it was would help a stranger to find a way around it.
-            Judgement::Blocked { source } if caller == Caller::Admin => {
+            Judgement::Blocked { source } if caller.sees_all() => {
                 let detail = format!("this destination is blocked by {source}");
                 Err(Refusal::new(RefusalKind::BlockedDestination, "long_url", detail))
             }

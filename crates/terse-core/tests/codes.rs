@@ -86,7 +86,7 @@ async fn every_strategy_makes_links_and_goes_on_when_a_code_is_taken() {
         for i in 0..50 {
             // Each target twice, asked for anew: for `hash` the second code is taken.
             let wish = Wish { reuse: Some(false), ..wish(&format!("https://example.com/{}", i / 2)) };
-            let created = links.create(Caller::Admin, wish, None).await.unwrap();
+            let created = links.create(Caller::OPERATOR, wish, None).await.unwrap();
             assert!(created.new && seen.insert(created.link.key.code.clone()), "strategy {strategy}");
         }
     }
@@ -106,26 +106,26 @@ impl CodeSource for Stubborn {
 async fn meeting_an_alias_costs_one_more_code_and_not_the_link() {
     let links = links(&memory(), Arc::new(Stubborn));
     let alias = Wish { custom_alias: Some("taken12".into()), ..wish("https://example.com/a") };
-    links.create(Caller::Admin, alias, None).await.unwrap();
-    let created = links.create(Caller::Admin, wish("https://example.com/b"), None).await.unwrap();
+    links.create(Caller::OPERATOR, alias, None).await.unwrap();
+    let created = links.create(Caller::OPERATOR, wish("https://example.com/b"), None).await.unwrap();
     assert_eq!(created.link.key.code.as_str(), "free123");
 }
 
 #[tokio::test]
 async fn a_patched_link_is_no_longer_given_back_for_its_target() {
     let links = links(&memory(), Arc::new(Random::new(Alphabet::Base62, 7)));
-    let create = || links.create(Caller::Admin, wish("https://example.com/"), None);
+    let create = || links.create(Caller::OPERATOR, wish("https://example.com/"), None);
     let first = create().await.unwrap().link;
     let same = create().await.unwrap();
     assert!(!same.new && same.link.key == first.key);
     let titled = Patch { title: Change::Set("Mine".into()), ..Patch::default() };
-    links.patch(Caller::Admin, &first.key, &titled, None).await.unwrap();
+    links.patch(Caller::OPERATOR, &first.key, &titled, None).await.unwrap();
     assert!(!create().await.unwrap().new, "a title changes nothing about where it leads");
     let ending = Patch { ttl: Some(60), ..Patch::default() };
-    assert_eq!(links.patch(Caller::Admin, &first.key, &ending, None).await.unwrap().revision, Revision(3));
+    assert_eq!(links.patch(Caller::OPERATOR, &first.key, &ending, None).await.unwrap().revision, Revision(3));
     assert!(create().await.unwrap().new);
     // Of two who saw the same revision, one is told.
-    let late = links.patch(Caller::Admin, &first.key, &ending, Some(Revision(1))).await;
+    let late = links.patch(Caller::OPERATOR, &first.key, &ending, Some(Revision(1))).await;
     assert!(matches!(late, Err(LinkError::Conflict)), "{late:?}");
 }
 
@@ -139,5 +139,5 @@ async fn only_owner_and_operator_may_touch_a_link() {
     assert!(matches!(links.delete(Caller::Anonymous, &link.key).await, Err(LinkError::KeyNeeded)));
     links.delete(mine, &link.key).await.unwrap();
     assert!(matches!(links.patch(mine, &link.key, &Patch::default(), None).await, Err(LinkError::NotFound)));
-    assert_eq!(links.restore(Caller::Admin, &link.key).await.unwrap().deleted_at, None);
+    assert_eq!(links.restore(Caller::OPERATOR, &link.key).await.unwrap().deleted_at, None);
 }

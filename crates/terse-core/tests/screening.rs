@@ -108,7 +108,7 @@ async fn a_blocked_target_is_refused_and_only_the_operator_learns_by_whom() {
     for caller in [Caller::Anonymous, OWNER] {
         assert_eq!(refused(make(&links, caller, BAD).await), "this destination is blocked");
     }
-    assert_eq!(refused(make(&links, Caller::Admin, BAD).await), "this destination is blocked by the list");
+    assert_eq!(refused(make(&links, Caller::OPERATOR, BAD).await), "this destination is blocked by the list");
     let wish = Wish { long_url: BAD.into(), custom_alias: Some("abc".into()), ..Wish::default() };
     refused(links.import(OWNER, wish, None).await.map(|created| created.link));
     let link = make(&links, OWNER, GOOD).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_blocked_target_is_refused_and_only_the_operator_learns_by_whom() {
 async fn an_odd_target_is_made_with_a_warning_but_not_for_the_operator() {
     let (links, _) = room();
     for (caller, standing) in
-        [(Caller::Anonymous, Standing::Suspicious), (OWNER, Standing::Suspicious), (Caller::Admin, Standing::Clear)]
+        [(Caller::Anonymous, Standing::Suspicious), (OWNER, Standing::Suspicious), (Caller::OPERATOR, Standing::Clear)]
     {
         let link = make(&links, caller, ODD).await.unwrap();
         assert_eq!((link.standing, link.flags.joined()), (standing, "odd"));
@@ -151,15 +151,15 @@ async fn a_moderators_word_stays() {
     let (links, screen) = room();
     let cleared = make(&links, OWNER, ODD).await.unwrap();
     let blocked = make(&links, OWNER, GOOD).await.unwrap();
-    links.patch(Caller::Admin, &cleared.key, &judged(Standing::Clear), None).await.unwrap();
-    links.patch(Caller::Admin, &blocked.key, &judged(Standing::Blocked), None).await.unwrap();
+    links.patch(Caller::OPERATOR, &cleared.key, &judged(Standing::Clear), None).await.unwrap();
+    links.patch(Caller::OPERATOR, &blocked.key, &judged(Standing::Blocked), None).await.unwrap();
     screen.learn(ODD, "blocked");
     for link in [&cleared, &blocked] {
         assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
     }
     // To clear what is clear is a word too.
     let link = make(&links, OWNER, "https://good.example/2").await.unwrap();
-    let link = links.patch(Caller::Admin, &link.key, &judged(Standing::Clear), None).await.unwrap();
+    let link = links.patch(Caller::OPERATOR, &link.key, &judged(Standing::Clear), None).await.unwrap();
     assert_eq!(link.judged, Judge::Moderator);
     screen.learn("https://good.example/2", "blocked");
     assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
@@ -169,12 +169,12 @@ async fn a_moderators_word_stays() {
 async fn a_new_target_is_judged_anew_unless_the_link_was_taken_down_by_hand() {
     let (links, _) = room();
     let link = make(&links, OWNER, GOOD).await.unwrap();
-    links.patch(Caller::Admin, &link.key, &judged(Standing::Clear), None).await.unwrap();
+    links.patch(Caller::OPERATOR, &link.key, &judged(Standing::Clear), None).await.unwrap();
     let odd = links.patch(OWNER, &link.key, &to(ODD), None).await.unwrap();
     assert_eq!((odd.standing, odd.judged, odd.flags.joined()), (Standing::Suspicious, Judge::Screen, "odd"));
     let good = links.patch(OWNER, &link.key, &to(GOOD), None).await.unwrap();
     assert_eq!((good.standing, good.flags.is_empty()), (Standing::Clear, true));
-    links.patch(Caller::Admin, &link.key, &judged(Standing::Blocked), None).await.unwrap();
+    links.patch(Caller::OPERATOR, &link.key, &judged(Standing::Blocked), None).await.unwrap();
     let still = links.patch(OWNER, &link.key, &to(ODD), None).await.unwrap();
     assert_eq!((still.standing, still.judged), (Standing::Blocked, Judge::Moderator));
 }

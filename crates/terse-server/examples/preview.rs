@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use terse_core::*;
-use terse_server::{ApiStats, Keys, Limits, Parts, router};
+use terse_server::{ApiStats, Keys, Limits, Parts, Passwords, router};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,6 +36,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let app = router(Parts {
         links,
         keys,
+        registry: Arc::new(terse_testkit::MemoryRegistry::new()),
+        passwords: Passwords::new(1),
+        used_keys: Arc::default(),
         cursor_key: [0; 32],
         limits: Limits::off(),
         stats: Arc::new(ApiStats::default()),

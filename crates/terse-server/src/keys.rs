@@ -4,53 +4,38 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
-use terse_core::{Caller, OwnerId};
 
 /// What a key begins with, so that people and secret scanners recognise one.
 const PREFIX: &str = "terse_";
 /// Nobody hashes more than this for a stranger.
 const LONGEST: usize = 512;
 
-/// The keys, as SHA-256 hashes. A key holds 256 random bits, so a fast hash is enough and nothing can be guessed.
+/// The keys of whoever runs this server, as SHA-256 hashes. A key holds 256 random bits, so a fast hash is enough and nothing can be
+/// guessed.
 #[derive(Clone, Default)]
-pub struct Keys {
-    admins: Vec<[u8; 32]>,
-    owners: Vec<([u8; 32], OwnerId)>,
-}
+pub struct Keys(Vec<[u8; 32]>);
 
 impl Keys {
     /// Keys that open everything.
-    pub fn new(admins: Vec<[u8; 32]>) -> Self {
-        Self { admins, owners: Vec::new() }
+    pub fn new(operator: Vec<[u8; 32]>) -> Self {
+        Self(operator)
     }
 
     /// One more.
-    pub fn add(&mut self, admin: [u8; 32]) {
-        self.admins.push(admin);
+    pub fn add(&mut self, operator: [u8; 32]) {
+        self.0.push(operator);
     }
 
-    /// One that opens what is an owner's.
-    pub fn add_owner(&mut self, key: [u8; 32], owner: OwnerId) {
-        self.owners.push((key, owner));
+    /// Whether this is one of them. Takes equally long for every wrong key: all hashes are compared, each in constant time.
+    pub(crate) fn is_operator(&self, presented: &str) -> bool {
+        let Some(hash) = Self::checked_hash(presented) else { return false };
+        let known = self.0.iter().fold(Choice::from(0), |known, kept| known | kept.ct_eq(&hash));
+        known.into()
     }
 
-    /// Whose key this is. Takes equally long for every wrong key: all hashes are compared, each in constant time.
-    pub fn caller(&self, presented: &str) -> Option<Caller> {
-        if presented.is_empty() || presented.len() > LONGEST {
-            return None;
-        }
-        let hash = Self::hash(presented);
-        let mut known = Choice::from(0);
-        for admin in &self.admins {
-            known |= admin.ct_eq(&hash);
-        }
-        let mut owner = None;
-        for (key, whose) in &self.owners {
-            if bool::from(key.ct_eq(&hash)) {
-                owner = Some(Caller::Owner(*whose));
-            }
-        }
-        if bool::from(known) { Some(Caller::Admin) } else { owner }
+    /// What would be kept of a key that somebody shows, if it can be one.
+    pub(crate) fn checked_hash(presented: &str) -> Option<[u8; 32]> {
+        (!presented.is_empty() && presented.len() <= LONGEST).then(|| Self::hash(presented))
     }
 
     /// A fresh key and what to keep of it. The key itself is shown once and never stored.
@@ -70,7 +55,7 @@ impl Keys {
 
 impl std::fmt::Debug for Keys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Keys({} admins, {} owners)", self.admins.len(), self.owners.len())
+        write!(f, "Keys({} of the operator)", self.0.len())
     }
 }
 
@@ -83,13 +68,11 @@ mod tests {
         let (key, hash) = Keys::generate().unwrap();
         assert!(key.starts_with("terse_") && key.len() == 6 + 43, "{key}");
         let mut keys = Keys::new(vec![Keys::hash("another")]);
-        assert_eq!(keys.caller(&key), None);
-        keys.add_owner(Keys::hash("mine"), OwnerId(7));
-        assert_eq!(keys.caller("mine"), Some(Caller::Owner(OwnerId(7))));
+        assert!(!keys.is_operator(&key) && keys.is_operator("another"));
         keys.add(hash);
-        assert_eq!(keys.caller(&key), Some(Caller::Admin));
+        assert!(keys.is_operator(&key));
         for wrong in ["", "terse_", &key[1..], &format!("{key} "), &key.to_uppercase(), &"x".repeat(513)] {
-            assert_eq!(keys.caller(wrong), None, "{wrong}");
+            assert!(!keys.is_operator(wrong), "{wrong}");
         }
         assert!(!format!("{keys:?}").contains("terse_"));
     }

@@ -5,16 +5,21 @@
 //! health and metrics (the binary's), and anything about how links are stored.
 
 mod api;
+mod asker;
 mod keys;
 mod limits;
 mod pages;
+mod passwords;
 mod router;
 mod stats;
+mod used_keys;
 
 pub use api::openapi;
 pub use api::request::Peer;
 pub use keys::Keys;
 pub use limits::Limits;
 pub use pages::{CSP, Pages, pages, warning_page};
+pub use passwords::{PasswordError, Passwords};
 pub use router::{Parts, router};
 pub use stats::{ApiStats, Outcome};
+pub use used_keys::UsedKeys;

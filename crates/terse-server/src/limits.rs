@@ -9,10 +9,14 @@ use terse_core::Caller;
 use terse_core::limits::{Act, Limit, Limiter, NoLimiter, Subject, Verdict, Who, give_back_by_address, take_by_address};
 
 use crate::api::problem::{Problem, RATE_LIMITED};
+use crate::asker::{Asker, Shown};
 
 /// So many times as often as links may be made, they may be asked for: a typo costs nobody a link, and a flood of them is
 /// turned away before it is read.
 const ASKING: u32 = 10;
+
+/// Sets an owner's browsers apart from keys; no key has such a high number.
+const BROWSERS: u64 = 1 << 63;
 
 /// What the web side limits.
 #[derive(Clone)]
@@ -39,16 +43,20 @@ impl Limits {
     }
 
     /// How much this caller may make. The one place that decides it: where keys have limits of their own, they are known here.
-    pub(crate) fn allowance(&self, caller: Caller, address: Option<IpAddr>) -> Allowance {
-        match caller {
-            Caller::Admin => Allowance { whose: Whose::Address(nowhere()), limit: Limit::OFF },
-            Caller::Owner(owner) => Allowance { whose: Whose::Key(owner.0), limit: self.create_per_key },
-            // Those of whom nobody knows where they are count as one.
-            Caller::Anonymous => {
-                let address = address.unwrap_or_else(nowhere);
-                Allowance { whose: Whose::Address(address), limit: self.create_per_address }
+    pub(crate) fn allowance(&self, asker: &Asker, address: Option<IpAddr>) -> Allowance {
+        match (asker.caller, asker.shown) {
+            (Caller::Anonymous, _) => self.strangers_allowance(address),
+            (Caller::Admin(_), _) => Allowance { whose: Whose::Address(nowhere()), limit: Limit::OFF },
+            (Caller::Owner(_), Shown::Key { id, plan }) => {
+                Allowance { whose: Whose::Key(id.0), limit: plan.unwrap_or(self.create_per_key) }
             }
+            (Caller::Owner(owner), _) => Allowance { whose: Whose::Key(BROWSERS | owner.0), limit: self.create_per_key },
         }
+    }
+
+    /// How much somebody may make who has shown nothing. Those of whom nobody knows where they are count as one.
+    pub(crate) fn strangers_allowance(&self, address: Option<IpAddr>) -> Allowance {
+        Allowance { whose: Whose::Address(address.unwrap_or_else(nowhere)), limit: self.create_per_address }
     }
 
     /// Counts that somebody asks for a link, whatever it may be. To be called before the body is read.

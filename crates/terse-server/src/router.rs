@@ -12,12 +12,15 @@ use axum::routing::get;
 use bytes::Bytes;
 use terse_core::Links;
 use terse_core::clicks::{ClickStore, Live};
+use terse_core::registry::Registry;
 use tokio::sync::watch;
 
 use crate::api::problem::{self, Problem};
 use crate::keys::Keys;
 use crate::limits::Limits;
+use crate::passwords::Passwords;
 use crate::stats::ApiStats;
+use crate::used_keys::UsedKeys;
 use crate::{api, pages};
 
 /// Longer than any request should take; the caller is told to try again rather than left waiting.
@@ -28,8 +31,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Parts {
     /// The rules and the store behind them.
     pub links: Arc<Links>,
-    /// Who may do what.
+    /// The keys of whoever runs this server.
     pub keys: Keys,
+    /// Owners, their keys and sessions.
+    pub registry: Arc<dyn Registry>,
+    /// Hashes and checks passwords.
+    pub passwords: Passwords,
+    /// Where it is noted that a key was used.
+    pub used_keys: Arc<UsedKeys>,
     /// Seals list cursors. The same on every node of a fleet, so that any of them can go on with a list.
     pub cursor_key: [u8; 32],
     /// How often links may be made.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use terse_core::clicks::ClickStore;
 use terse_core::limits::Limiter;
+use terse_core::registry::Registry;
 use terse_core::{Clock, LinkStore, StoreError};
-use terse_embedded::{ClickOptions, Embedded, EmbeddedClicks, LocalLimiter, Options};
+use terse_embedded::{ClickOptions, Embedded, EmbeddedClicks, EmbeddedRegistry, LocalLimiter, Options, RegistryOptions};
 
 use crate::config::Config;
 use crate::serve::alphabet;
@@ -18,8 +19,11 @@ pub struct Store {
     pub links: Arc<dyn LinkStore>,
     /// Their clicks.
     pub clicks: Arc<dyn ClickStore>,
+    /// Their owners.
+    pub registry: Arc<dyn Registry>,
     embedded: Arc<Embedded>,
     embedded_clicks: Arc<EmbeddedClicks>,
+    embedded_registry: Arc<EmbeddedRegistry>,
 }
 
 /// Opens the stores that the settings name.
@@ -36,7 +40,19 @@ pub async fn open(config: &Config) -> anyhow::Result<Store> {
         let advice = "the links are not affected: restore a backup, or move this file away to count anew";
         format!("opening the store of clicks {} ({advice})", path.display())
     })?);
-    Ok(Store { links: embedded.clone(), clicks: embedded_clicks.clone(), embedded, embedded_clicks })
+    let path = config.registry_file();
+    let options = RegistryOptions::new(path.clone());
+    let opened =
+        tokio::task::spawn_blocking(move || EmbeddedRegistry::open(options)).await.context("opening the registry of owners")?;
+    let embedded_registry = Arc::new(opened.with_context(|| format!("opening the registry of owners {}", path.display()))?);
+    Ok(Store {
+        links: embedded.clone(),
+        clicks: embedded_clicks.clone(),
+        registry: embedded_registry.clone(),
+        embedded,
+        embedded_clicks,
+        embedded_registry,
+    })
 }
 
 /// Whoever keeps count of what is limited: this process, for itself.
@@ -66,6 +82,7 @@ impl Drop for Store {
     /// What is waiting is written before the process ends.
     fn drop(&mut self) {
         self.embedded_clicks.close();
+        self.embedded_registry.close();
         self.embedded.close();
     }
 }

@@ -338,6 +338,11 @@ impl Config {
         self.data_dir.join(path)
     }
 
+    /// Where the owners are.
+    pub fn registry_file(&self) -> PathBuf {
+        self.data_dir.join("registry.db")
+    }
+
     /// The proxies whose word is taken; checked when the settings were read.
     pub fn proxies(&self) -> Result<Proxies, String> {
         self.trusted_proxies.iter().map(|range| range.parse()).collect::<Result<_, _>>().map(Proxies::new)

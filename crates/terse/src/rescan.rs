@@ -144,7 +144,7 @@ impl Rescan {
                 limit: PAGE,
                 now: self.clock.now(),
             };
-            let page = self.links.list(Caller::Admin, query).await?.page;
+            let page = self.links.list(Caller::OPERATOR, query).await?.page;
             let read = begun.elapsed();
             let (links, count) = (Arc::clone(&self.links), page.links.len() as u64);
             let judge = move || -> Vec<_> {

@@ -12,7 +12,7 @@ use terse_core::{
     Rules, Snowflake, TargetRules,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
-use terse_server::{ApiStats, Keys, Limits, Parts};
+use terse_server::{ApiStats, Keys, Limits, Parts, Passwords, UsedKeys};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use url::Url;
@@ -108,12 +108,16 @@ impl Server {
         let links =
             Arc::new(Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), safety.screen.clone(), rules, clock.clone()));
         let api = Arc::new(ApiStats::default());
+        let used_keys: Arc<UsedKeys> = Arc::default();
         let cursor_key = store.links.identity().derive("terse list cursors v1");
         let (stop, stopped) = watch::channel(false);
         let counting = Counting::start(config, &store.clicks, threads, &clock, &back_office, &stopped)?;
         let web = terse_server::router(Parts {
             links: Arc::clone(&links),
             keys,
+            registry: Arc::clone(&store.registry),
+            passwords: passwords(),
+            used_keys: Arc::clone(&used_keys),
             cursor_key,
             limits: Limits {
                 limiter: backends::limiter(&clock),
@@ -269,6 +273,9 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
     let parts = Parts {
         links,
         keys: Keys::new(vec![hash]),
+        registry: Arc::clone(&store.registry),
+        passwords: passwords(),
+        used_keys: Arc::default(),
         cursor_key,
         // Whoever can run a command on the store is not to be kept from anything.
         limits: Limits::off(),
@@ -299,6 +306,11 @@ async fn keys(config: &Config, store: &Store) -> anyhow::Result<(Keys, Option<St
         keys.add(Keys::hash(given.reveal()));
     }
     Ok((keys, fresh, local))
+}
+
+/// As many at once as there are cores: each keeps one busy.
+fn passwords() -> Passwords {
+    Passwords::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
 /// A listening socket whose connections answer at once, small as they are.

@@ -17,7 +17,7 @@ impl Seal {
     pub(super) fn new(key: &[u8; 32], caller: Caller) -> Self {
         let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
         mac.update(b"cursor");
-        mac.update(&[u8::from(caller == Caller::Admin)]);
+        mac.update(&[u8::from(caller.sees_all())]);
         mac.update(&caller.owner().0.to_be_bytes());
         Self(mac)
     }
@@ -69,14 +69,14 @@ mod tests {
 
     #[test]
     fn a_cursor_opens_only_for_its_own_list() {
-        let ours = seal(Caller::Admin, &[Some("a"), None]);
+        let ours = seal(Caller::OPERATOR, &[Some("a"), None]);
         let cursor = Cursor(vec![1, 2, 3]);
         let text = ours.close(&cursor);
         assert_eq!(ours.open(&text), Some(cursor));
         let owner = Caller::Owner(terse_core::OwnerId::ADMIN);
         for other in [
-            seal(Caller::Admin, &[None, Some("a")]),
-            seal(Caller::Admin, &[Some("a"), Some("")]),
+            seal(Caller::OPERATOR, &[None, Some("a")]),
+            seal(Caller::OPERATOR, &[Some("a"), Some("")]),
             seal(owner, &[Some("a"), None]),
         ] {
             assert_eq!(other.open(&text), None);

@@ -6,10 +6,12 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use terse_core::limits::Verdict;
+use terse_core::registry::RegistryError;
 use terse_core::{LinkError, Refusal, RefusalKind, StoreError};
 use utoipa::ToSchema;
 
 use crate::limits;
+use crate::passwords::PasswordError;
 
 /// A kind of problem that clients may rely on.
 #[derive(Debug)]
@@ -36,10 +38,14 @@ kinds! {
     INVALID_EXPIRY = 400 "invalid_expiry" "The link cannot end then";
     UNAUTHORIZED = 401 "unauthorized" "A valid key is needed";
     FORBIDDEN = 403 "forbidden" "This key may not do that";
+    SUSPENDED = 403 "suspended" "The account is suspended";
     NOT_FOUND = 404 "not_found" "There is nothing here";
     METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The method is not known here";
     ALIAS_TAKEN = 409 "alias_taken" "The alias is taken";
-    CONFLICT = 409 "conflict" "Somebody else changed the link";
+    NAME_TAKEN = 409 "name_taken" "Somebody else has this name";
+    LAST_ADMIN = 409 "last_admin" "There would be no admin left";
+    TOO_MANY = 409 "too_many" "There are as many as there may be";
+    CONFLICT = 409 "conflict" "Somebody else changed it";
     PRECONDITION_FAILED = 412 "precondition_failed" "The link is not at that revision any more";
     TOO_LARGE = 413 "too_large" "The body is too large";
     UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body should be plain JSON";
@@ -198,6 +204,32 @@ impl From<LinkError> for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         LinkError::from(error).into()
+    }
+}
+
+impl From<RegistryError> for Problem {
+    fn from(error: RegistryError) -> Self {
+        match error {
+            RegistryError::NameTaken => Self::new(&NAME_TAKEN, "somebody else has this name").on("name"),
+            RegistryError::Conflict => Self::new(&CONFLICT, "somebody else changed this at the same time; read it and try again"),
+            RegistryError::Missing => Self::new(&NOT_FOUND, "there is no such thing"),
+            RegistryError::LastAdmin => Self::new(&LAST_ADMIN, "this is the last admin; make another one first"),
+            RegistryError::TooMany => Self::new(&TOO_MANY, "there are as many as there may be; remove one first"),
+            RegistryError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<PasswordError> for Problem {
+    fn from(error: PasswordError) -> Self {
+        match error {
+            PasswordError::Length => Self::invalid("password", error.to_string()),
+            PasswordError::Busy => Self::new(&STORE_UNAVAILABLE, "too many passwords are being checked; try again"),
+            PasswordError::Failed => {
+                tracing::error!("a password could not be hashed");
+                Self::new(&STORE_UNAVAILABLE, "this could not be done; try again")
+            }
+        }
     }
 }
 

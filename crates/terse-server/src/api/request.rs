@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use axum::http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, request};
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use terse_core::Caller;
+use terse_core::registry::Role;
 use tokio::sync::Semaphore;
 
-use super::problem::{FORBIDDEN, INVALID_REQUEST, Problem, STORE_UNAVAILABLE, TOO_LARGE, UNAUTHORIZED, UNSUPPORTED_MEDIA_TYPE};
+use super::problem::{INVALID_REQUEST, Problem, STORE_UNAVAILABLE, TOO_LARGE, UNAUTHORIZED, UNSUPPORTED_MEDIA_TYPE};
+use crate::asker::Asker;
 use crate::limits::Allowance;
 use crate::router::Parts;
 use crate::stats::Outcome;
@@ -30,7 +32,7 @@ static LARGE_BODIES: Semaphore = Semaphore::const_new(16);
 const BODY_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Whoever asks, with a key or without. A key that is shown must be right, even where none is needed.
-pub(crate) struct Anyone(pub(crate) Caller);
+pub(crate) struct Anyone(pub(crate) Asker);
 /// Whoever may make links here. Strangers who may not, and those who ask too often, are turned away before their body is read.
 pub(crate) struct Creator {
     pub(crate) caller: Caller,
@@ -51,28 +53,22 @@ impl<S: Sync> FromRequestParts<S> for Peer {
     }
 }
 
-/// Somebody with a key.
+/// Somebody with a key or a session, good for looking if the method only looks, else for everything.
 pub(crate) struct Keyed(pub(crate) Caller);
-/// The operator.
+/// The same, for what is about the account rather than about links.
+#[allow(dead_code, reason = "the calls that need it come next")]
+pub(crate) struct Member(pub(crate) Asker);
+/// A moderator or an admin.
+#[allow(dead_code, reason = "the calls that need it come next")]
+pub(crate) struct Moderator(pub(crate) Asker);
+/// An admin.
 pub(crate) struct Operator(pub(crate) Caller);
 
 impl FromRequestParts<Arc<Parts>> for Anyone {
     type Rejection = Problem;
 
     async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
-        let refuse = || Problem::new(&UNAUTHORIZED, "this key is not known").on("Authorization");
-        let mut shown = request.headers.get_all(AUTHORIZATION).iter();
-        let Some(value) = shown.next() else { return Ok(Self(Caller::Anonymous)) };
-        let text = value.to_str().map_err(|_| refuse())?.trim();
-        let key = match text.split_once(' ') {
-            Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim_start(),
-            Some(_) => return Err(refuse()),
-            None => text,
-        };
-        if shown.next().is_some() {
-            return Err(refuse());
-        }
-        parts.keys.caller(key).map(Self).ok_or_else(refuse)
+        Asker::of(parts, &request.method, &request.headers).await.map(Self)
     }
 }
 
@@ -80,12 +76,13 @@ impl FromRequestParts<Arc<Parts>> for Creator {
     type Rejection = Problem;
 
     async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
-        let caller = Anyone::from_request_parts(request, parts).await?.0;
+        let asker = Anyone::from_request_parts(request, parts).await?.0.may_create()?;
+        let caller = asker.caller;
         if caller == Caller::Anonymous && !parts.links.rules().anonymous_create {
             return Err(Problem::new(&UNAUTHORIZED, "making links needs a key here").on("Authorization"));
         }
         let peer = request.extensions.get::<Peer>().map(|peer| peer.0);
-        let allowance = parts.limits.allowance(caller, peer);
+        let allowance = parts.limits.allowance(&asker, peer);
         parts.limits.ask(allowance).await.inspect_err(|_| parts.stats.count_create(Outcome::Limited))?;
         let place = peer.filter(|_| caller == Caller::Anonymous).map(|peer| peer.to_string()).unwrap_or_default();
         Ok(Self { caller, place, allowance })
@@ -96,10 +93,23 @@ impl FromRequestParts<Arc<Parts>> for Keyed {
     type Rejection = Problem;
 
     async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
-        match Anyone::from_request_parts(request, parts).await?.0 {
-            Caller::Anonymous => Err(Problem::new(&UNAUTHORIZED, "this needs a key").on("Authorization")),
-            caller => Ok(Self(caller)),
-        }
+        known(request, parts).await.map(|asker| Self(asker.caller))
+    }
+}
+
+impl FromRequestParts<Arc<Parts>> for Member {
+    type Rejection = Problem;
+
+    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
+        known(request, parts).await.map(Self)
+    }
+}
+
+impl FromRequestParts<Arc<Parts>> for Moderator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
+        known(request, parts).await?.at_least(Role::Moderator).map(Self)
     }
 }
 
@@ -107,11 +117,13 @@ impl FromRequestParts<Arc<Parts>> for Operator {
     type Rejection = Problem;
 
     async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
-        match Keyed::from_request_parts(request, parts).await?.0 {
-            Caller::Admin => Ok(Self(Caller::Admin)),
-            _ => Err(Problem::new(&FORBIDDEN, "this needs an admin's key").on("Authorization")),
-        }
+        known(request, parts).await?.at_least(Role::Admin).map(|asker| Self(asker.caller))
     }
+}
+
+/// Somebody who has shown what opens this method.
+async fn known(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Asker, Problem> {
+    Anyone::from_request_parts(request, parts).await?.0.known()?.in_scope(&request.method)
 }
 
 /// The variable part of a path. What is not even UTF-8 is empty, and so never found, rather than an error of its own.

@@ -69,7 +69,7 @@ pub(super) async fn all_stats(State(parts): Web, Keyed(caller): Keyed, params: P
     let now = parts.links.now();
     let asked = read_all(params, &parts)?;
     let subject = match caller {
-        Caller::Admin => Subject::Everything,
+        Caller::Admin(_) => Subject::Everything,
         caller => Subject::Owner(caller.owner()),
     };
     let report = report(&parts, &subject, &asked).await?;
@@ -160,7 +160,7 @@ pub(super) async fn top(State(parts): Web, Keyed(caller): Keyed, mut params: Par
 
 /// Whose links a caller sees; `None` is everyone's.
 fn whose(caller: Caller) -> Option<OwnerId> {
-    (caller != Caller::Admin).then(|| caller.owner())
+    (!caller.sees_all()).then(|| caller.owner())
 }
 
 fn read_all(mut params: Params, parts: &Parts) -> Result<Asked, Problem> {

@@ -104,7 +104,7 @@ pub(super) async fn shorten(State(parts): Web, Peer(address): Peer, uri: Uri, he
         parts.stats.count_create(Outcome::Limited);
         refused(&parts, &domain, form, problem)
     };
-    let allowance = parts.limits.allowance(Caller::Anonymous, Some(address));
+    let allowance = parts.limits.strangers_allowance(Some(address));
     if let Err(problem) = parts.limits.ask(allowance).await {
         return limited(&problem, Form::default());
     }

@@ -6,10 +6,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, Response, StatusCode};
+use futures_util::FutureExt as _;
 use serde_json::Value;
 use terse_core::clicks::Live;
+use terse_core::registry::{Actor, By, FIRST_USER, NewKey, NewUser, Registry, Role, Scope, Token, UserName};
 use terse_core::*;
-use terse_server::{ApiStats, Keys, Limits, Parts, router};
+use terse_server::{ApiStats, Keys, Limits, Parts, Passwords, router};
+use terse_testkit::MemoryRegistry;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
@@ -18,8 +21,8 @@ use crate::fake_clicks::FakeClicks;
 
 pub(crate) const KEY: &str = "terse_test-key";
 /// An owner's, and another's.
-pub(crate) const OWNER: (&str, OwnerId) = ("terse_owner", OwnerId(7));
-pub(crate) const OTHER: (&str, OwnerId) = ("terse_other", OwnerId(8));
+pub(crate) const OWNER: (&str, OwnerId) = ("terse_owner", FIRST_USER);
+pub(crate) const OTHER: (&str, OwnerId) = ("terse_other", OwnerId(FIRST_USER.0 + 1));
 
 /// Blocks one host and finds another odd.
 struct Watchful;
@@ -38,8 +41,23 @@ impl Screening for Watchful {
     }
 }
 
+/// An account with this id, the next one, and a key that opens all of it.
+fn enrol(registry: &MemoryRegistry, key: &str, owner: OwnerId) {
+    let (at, by) = (Moment::from_ms(1), || By { actor: Actor::Terse, at: Moment::from_ms(1), why: None });
+    let name = UserName::parse(&key.replace('_', "-")).unwrap();
+    let user = NewUser { name, role: Role::User, password: None, identity: None, created_at: at };
+    let user = registry.add_user(user, by()).now_or_never().unwrap().unwrap();
+    assert_eq!(user.id, owner);
+    let token = Token(Keys::hash(key));
+    let (name, prefix, scope) = ("a key".to_owned(), key[..6].to_owned(), Scope::Full);
+    let key = NewKey { owner, name, prefix, token, scope, created_at: at, expires_at: None, plan: None };
+    registry.add_key(key, by()).now_or_never().unwrap().unwrap();
+}
+
 pub(crate) struct Web {
     router: Router,
+    #[allow(dead_code, reason = "the calls that need it come next")]
+    pub(crate) registry: Arc<MemoryRegistry>,
     pub(crate) store: Arc<Fake>,
     pub(crate) clock: Clock,
     pub(crate) stats: Arc<ApiStats>,
@@ -116,14 +134,18 @@ impl Web {
         let (store, clock, stats) = (Fake::new(), Clock::default(), Arc::new(ApiStats::default()));
         let codes = Arc::new(Random::new(Alphabet::Base62, 7));
         let links = Arc::new(Links::new(store.clone(), codes, Arc::new(NoFeed), Arc::new(Watchful), rules, clock.clone()));
-        let mut keys = Keys::new(vec![Keys::hash(KEY)]);
+        let keys = Keys::new(vec![Keys::hash(KEY)]);
+        let registry = Arc::new(MemoryRegistry::new());
         for (key, owner) in [OWNER, OTHER] {
-            keys.add_owner(Keys::hash(key), owner);
+            enrol(&registry, key, owner);
         }
         let (clicks, live, (stop, stopped)) = (FakeClicks::new(), Arc::new(Live::default()), watch::channel(false));
         let router = router(Parts {
             links,
             keys,
+            registry: registry.clone(),
+            passwords: Passwords::new(1),
+            used_keys: Arc::default(),
             cursor_key: [9; 32],
             limits,
             stats: stats.clone(),
@@ -131,7 +153,7 @@ impl Web {
             live: live.clone(),
             stop: stopped,
         });
-        Self { router, store, clock, stats, clicks, live, stop }
+        Self { router, registry, store, clock, stats, clicks, live, stop }
     }
 
     /// As somebody with this key, with the body still to come.

@@ -1,0 +1,217 @@
+//! Asker asks: what a request shows to be let in, and what that opens.
+
+use axum::http::header::{AUTHORIZATION, COOKIE, ORIGIN};
+use axum::http::{HeaderMap, Method};
+use terse_core::limits::Limit;
+use terse_core::registry::{KeyId, Role, Scope, Token, User};
+use terse_core::{Caller, OwnerId};
+
+use crate::api::problem::{FORBIDDEN, Problem, SUSPENDED, UNAUTHORIZED};
+use crate::keys::Keys;
+use crate::router::Parts;
+
+/// The cookie of a browser that is signed in.
+pub(crate) const SESSION_COOKIE: &str = "terse_session";
+
+/// Whoever asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    /// As the core knows them.
+    pub(crate) caller: Caller,
+    /// What they may do.
+    pub(crate) role: Role,
+    /// How much of that, by what they showed.
+    pub(crate) scope: Scope,
+    /// What they showed.
+    pub(crate) shown: Shown,
+}
+
+/// What somebody showed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Shown {
+    /// Nothing.
+    Nothing,
+    /// A key of whoever runs this server.
+    OperatorKey,
+    /// A key of an owner, with a limit of its own if it has one.
+    Key {
+        /// Which.
+        id: KeyId,
+        /// How many links it may make.
+        plan: Option<Limit>,
+    },
+    /// The cookie of a session.
+    Session(Token),
+}
+
+impl Asker {
+    const NOBODY: Self = Self { caller: Caller::Anonymous, role: Role::User, scope: Scope::Full, shown: Shown::Nothing };
+    const OPERATOR: Self = Self { caller: Caller::OPERATOR, role: Role::Admin, scope: Scope::Full, shown: Shown::OperatorKey };
+
+    /// Finds out who sent a request. A key that is shown must be right, even where none is needed; a session that has ended is
+    /// as good as none.
+    pub(crate) async fn of(parts: &Parts, method: &Method, headers: &HeaderMap) -> Result<Self, Problem> {
+        match shown_key(headers)? {
+            Some(key) => Self::of_key(parts, key).await,
+            None => Self::of_session(parts, method, headers).await,
+        }
+    }
+
+    async fn of_key(parts: &Parts, key: &str) -> Result<Self, Problem> {
+        // The operator's own keys open the door even while the registry is away.
+        if parts.keys.is_operator(key) {
+            return Ok(Self::OPERATOR);
+        }
+        let hash = Keys::checked_hash(key).ok_or_else(unknown_key)?;
+        let Some((key, user)) = parts.registry.key(&Token(hash)).await? else { return Err(unknown_key()) };
+        let now = parts.links.now();
+        if key.expires_at.is_some_and(|at| at <= now) {
+            return Err(Problem::new(&UNAUTHORIZED, "this key has expired").on("Authorization"));
+        }
+        let plan = key.plan.as_deref().and_then(|plan| plan.parse().ok());
+        let who = Self::of_user(&user, key.scope, Shown::Key { id: key.id, plan })?;
+        parts.used_keys.note(key.id, now);
+        Ok(who)
+    }
+
+    async fn of_session(parts: &Parts, method: &Method, headers: &HeaderMap) -> Result<Self, Problem> {
+        let Some(cookie) = cookie(headers, SESSION_COOKIE) else { return Ok(Self::NOBODY) };
+        let Some(hash) = Keys::checked_hash(cookie) else { return Ok(Self::NOBODY) };
+        let token = Token(hash);
+        let Some((_, user)) = parts.registry.session(&token, parts.links.now()).await? else { return Ok(Self::NOBODY) };
+        // A browser sends the cookie for every page that asks it to, ours or not.
+        if !method.is_safe() && !is_ours(headers) {
+            return Err(Problem::new(&FORBIDDEN, "this was asked for by a page of another site").on("Origin"));
+        }
+        Self::of_user(&user, Scope::Full, Shown::Session(token))
+    }
+
+    fn of_user(user: &User, scope: Scope, shown: Shown) -> Result<Self, Problem> {
+        if user.suspended.is_some() {
+            return Err(Problem::new(&SUSPENDED, "this account is suspended"));
+        }
+        let caller = if user.role == Role::Admin { Caller::Admin(user.id) } else { Caller::Owner(user.id) };
+        Ok(Self { caller, role: user.role, scope, shown })
+    }
+
+    /// Refuses those who have shown nothing.
+    pub(crate) fn known(self) -> Result<Self, Problem> {
+        match self.caller {
+            Caller::Anonymous => Err(Problem::new(&UNAUTHORIZED, "this needs a key").on("Authorization")),
+            _ => Ok(self),
+        }
+    }
+
+    /// Refuses those whose key does not open this: looking, where the method only looks, else everything.
+    pub(crate) fn in_scope(self, method: &Method) -> Result<Self, Problem> {
+        let detail = match self.scope {
+            Scope::Full => return Ok(self),
+            Scope::Read if method.is_safe() => return Ok(self),
+            Scope::Read => "this key may only look",
+            Scope::Create => "this key may only make links",
+        };
+        Err(Problem::new(&FORBIDDEN, detail).on("Authorization"))
+    }
+
+    /// Refuses those whose key does not make links.
+    pub(crate) fn may_create(self) -> Result<Self, Problem> {
+        match self.scope {
+            Scope::Full | Scope::Create => Ok(self),
+            Scope::Read => Err(Problem::new(&FORBIDDEN, "this key may only look").on("Authorization")),
+        }
+    }
+
+    /// Refuses those who may do less.
+    pub(crate) fn at_least(self, role: Role) -> Result<Self, Problem> {
+        if self.role >= role {
+            return Ok(self);
+        }
+        let detail = if role == Role::Admin { "this needs an admin" } else { "this needs a moderator" };
+        Err(Problem::new(&FORBIDDEN, detail).on("Authorization"))
+    }
+
+    /// Whose account this is.
+    #[allow(dead_code, reason = "the calls that need it come next")]
+    pub(crate) fn owner(&self) -> OwnerId {
+        self.caller.owner()
+    }
+}
+
+fn unknown_key() -> Problem {
+    Problem::new(&UNAUTHORIZED, "this key is not known").on("Authorization")
+}
+
+/// The key in a request, bare or as a bearer's.
+fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let mut shown = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = shown.next() else { return Ok(None) };
+    let text = value.to_str().map_err(|_| unknown_key())?.trim();
+    let key = match text.split_once(' ') {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim_start(),
+        Some(_) => return Err(unknown_key()),
+        None => text,
+    };
+    if shown.next().is_some() {
+        return Err(unknown_key());
+    }
+    Ok(Some(key))
+}
+
+/// The value of a cookie. One that is there twice counts as none: somebody else may have set the other.
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(';'));
+    let mut values = pairs.filter_map(|pair| pair.trim().split_once('=')).filter(|(have, _)| *have == name);
+    let (_, value) = values.next()?;
+    values.next().is_none().then_some(value)
+}
+
+/// Whether a browser says that a page of ours asks. Every browser that keeps cookies says so in one of two ways.
+pub(crate) fn is_ours(headers: &HeaderMap) -> bool {
+    if let Some(site) = headers.get("sec-fetch-site") {
+        return site == "same-origin" || site == "none";
+    }
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text(axum::http::header::HOST);
+    let origin = text(ORIGIN).and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+    origin.is_some() && origin == host
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn a_cookie_is_found_among_others_and_never_twice() {
+        let found = |fields| cookie(&headers(fields), "a").map(str::to_owned);
+        assert_eq!(found(&[("cookie", "b=1; a=2;c=3")]), Some("2".to_owned()));
+        assert_eq!(found(&[("cookie", "aa=1; b=a=2")]), None);
+        assert_eq!(found(&[("cookie", "a=1; a=2")]), None);
+        assert_eq!(found(&[("cookie", "a=1"), ("cookie", "a=2")]), None);
+    }
+
+    #[test]
+    fn only_a_page_of_ours_may_use_a_cookie_to_change_something() {
+        for (fields, ours) in [
+            (&[("sec-fetch-site", "same-origin")][..], true),
+            (&[("sec-fetch-site", "none")], true),
+            (&[("sec-fetch-site", "same-site")], false),
+            (&[("sec-fetch-site", "cross-site"), ("host", "a.example"), ("origin", "https://a.example")], false),
+            (&[("host", "a.example"), ("origin", "https://a.example")], true),
+            (&[("host", "a.example"), ("origin", "https://b.example")], false),
+            (&[("host", "a.example"), ("origin", "null")], false),
+            (&[("host", "a.example")], false),
+            (&[], false),
+        ] {
+            assert_eq!(is_ours(&headers(fields)), ours, "{fields:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Passwords, kept only as Argon2id hashes.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _, phc::PasswordHash};
+use argon2::{Algorithm, Argon2, Params, Version};
+use tokio::sync::Semaphore;
+
+/// A password is at most this long: nobody hashes more for a stranger.
+pub(crate) const LONGEST: usize = 128;
+/// 19 MiB and two passes, as OWASP has it for Argon2id.
+const MEMORY_KIB: u32 = 19 * 1024;
+const PASSES: u32 = 2;
+/// So many may wait for their turn.
+const WAITING: usize = 64;
+/// And so long.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a password could not be looked at.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum PasswordError {
+    /// Too many are being looked at. Try again.
+    #[error("too many passwords are being checked")]
+    Busy,
+    /// It is empty or too long.
+    #[error("a password has 1 to 128 octets")]
+    Length,
+    /// Something that should not happen.
+    #[error("the password could not be hashed")]
+    Failed,
+}
+
+/// Hashes and checks passwords, few at a time: each takes memory and time on purpose, and a flood of them must not take the
+/// machine.
+#[derive(Clone)]
+pub struct Passwords(Arc<Desk>);
+
+struct Desk {
+    turns: Semaphore,
+    queue: Semaphore,
+}
+
+impl Passwords {
+    /// So many at the same time.
+    pub fn new(at_once: usize) -> Self {
+        Self(Arc::new(Desk { turns: Semaphore::new(at_once.max(1)), queue: Semaphore::new(at_once.max(1) + WAITING) }))
+    }
+
+    /// What is kept of a password, in the PHC format.
+    pub async fn hash(&self, password: String) -> Result<String, PasswordError> {
+        if password.is_empty() || password.len() > LONGEST {
+            return Err(PasswordError::Length);
+        }
+        self.in_turn(move || hash(&password)).await?
+    }
+
+    /// Whether it is the password whose hash is kept. Without one it takes as long and is wrong, so that nobody learns whether
+    /// there is an account.
+    pub async fn verify(&self, password: String, kept: Option<String>) -> Result<bool, PasswordError> {
+        let fits = !password.is_empty() && password.len() <= LONGEST;
+        self.in_turn(move || {
+            let password = if fits { password } else { String::new() };
+            let known = kept.is_some();
+            let hash = kept.or_else(|| nobodys().cloned()).ok_or(PasswordError::Failed)?;
+            let hash = PasswordHash::new(&hash).map_err(|_| PasswordError::Failed)?;
+            let right = Argon2::default().verify_password(password.as_bytes(), &hash).is_ok();
+            Ok(right && known && fits)
+        })
+        .await?
+    }
+
+    async fn in_turn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, PasswordError> {
+        let _place = self.0.queue.try_acquire().map_err(|_| PasswordError::Busy)?;
+        let turn = tokio::time::timeout(PATIENCE, self.0.turns.acquire()).await;
+        let _turn = turn.map_err(|_| PasswordError::Busy)?.map_err(|_| PasswordError::Failed)?;
+        tokio::task::spawn_blocking(work).await.map_err(|_| PasswordError::Failed)
+    }
+}
+
+fn hash(password: &str) -> Result<String, PasswordError> {
+    let mut salt = [0; 16];
+    getrandom::fill(&mut salt).map_err(|_| PasswordError::Failed)?;
+    let params = Params::new(MEMORY_KIB, PASSES, 1, None).map_err(|_| PasswordError::Failed)?;
+    let hash = Argon2::new(Algorithm::Argon2id, Version::V0x13, params).hash_password_with_salt(password.as_bytes(), &salt);
+    hash.map(|hash| hash.to_string()).map_err(|_| PasswordError::Failed)
+}
+
+/// The hash of a password that nobody has.
+fn nobodys() -> Option<&'static String> {
+    static HASH: OnceLock<Option<String>> = OnceLock::new();
+    HASH.get_or_init(|| hash("nobody's").ok()).as_ref()
+}
+
+impl fmt::Debug for Passwords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Passwords")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_password_is_known_by_its_hash_alone() {
+        let passwords = Passwords::new(2);
+        let hash = passwords.hash("correct horse".into()).await.unwrap();
+        assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$") && !hash.contains("correct"), "{hash}");
+        assert_ne!(passwords.hash("correct horse".into()).await.unwrap(), hash, "salted");
+        let right = |password: &str| passwords.verify(password.into(), Some(hash.clone()));
+        assert_eq!(right("correct horse").await, Ok(true));
+        for wrong in ["", "correct hors", "Correct horse", "correct horse\0", &"x".repeat(1 << 20)] {
+            assert_eq!(right(wrong).await, Ok(false), "{} octets", wrong.len());
+        }
+        assert_eq!(passwords.verify("nobody's".into(), None).await, Ok(false));
+        for bad in ["", &"x".repeat(LONGEST + 1)] {
+            assert_eq!(passwords.hash(bad.into()).await, Err(PasswordError::Length));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flood_is_refused_and_does_not_pile_up() {
+        let passwords = Passwords::new(1);
+        let _turn = passwords.0.turns.acquire().await.unwrap();
+        let _places = passwords.0.queue.acquire_many(1 + 64).await.unwrap();
+        assert_eq!(passwords.hash("one more".into()).await, Err(PasswordError::Busy));
+    }
+}
