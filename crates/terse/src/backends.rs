@@ -97,6 +97,11 @@ pub fn backup_clicks(config: &Config, to: &Path) -> anyhow::Result<()> {
     terse_embedded::backup_clicks(&config.clicks_file(), to).context("copying the clicks")
 }
 
+/// The same for the owners.
+pub fn backup_registry(config: &Config, to: &Path) -> anyhow::Result<()> {
+    terse_embedded::backup_registry(&config.registry_file(), to).context("copying the owners")
+}
+
 /// Reads a clicks file from end to end and says how many clicks it has counted.
 pub fn verify_clicks(file: &Path) -> anyhow::Result<Option<u64>> {
     let report = terse_embedded::verify_clicks(file).context("reading the clicks")?;
@@ -107,6 +112,24 @@ pub fn verify_clicks(file: &Path) -> anyhow::Result<Option<u64>> {
 /// Sees that a clicks file is one that could be opened.
 pub fn inspect_clicks(file: &Path) -> anyhow::Result<()> {
     terse_embedded::inspect_clicks(file).context("opening the clicks")
+}
+
+/// Sees that a registry's file is one that could be opened.
+pub fn inspect_registry(file: &Path) -> anyhow::Result<()> {
+    terse_embedded::inspect_registry(file).context("opening the registry of owners")
+}
+
+/// Reads a registry's file from end to end and says how many owners it holds.
+pub fn verify_registry(file: &Path) -> anyhow::Result<Option<u64>> {
+    let report = terse_embedded::verify_registry(file).context("reading the registry of owners")?;
+    anyhow::ensure!(report.is_clean(), "the registry of owners is damaged: {report:?}");
+    Ok(Some(report.users))
+}
+
+/// Makes a registry's file that is a copy from the past safe to go on with: no id is given out twice, and who was signed in then
+/// signs in again.
+pub fn skip_ahead_registry(file: &Path) -> anyhow::Result<()> {
+    terse_embedded::skip_ahead_registry(file).context("skipping the ids that may have been given out since")
 }
 
 /// Sees that a store's file is one that could be opened.

@@ -26,6 +26,7 @@ use crate::front_door::FrontDoor;
 use crate::metered::Metered;
 use crate::metrics::Rooms;
 use crate::operating::Operating;
+use crate::owner_chores::OwnerChores;
 use crate::rescan::{Rescan, RescanCounts};
 use crate::run_file::{DataDir, LockGuard, RunInfo};
 use crate::safety::{OnFirstUse, Safety};
@@ -155,6 +156,10 @@ impl Server {
             back_office.spawn(chore.run(stopped.clone()));
             back_office.spawn(counting.tidy(config, &store.clicks, &metered, &clock).run(stopped.clone()));
         }
+
+        let chore =
+            OwnerChores { registry: Arc::clone(&store.registry), used_keys, clock: clock.clone(), tidies: config.roles.worker };
+        back_office.spawn(chore.run(stopped.clone()));
 
         // The metrics read the workers, and the workers' front door shows the metrics.
         let workers: Arc<std::sync::OnceLock<Arc<Workers>>> = Arc::default();

@@ -1,6 +1,6 @@
 //! `terse backup` and `terse restore`.
 //!
-//! A backup is a folder: copies of the links and of their clicks, and a manifest with their checksums. It appears under its name
+//! A backup is a folder: copies of the links, of their clicks and of their owners, and a manifest with their checksums. It appears under its name
 //! only when it is complete. A restore never deletes anything: what was there before is moved aside.
 
 use std::fs::File;
@@ -21,14 +21,16 @@ use crate::terminal::say;
 use crate::transfer::digest_of;
 
 const MANIFEST: &str = "manifest.json";
-/// The form of manifests; a later one may hold what we would lose. The first had no clicks.
-const VERSION: u32 = 2;
+/// The form of manifests; a later one may hold what we would lose. The first had no clicks, the
+/// second no owners.
+const VERSION: u32 = 3;
 
 /// What is copied.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Piece {
     Links,
     Clicks,
+    Owners,
 }
 
 impl Piece {
@@ -37,6 +39,7 @@ impl Piece {
         match self {
             Self::Links => "terse.db",
             Self::Clicks => "clicks.db",
+            Self::Owners => "registry.db",
         }
     }
 
@@ -45,6 +48,7 @@ impl Piece {
         match self {
             Self::Links => config.store_file(),
             Self::Clicks => config.clicks_file(),
+            Self::Owners => config.registry_file(),
         }
     }
 
@@ -52,6 +56,7 @@ impl Piece {
         match self {
             Self::Links => backends::backup(config, to),
             Self::Clicks => backends::backup_clicks(config, to),
+            Self::Owners => backends::backup_registry(config, to),
         }
     }
 
@@ -59,11 +64,21 @@ impl Piece {
         match self {
             Self::Links => backends::verify(file),
             Self::Clicks => backends::verify_clicks(file),
+            Self::Owners => backends::verify_registry(file),
+        }
+    }
+
+    /// Makes a copy from the past safe to go on with.
+    fn skip_ahead(self, file: &Path) -> anyhow::Result<()> {
+        match self {
+            Self::Links => backends::skip_ahead(file),
+            Self::Clicks => Ok(()),
+            Self::Owners => backends::skip_ahead_registry(file),
         }
     }
 }
 
-/// Copy links and clicks into a new folder, each as it is at one moment. Works while a server is running.
+/// Copy links, clicks and owners into a new folder, each as it is at one moment. Works while a server is running.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  terse backup /backups/terse-$(date +%F)")]
 pub(crate) struct Backup {
@@ -98,6 +113,9 @@ struct Manifest {
     /// The clicks, if there were any.
     #[serde(default)]
     clicks: Option<Copied>,
+    /// The owners, if there was a registry of them.
+    #[serde(default)]
+    owners: Option<Copied>,
 }
 
 /// What a backup says about one of its files.
@@ -137,9 +155,11 @@ impl Backup {
         };
         let created_at = Clock::default().now().to_string();
         let Copied { sha256, bytes, count: links } = copied(Piece::Links)?;
-        let clicks = Piece::Clicks.place(context.config()).exists().then(|| copied(Piece::Clicks)).transpose()?;
-        let manifest =
-            Manifest { version: VERSION, terse: env!("CARGO_PKG_VERSION").into(), created_at, sha256, bytes, links, clicks };
+        let if_there = |piece: Piece| piece.place(context.config()).exists().then(|| copied(piece)).transpose();
+        // Owners after their links: an owner without links is none the worse, a link without its owner is.
+        let (clicks, owners) = (if_there(Piece::Clicks)?, if_there(Piece::Owners)?);
+        let terse = env!("CARGO_PKG_VERSION").into();
+        let manifest = Manifest { version: VERSION, terse, created_at, sha256, bytes, links, clicks, owners };
         let mut out = File::create(partial.path().join(MANIFEST))?;
         out.write_all(&serde_json::to_vec_pretty(&manifest)?)?;
         out.sync_all()?;
@@ -153,10 +173,14 @@ impl Backup {
             say(&told.to_string())?;
         } else {
             let links = manifest.links.map(|links| format!("{links} links, ")).unwrap_or_default();
-            let clicks = manifest.clicks.as_ref().and_then(|clicks| clicks.count);
-            let clicks = clicks.map(|clicks| format!("{clicks} clicks, ")).unwrap_or_default();
-            let bytes = manifest.bytes + manifest.clicks.as_ref().map_or(0, |clicks| clicks.bytes);
-            say(&format!("{links}{clicks}{bytes} bytes in {}", self.dir.display()))?;
+            let told = |copied: &Option<Copied>, what: &str| {
+                let count = copied.as_ref().and_then(|copied| copied.count);
+                count.map(|count| format!("{count} {what}, ")).unwrap_or_default()
+            };
+            let (clicks, owners) = (told(&manifest.clicks, "clicks"), told(&manifest.owners, "owners"));
+            let further = [&manifest.clicks, &manifest.owners].into_iter().flatten();
+            let bytes = manifest.bytes + further.map(|copied| copied.bytes).sum::<u64>();
+            say(&format!("{links}{clicks}{owners}{bytes} bytes in {}", self.dir.display()))?;
         }
         Ok(true)
     }
@@ -165,18 +189,17 @@ impl Backup {
 impl Restore {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
         context.only_here("restore")?;
-        self.through(context, Piece::verify, backends::skip_ahead)
+        self.through(context, Piece::verify, Piece::skip_ahead)
     }
 
     fn through(
         &self,
         context: &Context,
         verify: impl Fn(Piece, &Path) -> anyhow::Result<Option<u64>>,
-        skip_ahead: impl FnOnce(&Path) -> anyhow::Result<()>,
+        skip_ahead: impl Fn(Piece, &Path) -> anyhow::Result<()>,
     ) -> anyhow::Result<bool> {
         let manifest = read_manifest(&self.dir)?;
         let target = Piece::Links.place(context.config());
-        let clicks = Piece::Clicks.place(context.config());
         let dir = DataDir::open(&context.config().data_dir)?;
         let _lock = dir.lock().context("stop the server first")?;
         ensure!(
@@ -186,16 +209,21 @@ impl Restore {
         );
         // Nothing is moved before all of it has arrived and is sound.
         let links = self.arrive(Piece::Links, &manifest.sha256, &target, &verify)?;
-        skip_ahead(&links.file)?;
-        let counted = manifest.clicks.as_ref();
-        let counted = counted.map(|copied| self.arrive(Piece::Clicks, &copied.sha256, &clicks, &verify)).transpose()?;
-        let mut aside = None;
-        move_aside(&target, &mut aside)?;
-        if counted.is_some() {
-            move_aside(&clicks, &mut aside)?;
+        skip_ahead(Piece::Links, &links.file)?;
+        let mut all = Vec::new();
+        for (piece, copied) in [(Piece::Clicks, &manifest.clicks), (Piece::Owners, &manifest.owners)] {
+            let Some(copied) = copied else { continue };
+            let arrived = self.arrive(piece, &copied.sha256, &piece.place(context.config()), &verify)?;
+            skip_ahead(piece, &arrived.file)?;
+            all.push(arrived);
         }
         // The links last: if anything goes wrong before, there is no store, and a restore can simply be done again.
-        for arrived in counted.iter().chain([&links]) {
+        all.push(links);
+        let mut aside = None;
+        for arrived in all.iter().rev() {
+            move_aside(&arrived.place, &mut aside)?;
+        }
+        for arrived in &all {
             std::fs::rename(&arrived.file, &arrived.place).with_context(|| match &aside {
                 Some(aside) => format!("putting the backup in place; what was there is in {}", aside.display()),
                 None => "putting the backup in place".into(),
@@ -337,15 +365,23 @@ mod tests {
         let (data, dir) = (temp.path().join("data"), temp.path().join("backups/one"));
         let context = context(&data);
         let copy = |piece: Piece, to: &Path| {
-            let text = if piece == Piece::Links { "good links" } else { "good clicks" };
+            let text = match piece {
+                Piece::Links => "good links",
+                Piece::Clicks => "good clicks",
+                Piece::Owners => "good owners",
+            };
             Ok(std::fs::write(to, text)?)
         };
         let sound = |_: Piece, _: &Path| Ok(Some(7));
         // Stands in for the leap over the codes that were given out since.
-        let later = |file: &Path| Ok(File::options().append(true).open(file)?.write_all(b", and later ones")?);
+        let later = |piece: Piece, file: &Path| match piece {
+            Piece::Clicks => Ok(()),
+            _ => Ok(File::options().append(true).open(file)?.write_all(b", and later ones")?),
+        };
         let backup = Backup { dir: dir.clone() };
         std::fs::create_dir_all(&data).unwrap();
         std::fs::write(data.join("clicks.db"), "clicks").unwrap();
+        std::fs::write(data.join("registry.db"), "owners").unwrap();
         assert!(backup.through(&context, |_, _| bail!("no room"), sound).is_err());
         assert!(backup.through(&context, copy, |_, _| bail!("torn")).is_err());
         assert_eq!(std::fs::read_dir(temp.path().join("backups")).unwrap().count(), 0, "nothing half done is left");
@@ -358,8 +394,11 @@ mod tests {
         assert_eq!(read(), "good links, and later ones");
         let clicks = || std::fs::read_to_string(data.join("clicks.db")).unwrap();
         assert_eq!(clicks(), "good clicks");
+        let owners = || std::fs::read_to_string(data.join("registry.db")).unwrap();
+        assert_eq!(owners(), "good owners, and later ones");
         std::fs::write(data.join(STORE), "newer links").unwrap();
         std::fs::write(data.join("clicks.db"), "newer clicks").unwrap();
+        std::fs::write(data.join("registry.db"), "newer owners").unwrap();
         std::fs::write(data.join("terse.db-wal"), "log").unwrap();
         assert!(restore(false).through(&context, sound, later).unwrap_err().to_string().contains("--force"));
         assert!(restore(true).through(&context, |_, _| bail!("torn"), later).is_err());
@@ -372,6 +411,7 @@ mod tests {
         std::fs::write(dir.join("clicks.db"), "bad clicks").unwrap();
         assert!(restore(true).through(&context, sound, later).unwrap_err().to_string().contains("checksum of clicks.db"));
         assert_eq!((read(), clicks()), ("newer links".into(), "newer clicks".into()), "a restore that fails touches nothing");
+        assert_eq!(owners(), "newer owners");
         std::fs::write(dir.join("clicks.db"), "good clicks").unwrap();
         assert!(restore(true).through(&context, sound, later).unwrap());
         assert_eq!(read(), "good links, and later ones");
@@ -380,6 +420,7 @@ mod tests {
         let aside = names.find(|path| path.join(STORE).exists()).unwrap();
         assert_eq!(std::fs::read_to_string(aside.join(STORE)).unwrap(), "newer links");
         assert_eq!(std::fs::read_to_string(aside.join("clicks.db")).unwrap(), "newer clicks");
+        assert_eq!(std::fs::read_to_string(aside.join("registry.db")).unwrap(), "newer owners");
         assert_eq!(std::fs::read_to_string(aside.join("terse.db-wal")).unwrap(), "log");
     }
 
@@ -390,7 +431,7 @@ mod tests {
             std::fs::write(temp.path().join(MANIFEST), text).unwrap();
             read_manifest(temp.path()).map(|_| ()).unwrap_err().to_string()
         };
-        assert!(read(r#"{"version":3,"whatever":1}"#).contains("newer terse"));
+        assert!(read(r#"{"version":4,"whatever":1}"#).contains("newer terse"));
         assert!(read("{}").contains("damaged"));
         assert!(read("nonsense").contains("damaged"));
         assert!(read(r#"{"version":1}"#).contains("damaged"));

@@ -73,6 +73,8 @@ impl Doctor {
         findings.push(store("store", "links", &config.store_file(), self.deep, backends::inspect, backends::verify));
         let clicks = config.clicks_file();
         findings.push(store("clicks", "clicks", &clicks, self.deep, backends::inspect_clicks, backends::verify_clicks));
+        let owners = config.registry_file();
+        findings.push(store("owners", "owners", &owners, self.deep, backends::inspect_registry, backends::verify_registry));
         findings.push(clock(SystemTime::now(), &config.store_file()));
         findings.push(open_files(config));
         tell(&findings, context.json)
