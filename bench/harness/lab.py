@@ -47,9 +47,9 @@ class Lab:
         server.stop()
         self.servers.remove(server)
 
-    def terse(self, folder, settings=None, pin=True, ready=True):
+    def terse(self, folder, settings=None, pin=True, ready=True, binary=None):
         cores = self.server_cores if pin else None
-        server = start_terse(self.binary, folder, self.threads, cores, settings)
+        server = start_terse(binary or self.binary, folder, self.threads, cores, settings)
         self.servers.append(server)
         if ready:
             server.wait_for("/readyz", 200)
@@ -65,16 +65,16 @@ class Lab:
         self.progress(f"{report['links_per_second']:,.0f} links/s")
         return file
 
-    def filled(self, folder, count, settings=None):
+    def filled(self, folder, count, settings=None, binary=None):
         """A server with so many links, and the file of their paths. Filled with all cores, then started anew on its own."""
         file = os.path.join(folder, "paths")
         if not os.path.exists(file):
-            server = self.terse(folder, pin=False)
+            server = self.terse(folder, settings, pin=False, binary=binary)
             # Renamed at the end: half a file of an interrupted run must not look like a whole one.
             self.load(server, count, file + ".part")
             self.stop(server)
             os.rename(file + ".part", file)
-        return self.terse(folder, settings), file
+        return self.terse(folder, settings, binary=binary), file
 
     @functools.cached_property
     def hot(self):
@@ -96,6 +96,16 @@ class Lab:
         server = self.terse(folder, {"TERSE_CLICKS__ENABLED": "false"})
         self.clients.visit_each(server, file)
         return server
+
+    @functools.cached_property
+    def earlier(self):
+        """Another terse, maybe an earlier one, with as many links of its own, and the file of their paths."""
+        # One from before there were limits would not know the setting.
+        settings = {"TERSE_LIMITS__GUESSES_PER_IP": None}
+        server, file = self.filled(os.path.join(self.folder, "earlier"), self.chosen.hot_links, settings, self.chosen.against)
+        links.write(file, links.read(file))
+        self.clients.visit_each(server, file)
+        return server, file
 
     @functools.cached_property
     def nginx(self):

@@ -10,13 +10,13 @@ from harness.servers import Failure, alone, sync_latency
 from harness.table import Bar, judged, markdown, micros, number
 
 MIB = 1 << 20
-NAMES = ["hot", "clicks", "single", "unknown", "cold", "connections", "http2", "counting", "p99", "create", "memory", "start"]
+NAMES = ["hot", "before", "clicks", "single", "unknown", "cold", "connections", "http2", "counting", "p99", "create", "memory", "start"]
 
 
 def measure(lab):
     """The tables with all chosen rows, as markdown."""
-    wanted = lab.chosen.only or NAMES
-    contests = {"hot": hot, "clicks": clicks, "single": single, "unknown": unknown, "cold": cold, "connections": connections, "http2": http2}
+    wanted = lab.chosen.only or [name for name in NAMES if name != "before" or lab.chosen.against]
+    contests = {"hot": hot, "before": before, "clicks": clicks, "single": single, "unknown": unknown, "cold": cold, "connections": connections, "http2": http2}
     rates = [contests[name](lab) for name in NAMES if name in wanted and name in contests]
     figures = []
     for name, function in (("counting", counting), ("p99", p99), ("create", create), ("memory", memory), ("start", start)):
@@ -71,6 +71,13 @@ def hot(lab):
     row, mine, theirs = contest(lab, what, ("terse", terse, visit), ("nginx", nginx, visit), *bars)
     lab.maximum = {"terse": median(mine, "rate"), "nginx": median(theirs, "rate")}
     return row
+
+
+def before(lab):
+    """What a change costs: the same visits to this terse and to the one given with --against."""
+    (terse, file), (earlier, paths) = lab.hot, lab.earlier
+    subject, rival = ("terse", terse, wrk(lab, "zipf", file)), ("before", earlier, wrk(lab, "zipf", paths))
+    return contest(lab, "the same links, before and after", subject, rival, Bar("≥ 0.97 ×", floor=0.97))[0]
 
 
 def clicks(lab):

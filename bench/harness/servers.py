@@ -161,6 +161,7 @@ def start_terse(binary, folder, threads, cores=None, settings=None, before=(), p
         "TERSE_LIMITS__GUESSES_PER_IP": "0",
     }
     env |= settings or {}
+    env = {name: value for name, value in env.items() if value is not None}
     command = pinned(cores, [*before, binary, "serve"])
     server = Server("terse", command, port, port, os.path.join(folder, "terse.log"), env, patience)
     server.data = env["TERSE_DATA_DIR"]
