@@ -312,6 +312,14 @@ impl Registry for MemoryRegistry {
         Ok(found.and_then(|session| Some((session.clone(), state.users.get(&session.owner)?.clone()))))
     }
 
+    async fn sessions(&self, owner: OwnerId, now: Moment) -> Answer<Vec<Session>> {
+        let state = self.enter().await?;
+        let of_owner = state.sessions.iter().filter(|one| one.owner == owner && one.expires_at > now);
+        let mut sessions: Vec<Session> = of_owner.cloned().collect();
+        sessions.sort_by_key(|session| session.created_at);
+        Ok(sessions)
+    }
+
     async fn end_session(&self, token: &Token) -> Answer<()> {
         self.enter().await?.sessions.retain(|session| session.token != *token);
         Ok(())
@@ -332,6 +340,22 @@ impl Registry for MemoryRegistry {
         }
         state.write(Line::invited(&invitation), by);
         state.invitations.push(invitation);
+        Ok(())
+    }
+
+    async fn invitations(&self, now: Moment, limit: usize) -> Answer<Vec<Invitation>> {
+        let state = self.enter().await?;
+        let mut open: Vec<Invitation> = state.invitations.iter().filter(|one| one.expires_at > now).cloned().collect();
+        open.sort_by_key(|one| one.expires_at);
+        open.truncate(limit);
+        Ok(open)
+    }
+
+    async fn revoke_invitation(&self, token: &Token, by: By) -> Answer<()> {
+        let mut state = self.enter().await?;
+        let place = state.invitations.iter().position(|one| one.token == *token).ok_or(RegistryError::Missing)?;
+        let invitation = state.invitations.remove(place);
+        state.write(Line::invitation_revoked(&invitation), by);
         Ok(())
     }
 

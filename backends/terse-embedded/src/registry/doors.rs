@@ -22,6 +22,7 @@ pub(crate) const END_SESSIONS_BUT: &str = "DELETE FROM sessions WHERE owner = ?1
 pub(crate) const INVITATION_KNOWN: &str = "SELECT 1 FROM invitations WHERE token = ?1";
 pub(crate) const INVITATION: &str =
     "SELECT token, role, writer, expires_at FROM invitations WHERE token = ?1 AND expires_at > ?2";
+pub(crate) const ANY_INVITATION: &str = "SELECT token, role, writer, expires_at FROM invitations WHERE token = ?1";
 const ADD_KEY: &str = "INSERT INTO keys (token, owner, name, prefix, scope, created_at, expires_at, plan) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
@@ -91,6 +92,13 @@ impl Scribe {
         let row = params![token.0, role.as_str(), filed(writer.0), expires_at.as_ms()];
         self.run("INSERT INTO invitations VALUES (?1, ?2, ?3, ?4)", row)?;
         self.write(&Line::invited(invitation), by)?;
+        Ok(())
+    }
+
+    pub(crate) fn revoke_invitation(&self, token: &Token, by: &By) -> Result<(), Trouble> {
+        let invitation = self.one(ANY_INVITATION, [token.0], rows::invitation)?.ok_or(RegistryError::Missing)?;
+        self.run("DELETE FROM invitations WHERE token = ?1", [token.0])?;
+        self.write(&Line::invitation_revoked(&invitation), by)?;
         Ok(())
     }
 

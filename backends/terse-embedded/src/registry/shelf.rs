@@ -1,7 +1,7 @@
 //! Finding owners, and what opens doors for them, through a connection.
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
-use terse_core::registry::{ApiKey, ForeignIdentity, Session, Token, User, UserName, Watermark};
+use terse_core::registry::{ApiKey, ForeignIdentity, Invitation, Session, Token, User, UserName, Watermark};
 use terse_core::{Moment, OwnerId};
 
 use crate::failure::Failure;
@@ -22,6 +22,10 @@ pub(crate) const SESSION: &str = concat!(
     ", s.token, s.owner, s.created_at, s.expires_at FROM sessions s JOIN users u ON u.id = s.owner \
      WHERE s.token = ?1 AND s.expires_at > ?2"
 );
+pub(crate) const SESSIONS_OF: &str = "SELECT token, owner, created_at, expires_at FROM sessions \
+     WHERE owner = ?1 AND expires_at > ?2 ORDER BY created_at, token";
+pub(crate) const INVITATIONS: &str = "SELECT token, role, writer, expires_at FROM invitations \
+     WHERE expires_at > ?1 ORDER BY expires_at LIMIT ?2";
 
 /// A connection. Belongs to one thread.
 pub(crate) struct Shelf {
@@ -105,6 +109,14 @@ impl Shelf {
 
     pub(crate) fn keys(&self, owner: OwnerId) -> Result<Vec<ApiKey>, Failure> {
         self.all(KEYS_OF, [filed(owner.0)], |row| rows::key(row, 0))
+    }
+
+    pub(crate) fn sessions(&self, owner: OwnerId, now: Moment) -> Result<Vec<Session>, Failure> {
+        self.all(SESSIONS_OF, [filed(owner.0), now.as_ms()], |row| rows::session(row, 0))
+    }
+
+    pub(crate) fn invitations(&self, now: Moment, limit: usize) -> Result<Vec<Invitation>, Failure> {
+        self.all(INVITATIONS, [now.as_ms(), at_most(limit)], rows::invitation)
     }
 
     pub(crate) fn session(&self, token: &Token, now: Moment) -> Result<Option<(Session, User)>, Failure> {

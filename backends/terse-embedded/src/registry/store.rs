@@ -211,6 +211,10 @@ impl Registry for EmbeddedRegistry {
         self.look(move |shelf| shelf.session(&token, now)).await
     }
 
+    async fn sessions(&self, owner: OwnerId, now: Moment) -> Answer<Vec<Session>> {
+        self.list(move |shelf| shelf.sessions(owner, now)).await
+    }
+
     async fn end_session(&self, token: &Token) -> Answer<()> {
         let token = *token;
         self.write(move |scribe| scribe.end_session(&token)).await
@@ -223,6 +227,15 @@ impl Registry for EmbeddedRegistry {
 
     async fn invite(&self, invitation: Invitation, by: By) -> Answer<()> {
         self.write(move |scribe| scribe.invite(&invitation, &by)).await
+    }
+
+    async fn invitations(&self, now: Moment, limit: usize) -> Answer<Vec<Invitation>> {
+        self.list(move |shelf| shelf.invitations(now, limit)).await
+    }
+
+    async fn revoke_invitation(&self, token: &Token, by: By) -> Answer<()> {
+        let token = *token;
+        self.write(move |scribe| scribe.revoke_invitation(&token, &by)).await
     }
 
     async fn accept(&self, token: &Token, user: NewUser) -> Answer<User> {

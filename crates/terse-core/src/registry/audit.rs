@@ -42,6 +42,8 @@ pub enum Act {
     KeyRevoked,
     /// An invitation was written.
     Invited,
+    /// An invitation was taken back.
+    InvitationRevoked,
     /// A short domain was added or changed.
     DomainChanged,
     /// A short domain was removed.
@@ -58,7 +60,7 @@ pub enum Act {
 
 impl Act {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::UserAdded,
         Self::UserChanged,
         Self::UserSuspended,
@@ -67,6 +69,7 @@ impl Act {
         Self::KeyAdded,
         Self::KeyRevoked,
         Self::Invited,
+        Self::InvitationRevoked,
         Self::DomainChanged,
         Self::DomainRemoved,
         Self::HostBlocked,
@@ -86,6 +89,7 @@ impl Act {
             Self::KeyAdded => "key_added",
             Self::KeyRevoked => "key_revoked",
             Self::Invited => "invited",
+            Self::InvitationRevoked => "invitation_revoked",
             Self::DomainChanged => "domain_changed",
             Self::DomainRemoved => "domain_removed",
             Self::HostBlocked => "host_blocked",

@@ -101,9 +101,12 @@ impl Line {
 
     /// An invitation was written.
     pub fn invited(invitation: &Invitation) -> Self {
-        let Invitation { token: _, role, by, expires_at } = invitation;
-        let after = json!({ "role": role.as_str(), "by": by.0, "expires_at": expires_at.to_string() });
-        Self::new(Act::Invited, subject::user(*by), None, Some(after))
+        Self::new(Act::Invited, subject::user(invitation.by), None, Some(told_invitation(invitation)))
+    }
+
+    /// An invitation was taken back.
+    pub fn invitation_revoked(invitation: &Invitation) -> Self {
+        Self::new(Act::InvitationRevoked, subject::user(invitation.by), Some(told_invitation(invitation)), None)
     }
 
     /// A short domain was added or changed.
@@ -173,6 +176,11 @@ fn told_key(key: &ApiKey) -> Value {
         "expires_at": moment(key.expires_at),
         "plan": key.plan,
     })
+}
+
+fn told_invitation(invitation: &Invitation) -> Value {
+    let Invitation { token: _, role, by, expires_at } = invitation;
+    json!({ "role": role.as_str(), "by": by.0, "expires_at": expires_at.to_string() })
 }
 
 fn told_place(place: &Place) -> Value {

@@ -132,6 +132,8 @@ pub trait Registry: Send + Sync + 'static {
     async fn add_session(&self, session: Session, seen: Revision) -> Result<(), RegistryError>;
     /// The session with this token, if it has not ended by `now`, and who it is.
     async fn session(&self, token: &Token, now: Moment) -> Result<Option<(Session, User)>, RegistryError>;
+    /// An owner's sessions that have not ended by `now`, the oldest first.
+    async fn sessions(&self, owner: OwnerId, now: Moment) -> Result<Vec<Session>, RegistryError>;
     /// Ends a session. Ending it again is fine.
     async fn end_session(&self, token: &Token) -> Result<(), RegistryError>;
     /// Ends all sessions of an owner but one.
@@ -139,6 +141,10 @@ pub trait Registry: Send + Sync + 'static {
 
     /// Writes an invitation. `Missing` if whoever writes it is neither the operator nor has an account.
     async fn invite(&self, invitation: Invitation, by: By) -> Result<(), RegistryError>;
+    /// Up to `limit` invitations that are neither used up nor over by `now`, the first to end first.
+    async fn invitations(&self, now: Moment, limit: usize) -> Result<Vec<Invitation>, RegistryError>;
+    /// Takes an invitation back; `Missing` if there is no such one.
+    async fn revoke_invitation(&self, token: &Token, by: By) -> Result<(), RegistryError>;
     /// Makes an account by an invitation, which is used up by that; the role is the invitation's. `Missing` if it is used up or
     /// over by `user.created_at`, or while whoever wrote it is suspended or may do less than that role. The audit log says
     /// that they added themselves.

@@ -32,11 +32,12 @@ pub async fn fill(store: &Store) {
     store.touch_keys(&[(key_id, moment(60_000))]).await.unwrap();
     sign_in(store, ann.id, 1).await;
     sign_in(store, root.id, 2).await;
-    for n in [1, 2] {
+    for n in [1, 2, 3] {
         let invitation = Invitation { token: token(n), role: Role::User, by: OwnerId::ADMIN, expires_at: moment(9) };
         store.invite(invitation, by()).await.unwrap();
     }
     store.accept(&token(1), new("guest")).await.unwrap();
+    store.revoke_invitation(&token(3), by()).await.unwrap();
     store.erase_user(gone.id, by()).await.unwrap();
     for host in ["a.example", "b.example"] {
         store.put_place(place(host), by()).await.unwrap();
@@ -61,11 +62,13 @@ pub async fn everything(store: &Store) -> String {
         // The debug form hides the most.
         tell(&(&user.id, user.name.as_str(), user.role, user.created_at, &user.password, &user.identity));
         tell(&(&user.suspended, user.revision, store.keys(user.id).await.unwrap()));
+        tell(&store.sessions(user.id, moment(1)).await.unwrap());
         assert_eq!(store.user_named(&user.name).await.unwrap(), Some(user));
     }
     for n in 0..10 {
         tell(&(n, store.key(&token(n)).await.unwrap(), store.session(&token(n), moment(1)).await.unwrap()));
     }
+    tell(&store.invitations(moment(1), 100).await.unwrap());
     tell(&(store.places().await.unwrap(), store.blocked_hosts().await.unwrap()));
     for state in ReportState::ALL {
         tell(&store.reports(state, None, 1000).await.unwrap());

@@ -83,3 +83,28 @@ pub async fn the_operator_and_nobody_else_invites_without_an_account(store: Stor
     store.invite(invitation(1, Role::Admin, OwnerId::ADMIN), by()).await.unwrap();
     assert_eq!(store.accept(&token(1), new("ann")).await.unwrap().role, Role::Admin);
 }
+
+pub async fn invitations_are_listed_until_they_are_over(store: Store) {
+    let ending = |n: u16, at| Invitation { expires_at: moment(at), ..invitation(n, Role::User, OwnerId::ADMIN) };
+    for (n, at) in [(1, 30), (2, 10), (3, 20)] {
+        store.invite(ending(n, at), by()).await.unwrap();
+    }
+    assert_eq!(store.invitations(moment(10), 10).await.unwrap(), [ending(3, 20), ending(1, 30)]);
+    assert_eq!(store.invitations(moment(0), 2).await.unwrap(), [ending(2, 10), ending(3, 20)]);
+    store.accept(&token(3), new("bob")).await.unwrap();
+    assert_eq!(store.invitations(moment(10), 10).await.unwrap(), [ending(1, 30)]);
+}
+
+pub async fn an_invitation_that_is_taken_back_lets_nobody_in(store: Store) {
+    for n in [1, 2] {
+        store.invite(invitation(n, Role::User, OwnerId::ADMIN), by()).await.unwrap();
+    }
+    store.revoke_invitation(&token(1), by()).await.unwrap();
+    refused!(store.revoke_invitation(&token(1), by()).await, Missing);
+    refused!(store.accept(&token(1), new("bob")).await, Missing);
+    assert_eq!(acts(&store).await, [Act::Invited, Act::Invited, Act::InvitationRevoked]);
+    let line = &log(&store).await[0];
+    assert!(line.before.as_ref().unwrap().contains("user") && line.after.is_none(), "{line:?}");
+    store.accept(&token(2), new("bob")).await.unwrap();
+    refused!(store.revoke_invitation(&token(2), by()).await, Missing);
+}

@@ -94,6 +94,7 @@ macro_rules! registry {
             a_session_is_found_until_it_ends
             ending_sessions_is_fine_again_and_again
             all_sessions_but_one_can_be_ended
+            sessions_are_listed_until_they_end
             the_oldest_of_too_many_sessions_makes_room
             a_sign_in_does_not_outlive_a_change
             nobody_and_the_suspended_cannot_sign_in
@@ -103,6 +104,8 @@ macro_rules! registry {
             an_invitation_survives_a_name_that_is_taken
             an_invitation_is_worth_what_its_writer_is
             the_operator_and_nobody_else_invites_without_an_account
+            invitations_are_listed_until_they_are_over
+            an_invitation_that_is_taken_back_lets_nobody_in
             a_place_is_put_changed_and_removed
             a_place_as_it_is_leaves_no_trace
             a_host_is_blocked_once_and_unblocked

@@ -43,6 +43,22 @@ pub async fn all_sessions_but_one_can_be_ended(store: Store) {
     assert!(!is_signed_in(&store, 9).await);
 }
 
+pub async fn sessions_are_listed_until_they_end(store: Store) {
+    let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
+    for n in [3, 1, 2] {
+        sign_in(&store, ann, n).await;
+    }
+    sign_in(&store, bob, 9).await;
+    let seen = store.user(ann).await.unwrap().unwrap().revision;
+    store.add_session(Session { expires_at: moment(50), ..session(ann, 4) }, seen).await.unwrap();
+    let want = |numbers: &[u16]| numbers.iter().map(|n| session(ann, *n)).collect::<Vec<_>>();
+    assert_eq!(store.sessions(ann, moment(50)).await.unwrap(), want(&[1, 2, 3]));
+    assert_eq!(store.sessions(ann, moment(49)).await.unwrap().len(), 4);
+    store.end_session(&token(2)).await.unwrap();
+    assert_eq!(store.sessions(ann, moment(50)).await.unwrap(), want(&[1, 3]));
+    assert_eq!(store.sessions(OwnerId(u64::MAX), moment(0)).await.unwrap(), []);
+}
+
 pub async fn the_oldest_of_too_many_sessions_makes_room(store: Store) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     let each = SESSIONS_EACH as u16;
