@@ -15,12 +15,16 @@ use crate::refusal::{Refusal, RefusalKind};
 use crate::screening::{self, Evidence, Flags, Judgement, Screening};
 use crate::store::{ChangeFeed, Insert, Inserted, LinkStore, ListQuery, Page, Request, StoreError, Updated};
 use crate::target::{Target, TargetRules};
+use crate::text::Tags;
 use crate::wish::{NewLink, Wish};
 
 /// How often a generated code may turn out to be taken before something must be wrong.
 const CODE_ATTEMPTS: u32 = 32;
 /// How often a change is tried again when others change the same link.
 const UPDATE_ATTEMPTS: u32 = 8;
+
+/// When erased links were deleted: before any grace time that there can be.
+const LONG_AGO: Moment = Moment::EPOCH;
 
 /// Who is asking.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -330,6 +334,31 @@ impl Links {
             Ok(new)
         })
         .await
+    }
+
+    /// Takes a link of an owner who leaves out of the world: nobody can restore it, and [`Links::purge_erased`] deletes it. A
+    /// blocked one stays, so that its code never leads anywhere again, but without its owner's words. Doing it again is fine, as
+    /// is a link that is gone.
+    pub async fn erase(&self, owner: OwnerId, key: &LinkKey) -> Result<(), LinkError> {
+        let erased = self.change(Caller::Owner(owner), key, None, |link, _| {
+            let mut new = link.clone();
+            if new.deleted_at != Some(LONG_AGO) {
+                (new.deleted_at, new.reusable, new.title, new.tags) = (Some(LONG_AGO), false, None, Tags::default());
+                new.revision.0 += 1;
+            }
+            Ok(new)
+        });
+        match erased.await {
+            Ok(_) | Err(LinkError::NotFound) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes up to `limit` erased links for good, and says how many.
+    pub async fn purge_erased(&self, limit: usize) -> Result<usize, LinkError> {
+        let keys = self.store.purge(LONG_AGO, limit).await?;
+        keys.iter().for_each(|key| self.feed.announce(key));
+        Ok(keys.len())
     }
 
     /// The caller's links; an admin sees everyone's.

@@ -18,6 +18,9 @@ impl Moment {
     /// 0000-01-01T00:00:00Z.
     pub const MIN: Self = Self(-62_167_219_200_000);
 
+    /// 1970-01-01T00:00:00Z.
+    pub const EPOCH: Self = Self(0);
+
     /// From milliseconds; beyond the ends, the end.
     pub fn from_ms(ms: i64) -> Self {
         Self(ms.clamp(Self::MIN.0, Self::MAX.0))

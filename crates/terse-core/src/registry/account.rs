@@ -93,6 +93,22 @@ pub struct Suspension {
     pub why: String,
 }
 
+/// The reason of a suspension that ends in an erasure. It begins with a character that nobody can type, so that it is never
+/// somebody's own words.
+const ERASURE: &str = "\u{1}the account is being erased";
+
+impl Suspension {
+    /// The first step of an erasure: from now on the account opens nothing, and whoever finds it like this goes on erasing it.
+    pub fn of_erasure(at: Moment) -> Self {
+        Self { at, why: ERASURE.to_owned() }
+    }
+
+    /// Whether the account is being erased.
+    pub fn is_erasure(&self) -> bool {
+        self.why == ERASURE
+    }
+}
+
 /// An account. While it is suspended its keys and sessions open nothing and its links lead nowhere: all three ask here, so one
 /// write is enough to switch them off, and one to switch them on again.
 #[derive(Clone, PartialEq)]
