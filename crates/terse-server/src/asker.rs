@@ -131,7 +131,6 @@ impl Asker {
     }
 
     /// Whose account this is.
-    #[allow(dead_code, reason = "the calls that need it come next")]
     pub(crate) fn owner(&self) -> OwnerId {
         self.caller.owner()
     }

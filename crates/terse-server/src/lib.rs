@@ -6,6 +6,7 @@
 
 mod api;
 mod asker;
+mod erasure;
 mod keys;
 mod limits;
 mod pages;
@@ -16,6 +17,7 @@ mod used_keys;
 
 pub use api::openapi;
 pub use api::request::Peer;
+pub use erasure::{ErasureError, Erasures};
 pub use keys::Keys;
 pub use limits::Limits;
 pub use pages::{CSP, Pages, pages, warning_page};

@@ -15,6 +15,9 @@ use crate::asker::{Asker, Shown};
 /// turned away before it is read.
 const ASKING: u32 = 10;
 
+/// How often somebody who is signed in may try their password: a session that was left open is not the key to the rest.
+const PROOFS: Limit = Limit::per_minute(10);
+
 /// Sets an owner's browsers apart from keys; no key has such a high number.
 const BROWSERS: u64 = 1 << 63;
 
@@ -110,6 +113,16 @@ impl Limits {
             return Ok(());
         }
         Err(Problem::new(&RATE_LIMITED, "too many links were asked for that are not there").limited(verdict))
+    }
+
+    /// Counts that somebody who is signed in tries to prove it by a password.
+    pub(crate) async fn prove(&self, owner: u64) -> Result<(), Problem> {
+        let verdict = self.count(Act::SignIn, Whose::Key(owner), PROOFS, 1).await;
+        if verdict.allowed {
+            return Ok(());
+        }
+        let detail = format!("too many passwords were tried; try again in {}", wait(verdict.retry));
+        Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
     }
 
     async fn count(&self, act: Act, whose: Whose, limit: Limit, count: u32) -> Verdict {

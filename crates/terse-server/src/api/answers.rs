@@ -25,23 +25,31 @@ macro_rules! problems {
 
 problems! {
     /// Making one link.
-    CreateProblems: 400 401 409 413 415 422 429 503;
+    CreateProblems: 400 401 403 409 413 415 422 429 503;
     /// Making many.
-    BulkProblems: 400 401 413 415 429 503;
+    BulkProblems: 400 401 403 413 415 429 503;
     /// Taking over many.
     ImportProblems: 400 401 403 413 415 503;
     /// Looking at many.
-    ListProblems: 400 401 503;
+    ListProblems: 400 401 403 503;
     /// What only the operator looks at.
     AdminListProblems: 400 401 403 503;
     /// Looking at one.
-    GetProblems: 400 401 404 503;
+    GetProblems: 400 401 403 404 503;
     /// Changing one.
-    PatchProblems: 400 401 404 409 412 413 415 422 503;
+    PatchProblems: 400 401 403 404 409 412 413 415 422 503;
     /// Removing or restoring one.
-    TouchProblems: 400 401 404 409 503;
+    TouchProblems: 400 401 403 404 409 503;
     /// Judging one.
     StandingProblems: 400 401 403 404 409 413 415 503;
+    /// Looking at what is the caller's own.
+    OwnReadProblems: 400 401 403 409 503;
+    /// Changing it.
+    OwnChangeProblems: 400 401 403 404 409 413 415 429 503;
+    /// Looking at somebody's account.
+    UserReadProblems: 400 401 403 404 503;
+    /// Changing it.
+    UserChangeProblems: 400 401 403 404 409 413 415 503;
     /// Drawing one.
     QrProblems: 400 404 429 503;
 }

@@ -1,5 +1,6 @@
 //! The REST API. Each call is described beside its handler; the OpenAPI document and the documentation page are made from that.
 
+mod account;
 mod admin;
 mod answers;
 mod click_rows;
@@ -7,18 +8,24 @@ mod clicks;
 mod counts;
 mod cursor;
 mod docs;
+mod export;
+mod invitations;
+mod keys;
 mod links;
 mod list;
 mod live;
 mod many;
+pub(crate) mod people;
 mod period;
 pub(crate) mod problem;
 pub(crate) mod request;
 mod schemas;
+mod sessions;
 pub(crate) mod shapes;
 mod stats;
 mod stats_shapes;
 mod streamed;
+mod users;
 
 use std::sync::Arc;
 
@@ -48,7 +55,8 @@ use crate::router::Parts;
     tags((name = "Links", description = "Make links and look after them."),
          (name = "Clicks", description = "See what becomes of links."),
          (name = "Pages", description = "What anyone can see of a link."),
-         (name = "Admin", description = "For the operator.")),
+         (name = "Account", description = "Your account, its keys and sessions."),
+         (name = "Admin", description = "For moderators and admins.")),
     components(schemas(problem::ProblemBody))
 )]
 struct Base;
@@ -72,6 +80,20 @@ pub(crate) fn described() -> OpenApiRouter<Arc<Parts>> {
         .routes(routes!(stats::all_stats))
         .routes(routes!(stats::top))
         .routes(routes!(qr::draw))
+        .routes(routes!(keys::list, keys::create))
+        .routes(routes!(keys::revoke))
+        .routes(routes!(account::get, account::patch, account::erase))
+        .routes(routes!(export::export))
+        .routes(routes!(sessions::list, sessions::end_all))
+        .routes(routes!(sessions::end))
+        .routes(routes!(users::list, users::create))
+        .routes(routes!(users::get, users::patch, users::erase))
+        .routes(routes!(users::suspend))
+        .routes(routes!(users::reinstate))
+        .routes(routes!(keys::list_of_user, keys::create_of_user))
+        .routes(routes!(keys::revoke_of_user))
+        .routes(routes!(invitations::list, invitations::create))
+        .routes(routes!(invitations::revoke))
         .routes(routes!(admin::set_standing))
         .routes(routes!(stats::orphan_stats))
         .routes(routes!(many::import_many))

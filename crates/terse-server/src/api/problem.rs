@@ -39,12 +39,14 @@ kinds! {
     UNAUTHORIZED = 401 "unauthorized" "A valid key is needed";
     FORBIDDEN = 403 "forbidden" "This key may not do that";
     SUSPENDED = 403 "suspended" "The account is suspended";
+    WRONG_PASSWORD = 403 "wrong_password" "The password is not right";
     NOT_FOUND = 404 "not_found" "There is nothing here";
     METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The method is not known here";
     ALIAS_TAKEN = 409 "alias_taken" "The alias is taken";
     NAME_TAKEN = 409 "name_taken" "Somebody else has this name";
     LAST_ADMIN = 409 "last_admin" "There would be no admin left";
     TOO_MANY = 409 "too_many" "There are as many as there may be";
+    NO_ACCOUNT = 409 "no_account" "No account belongs to this key";
     CONFLICT = 409 "conflict" "Somebody else changed it";
     PRECONDITION_FAILED = 412 "precondition_failed" "The link is not at that revision any more";
     TOO_LARGE = 413 "too_large" "The body is too large";

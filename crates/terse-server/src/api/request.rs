@@ -56,10 +56,8 @@ impl<S: Sync> FromRequestParts<S> for Peer {
 /// Somebody with a key or a session, good for looking if the method only looks, else for everything.
 pub(crate) struct Keyed(pub(crate) Caller);
 /// The same, for what is about the account rather than about links.
-#[allow(dead_code, reason = "the calls that need it come next")]
 pub(crate) struct Member(pub(crate) Asker);
 /// A moderator or an admin.
-#[allow(dead_code, reason = "the calls that need it come next")]
 pub(crate) struct Moderator(pub(crate) Asker);
 /// An admin.
 pub(crate) struct Operator(pub(crate) Caller);

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use terse_core::Status;
+use terse_core::registry::{Role, Scope};
 use utoipa::openapi::schema::{AdditionalProperties, AnyOf, Array, Object, ObjectBuilder, OneOf, Ref, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 
@@ -38,6 +39,20 @@ pub(super) fn standing() -> Object {
 
 pub(super) fn status() -> Object {
     kind(Type::String).description(Some("What it is right now.")).enum_values(Some(Status::ALL.map(Status::as_str))).build()
+}
+
+pub(super) fn role() -> Object {
+    word("What somebody may do.", &Role::ALL.map(Role::as_str))
+}
+
+pub(super) fn role_or_null() -> Object {
+    let words = Role::ALL.map(|role| json!(role.as_str())).into_iter().chain([json!(null)]);
+    or_null(Type::String).description(Some("What somebody may do.")).enum_values(Some(words)).build()
+}
+
+pub(super) fn scope() -> Object {
+    let about = "What a key opens: `create` makes links and nothing else, `read` looks and nothing else, `full` does all that its owner may.";
+    word(about, &Scope::ALL.map(Scope::as_str))
 }
 
 /// One of a few words.

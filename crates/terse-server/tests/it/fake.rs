@@ -28,6 +28,12 @@ impl Fake {
         Arc::new(Self { identity, inner: Mutex::default(), away: AtomicBool::new(false) })
     }
 
+    /// All that is kept, to compare.
+    #[allow(dead_code, reason = "the example compares nothing")]
+    pub(crate) fn everything(&self) -> Vec<Link> {
+        self.inner.lock().expect("no test panics in here").links.values().cloned().collect()
+    }
+
     fn open(&self) -> Result<std::sync::MutexGuard<'_, Inner>, StoreError> {
         if self.away.load(Ordering::Relaxed) {
             return Err(StoreError::Unavailable("pulled the plug".into()));
@@ -96,7 +102,8 @@ impl LinkStore for Fake {
         let inner = self.open()?;
         let matching = inner.links.values().filter(|link| {
             let status = link.status(query.now);
-            query.status.map_or(status != Status::Deleted, |wanted| wanted == status)
+            query.owner.is_none_or(|owner| link.owner == owner)
+                && query.status.map_or(status != Status::Deleted, |wanted| wanted == status)
                 && query.tag.as_ref().is_none_or(|tag| link.tags.iter().any(|have| have == tag))
                 && query.domain.as_ref().is_none_or(|domain| link.key.domain == *domain)
                 && query.text.as_ref().is_none_or(|text| link.target.as_str().contains(text))
@@ -122,8 +129,12 @@ impl LinkStore for Fake {
         Ok(vec![])
     }
 
-    async fn purge(&self, _: Moment, _: usize) -> Result<Vec<LinkKey>, StoreError> {
-        Ok(vec![])
+    async fn purge(&self, before: Moment, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
+        let mut inner = self.open()?;
+        let over = |link: &&Link| link.standing != Standing::Blocked && link.deleted_at.is_some_and(|at| at <= before);
+        let keys: Vec<LinkKey> = inner.links.values().filter(over).take(limit).map(|link| link.key.clone()).collect();
+        keys.iter().for_each(|key| drop(inner.links.remove(key)));
+        Ok(keys)
     }
 
     async fn forget_requests(&self, _: Moment, _: usize) -> Result<usize, StoreError> {

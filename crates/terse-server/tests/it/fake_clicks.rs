@@ -144,7 +144,8 @@ impl ClickStore for FakeClicks {
         Ok(())
     }
 
-    async fn forget_owner(&self, _: OwnerId) -> Result<(), StoreError> {
+    async fn forget_owner(&self, owner: OwnerId) -> Result<(), StoreError> {
+        self.open().await?.retain(|click| !matches!(click.place, Place::Link(_, of) if of == owner));
         Ok(())
     }
 

@@ -9,6 +9,7 @@ mod fake_clicks;
 mod limits;
 mod links;
 mod live;
+mod owners;
 mod pages;
 mod stats;
 mod web;

@@ -9,9 +9,9 @@ use axum::http::{HeaderMap, Request, Response, StatusCode};
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use terse_core::clicks::Live;
-use terse_core::registry::{Actor, By, FIRST_USER, NewKey, NewUser, Registry, Role, Scope, Token, UserName};
+use terse_core::registry::{Actor, By, FIRST_USER, KeyId, NewKey, NewUser, Registry, Role, Scope, Session, Token, UserName};
 use terse_core::*;
-use terse_server::{ApiStats, Keys, Limits, Parts, Passwords, router};
+use terse_server::{ApiStats, Erasures, Keys, Limits, Parts, Passwords, router};
 use terse_testkit::MemoryRegistry;
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -56,13 +56,13 @@ fn enrol(registry: &MemoryRegistry, key: &str, owner: OwnerId) {
 
 pub(crate) struct Web {
     router: Router,
-    #[allow(dead_code, reason = "the calls that need it come next")]
     pub(crate) registry: Arc<MemoryRegistry>,
     pub(crate) store: Arc<Fake>,
     pub(crate) clock: Clock,
     pub(crate) stats: Arc<ApiStats>,
     pub(crate) clicks: Arc<FakeClicks>,
     pub(crate) live: Arc<Live>,
+    pub(crate) erasures: Erasures,
     pub(crate) stop: watch::Sender<bool>,
 }
 
@@ -140,6 +140,7 @@ impl Web {
             enrol(&registry, key, owner);
         }
         let (clicks, live, (stop, stopped)) = (FakeClicks::new(), Arc::new(Live::default()), watch::channel(false));
+        let erasures = Erasures::new(links.clone(), clicks.clone(), registry.clone());
         let router = router(Parts {
             links,
             keys,
@@ -153,7 +154,41 @@ impl Web {
             live: live.clone(),
             stop: stopped,
         });
-        Self { router, registry, store, clock, stats, clicks, live, stop }
+        Self { router, registry, store, clock, stats, clicks, live, erasures, stop }
+    }
+
+    /// An account with a key of this name that opens all of it.
+    pub(crate) async fn person(&self, name: &str, role: Role) -> OwnerId {
+        let by = || By { actor: Actor::Terse, at: Moment::from_ms(1), why: None };
+        let user_name = UserName::parse(name).unwrap();
+        let user = NewUser { name: user_name, role, password: None, identity: None, created_at: Moment::from_ms(1) };
+        let owner = self.registry.add_user(user, by()).await.unwrap().id;
+        self.give_key(owner, name, |_| ()).await;
+        owner
+    }
+
+    /// One more key for an account, changed as wished.
+    pub(crate) async fn give_key(&self, owner: OwnerId, key: &str, change: impl FnOnce(&mut NewKey)) -> KeyId {
+        let (token, at) = (Token(Keys::hash(key)), Moment::from_ms(1));
+        let (name, prefix) = ("a key".to_owned(), "terse_".to_owned());
+        let mut key = NewKey { owner, name, prefix, token, scope: Scope::Full, created_at: at, expires_at: None, plan: None };
+        change(&mut key);
+        self.registry.add_key(key, By { actor: Actor::Terse, at, why: None }).await.unwrap().id
+    }
+
+    /// Signs somebody in: their cookie.
+    pub(crate) async fn sign_in(&self, owner: OwnerId, secret: &str) -> String {
+        let seen = self.registry.user(owner).await.unwrap().unwrap().revision;
+        let token = Token(Keys::hash(secret));
+        let session = Session { token, owner, created_at: self.clock.now(), expires_at: Moment::MAX };
+        self.registry.add_session(session, seen).await.unwrap();
+        format!("terse_session={secret}")
+    }
+
+    /// As a browser that is signed in, from a page of ours.
+    pub(crate) async fn signed_in(&self, line: &str, cookie: &str, body: Value) -> Answer {
+        let headers = [("cookie", cookie), ("sec-fetch-site", "same-origin"), ("content-type", "application/json")];
+        self.call(line, &headers, body.to_string()).await
     }
 
     /// As somebody with this key, with the body still to come.

@@ -1,0 +1,233 @@
+//! All that is known of an account, for its owner to take away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Value, json};
+use terse_core::clicks::{LinkId, RawQuery};
+use terse_core::registry::{Actor, AuditEntry, Audits, ReportState, User, subject};
+use terse_core::{Caller, ListQuery, OwnerId, Sort, Status};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use super::answers::OwnReadProblems;
+use super::click_rows::ClickRow;
+use super::counts::click_counts;
+use super::keys::KeyBody;
+use super::people::{UserBody, account_of};
+use super::problem::{Problem, STORE_UNAVAILABLE};
+use super::request::{Member, NoParams};
+use super::shapes::{LinkBody, host_of};
+use super::streamed::{self, Sender};
+use crate::router::{Parts, Web};
+
+/// How much of each is read at once.
+const PAGE: usize = 200;
+const CLICKS: usize = 1000;
+/// How many exports are under way at once: each reads all that somebody has.
+static UNDER_WAY: Semaphore = Semaphore::const_new(4);
+/// What is sent at once.
+const PORTION: usize = 32 * 1024;
+/// How long a client may take for a portion.
+const TAKING: Duration = Duration::from_secs(60);
+
+/// Take all your data away
+///
+/// One JSON object a line, each with a `type`: your `account`, your `key`s without their secrets, your `session`s, your `link`s
+/// (deleted ones too, as long as they are kept) with each `click` that is kept behind its link, the `report`s you wrote, and
+/// what the `audit` log says about you. The last line is `{"type":"end"}`; without it something is missing.
+#[utoipa::path(get, path = "/api/v1/account/export", operation_id = "export_account", tag = "Account",
+    responses((status = 200, description = "All of it", headers(("Content-Disposition" = String, description = "A name for the file")),
+            content((String = "application/x-ndjson"))),
+        OwnReadProblems),
+    security(("key" = [])))]
+pub(super) async fn export(State(parts): Web, Member(asker): Member, _: NoParams) -> Result<Response, Problem> {
+    let user = account_of(&parts, &asker).await?;
+    let turn = UNDER_WAY.try_acquire().map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many exports at once; try again"))?;
+    // Before the answer begins: a registry that is away can still be told of.
+    let keys = parts.registry.keys(user.id).await?;
+    let (sender, body) = streamed::body();
+    let mut lines = Lines { sender, waiting: Vec::new() };
+    lines.put("account", &UserBody::from(&user));
+    for key in &keys {
+        lines.put("key", &KeyBody::from(key));
+    }
+    let subjects = keys.iter().map(|key| subject::key(key.id)).chain([subject::user(user.id)]).collect();
+    tokio::spawn(write(parts, user, subjects, lines, turn));
+    let name = "attachment; filename=\"terse-account.jsonl\"";
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson"), (header::CONTENT_DISPOSITION, name)], body).into_response())
+}
+
+/// Why an export ended early.
+enum Stop {
+    /// Nobody is reading any more.
+    Left,
+    /// Something could not be read.
+    Failed(Problem),
+}
+
+impl<E: Into<Problem>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Lines on their way out.
+struct Lines {
+    sender: Sender,
+    waiting: Vec<u8>,
+}
+
+impl Lines {
+    fn put(&mut self, kind: &'static str, line: &impl Serialize) {
+        #[derive(Serialize)]
+        struct Typed<'a, T> {
+            r#type: &'static str,
+            #[serde(flatten)]
+            line: &'a T,
+        }
+        // Names are text and values are plain: this cannot fail, and what did would be missing, not broken.
+        if let Ok(mut text) = serde_json::to_vec(&Typed { r#type: kind, line }) {
+            text.push(b'\n');
+            self.waiting.append(&mut text);
+        }
+    }
+
+    /// Sends what is waiting, as fast as it is taken.
+    async fn send(&mut self) -> Result<(), Stop> {
+        let mut bytes = Bytes::from(std::mem::take(&mut self.waiting));
+        while !bytes.is_empty() {
+            let portion = bytes.split_to(PORTION.min(bytes.len()));
+            if !matches!(timeout(TAKING, self.sender.send(portion)).await, Ok(true)) {
+                return Err(Stop::Left);
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn write(parts: Arc<Parts>, user: User, subjects: Vec<String>, mut lines: Lines, _turn: SemaphorePermit<'static>) {
+    match write_all(&parts, user.id, subjects, &mut lines).await {
+        Ok(()) => {
+            let _ = timeout(TAKING, lines.sender.end()).await;
+        }
+        Err(Stop::Left) => {}
+        Err(Stop::Failed(problem)) => tracing::error!(problem = problem.detail(), "an export was broken off"),
+    }
+}
+
+async fn write_all(parts: &Parts, owner: OwnerId, subjects: Vec<String>, lines: &mut Lines) -> Result<(), Stop> {
+    for session in parts.registry.sessions(owner, parts.links.now()).await? {
+        let (from, to) = (session.created_at.to_string(), session.expires_at.to_string());
+        lines.put("session", &json!({ "created_at": from, "expires_at": to }));
+    }
+    lines.send().await?;
+    for status in [None, Some(Status::Deleted)] {
+        write_links(parts, owner, status, lines).await?;
+    }
+    write_reports(parts, owner, lines).await?;
+    for subject in subjects {
+        write_audit(parts, owner, subject, lines).await?;
+    }
+    lines.put("end", &json!({}));
+    lines.send().await
+}
+
+async fn write_links(parts: &Parts, owner: OwnerId, status: Option<Status>, lines: &mut Lines) -> Result<(), Stop> {
+    let (mut after, hosts) = (None, &parts.links.rules().hosts);
+    loop {
+        let (now, limit) = (parts.links.now(), PAGE);
+        let query = ListQuery { owner: None, domain: None, tag: None, text: None, status, sort: Sort::Oldest, after, limit, now };
+        // An admin too takes only their own away.
+        let page = parts.links.list(Caller::Owner(owner), query).await?.page;
+        let counts = click_counts(parts, page.links.iter()).await;
+        for (link, count) in page.links.iter().zip(counts) {
+            lines.put("link", &LinkBody::new(link, count, hosts, now));
+            if count == Some(0) {
+                continue;
+            }
+            let place = json!({ "short_code": link.key.code.to_string(), "domain": host_of(&link.key, hosts) });
+            write_clicks(parts, LinkId::of(link), &place, lines).await?;
+        }
+        lines.send().await?;
+        after = page.next;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+async fn write_clicks(parts: &Parts, link: LinkId, place: &Value, lines: &mut Lines) -> Result<(), Stop> {
+    #[derive(Serialize)]
+    struct Clicked<'a> {
+        #[serde(flatten)]
+        place: &'a Value,
+        #[serde(flatten)]
+        click: ClickRow<'a>,
+    }
+    let mut query = RawQuery { link, from: None, to: None, after: None, limit: CLICKS };
+    loop {
+        let page = parts.clicks.clicks(&query).await?;
+        for click in &page.clicks {
+            lines.put("click", &Clicked { place, click: ClickRow::new(click) });
+        }
+        query.after = page.next;
+        if query.after.is_none() {
+            return Ok(());
+        }
+        lines.send().await?;
+    }
+}
+
+async fn write_reports(parts: &Parts, owner: OwnerId, lines: &mut Lines) -> Result<(), Stop> {
+    let hosts = &parts.links.rules().hosts;
+    for state in ReportState::ALL {
+        let mut after = None;
+        loop {
+            let reports = parts.registry.reports(state, after, CLICKS).await?;
+            let Some(last) = reports.last() else { break };
+            after = Some(last.id);
+            for report in reports.iter().filter(|report| report.account == Some(owner)) {
+                let (code, domain) = (report.link.code.to_string(), host_of(&report.link, hosts));
+                let (at, text) = (report.at.to_string(), &report.text);
+                lines.put(
+                    "report",
+                    &json!({ "short_code": code, "domain": domain, "at": at, "reason": report.reason, "text": text,
+                        "state": state.as_str() }),
+                );
+            }
+            lines.send().await?;
+        }
+    }
+    Ok(())
+}
+
+async fn write_audit(parts: &Parts, owner: OwnerId, subject: String, lines: &mut Lines) -> Result<(), Stop> {
+    let mut query = Audits { subject: Some(subject), limit: PAGE, ..Audits::default() };
+    loop {
+        let entries = parts.registry.audit(&query).await?;
+        let Some(last) = entries.last() else { return Ok(()) };
+        query.before = Some(last.number);
+        entries.iter().for_each(|entry| lines.put("audit", &told(entry, owner)));
+        lines.send().await?;
+    }
+}
+
+/// A line of the log, without who else was at work.
+fn told(entry: &AuditEntry, owner: OwnerId) -> Value {
+    let by = match entry.actor {
+        Actor::Owner(id) if id == owner => "you",
+        Actor::Owner(_) => "staff",
+        Actor::Terse => "terse",
+    };
+    let value = |text: &Option<String>| text.as_ref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    json!({
+        "at": entry.at.to_string(), "by": by, "act": entry.act.as_str(), "subject": entry.subject, "why": entry.why,
+        "before": value(&entry.before), "after": value(&entry.after),
+    })
+}

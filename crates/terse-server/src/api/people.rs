@@ -1,0 +1,157 @@
+//! Accounts, as they are shown and spoken of.
+
+use serde::Serialize;
+use terse_core::registry::{Actor, By, Suspension, User, UserName};
+use terse_core::{Moment, OwnerId};
+use utoipa::ToSchema;
+
+use super::problem::{NO_ACCOUNT, NOT_FOUND, Problem};
+use super::schemas;
+use crate::asker::{Asker, Shown};
+use crate::router::Parts;
+
+/// Shorter passwords are guessed.
+pub(crate) const SHORTEST_PASSWORD: usize = 8;
+/// A reason is at most this long.
+pub(super) const LONGEST_WHY: usize = 1000;
+
+/// An account. Every field is always there.
+#[derive(Serialize, ToSchema)]
+#[schema(as = User, example = json!({
+    "id": 1000, "name": "ann", "role": "user", "created_at": "2026-11-15T21:00:00Z", "has_password": true, "identity": null,
+    "suspended": null, "revision": 1
+}))]
+pub(crate) struct UserBody {
+    /// Stays the same for ever.
+    #[schema(minimum = 1000)]
+    id: u64,
+    /// What they sign in with.
+    #[schema(min_length = 3, max_length = 64)]
+    name: String,
+    /// What they may do.
+    #[schema(schema_with = schemas::role)]
+    role: &'static str,
+    /// When the account was made.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// Whether they can sign in with a password.
+    has_password: bool,
+    /// Who they are elsewhere, if they sign in from there.
+    #[schema(required = true)]
+    identity: Option<IdentityBody>,
+    /// Since when and why the account is suspended.
+    #[schema(required = true)]
+    suspended: Option<SuspensionBody>,
+    /// Which change of the account this is.
+    #[schema(minimum = 1)]
+    revision: u64,
+}
+
+/// Who somebody is elsewhere.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Identity)]
+pub(crate) struct IdentityBody {
+    /// The provider.
+    issuer: String,
+    /// Its name for the person.
+    subject: String,
+}
+
+/// A suspension.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Suspension)]
+pub(crate) struct SuspensionBody {
+    /// Since when.
+    #[schema(format = DateTime)]
+    at: String,
+    /// Why.
+    why: String,
+    /// Whether it is the first step of an erasure, which cannot be undone.
+    erasing: bool,
+}
+
+impl From<&User> for UserBody {
+    fn from(user: &User) -> Self {
+        let identity = user.identity.as_ref();
+        Self {
+            id: user.id.0,
+            name: user.name.to_string(),
+            role: user.role.as_str(),
+            created_at: user.created_at.to_string(),
+            has_password: user.password.is_some(),
+            identity: identity.map(|who| IdentityBody { issuer: who.issuer.clone(), subject: who.subject.clone() }),
+            suspended: user.suspended.as_ref().map(SuspensionBody::from),
+            revision: user.revision.0,
+        }
+    }
+}
+
+impl From<&Suspension> for SuspensionBody {
+    fn from(suspension: &Suspension) -> Self {
+        let Suspension { at, why } = suspension;
+        // Its first character is not for people.
+        let why = why.trim_start_matches(char::is_control).to_owned();
+        Self { at: at.to_string(), why, erasing: suspension.is_erasure() }
+    }
+}
+
+/// The account of whoever asks. The operator's keys have none.
+pub(super) async fn account_of(parts: &Parts, asker: &Asker) -> Result<User, Problem> {
+    let no_account = || {
+        let detail = "this is a key of whoever runs the server, and belongs to no account; make an account first \
+            (POST /api/v1/admin/users) and use a key of its own";
+        Problem::new(&NO_ACCOUNT, detail).on("Authorization")
+    };
+    if asker.shown == Shown::OperatorKey {
+        return Err(no_account());
+    }
+    parts.registry.user(asker.owner()).await?.ok_or_else(no_account)
+}
+
+/// An account by the number in a path.
+pub(super) async fn user_numbered(parts: &Parts, id: &str) -> Result<User, Problem> {
+    let user = match number(id) {
+        Some(id) => parts.registry.user(OwnerId(id)).await?,
+        None => None,
+    };
+    user.ok_or_else(|| Problem::new(&NOT_FOUND, "there is no such account"))
+}
+
+/// A number as we write it, and in no other way.
+pub(super) fn number(text: &str) -> Option<u64> {
+    let plain = (1..=19).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+/// On whose behalf something is done, for the audit log.
+pub(super) fn by(owner: OwnerId, at: Moment, why: Option<String>) -> By {
+    By { actor: Actor::Owner(owner), at, why }
+}
+
+/// A name that somebody can have.
+pub(super) fn user_name(text: &str) -> Result<UserName, Problem> {
+    let detail = "3 to 64 letters, digits and . _ - + @, beginning with a letter or digit";
+    UserName::parse(text).ok_or_else(|| Problem::invalid("name", detail))
+}
+
+/// A line of somebody's own words.
+pub(super) fn words(field: &'static str, text: &str, most: usize) -> Result<String, Problem> {
+    let text = text.trim();
+    if text.is_empty() || text.chars().count() > most || text.chars().any(char::is_control) {
+        return Err(Problem::invalid(field, format!("1 to {most} characters in one line")));
+    }
+    Ok(text.to_owned())
+}
+
+/// A reason, where one is given.
+pub(super) fn reason(why: Option<&str>) -> Result<Option<String>, Problem> {
+    why.map(|why| words("why", why, LONGEST_WHY)).transpose()
+}
+
+/// What is kept of a password that somebody chose.
+pub(crate) async fn hash_password(parts: &Parts, password: String) -> Result<String, Problem> {
+    if password.len() < SHORTEST_PASSWORD {
+        return Err(Problem::invalid("password", format!("a password has at least {SHORTEST_PASSWORD} octets")));
+    }
+    Ok(parts.passwords.hash(password).await?)
+}

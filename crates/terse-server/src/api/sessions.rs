@@ -1,0 +1,92 @@
+//! The browsers in which somebody is signed in.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Serialize;
+use terse_core::registry::{Session, Token};
+use utoipa::ToSchema;
+
+use super::answers::{OwnChangeProblems, OwnReadProblems};
+use super::people::account_of;
+use super::problem::{NOT_FOUND, Problem};
+use super::request::{Member, Name, NoParams};
+use crate::asker::Shown;
+use crate::router::Web;
+
+/// A browser that is signed in.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Session, example = json!({
+    "id": "5f2b8a90c1d3e4f7", "created_at": "2026-11-15T21:00:00Z", "expires_at": "2026-12-15T21:00:00Z", "current": true
+}))]
+pub(crate) struct SessionBody {
+    /// Names it.
+    #[schema(pattern = "^[0-9a-f]{16}$")]
+    id: String,
+    /// Since when.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// Until when.
+    #[schema(format = DateTime)]
+    expires_at: String,
+    /// Whether it is the one that asks.
+    current: bool,
+}
+
+/// Sessions, the oldest first.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "sessions": [] }))]
+pub(crate) struct SessionList {
+    #[schema(max_items = 50)]
+    sessions: Vec<SessionBody>,
+}
+
+/// List your sessions
+#[utoipa::path(get, path = "/api/v1/account/sessions", operation_id = "list_sessions", tag = "Account",
+    responses((status = 200, description = "Where you are signed in", body = SessionList), OwnReadProblems),
+    security(("key" = [])))]
+pub(super) async fn list(State(parts): Web, Member(asker): Member, _: NoParams) -> Result<axum::Json<SessionList>, Problem> {
+    let user = account_of(&parts, &asker).await?;
+    let sessions = parts.registry.sessions(user.id, parts.links.now()).await?;
+    let told = |session: &Session| SessionBody {
+        id: handle(&session.token),
+        created_at: session.created_at.to_string(),
+        expires_at: session.expires_at.to_string(),
+        current: asker.shown == Shown::Session(session.token),
+    };
+    Ok(axum::Json(SessionList { sessions: sessions.iter().map(told).collect() }))
+}
+
+/// End all your sessions but this one
+///
+/// With a key, all of them.
+#[utoipa::path(delete, path = "/api/v1/account/sessions", operation_id = "end_sessions", tag = "Account",
+    responses((status = 204, description = "They are ended"), OwnChangeProblems),
+    security(("key" = [])))]
+pub(super) async fn end_all(State(parts): Web, Member(asker): Member, _: NoParams) -> Result<StatusCode, Problem> {
+    let user = account_of(&parts, &asker).await?;
+    let but = match &asker.shown {
+        Shown::Session(token) => Some(token),
+        _ => None,
+    };
+    parts.registry.end_sessions(user.id, but).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// End one of your sessions
+#[utoipa::path(delete, path = "/api/v1/account/sessions/{id}", operation_id = "end_session", tag = "Account",
+    params(("id" = String, Path, description = "The session", pattern = "^[0-9a-f]{16}$")),
+    responses((status = 204, description = "It is ended"), OwnChangeProblems),
+    security(("key" = [])))]
+pub(super) async fn end(State(parts): Web, Member(asker): Member, _: NoParams, Name(id): Name) -> Result<StatusCode, Problem> {
+    let user = account_of(&parts, &asker).await?;
+    let sessions = parts.registry.sessions(user.id, parts.links.now()).await?;
+    let wanted = sessions.iter().find(|session| handle(&session.token) == id);
+    let wanted = wanted.ok_or_else(|| Problem::new(&NOT_FOUND, "there is no such session"))?;
+    parts.registry.end_session(&wanted.token).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Names what a token stands for: the beginning of the hash of a secret, which tells nothing of the secret.
+pub(super) fn handle(token: &Token) -> String {
+    token.0[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}

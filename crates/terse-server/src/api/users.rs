@@ -1,0 +1,304 @@
+//! Everyone's accounts, for those who look after them.
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use terse_core::registry::{Change, NewUser, Role, Suspension, User, UserChange};
+use terse_core::{Cursor, OwnerId};
+use utoipa::ToSchema;
+
+use super::account::erase_user;
+use super::answers::{AdminListProblems, UserChangeProblems, UserReadProblems};
+use super::cursor::Seal;
+use super::people::{UserBody, by, hash_password, reason, user_name, user_numbered};
+use super::problem::{CONFLICT, FORBIDDEN, Problem};
+use super::request::{Json, Moderator, Name, NoParams, Operator, Params, SMALL, parse_object, whole_number};
+use super::schemas;
+use crate::router::{Parts, Web};
+
+/// An account to be made.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "name": "ann", "role": "user", "password": "correct horse battery staple" }))]
+pub(crate) struct CreateUser {
+    /// What they sign in with: letters, digits and `. _ - + @`. Two that differ only by case are the same.
+    #[schema(min_length = 3, max_length = 64)]
+    name: String,
+    /// What they may do; `user` by default.
+    #[schema(schema_with = schemas::role_or_null)]
+    role: Option<String>,
+    /// What they prove it with. Without one they have only the keys that you make for them.
+    #[schema(min_length = 8, max_length = 128)]
+    password: Option<String>,
+}
+
+/// Changes to an account.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "role": "moderator", "why": "helps with reports" }))]
+pub(crate) struct PatchUser {
+    /// Another name.
+    #[schema(min_length = 3, max_length = 64)]
+    name: Option<String>,
+    /// Another role. A lesser one ends all their sessions.
+    #[schema(schema_with = schemas::role_or_null)]
+    role: Option<String>,
+    /// Another password. It ends all their sessions.
+    #[schema(min_length = 8, max_length = 128)]
+    password: Option<String>,
+    /// Whether the account is suspended. `true` needs a `why`.
+    suspended: Option<bool>,
+    /// Why, for the audit log.
+    #[schema(max_length = 1000)]
+    why: Option<String>,
+}
+
+/// Why an account is suspended.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "why": "sends spam" }))]
+pub(crate) struct SuspendUser {
+    /// Why. Shown to other moderators, and kept in the audit log.
+    #[schema(min_length = 1, max_length = 1000)]
+    why: String,
+}
+
+/// Why an account is no longer suspended.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "why": "it was somebody else" }))]
+pub(crate) struct ReinstateUser {
+    /// Why, for the audit log.
+    #[schema(max_length = 1000)]
+    why: Option<String>,
+}
+
+/// A part of the accounts.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "users": [], "next_cursor": null }))]
+pub(crate) struct UserList {
+    /// The accounts.
+    #[schema(max_items = 100)]
+    users: Vec<UserBody>,
+    /// Give it as `cursor` to go on; null at the end.
+    #[schema(required = true)]
+    next_cursor: Option<String>,
+}
+
+/// List accounts
+///
+/// The oldest first.
+#[utoipa::path(get, path = "/api/v1/admin/users", operation_id = "list_users", tag = "Admin",
+    params(
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before",
+            min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
+        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false)),
+    responses((status = 200, description = "A part of the list", body = UserList), AdminListProblems),
+    security(("key" = [])))]
+pub(super) async fn list(
+    State(parts): Web,
+    Operator(caller): Operator,
+    mut params: Params,
+) -> Result<axum::Json<UserList>, Problem> {
+    let (cursor, limit) = (params.take("cursor"), params.take("limit"));
+    params.done()?;
+    let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))? as usize;
+    let mut seal = Seal::new(&parts.cursor_key, caller);
+    seal.bind(Some("users"));
+    let bad_cursor = || Problem::invalid("cursor", "not a cursor that we gave out for this list; start again without one");
+    let read = |text: String| seal.open(&text).and_then(|Cursor(id)| Some(OwnerId(u64::from_be_bytes(id.try_into().ok()?))));
+    let after = cursor.map(|text| read(text).ok_or_else(bad_cursor)).transpose()?;
+    let mut users = parts.registry.users(after, limit + 1).await?;
+    let more = users.len() > limit;
+    users.truncate(limit);
+    let last = users.last().filter(|_| more).map(|user| Cursor(user.id.0.to_be_bytes().to_vec()));
+    let next_cursor = last.map(|cursor| seal.close(&cursor));
+    Ok(axum::Json(UserList { users: users.iter().map(UserBody::from).collect(), next_cursor }))
+}
+
+/// Make an account
+#[utoipa::path(post, path = "/api/v1/admin/users", operation_id = "create_user", tag = "Admin",
+    request_body(content = CreateUser),
+    responses((status = 201, description = "The new account", body = UserBody,
+            headers(("Location" = String, description = "Where the API knows it"))),
+        UserChangeProblems),
+    security(("key" = [])))]
+pub(super) async fn create(
+    State(parts): Web,
+    Operator(caller): Operator,
+    _: NoParams,
+    Json(body): Json<SMALL>,
+) -> Result<Response, Problem> {
+    let CreateUser { name, role, password } = parse_object(&body)?;
+    let (name, role) = (user_name(&name)?, role.map_or(Ok(Role::User), |word| role_of(&word))?);
+    let password = match password {
+        Some(password) => Some(hash_password(&parts, password).await?),
+        None => None,
+    };
+    let now = parts.links.now();
+    let new = NewUser { name, role, password, identity: None, created_at: now };
+    let user = parts.registry.add_user(new, by(caller.owner(), now, None)).await?;
+    let mut response = (StatusCode::CREATED, axum::Json(UserBody::from(&user))).into_response();
+    let place = HeaderValue::try_from(format!("/api/v1/admin/users/{}", user.id.0));
+    response.headers_mut().extend(place.ok().map(|place| (header::LOCATION, place)));
+    Ok(response)
+}
+
+/// Read an account
+#[utoipa::path(get, path = "/api/v1/admin/users/{id}", operation_id = "get_user", tag = "Admin",
+    params(("id" = u64, Path, description = "The account's number", minimum = 1)),
+    responses((status = 200, description = "The account", body = UserBody), UserReadProblems),
+    security(("key" = [])))]
+pub(super) async fn get(
+    State(parts): Web,
+    Operator(_): Operator,
+    _: NoParams,
+    Name(id): Name,
+) -> Result<axum::Json<UserBody>, Problem> {
+    Ok(axum::Json(UserBody::from(&user_numbered(&parts, &id).await?)))
+}
+
+/// Change an account
+#[utoipa::path(patch, path = "/api/v1/admin/users/{id}", operation_id = "change_user", tag = "Admin",
+    request_body(content = PatchUser),
+    params(("id" = u64, Path, description = "The account's number", minimum = 1)),
+    responses((status = 200, description = "The account as it is now", body = UserBody), UserChangeProblems),
+    security(("key" = [])))]
+pub(super) async fn patch(
+    State(parts): Web,
+    Operator(caller): Operator,
+    _: NoParams,
+    Name(id): Name,
+    Json(body): Json<SMALL>,
+) -> Result<axum::Json<UserBody>, Problem> {
+    let PatchUser { name, role, password, suspended, why } = parse_object(&body)?;
+    let (name, role) = (name.map(|name| user_name(&name)).transpose()?, role.map(|word| role_of(&word)).transpose()?);
+    let why = reason(why.as_deref())?;
+    let user = user_numbered(&parts, &id).await?;
+    let suspended = match suspended {
+        None => None,
+        // Nobody locks themselves out by accident.
+        Some(_) if user.id == caller.owner() => return Err(not_yourself().on("suspended")),
+        Some(false) => Some(None),
+        Some(true) => {
+            let why = why.clone().ok_or_else(|| Problem::invalid("why", "a suspension needs a reason"))?;
+            Some(Some(suspension(&parts, &user, why)))
+        }
+    };
+    let password = match password {
+        Some(password) => Some(Some(hash_password(&parts, password).await?)),
+        None => None,
+    };
+    let change = UserChange { name, role, password, suspended, ..UserChange::default() };
+    change_user(&parts, &user, change, caller.owner(), why).await
+}
+
+/// Erase an account
+///
+/// With all its links, their clicks, its keys and sessions. Nothing of it can be restored.
+#[utoipa::path(delete, path = "/api/v1/admin/users/{id}", operation_id = "erase_user", tag = "Admin",
+    params(("id" = u64, Path, description = "The account's number", minimum = 1)),
+    responses((status = 204, description = "All is gone"),
+        (status = 202, description = "The account is closed, and the rest is being erased"), UserChangeProblems),
+    security(("key" = [])))]
+pub(super) async fn erase(
+    State(parts): Web,
+    Operator(caller): Operator,
+    _: NoParams,
+    Name(id): Name,
+) -> Result<StatusCode, Problem> {
+    let user = user_numbered(&parts, &id).await?;
+    if user.id == caller.owner() {
+        return Err(Problem::new(&FORBIDDEN, "this is your own account; DELETE /api/v1/account erases it"));
+    }
+    erase_user(&parts, &user, by(caller.owner(), parts.links.now(), None)).await
+}
+
+/// Suspend an account
+///
+/// Its links lead nowhere, its keys open nothing and its sessions end, in one step. Moderators suspend users, admins anyone but
+/// themselves.
+#[utoipa::path(post, path = "/api/v1/admin/users/{id}/suspend", operation_id = "suspend_user", tag = "Admin",
+    request_body(content = SuspendUser),
+    params(("id" = u64, Path, description = "The account's number", minimum = 1)),
+    responses((status = 200, description = "The account as it is now", body = UserBody), UserChangeProblems),
+    security(("key" = [])))]
+pub(super) async fn suspend(
+    State(parts): Web,
+    Moderator(asker): Moderator,
+    _: NoParams,
+    Name(id): Name,
+    Json(body): Json<SMALL>,
+) -> Result<axum::Json<UserBody>, Problem> {
+    let SuspendUser { why } = parse_object(&body)?;
+    let why = reason(Some(&why))?.unwrap_or_default();
+    let user = judged(&parts, &id, asker.role, asker.owner()).await?;
+    let suspended = Some(Some(suspension(&parts, &user, why.clone())));
+    let change = UserChange { suspended, ..UserChange::default() };
+    change_user(&parts, &user, change, asker.owner(), Some(why)).await
+}
+
+/// Reinstate an account
+///
+/// Its links and keys work again.
+#[utoipa::path(post, path = "/api/v1/admin/users/{id}/reinstate", operation_id = "reinstate_user", tag = "Admin",
+    request_body(content = ReinstateUser),
+    params(("id" = u64, Path, description = "The account's number", minimum = 1)),
+    responses((status = 200, description = "The account as it is now", body = UserBody), UserChangeProblems),
+    security(("key" = [])))]
+pub(super) async fn reinstate(
+    State(parts): Web,
+    Moderator(asker): Moderator,
+    _: NoParams,
+    Name(id): Name,
+    Json(body): Json<SMALL>,
+) -> Result<axum::Json<UserBody>, Problem> {
+    let ReinstateUser { why } = parse_object(&body)?;
+    let why = reason(why.as_deref())?;
+    let user = judged(&parts, &id, asker.role, asker.owner()).await?;
+    let change = UserChange { suspended: Some(None), ..UserChange::default() };
+    change_user(&parts, &user, change, asker.owner(), why).await
+}
+
+/// The account that somebody is about to judge, if it is theirs to judge.
+async fn judged(parts: &Parts, id: &str, role: Role, judge: OwnerId) -> Result<User, Problem> {
+    let user = user_numbered(parts, id).await?;
+    if user.id == judge {
+        return Err(not_yourself());
+    }
+    if role < Role::Admin && user.role > Role::User {
+        return Err(Problem::new(&FORBIDDEN, "moderators judge users; this needs an admin"));
+    }
+    Ok(user)
+}
+
+/// Suspended, since when it already was.
+fn suspension(parts: &Parts, user: &User, why: String) -> Suspension {
+    let since = user.suspended.as_ref().map_or_else(|| parts.links.now(), |suspended| suspended.at);
+    Suspension { at: since, why }
+}
+
+/// Changes an account, if it is still as it was when that was allowed.
+async fn change_user(
+    parts: &Parts,
+    user: &User,
+    change: UserChange,
+    actor: OwnerId,
+    why: Option<String>,
+) -> Result<axum::Json<UserBody>, Problem> {
+    if user.suspended.as_ref().is_some_and(Suspension::is_erasure) {
+        return Err(Problem::new(&CONFLICT, "this account is being erased, which cannot be undone"));
+    }
+    let change = Change { id: user.id, change, expected: Some(user.revision) };
+    let changed = parts.registry.change_user(change, by(actor, parts.links.now(), why)).await?;
+    Ok(axum::Json(UserBody::from(&changed)))
+}
+
+pub(super) fn role_of(word: &str) -> Result<Role, Problem> {
+    Role::parse(word).ok_or_else(|| Problem::invalid("role", "user, moderator or admin"))
+}
+
+fn not_yourself() -> Problem {
+    Problem::new(&FORBIDDEN, "nobody judges themselves")
+}

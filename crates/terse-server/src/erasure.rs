@@ -1,0 +1,125 @@
+//! The end of an account, and of everything that was its owner's.
+//!
+//! An erasure is many steps in several stores, and may be cut off after any of them. So the first one makes the account known as
+//! being erased, durably, and closes it; the last one erases it. All between them can be done again, and whoever comes upon an
+//! account in between goes on: the one who was asked, or the next start.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use terse_core::clicks::ClickStore;
+use terse_core::registry::{Actor, By, Change, Registry, RegistryError, Suspension, User, UserChange};
+use terse_core::{Caller, Link, LinkError, Links, ListQuery, OwnerId, Sort, Status, StoreError};
+
+use crate::router::Parts;
+
+/// How many links are read at once, and how many of them are on their way to the store together.
+const PAGE: usize = 500;
+const TOGETHER: usize = 64;
+
+/// What kept an erasure from its end. It can be done again.
+#[derive(Debug, thiserror::Error)]
+pub enum ErasureError {
+    /// The links could not be erased.
+    #[error("erasing links: {0}")]
+    Links(#[from] LinkError),
+    /// The clicks could not be forgotten.
+    #[error("forgetting clicks: {0}")]
+    Clicks(#[from] StoreError),
+    /// The account could not be erased.
+    #[error("erasing the account: {0}")]
+    Registry(#[from] RegistryError),
+}
+
+/// Erases accounts.
+#[derive(Clone)]
+pub struct Erasures {
+    links: Arc<Links>,
+    clicks: Arc<dyn ClickStore>,
+    registry: Arc<dyn Registry>,
+}
+
+impl Erasures {
+    /// From the stores that know something of owners.
+    pub fn new(links: Arc<Links>, clicks: Arc<dyn ClickStore>, registry: Arc<dyn Registry>) -> Self {
+        Self { links, clicks, registry }
+    }
+
+    pub(crate) fn of(parts: &Parts) -> Self {
+        Self::new(Arc::clone(&parts.links), Arc::clone(&parts.clicks), Arc::clone(&parts.registry))
+    }
+
+    /// Closes an account for good, if it is still as it was seen. From now on the erasure will be finished, whatever happens.
+    pub(crate) async fn begin(&self, user: &User, by: By) -> Result<(), RegistryError> {
+        if user.suspended.as_ref().is_some_and(Suspension::is_erasure) {
+            return Ok(());
+        }
+        let change = UserChange {
+            password: Some(None),
+            identity: Some(None),
+            suspended: Some(Some(Suspension::of_erasure(by.at))),
+            ..UserChange::default()
+        };
+        self.registry.change_user(Change { id: user.id, change, expected: Some(user.revision) }, by).await.map(|_| ())
+    }
+
+    /// Takes an account that is closed to its end.
+    pub(crate) async fn end(&self, id: OwnerId, by: By) -> Result<(), ErasureError> {
+        self.erase_links(id).await?;
+        self.clicks.forget_owner(id).await?;
+        match self.registry.erase_user(id, by).await {
+            // Somebody else was faster.
+            Ok(()) | Err(RegistryError::Missing) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // A link may have been on its way to the store when the account was closed.
+        self.erase_links(id).await?;
+        Ok(())
+    }
+
+    /// Finishes all erasures that were begun, and says how many. To be called at the start, and now and then.
+    pub async fn finish(&self) -> Result<usize, ErasureError> {
+        let mut finished = 0;
+        for id in self.registry.suspended().await? {
+            let suspended = self.registry.user(id).await?.and_then(|user| user.suspended);
+            if suspended.as_ref().is_some_and(Suspension::is_erasure) {
+                let why = Some("finishing what was begun".to_owned());
+                self.end(id, By { actor: Actor::Terse, at: self.links.now(), why }).await?;
+                finished += 1;
+            }
+        }
+        Ok(finished)
+    }
+
+    /// Erases what an owner has made: what is there, and what they had deleted themselves.
+    async fn erase_links(&self, owner: OwnerId) -> Result<(), LinkError> {
+        for status in [None, Some(Status::Deleted)] {
+            let mut after = None;
+            loop {
+                let (now, limit) = (self.links.now(), PAGE);
+                let query =
+                    ListQuery { owner: None, domain: None, tag: None, text: None, status, sort: Sort::Oldest, after, limit, now };
+                let page = self.links.list(Caller::Owner(owner), query).await?.page;
+                let erasing: Vec<_> =
+                    page.links.into_iter().map(|link| erase_one(Arc::clone(&self.links), owner, link)).collect();
+                stream::iter(erasing).buffer_unordered(TOGETHER).try_collect::<()>().await?;
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            while self.links.purge_erased(PAGE).await? > 0 {}
+        }
+        Ok(())
+    }
+}
+
+async fn erase_one(links: Arc<Links>, owner: OwnerId, link: Link) -> Result<(), LinkError> {
+    links.erase(owner, &link.key).await
+}
+
+impl std::fmt::Debug for Erasures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Erasures")
+    }
+}
