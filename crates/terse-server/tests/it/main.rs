@@ -1,6 +1,7 @@
 //! The web side, from outside.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod authorisation;
 mod clicks;
 mod create;
 mod described;

@@ -209,6 +209,31 @@ impl Web {
         Answer { status: head.status, headers: head.headers, bytes }
     }
 
+    /// The same, but the body is left alone where it has no end.
+    pub(crate) async fn begin(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+        let (method, path) = line.split_once(' ').unwrap();
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self.router.clone().oneshot(request.body(body.into()).unwrap()).await.unwrap();
+        let (head, body) = response.into_parts();
+        let endless = head.headers.get("content-type").is_some_and(|kind| kind == "text/event-stream");
+        let bytes = if endless { Vec::new() } else { to_bytes(body, usize::MAX).await.unwrap().to_vec() };
+        Answer { status: head.status, headers: head.headers, bytes }
+    }
+
+    /// Every path that the router knows, as it knows them.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        // There is no other way to ask it.
+        let told = format!("{:?}", self.router);
+        let mut paths: Vec<String> =
+            told.split('"').filter(|text| text.starts_with('/') && !text.starts_with("/{*")).map(str::to_owned).collect();
+        paths.sort();
+        paths.dedup();
+        paths
+    }
+
     /// `GET /path` with further headers.
     pub(crate) async fn call(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
         let (method, path) = line.split_once(' ').unwrap();

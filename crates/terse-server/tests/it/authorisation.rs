@@ -1,0 +1,361 @@
+//! Who may do what: `authorisation.txt` has a row for every method of every route, and each cell is tried.
+//!
+//! The routes are taken from the router itself, so none can be forgotten. Each cell is one request with a valid body; only who
+//! asks decides. What is refused must change nothing, and what is another's must look as if it were not there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use serde_json::{Value, json};
+use terse_core::clicks::{Click, LinkId, Place};
+use terse_core::registry::{Actor, By, Change, Invitation, KeyId, Registry, Role, Scope, Suspension, Token, UserChange};
+use terse_core::{Code, Domain, LinkKey, LinkStore, Moment, OwnerId};
+use terse_server::Keys;
+use terse_testkit::registry::everything;
+
+use crate::web::{Answer, KEY, OTHER, OWNER, Web};
+
+const TABLE: &str = include_str!("../authorisation.txt");
+/// Who asks, in the order of the columns.
+const WHO: [Who; 14] = [
+    Who { name: "anonymous", account: None, shows: Shows::Nothing },
+    Who { name: "wrong", account: None, shows: Shows::Key("terse_nobodys") },
+    Who { name: "revoked", account: Some("terse-owner"), shows: Shows::Key("terse_revoked") },
+    Who { name: "expired", account: Some("terse-owner"), shows: Shows::Key("terse_expired") },
+    Who { name: "create", account: Some("terse-owner"), shows: Shows::Key("terse_create") },
+    Who { name: "read", account: Some("terse-owner"), shows: Shows::Key("terse_read") },
+    Who { name: "other", account: Some("terse-other"), shows: Shows::Key(OTHER.0) },
+    Who { name: "owner", account: Some("terse-owner"), shows: Shows::Key(OWNER.0) },
+    Who { name: "session", account: Some("terse-owner"), shows: Shows::Cookie("same-origin") },
+    Who { name: "forged", account: Some("terse-owner"), shows: Shows::Cookie("cross-site") },
+    Who { name: "suspended", account: Some("suspended"), shows: Shows::Key("suspended") },
+    Who { name: "moderator", account: Some("moderator"), shows: Shows::Key("moderator") },
+    Who { name: "admin", account: Some("admin"), shows: Shows::Key("admin") },
+    Who { name: "operator", account: None, shows: Shows::Key(KEY) },
+];
+
+/// Those who may learn from the API where the owner's link leads.
+const SEES_IT: [&str; 6] = ["owner", "session", "forged", "read", "admin", "operator"];
+
+#[derive(Clone, Copy)]
+struct Who {
+    name: &'static str,
+    /// The account behind it; `$me` in a body is its name.
+    account: Option<&'static str>,
+    shows: Shows,
+}
+
+#[derive(Clone, Copy)]
+enum Shows {
+    Nothing,
+    Key(&'static str),
+    /// A session, in a request that a page of this site asked for.
+    Cookie(&'static str),
+}
+
+/// A row: `METHOD path status… | body`. A status may be `?` while a row is being written.
+struct Row {
+    method: String,
+    path: String,
+    /// By column.
+    expected: Vec<Option<u16>>,
+    body: String,
+}
+
+impl Row {
+    fn line(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
+    fn cell(&self, who: &str) -> u16 {
+        let column = WHO.iter().position(|one| one.name == who).unwrap();
+        self.expected[column].unwrap_or(0)
+    }
+
+    /// As it should stand in the table.
+    fn written(&self, statuses: &[u16]) -> String {
+        let statuses: String = statuses.iter().zip(WHO).map(|(status, who)| format!(" {status:>0$}", who.name.len())).collect();
+        let body = if self.body.is_empty() { String::new() } else { format!(" | {}", self.body) };
+        format!("{:<6} {:<40}{statuses}{body}", self.method, self.path)
+    }
+}
+
+fn rows() -> Vec<Row> {
+    let lines = TABLE.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    let rows = lines.map(|line| {
+        let (head, body) = line.split_once('|').unwrap_or((line, ""));
+        let mut words = head.split_whitespace().map(str::to_owned);
+        let (method, path) = (words.next().unwrap(), words.next().unwrap_or_default());
+        let expected: Vec<_> = words.map(|word| (word != "?").then(|| word.parse().expect("a status or ?"))).collect();
+        assert_eq!(expected.len(), WHO.len(), "authorisation.txt: a row has {} statuses: {line}", WHO.len());
+        Row { method, path, expected, body: body.trim().to_owned() }
+    });
+    rows.collect()
+}
+
+/// A web side with something of everything, and somebody in every role.
+struct World {
+    web: Web,
+    cookie: String,
+    spare_key: KeyId,
+    victim: OwnerId,
+    victims_key: KeyId,
+    spare_session: String,
+    invitation: String,
+    asset: String,
+}
+
+impl World {
+    async fn new() -> Self {
+        let web = Web::new();
+        let by = || By { actor: Actor::Terse, at: Moment::from_ms(1), why: None };
+        for (name, role) in
+            [("moderator", Role::Moderator), ("admin", Role::Admin), ("admin-2", Role::Admin), ("suspended", Role::User)]
+        {
+            web.person(name, role).await;
+        }
+        let victim = web.person("victim", Role::User).await;
+        let victims_key = web.give_key(victim, "terse_victims", |_| ()).await;
+        let revoked = web.give_key(OWNER.1, "terse_revoked", |_| ()).await;
+        web.registry.revoke_key(OWNER.1, revoked, by()).await.unwrap();
+        web.give_key(OWNER.1, "terse_expired", |key| key.expires_at = Some(Moment::from_ms(2))).await;
+        web.give_key(OWNER.1, "terse_create", |key| key.scope = Scope::Create).await;
+        web.give_key(OWNER.1, "terse_read", |key| key.scope = Scope::Read).await;
+        let spare_key = web.give_key(OWNER.1, "terse_spare", |_| ()).await;
+        let suspended = account(&web, "suspended").await;
+        let suspension = Some(Some(Suspension { at: Moment::from_ms(2), why: "spam".into() }));
+        let change = UserChange { suspended: suspension, ..UserChange::default() };
+        web.registry.change_user(Change { id: suspended, change, expected: None }, by()).await.unwrap();
+        let cookie = web.sign_in(OWNER.1, "cookie").await;
+        web.sign_in(OWNER.1, "spare").await;
+        let spare_session = handle("spare");
+        let writer = account(&web, "moderator").await;
+        let token = Token(Keys::hash("invitation"));
+        let invitation = Invitation { token, role: Role::User, by: writer, expires_at: Moment::MAX };
+        web.registry.invite(invitation, by()).await.unwrap();
+        let wish = json!({ "long_url": "https://example.com/owned", "alias": "owned" });
+        assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, wish).await.status, 201);
+        let key = LinkKey { domain: Domain::primary(), code: Code::parse("owned").unwrap() };
+        let born = web.store.get(&key).await.unwrap().unwrap().created_at;
+        web.clicks.add([Click::bare(web.clock.now(), Place::Link(LinkId { key, born }, OWNER.1))]);
+        let home = web.page("/").await.text();
+        let asset = home.split("/assets/").nth(1).and_then(|rest| rest.split('"').next()).unwrap().to_owned();
+        Self { web, cookie, spare_key, victim, victims_key, spare_session, invitation: handle("invitation"), asset }
+    }
+
+    /// What the variable parts of a path are, by what stands before them; or the same for something that is not there.
+    fn fill(&self, path: &str, missing: bool) -> String {
+        let mut filled = String::new();
+        for part in path.split('/').skip(1) {
+            let here = |there: String, nowhere: &str| if missing { nowhere.to_owned() } else { there };
+            let value = match (filled.as_str(), part) {
+                (_, plain) if !plain.starts_with('{') => plain.to_owned(),
+                // The page of a link's own is behind a plus sign.
+                ("", "{code}") if path == "/{code}" => here("owned+".into(), "missing+"),
+                ("" | "/r", "{code}") => here("owned".into(), "missing"),
+                ("/api/v1/urls" | "/api/v1/admin/links", "{code}") => here("owned".into(), "missing"),
+                ("/api/v1/keys", "{id}") => here(self.spare_key.0.to_string(), "999999"),
+                ("/api/v1/admin/users", "{id}") => here(self.victim.0.to_string(), "999999"),
+                (before, "{key}") if before.ends_with("/keys") => here(self.victims_key.0.to_string(), "999999"),
+                ("/api/v1/account/sessions", "{id}") => here(self.spare_session.clone(), "0000000000000000"),
+                ("/api/v1/invitations", "{id}") => here(self.invitation.clone(), "0000000000000000"),
+                ("/assets", "{name}") => here(self.asset.clone(), "missing.css"),
+                (before, part) => {
+                    panic!("authorisation.rs: World::fill does not know what {part} is behind {before}: add a line")
+                }
+            };
+            filled = format!("{filled}/{value}");
+        }
+        filled
+    }
+
+    /// One cell.
+    async fn ask(&self, row: &Row, who: Who, missing: bool) -> Answer {
+        let body = row.body.replace("$me", who.account.unwrap_or("nobody"));
+        let mut headers = vec![("host", "go.example")];
+        let site = match who.shows {
+            Shows::Nothing => "same-origin",
+            Shows::Key(key) => {
+                headers.push(("authorization", key));
+                "same-origin"
+            }
+            Shows::Cookie(site) => {
+                headers.push(("cookie", &self.cookie));
+                site
+            }
+        };
+        headers.push(("sec-fetch-site", site));
+        let (kind, body) = match body.strip_prefix("form:") {
+            Some(form) => ("application/x-www-form-urlencoded", form.to_owned()),
+            None => ("application/json", body),
+        };
+        if !body.is_empty() {
+            headers.push(("content-type", kind));
+        }
+        self.web.begin(&format!("{} {}", row.method, self.fill(&row.path, missing)), &headers, body).await
+    }
+
+    /// All that anybody could have changed.
+    async fn state(&self) -> String {
+        let registry: Arc<dyn Registry> = Arc::clone(&self.web.registry) as _;
+        format!("{:#?}\n{}", self.web.store.everything(), everything(&registry).await)
+    }
+}
+
+async fn account(web: &Web, name: &str) -> OwnerId {
+    web.registry.user_named(&terse_core::registry::UserName::parse(name).unwrap()).await.unwrap().unwrap().id
+}
+
+/// How the API names what a secret opens.
+fn handle(secret: &str) -> String {
+    Keys::hash(secret)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Every method of every route, as `GET /path`, found by asking the router.
+async fn routes(web: &Web) -> BTreeSet<String> {
+    let mut routes = BTreeSet::new();
+    for path in web.paths() {
+        let spelled: Vec<_> = path.split('/').map(|part| if part.starts_with('{') { "abc" } else { part }).collect();
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+            if web.begin(&format!("{method} {}", spelled.join("/")), &[], "").await.status != 405 {
+                routes.insert(format!("{method} {path}"));
+            }
+        }
+    }
+    routes
+}
+
+/// What to begin a row with: an example of the body, as the description has it.
+fn sketch(document: &Value, route: &str) -> String {
+    let (method, path) = route.split_once(' ').unwrap();
+    let content = &document["paths"][path][method.to_lowercase()]["requestBody"]["content"]["application/json"];
+    let schema = content["schema"]["$ref"].as_str().and_then(|path| document.pointer(path.strip_prefix('#')?));
+    let example =
+        [&content["example"], schema.map_or(&Value::Null, |schema| &schema["example"])].into_iter().find(|one| !one.is_null());
+    let body = example.map(|example| format!(" | {example}")).unwrap_or_default();
+    format!("{method:<6} {path:<40}{}{body}", " ?".repeat(WHO.len()))
+}
+
+#[tokio::test]
+async fn every_route_has_a_row_and_every_row_a_route() {
+    let document = serde_json::to_value(terse_server::openapi()).unwrap();
+    let mut routes = routes(&Web::new()).await;
+    for known in ["GET /openapi.json", "POST /", "DELETE /api/v1/keys/{id}"] {
+        assert!(routes.contains(known), "the router no longer tells its routes: {routes:?}");
+    }
+    for (path, item) in document["paths"].as_object().unwrap() {
+        routes.extend(item.as_object().unwrap().keys().map(|method| format!("{} {path}", method.to_uppercase())));
+    }
+    let rows: BTreeSet<String> = rows().iter().map(Row::line).collect();
+    let missing: Vec<_> = routes.difference(&rows).map(|route| sketch(&document, route)).collect();
+    let over: Vec<_> = rows.difference(&routes).collect();
+    assert!(
+        missing.is_empty(),
+        "these routes have no row in crates/terse-server/tests/authorisation.txt. Add these lines, with a body that is valid \
+         for everyone; the test then tells what is answered, and you decide whether that is right:\n{}",
+        missing.join("\n")
+    );
+    assert!(over.is_empty(), "these rows of authorisation.txt are no routes: remove them\n{over:#?}");
+}
+
+#[tokio::test]
+async fn everyone_may_do_what_the_table_says_and_nothing_else() {
+    let mut world = World::new().await;
+    let mut state = world.state().await;
+    let mut wrong = Vec::new();
+    for row in rows() {
+        let mut statuses = Vec::new();
+        for who in WHO {
+            let answer = world.ask(&row, who, false).await;
+            let (status, after) = (answer.status.as_u16(), world.state().await);
+            statuses.push(status);
+            if row.path.starts_with("/api/v1/") && !SEES_IT.contains(&who.name) {
+                assert!(
+                    !answer.text().contains("example.com/owned"),
+                    "{} tells {} where another's link leads",
+                    row.line(),
+                    who.name
+                );
+            }
+            if after != state {
+                let what = format!("{} by {}: answered {status}", row.line(), who.name);
+                assert!((200..300).contains(&status), "{what}, but something changed: {}", difference(&state, &after));
+                assert_ne!(row.method, "GET", "{what}, and looking changed something: {}", difference(&state, &after));
+                world = World::new().await;
+                state = world.state().await;
+            }
+        }
+        let expected: Vec<_> = row.expected.iter().map(|status| status.unwrap_or(0)).collect();
+        if statuses != expected {
+            wrong.push(format!("should be {}\nis        {}", row.written(&expected), row.written(&statuses)));
+        }
+    }
+    assert!(wrong.is_empty(), "authorisation.txt, columns {:?}\n{}", WHO.map(|who| who.name), wrong.join("\n\n"));
+}
+
+#[tokio::test]
+async fn what_is_anothers_looks_as_if_it_were_not_there() {
+    let world = World::new().await;
+    let mut compared = 0;
+    for row in rows() {
+        for who in WHO.into_iter().filter(|who| row.cell(who.name) == 404) {
+            let anothers = world.ask(&row, who, false).await;
+            let missing = world.ask(&row, who, true).await;
+            let what = format!("{} by {}", row.line(), who.name);
+            assert_eq!((anothers.status, anothers.text()), (missing.status, missing.text()), "{what}");
+            assert_eq!(told(&anothers.headers), told(&missing.headers), "{what}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 20, "only {compared} answers were compared");
+}
+
+/// The table itself, by rules that hold for all routes: what nobody may write into it, whatever a handler answers.
+#[test]
+fn the_table_keeps_to_the_rules() {
+    for row in rows() {
+        let (line, cell) = (row.line(), |who| row.cell(who));
+        assert!(!row.expected.contains(&None), "{line}: a row with ? is not done");
+        if cell("anonymous") == 401 {
+            for who in ["wrong", "revoked", "expired"] {
+                assert_eq!(cell(who), 401, "{line}: {who} is as good as nothing");
+            }
+            assert_eq!(cell("suspended"), 403, "{line}: the suspended do nothing");
+            assert_eq!(cell("create"), 403, "{line}: a key for making links does nothing else");
+            if row.method != "GET" {
+                assert_eq!(cell("read"), 403, "{line}: a key for looking changes nothing");
+                assert_eq!(cell("forged"), 403, "{line}: another site does nothing in anybody's name");
+            }
+        } else {
+            assert!(!row.path.starts_with("/api/v1/admin"), "{line}: not for everyone");
+            if row.path.starts_with("/api/") && row.method != "GET" {
+                let shown = ["wrong", "revoked", "expired", "suspended", "read", "forged"].map(cell);
+                assert_eq!(
+                    shown,
+                    [401, 401, 401, 403, 403, 403],
+                    "{line}: what is shown must be good, even where nothing is needed"
+                );
+            }
+        }
+        if row.path.starts_with("/api/v1/admin") {
+            for who in ["other", "owner", "session"] {
+                assert_eq!(cell(who), 403, "{line}: not for {who}");
+            }
+        } else if row.path.starts_with("/api/v1/urls/{code}") && cell("anonymous") == 401 {
+            assert_eq!((cell("other"), cell("moderator")), (404, 404), "{line}: another's link is not there");
+            assert!((200..300).contains(&cell("owner")) && cell("owner") == cell("session"), "{line}: the owner may");
+        }
+    }
+}
+
+/// All headers, in their order.
+fn told(headers: &HeaderMap) -> BTreeMap<String, String> {
+    headers.iter().map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())).collect()
+}
+
+/// The lines that are not in both.
+fn difference(before: &str, after: &str) -> String {
+    let known: BTreeSet<_> = before.lines().collect();
+    after.lines().filter(|line| !known.contains(line)).collect::<Vec<_>>().join("\n")
+}
