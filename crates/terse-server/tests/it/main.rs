@@ -13,4 +13,5 @@ mod live;
 mod owners;
 mod pages;
 mod stats;
+mod timing;
 mod web;

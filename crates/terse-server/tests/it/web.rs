@@ -223,6 +223,15 @@ impl Web {
         Answer { status: head.status, headers: head.headers, bytes }
     }
 
+    /// How long it takes to answer somebody with this key.
+    pub(crate) async fn timed(&self, path: &str, key: &str) -> (StatusCode, Duration) {
+        let request = Request::builder().uri(path).header("authorization", key).body(Body::empty()).unwrap();
+        let router = self.router.clone();
+        let began = std::time::Instant::now();
+        let response = router.oneshot(request).await.unwrap();
+        (response.status(), began.elapsed())
+    }
+
     /// Every path that the router knows, as it knows them.
     pub(crate) fn paths(&self) -> Vec<String> {
         // There is no other way to ask it.
