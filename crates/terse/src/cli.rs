@@ -97,6 +97,10 @@ enum Command {
     Import(commands::import::Import),
     /// Write all links to a CSV or JSON lines file
     Export(commands::export::Export),
+    /// Look after accounts
+    User(commands::user::User),
+    /// Make, list and revoke keys
+    Key(commands::key::Key),
     /// Copy the store into a new folder, also while serving
     Backup(commands::backup::Backup),
     /// Put a backup in the place of the store
@@ -227,6 +231,8 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
         Command::Top(command) => command.run(&context),
         Command::Import(command) => command.run(&context),
         Command::Export(command) => command.run(&context),
+        Command::User(command) => command.run(&context),
+        Command::Key(command) => command.run(&context),
         Command::Backup(command) => command.run(&context),
         Command::Restore(command) => command.run(&context),
         Command::Doctor(command) => command.run(&context),

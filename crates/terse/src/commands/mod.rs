@@ -8,11 +8,13 @@ pub(crate) mod doctor;
 pub(crate) mod edit;
 pub(crate) mod export;
 pub(crate) mod import;
+pub(crate) mod key;
 pub(crate) mod list;
 pub(crate) mod resolve;
 pub(crate) mod shorten;
 pub(crate) mod stats;
 pub(crate) mod top;
+pub(crate) mod user;
 
 use serde_json::Value;
 

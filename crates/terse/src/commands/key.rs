@@ -1,0 +1,132 @@
+//! `terse key …`: keys for programs.
+
+use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::text;
+use super::user::path_of;
+use crate::cli::Context;
+use crate::client::{Absent, Door};
+use crate::config::Span;
+use crate::terminal::{is_out, one_line, say, table, width};
+
+/// Make, list and revoke keys for programs: your own, or those of an account with --user.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  terse key add newsletter --user ann --scope create --ttl 90d
+  terse key list --user ann
+  terse key revoke 7 --user ann")]
+pub(crate) struct Key {
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Debug, Subcommand)]
+enum Act {
+    /// List keys, the oldest first
+    List {
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Make a key and print it; it is never shown again
+    Add {
+        /// What it is for
+        name: String,
+        #[command(flatten)]
+        whose: Whose,
+        /// What it opens: create, read or full
+        #[arg(long, default_value = "full")]
+        scope: String,
+        /// When it ends: 2030-01-31 or 2030-01-31T12:00:00Z
+        #[arg(long, value_name = "MOMENT", conflicts_with = "ttl")]
+        expires: Option<String>,
+        /// How long it is good: 8h, 90d
+        #[arg(long, value_name = "DURATION")]
+        ttl: Option<Span>,
+        /// How many links it may make, as in 100/h
+        #[arg(long)]
+        plan: Option<String>,
+    },
+    /// Revoke a key
+    Revoke {
+        /// Its number
+        id: u64,
+        #[command(flatten)]
+        whose: Whose,
+    },
+}
+
+#[derive(Args, Debug)]
+struct Whose {
+    /// Whose it is: a name or a number
+    #[arg(long)]
+    user: Option<String>,
+}
+
+impl Whose {
+    fn path(&self, door: &Door) -> anyhow::Result<String> {
+        match &self.user {
+            Some(user) => Ok(format!("{}/keys", path_of(door, user)?)),
+            None => Ok("/api/v1/keys".into()),
+        }
+    }
+}
+
+impl Key {
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        let door = context.door(Absent::Refuse)?;
+        match &self.act {
+            Act::List { whose } => {
+                let keys = door.expect(&Method::GET, &whose.path(&door)?, None)?.body;
+                if context.json { say(&keys.to_string())? } else { list(&keys)? }
+            }
+            Act::Add { name, whose, scope, expires, ttl, plan } => {
+                let mut body = json!({ "name": name, "scope": scope });
+                let ends = ttl.map(|ttl| terse_core::Clock::default().now().checked_add(ttl.get()).map(|at| at.to_string()));
+                if let Some(moment) = expires.clone().or(ends.flatten()) {
+                    body["expires_at"] = json!(moment);
+                }
+                if let Some(plan) = plan {
+                    body["plan"] = json!(plan);
+                }
+                let made = door.expect(&Method::POST, &whose.path(&door)?, Some(&body))?.body;
+                say(if context.json { made.to_string() } else { one_line(text(&made, "key")) }.as_str())?;
+                if !context.json && is_out() {
+                    eprintln!("It is never shown again. Its number is {}.", made["id"]);
+                }
+            }
+            Act::Revoke { id, whose } => {
+                door.expect(&Method::DELETE, &format!("{}/{id}", whose.path(&door)?), None)?;
+                say(if context.json { json!({ "id": id }).to_string() } else { format!("revoked: {id}") }.as_str())?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn list(keys: &Value) -> anyhow::Result<()> {
+    let keys = keys["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if keys.is_empty() {
+        eprintln!("There are no keys yet.");
+        return Ok(());
+    }
+    let or = |key: &Value, field: &str, nothing: &str| match text(key, field) {
+        "" => nothing.to_owned(),
+        text => text.to_owned(),
+    };
+    let row = |key: &Value| {
+        vec![
+            key["id"].to_string(),
+            text(key, "name").into(),
+            format!("{}…", text(key, "prefix")),
+            text(key, "scope").into(),
+            or(key, "plan", ""),
+            or(key, "expires_at", "never"),
+            or(key, "last_used_at", "never"),
+        ]
+    };
+    let rows: Vec<Vec<String>> = keys.iter().map(row).collect();
+    say(&table(&["number", "name", "begins", "opens", "plan", "ends", "last used"], &rows, &[1], width()))
+}

@@ -1,0 +1,237 @@
+//! `terse user …`: accounts, for whoever runs the server.
+
+use std::io::Read as _;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::text;
+use crate::cli::Context;
+use crate::client::{Absent, Door, query};
+use crate::config::Span;
+use crate::terminal::{one_line, say, table, width};
+
+/// Where accounts are looked after.
+const USERS: &str = "/api/v1/admin/users";
+/// How many accounts are asked for at once.
+const PAGE: usize = 100;
+
+/// Look after accounts: who may make links here, and who judges them.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  terse user add ann --role admin --password-stdin < password.txt
+  terse user invite --role user
+  terse user suspend bob --why 'sends spam'")]
+pub(crate) struct User {
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Debug, Subcommand)]
+enum Act {
+    /// List accounts, the oldest first
+    List,
+    /// Make an account
+    Add {
+        /// What they sign in with
+        name: String,
+        #[command(flatten)]
+        about: About,
+    },
+    /// Change an account
+    Set {
+        /// A name, or a number
+        user: String,
+        /// Another name
+        #[arg(long = "name", value_name = "NAME")]
+        new_name: Option<String>,
+        #[command(flatten)]
+        about: About,
+    },
+    /// Switch an account off: its links, keys and sessions
+    Suspend {
+        /// A name, or a number
+        user: String,
+        /// Why; kept in the audit log
+        #[arg(long)]
+        why: String,
+    },
+    /// Switch an account on again
+    Reinstate {
+        /// A name, or a number
+        user: String,
+        /// Why; kept in the audit log
+        #[arg(long)]
+        why: Option<String>,
+    },
+    /// Erase an account with all its links and their clicks, for good
+    Erase {
+        /// A name, or a number
+        user: String,
+        /// Without asking: there is no way back
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Print a link that lets somebody make an account, once
+    Invite {
+        /// What they may do: user, moderator or admin
+        #[arg(long, default_value = "user")]
+        role: String,
+        /// How long it is good: 8h, 7d
+        #[arg(long, value_name = "DURATION")]
+        ttl: Option<Span>,
+    },
+}
+
+#[derive(Args, Debug)]
+struct About {
+    /// What they may do: user, moderator or admin
+    #[arg(long)]
+    role: Option<String>,
+    /// Read the password from standard input
+    #[arg(long)]
+    password_stdin: bool,
+}
+
+impl About {
+    fn tell(&self, body: &mut Map<String, Value>) -> anyhow::Result<()> {
+        if let Some(role) = &self.role {
+            body.insert("role".into(), json!(role));
+        }
+        if self.password_stdin {
+            let mut password = String::new();
+            // A password is short: what is longer is a mistake, and the server says so.
+            std::io::stdin().take(4096).read_to_string(&mut password).context("reading the password")?;
+            body.insert("password".into(), json!(password.trim_end_matches(['\r', '\n'])));
+        }
+        Ok(())
+    }
+}
+
+impl User {
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        let absent = if matches!(self.act, Act::Add { .. } | Act::Invite { .. }) { Absent::Make } else { Absent::Refuse };
+        let door = context.door(absent)?;
+        match &self.act {
+            Act::List => list(&door, context.json),
+            Act::Add { name, about } => {
+                let mut body = Map::from_iter([("name".to_owned(), json!(name))]);
+                about.tell(&mut body)?;
+                let made = door.expect(&Method::POST, USERS, Some(&body.into()))?.body;
+                tell(context, &made, |user| format!("{} has an account ({}, number {})", user.name, user.role, user.id))
+            }
+            Act::Set { user, new_name, about } => {
+                let path = path_of(&door, user)?;
+                let mut body = Map::new();
+                body.extend(new_name.as_ref().map(|name| ("name".to_owned(), json!(name))));
+                about.tell(&mut body)?;
+                let changed = door.expect(&Method::PATCH, &path, Some(&body.into()))?.body;
+                tell(context, &changed, |user| format!("changed: {} ({})", user.name, user.role))
+            }
+            Act::Suspend { user, why } => {
+                let path = format!("{}/suspend", path_of(&door, user)?);
+                let changed = door.expect(&Method::POST, &path, Some(&json!({ "why": why })))?.body;
+                tell(context, &changed, |user| format!("suspended: {}", user.name))
+            }
+            Act::Reinstate { user, why } => {
+                let path = format!("{}/reinstate", path_of(&door, user)?);
+                let changed = door.expect(&Method::POST, &path, Some(&json!({ "why": why })))?.body;
+                tell(context, &changed, |user| format!("reinstated: {}", user.name))
+            }
+            Act::Erase { user, yes } => {
+                anyhow::ensure!(*yes, "this erases the account with all its links and clicks, for good; say --yes");
+                let answer = door.expect(&Method::DELETE, &path_of(&door, user)?, None)?;
+                let done = if answer.status == 202 { "closed, and being erased" } else { "erased" };
+                if context.json {
+                    say(&json!({ "user": user, "done": answer.status != 202 }).to_string())?;
+                } else {
+                    say(&format!("{done}: {}", one_line(user)))?;
+                }
+                Ok(true)
+            }
+            Act::Invite { role, ttl } => {
+                let mut body = json!({ "role": role });
+                if let Some(ttl) = ttl {
+                    body["ttl"] = json!(ttl.get().as_secs());
+                }
+                let made = door.expect(&Method::POST, "/api/v1/invitations", Some(&body))?.body;
+                say(if context.json { made.to_string() } else { one_line(text(&made, "url")) }.as_str())?;
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// An account in the words of an answer, safe to print.
+struct Told {
+    id: u64,
+    name: String,
+    role: String,
+}
+
+fn tell(context: &Context, user: &Value, sentence: impl FnOnce(Told) -> String) -> anyhow::Result<bool> {
+    if context.json {
+        say(&user.to_string())?;
+    } else {
+        let id = user.get("id").and_then(Value::as_u64).unwrap_or_default();
+        say(&sentence(Told { id, name: one_line(text(user, "name")), role: one_line(text(user, "role")) }))?;
+    }
+    Ok(true)
+}
+
+/// The path of an account, by its name or its number.
+pub(super) fn path_of(door: &Door, typed: &str) -> anyhow::Result<String> {
+    if !typed.is_empty() && typed.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(format!("{USERS}/{typed}"));
+    }
+    let path = format!("{USERS}{}", query(&[("name", Some(typed.to_owned()))]));
+    let found = door.expect(&Method::GET, &path, None)?.body;
+    let id = found.pointer("/users/0/id").and_then(Value::as_u64);
+    let id = id.with_context(|| format!("there is no account with the name {typed:?}"))?;
+    Ok(format!("{USERS}/{id}"))
+}
+
+fn list(door: &Door, json: bool) -> anyhow::Result<bool> {
+    let mut all = Vec::new();
+    let mut cursor = None;
+    loop {
+        let path = query(&[("limit", Some(PAGE.to_string())), ("cursor", cursor.clone())]);
+        let mut page = door.expect(&Method::GET, &format!("{USERS}{path}"), None)?.body;
+        let Some(Value::Array(users)) = page.get_mut("users").map(Value::take) else {
+            anyhow::bail!("the answer holds no accounts: is this a terse server?");
+        };
+        all.extend(users);
+        let next = page.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
+        anyhow::ensure!(next.is_none() || next != cursor, "the list does not come to an end");
+        if next.is_none() {
+            break;
+        }
+        cursor = next;
+    }
+    if json {
+        say(&json!({ "users": all }).to_string())?;
+        return Ok(true);
+    }
+    if all.is_empty() {
+        eprintln!("There are no accounts yet. `terse user add NAME --role admin` makes one.");
+        return Ok(true);
+    }
+    let rows: Vec<Vec<String>> = all
+        .iter()
+        .map(|user| {
+            let state = if user["suspended"].is_null() { "" } else { "suspended" };
+            vec![
+                user["id"].to_string(),
+                text(user, "name").into(),
+                text(user, "role").into(),
+                state.into(),
+                text(user, "created_at").into(),
+            ]
+        })
+        .collect();
+    say(&table(&["number", "name", "role", "", "since"], &rows, &[1], width()))?;
+    Ok(true)
+}
