@@ -1,11 +1,11 @@
-//! What has to be done for owners now and then: noting which keys were used, deleting what is over.
+//! What has to be done for owners now and then: noting which keys were used, deleting what is over, finishing erasures.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::Clock;
 use terse_core::registry::{Registry, RegistryError};
-use terse_server::UsedKeys;
+use terse_server::{Erasures, UsedKeys};
 use tokio::sync::watch;
 
 /// How often it is written down which keys were used.
@@ -23,6 +23,8 @@ pub(crate) struct OwnerChores {
     pub(crate) registry: Arc<dyn Registry>,
     /// Where it is noted which keys were used.
     pub(crate) used_keys: Arc<UsedKeys>,
+    /// Finishes what was begun.
+    pub(crate) erasures: Erasures,
     /// The time.
     pub(crate) clock: Clock,
     /// Whether this process also deletes what is over.
@@ -46,11 +48,22 @@ impl OwnerChores {
             if stopping {
                 return;
             }
-            if self.tidies
-                && round % ROUNDS == 0
-                && let Err(error) = self.tidy().await
-            {
-                tracing::warn!(%error, "what is over could not be deleted from the registry; trying again later");
+            if !self.tidies || round % ROUNDS != 0 {
+                continue;
+            }
+            let round = async {
+                match self.erasures.finish().await {
+                    Ok(0) => {}
+                    Ok(count) => tracing::info!(count, "finished erasing accounts"),
+                    Err(error) => tracing::warn!(%error, "an account could not be erased yet; trying again later"),
+                }
+                if let Err(error) = self.tidy().await {
+                    tracing::warn!(%error, "what is over could not be deleted from the registry; trying again later");
+                }
+            };
+            tokio::select! {
+                () = round => {}
+                _ = stop.wait_for(|stop| *stop) => {}
             }
         }
     }

@@ -12,7 +12,7 @@ use terse_core::{
     Rules, Snowflake, TargetRules,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
-use terse_server::{ApiStats, Keys, Limits, Parts, Passwords, UsedKeys};
+use terse_server::{ApiStats, Erasures, Keys, Limits, Parts, Passwords, UsedKeys};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use url::Url;
@@ -147,7 +147,7 @@ impl Server {
             };
             back_office.spawn(chore.run(stopped.clone()));
             let chore = Rescan {
-                links,
+                links: Arc::clone(&links),
                 safety: Arc::clone(&safety),
                 every: config.safety.rescan_every.get(),
                 clock: clock.clone(),
@@ -157,8 +157,13 @@ impl Server {
             back_office.spawn(counting.tidy(config, &store.clicks, &metered, &clock).run(stopped.clone()));
         }
 
-        let chore =
-            OwnerChores { registry: Arc::clone(&store.registry), used_keys, clock: clock.clone(), tidies: config.roles.worker };
+        let chore = OwnerChores {
+            registry: Arc::clone(&store.registry),
+            used_keys,
+            erasures: Erasures::new(Arc::clone(&links), Arc::clone(&store.clicks), Arc::clone(&store.registry)),
+            clock: clock.clone(),
+            tidies: config.roles.worker,
+        };
         back_office.spawn(chore.run(stopped.clone()));
 
         // The metrics read the workers, and the workers' front door shows the metrics.

@@ -93,7 +93,9 @@ pub(crate) struct UserList {
     params(
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before",
             min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
-        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false)),
+        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false),
+        ("name" = Option<String>, Query, description = "Only the one with this name, in any case", min_length = 3, max_length = 64,
+            pattern = "^[A-Za-z0-9][A-Za-z0-9._@+-]{2,63}$", nullable = false)),
     responses((status = 200, description = "A part of the list", body = UserList), AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
@@ -101,8 +103,12 @@ pub(super) async fn list(
     Operator(caller): Operator,
     mut params: Params,
 ) -> Result<axum::Json<UserList>, Problem> {
-    let (cursor, limit) = (params.take("cursor"), params.take("limit"));
+    let (cursor, limit, name) = (params.take("cursor"), params.take("limit"), params.take("name"));
     params.done()?;
+    if let Some(name) = name {
+        let found = parts.registry.user_named(&user_name(&name)?).await?;
+        return Ok(axum::Json(UserList { users: found.iter().map(UserBody::from).collect(), next_cursor: None }));
+    }
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))? as usize;
     let mut seal = Seal::new(&parts.cursor_key, caller);
     seal.bind(Some("users"));
