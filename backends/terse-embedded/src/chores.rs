@@ -42,6 +42,7 @@ impl Scribe {
                     let mut statement = self.conn.prepare_cached("DELETE FROM aliases WHERE domain = ?1 AND code = ?2")?;
                     statement.execute(params![domain, link.key.code.as_str()])?;
                 }
+                self.forget_history(id)?;
                 self.conn.prepare_cached("DELETE FROM links WHERE id = ?1")?.execute([id])?;
                 keys.push(link.key);
             }

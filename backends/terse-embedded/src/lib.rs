@@ -15,6 +15,7 @@ mod crew;
 mod engine;
 mod failure;
 mod health;
+mod history;
 mod issued;
 mod leases;
 mod limiter;

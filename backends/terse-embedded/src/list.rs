@@ -99,6 +99,7 @@ impl<'a> Wanted<'a> {
         };
         let contains = |haystack: &str, text: &str| haystack.to_ascii_lowercase().contains(text);
         wanted_status
+            && self.query.archived.is_none_or(|archived| link.archived_at.is_some() == archived)
             && self.query.tag.as_ref().is_none_or(|tag| link.tags.iter().any(|have| have == tag))
             && self.text.as_ref().is_none_or(|text| {
                 contains(link.key.code.as_str(), text)

@@ -3,7 +3,8 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, ToSql};
 use terse_core::{
-    Code, Domain, Flags, Judge, Link, LinkKey, Moment, OwnerId, RedirectKind, Revision, Standing, Tags, Target, Title,
+    Code, Domain, Flags, Judge, Link, LinkKey, Moment, Notes, OwnerId, PasswordHash, RedirectKind, Revision, Standing, Tags,
+    Target, Title,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -14,7 +15,7 @@ pub(crate) const FIRST_NAMED: i64 = 1 << 61;
 
 /// In the order in which [`RawRow::read`] expects them.
 pub(crate) const COLUMNS: &str = "id, domain, code, owner, target, created_at, updated_at, flags, checksum, reuse, revision, \
-     expires_at, valid_from, max_clicks, spent_clicks, title, tags, deleted_at, signs";
+     expires_at, valid_from, max_clicks, spent_clicks, title, tags, deleted_at, signs, password, notes, archived_at";
 
 const FORWARD_QUERY: i64 = 4;
 const CRAWLABLE: i64 = 8;
@@ -51,6 +52,9 @@ struct Fields<'a> {
     tags: Option<&'a str>,
     deleted_at: Option<i64>,
     signs: Option<&'a str>,
+    password: Option<&'a str>,
+    notes: Option<&'a str>,
+    archived_at: Option<i64>,
 }
 
 impl<'a> RawRow<'a> {
@@ -74,6 +78,9 @@ impl<'a> RawRow<'a> {
                 tags: text(row, 16)?,
                 deleted_at: row.get(17)?,
                 signs: text(row, 18)?,
+                password: text(row, 19)?,
+                notes: text(row, 20)?,
+                archived_at: row.get(21)?,
             },
             checksum: row.get(8)?,
             spent_clicks: row.get::<_, Option<i64>>(14)?.unwrap_or(0) as u64,
@@ -111,6 +118,9 @@ impl<'a> RawRow<'a> {
             redirect,
             title: self.fields.title.map(|title| Title::from_stored(title.to_owned())),
             tags: self.fields.tags.map(Tags::from_stored).unwrap_or_default(),
+            notes: self.fields.notes.map(|notes| Notes::from_stored(notes.to_owned())),
+            password: self.fields.password.map(PasswordHash::from_phc),
+            archived_at: self.fields.archived_at.map(Moment::from_ms),
             forward_query: flags & FORWARD_QUERY != 0,
             crawlable: flags & CRAWLABLE != 0,
             standing,
@@ -172,13 +182,16 @@ impl<'a> NewRow<'a> {
             tags: Some(tags).filter(|tags| !tags.is_empty()),
             deleted_at: link.deleted_at.map(Moment::as_ms),
             signs: Some(link.flags.joined()).filter(|signs| !signs.is_empty()),
+            password: link.password.as_ref().map(PasswordHash::as_str),
+            notes: link.notes.as_ref().map(Notes::as_str),
+            archived_at: link.archived_at.map(Moment::as_ms),
         };
         let checksum = fields.checksum(id, link.key.domain.as_str(), code);
         Self { id, domain, code, fields, checksum }
     }
 
     /// Every column of [`COLUMNS`], `spent_clicks` given apart as it is not part of the row's identity.
-    pub(crate) fn values<'b>(&'b self, spent_clicks: &'b Option<i64>) -> [&'b dyn ToSql; 19] {
+    pub(crate) fn values<'b>(&'b self, spent_clicks: &'b Option<i64>) -> [&'b dyn ToSql; 22] {
         let f = &self.fields;
         [
             &self.id,
@@ -200,6 +213,9 @@ impl<'a> NewRow<'a> {
             &f.tags,
             &f.deleted_at,
             &f.signs,
+            &f.password,
+            &f.notes,
+            &f.archived_at,
         ]
     }
 }
@@ -231,6 +247,14 @@ impl Fields<'_> {
         // Only where there are any: rows from before there were signs keep their checksum.
         if self.signs.is_some() {
             put_text(&mut bytes, self.signs);
+        }
+        // What came later likewise, each with a letter of its own.
+        let archived_at = self.archived_at.map(|at| at.to_string());
+        for (letter, text) in [(b'p', self.password), (b'n', self.notes), (b'a', archived_at.as_deref())] {
+            if text.is_some() {
+                bytes.push(letter);
+                put_text(&mut bytes, text);
+            }
         }
         xxh3_64(&bytes) as i64
     }

@@ -19,8 +19,11 @@ pub(crate) struct Shape {
 }
 
 /// The links file: "trse".
-pub(crate) const LINKS: Shape =
-    Shape { name: "links", application: 0x7472_7365, steps: &[include_str!("schema.sql"), include_str!("schema_2.sql")] };
+pub(crate) const LINKS: Shape = Shape {
+    name: "links",
+    application: 0x7472_7365,
+    steps: &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")],
+};
 
 impl Shape {
     /// Opens a file for writing, making it if it is missing, and brings it up to date.
@@ -110,6 +113,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::chores::{DELETED, MARKED, UNMARKED};
+    use crate::history::TOO_OLD;
     use crate::list::{Place, steps};
 
     /// Every query that could meet millions of rows.
@@ -135,6 +139,8 @@ pub(crate) mod tests {
                 "aliases_folded (domain=? AND <expr>=?)",
             ),
             ("SELECT id FROM requests WHERE at < ?1 ORDER BY at LIMIT ?2", "requests_by_age"),
+            ("SELECT target FROM revisions WHERE id = ?1 ORDER BY n DESC LIMIT ?2", "revisions_of_a_link"),
+            (&format!("SELECT n FROM revisions WHERE {TOO_OLD}"), "revisions_of_a_link"),
         ] {
             assert_plan(&conn, sql, index);
         }

@@ -52,7 +52,8 @@ impl Scribe {
             next_named: FIRST_NAMED,
             stored_next_named: FIRST_NAMED,
             insert_row: format!(
-                "INSERT INTO links ({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19)"
+                "INSERT INTO links ({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,\
+                 ?20,?21,?22)"
             ),
             reusable_rows: format!("SELECT {COLUMNS} FROM links WHERE reuse = ?1"),
         };
@@ -208,13 +209,16 @@ impl Scribe {
         }
         let renewed = old.expires_at != link.expires_at;
         let new = Link {
-            key: old.key,
+            key: old.key.clone(),
             owner: old.owner,
             generated: old.generated,
             created_at: old.created_at,
             spent_clicks: old.spent_clicks,
             ..link.clone()
         };
+        if !old.same_wishes(&new) {
+            self.keep(id, new.updated_at)?;
+        }
         self.rewrite(id, &new)?;
         if renewed {
             // With another end, it can expire once more.
@@ -230,7 +234,8 @@ impl Scribe {
         let row = NewRow::new(id, domain, link, &tags);
         let mut statement = self.conn.prepare_cached(
             "UPDATE links SET target = ?5, updated_at = ?7, flags = ?8, checksum = ?9, reuse = ?10, revision = ?11, \
-             expires_at = ?12, valid_from = ?13, max_clicks = ?14, title = ?16, tags = ?17, deleted_at = ?18, signs = ?19 \
+             expires_at = ?12, valid_from = ?13, max_clicks = ?14, title = ?16, tags = ?17, deleted_at = ?18, signs = ?19, \
+             password = ?20, notes = ?21, archived_at = ?22 \
              WHERE id = ?1 AND domain = ?2 AND code IS ?3 AND owner = ?4 AND created_at = ?6 AND ?15 IS NULL",
         )?;
         match statement.execute(&row.values(&None)[..])? {

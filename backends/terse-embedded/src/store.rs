@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::{
-    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Moment, Numbering, Page, Revision, Spent,
+    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Moment, Numbering, Page, Past, Revision, Spent,
     StoreError, Updated,
 };
 
@@ -181,6 +181,11 @@ impl LinkStore for Embedded {
     async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError> {
         let link = link.clone();
         self.crew.write(move |scribe| scribe.update(&link, expected)).await
+    }
+
+    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<Past>, StoreError> {
+        let key = key.clone();
+        self.crew.read(LIST, move |shelf| shelf.history(&key, limit)).await
     }
 
     async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError> {

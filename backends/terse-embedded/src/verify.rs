@@ -49,7 +49,7 @@ pub fn inspect(db: &Path) -> Result<(), OpenError> {
     schema::stored_identity(&conn)?.map(|_| ()).ok_or_else(|| OpenError::NotTerse(db.to_owned()))
 }
 
-/// Checks every page, every index, every link's checksum and every alias, also while the store is in use.
+/// Checks every page, every index, every link's checksum, what links were before, and every alias, also while the store is in use.
 pub fn verify(db: &Path) -> Result<Report, OpenError> {
     let conn = connect_reader(&Site::at(db))?;
     // All of it as of one moment.
@@ -62,6 +62,7 @@ pub fn verify(db: &Path) -> Result<Report, OpenError> {
     check_pages(&shelf.conn, &mut |problem| report.tell(problem))?;
     check_links(&shelf, &mut report)?;
     check_aliases(&shelf, &mut report)?;
+    check_history(&shelf, &mut report)?;
     Ok(report)
 }
 
@@ -106,12 +107,39 @@ fn check_links(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
     }
 }
 
+/// A damaged revision misleads nobody but whoever goes back to it.
+fn check_history(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
+    let mut statement = shelf.conn.prepare(&format!("SELECT {COLUMNS} FROM revisions ORDER BY n"))?;
+    let mut rows = statement.query([])?;
+    loop {
+        match rows.next() {
+            Ok(None) => return Ok(()),
+            Ok(Some(row)) => match shelf.read(row, None) {
+                Ok(_) => {}
+                Err(Failure::Refused(error)) => {
+                    let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
+                    report.tell(format!("an earlier revision: {cause}"));
+                }
+                Err(Failure::Engine(error)) => return Err(error),
+            },
+            Err(error) => {
+                report.tell(error.to_string());
+                return Ok(());
+            }
+        }
+    }
+}
+
 fn check_aliases(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
     for (what, sql) in [
         (
             "named links that no alias leads to",
             "SELECT count(*) FROM links l WHERE l.id >= ?1 AND NOT EXISTS \
              (SELECT 1 FROM aliases a WHERE a.domain = l.domain AND a.code = l.code AND a.id = l.id)",
+        ),
+        (
+            "revisions of links that are not there",
+            "SELECT count(*) FROM revisions r WHERE r.id >= ?1 - ?1 AND NOT EXISTS (SELECT 1 FROM links l WHERE l.id = r.id)",
         ),
         (
             "aliases that lead nowhere",

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use terse_core::{
-    Alphabet, Domain, Flags, Insert, Inserted, Judge, Link, LinkKey, LinkStore, ListQuery, Numbering, Request, Revision, Sort,
-    Standing, StoreError, Tags, Updated,
+    Alphabet, Domain, Flags, Insert, Inserted, Judge, Link, LinkKey, LinkStore, ListQuery, Notes, Numbering, Request, Revision,
+    Sort, Standing, StoreError, Tags, Updated,
 };
 use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, skip_ahead, verify};
 use terse_testkit::{alias, generated, key, moment};
@@ -83,9 +83,9 @@ fn a_file_from_the_future_is_refused_and_left_alone() {
     drop(folder.open());
     sql(&folder.db(), "PRAGMA user_version = 99");
     let error = Embedded::open(Options::new(folder.db())).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 99, known: 2 }), "{error}");
-    assert!(error.to_string().contains("99") && error.to_string().contains('2'));
-    sql(&folder.db(), "PRAGMA user_version = 2");
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 3 }), "{error}");
+    assert!(error.to_string().contains("99") && error.to_string().contains('3'));
+    sql(&folder.db(), "PRAGMA user_version = 3");
     drop(folder.open());
 }
 
@@ -161,6 +161,9 @@ async fn a_damaged_link_is_an_error_and_never_a_redirect() {
         "flags = flags | 32",
         "flags = flags | 128",
         "signs = 'userinfo'",
+        "password = '$argon2id$'",
+        "notes = 'x'",
+        "archived_at = 5",
         "created_at = created_at + 1",
         "updated_at = 5",
         "expires_at = 5",
@@ -249,6 +252,7 @@ fn everything() -> ListQuery {
         tag: None,
         text: None,
         status: None,
+        archived: None,
         sort: Sort::Newest,
         after: None,
         limit: 100,
@@ -551,11 +555,21 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
         conn.query_row("SELECT checksum FROM links WHERE code = ?1", [code], |row| row.get(0)).unwrap()
     };
     assert_eq!((checksum("plain"), checksum("blocked")), (-43900088757068297, -7054719790225027295));
-    sql(&folder.db(), "ALTER TABLE links DROP COLUMN signs; PRAGMA user_version = 1");
+    sql(
+        &folder.db(),
+        "DROP TABLE revisions; ALTER TABLE links DROP COLUMN archived_at; ALTER TABLE links DROP COLUMN notes; \
+         ALTER TABLE links DROP COLUMN password; ALTER TABLE links DROP COLUMN signs; PRAGMA user_version = 1",
+    );
     let store = folder.open();
     assert_eq!(store.get(&plain.key).await.unwrap(), Some(plain.clone()));
     assert_eq!(store.get(&blocked.key).await.unwrap(), Some(blocked));
-    let flagged = Link { flags: Flags::new(["userinfo"]), standing: Standing::Suspicious, revision: Revision(2), ..plain };
+    let flagged = Link {
+        flags: Flags::new(["userinfo"]),
+        standing: Standing::Suspicious,
+        notes: Some(Notes::from_stored("a note".into())),
+        revision: Revision(2),
+        ..plain
+    };
     assert_eq!(store.update(&flagged, Revision(1)).await.unwrap(), Updated::Done);
     drop(store);
     assert_eq!(folder.open().get(&flagged.key).await.unwrap(), Some(flagged));

@@ -14,6 +14,7 @@ mod identity;
 pub mod limits;
 mod link;
 mod links;
+mod password;
 mod patch;
 mod proxies;
 mod refusal;
@@ -36,15 +37,17 @@ pub use host::{BlockedHosts, is_public_address, is_public_name};
 pub use identity::Identity;
 pub use link::{Judge, Link, LinkKey, OwnerId, RedirectKind, Revision, Standing, Status};
 pub use links::{Caller, Created, LinkError, Links, Listing, Rules};
+pub use password::PasswordHash;
 pub use patch::{Change, Patch};
 pub use proxies::{Proxies, ProxyRange};
 pub use refusal::{Refusal, RefusalKind};
 pub use screening::{Evidence, Flags, Judgement, NoScreening, Screening};
 pub use store::{
-    BoxError, ChangeFeed, Cursor, Insert, Inserted, LinkStore, ListQuery, NoFeed, Page, Request, Sort, Spent, StoreError, Updated,
+    BoxError, ChangeFeed, Cursor, Insert, Inserted, LinkStore, ListQuery, NoFeed, Page, Past, REVISIONS, Request, Sort, Spent,
+    StoreError, Updated,
 };
 pub use target::{Target, TargetRules, is_bad_port};
-pub use text::{Tags, Title};
+pub use text::{Notes, Tags, Title};
 pub use visit::{Visit, visit};
 pub use when::Moment;
 pub use wish::{NewLink, Wish};

@@ -4,9 +4,10 @@ use crate::when::Moment;
 
 use crate::code::Code;
 use crate::domain::Domain;
+use crate::password::PasswordHash;
 use crate::screening::Flags;
 use crate::target::Target;
-use crate::text::{Tags, Title};
+use crate::text::{Notes, Tags, Title};
 
 /// What identifies a link.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -121,6 +122,12 @@ pub struct Link {
     pub title: Option<Title>,
     /// Words to find it by.
     pub tags: Tags,
+    /// What the owner wants to remember about it; nobody else sees it.
+    pub notes: Option<Notes>,
+    /// What a visitor must know to follow it.
+    pub password: Option<PasswordHash>,
+    /// When its owner put it away. It goes on working, and is left out of lists.
+    pub archived_at: Option<Moment>,
     /// Whether a visitor's query is passed on to the target.
     pub forward_query: bool,
     /// Whether search engines may follow it.
@@ -211,5 +218,24 @@ impl Link {
             && self.redirect == RedirectKind::default()
             && !self.forward_query
             && !self.crawlable
+            && self.password.is_none()
+            && self.notes.is_none()
+            && self.archived_at.is_none()
+    }
+
+    /// Whether an owner would see no difference: what moderation thinks, what was spent, and whether it is deleted do not count.
+    pub fn same_wishes(&self, other: &Self) -> bool {
+        let like_other = Self {
+            spent_clicks: other.spent_clicks,
+            standing: other.standing,
+            judged: other.judged,
+            flags: other.flags.clone(),
+            deleted_at: other.deleted_at,
+            reusable: other.reusable,
+            updated_at: other.updated_at,
+            revision: other.revision,
+            ..self.clone()
+        };
+        like_other == *other
     }
 }

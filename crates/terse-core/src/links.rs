@@ -1,5 +1,7 @@
 //! The acts an owner can do with links, each under all the rules.
 
+mod undo;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -479,6 +481,9 @@ fn stored_form(new: &NewLink, code: Code, owner: OwnerId, created_at: Moment, st
         redirect: new.redirect,
         title: new.title.clone(),
         tags: new.tags.clone(),
+        notes: new.notes.clone(),
+        password: new.password.clone(),
+        archived_at: new.archived.then_some(created_at),
         forward_query: new.forward_query,
         crawlable: new.crawlable,
         standing,

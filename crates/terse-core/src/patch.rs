@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::when::{Moment, parse_expiry, parse_start};
 
 use crate::link::{Judge, Link, RedirectKind, Standing};
+use crate::password::PasswordHash;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::target::{Target, TargetRules};
-use crate::text::{Tags, Title};
+use crate::text::{Notes, Tags, Title};
 
 /// What happens to a field that may be absent: left alone, cleared, or given a value.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -40,6 +41,12 @@ pub struct Patch {
     pub title: Change<String>,
     /// New tags, replacing the old ones.
     pub tags: Option<Vec<String>>,
+    /// New notes.
+    pub notes: Change<String>,
+    /// The hash of a new password.
+    pub password: Change<PasswordHash>,
+    /// Whether to put it away or take it out again.
+    pub archived: Option<bool>,
     /// Whether to pass the query on.
     pub forward_query: Option<bool>,
     /// Whether search engines may follow.
@@ -85,6 +92,20 @@ impl Patch {
         }
         if let Some(tags) = &self.tags {
             new.tags = Tags::parse(tags)?;
+        }
+        match &self.notes {
+            Change::Keep => {}
+            Change::Clear => new.notes = None,
+            Change::Set(text) => new.notes = Notes::parse(text)?,
+        }
+        match &self.password {
+            Change::Keep => {}
+            Change::Clear => new.password = None,
+            Change::Set(hash) => new.password = Some(hash.clone()),
+        }
+        if let Some(archived) = self.archived {
+            // Since when it is away does not change by putting it away again.
+            new.archived_at = archived.then(|| link.archived_at.unwrap_or(now));
         }
         new.forward_query = self.forward_query.unwrap_or(new.forward_query);
         new.crawlable = self.crawlable.unwrap_or(new.crawlable);

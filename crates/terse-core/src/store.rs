@@ -9,6 +9,9 @@ use crate::domain::Domain;
 use crate::identity::Identity;
 use crate::link::{Link, LinkKey, OwnerId, Revision, Status};
 
+/// How many earlier states of a link are kept.
+pub const REVISIONS: usize = 50;
+
 /// A driver's own error, kept as the source of ours.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -67,6 +70,15 @@ pub enum Inserted {
     RequestMismatch,
 }
 
+/// A link before one of its changes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Past {
+    /// As it was.
+    pub link: Link,
+    /// Until it was changed: when the link that took its place says to have been updated.
+    pub until: Moment,
+}
+
 /// The outcome of a conditional update.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Updated {
@@ -114,6 +126,8 @@ pub struct ListQuery {
     pub text: Option<String>,
     /// Only in this state at `now`. Deleted links are listed only if asked for.
     pub status: Option<Status>,
+    /// Only those that are put away, or only those that are not.
+    pub archived: Option<bool>,
     /// In which order.
     pub sort: Sort,
     /// Behind this place.
@@ -171,8 +185,13 @@ pub trait LinkStore: Send + Sync + 'static {
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError>;
 
     /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner, `generated`, `created_at` and
-    /// `spent_clicks` are never changed by an update.
+    /// `spent_clicks` are never changed by an update. In the same write, what the link was before is kept for
+    /// [`LinkStore::history`], unless its owner would see no difference ([`Link::same_wishes`]).
     async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError>;
+
+    /// What a link was before each of its last changes, the latest first: at most `limit` of them, and of the oldest nothing is
+    /// left once there are more than [`REVISIONS`]. They go for good with the link.
+    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<Past>, StoreError>;
 
     /// Counts one visit of a link with `max_clicks`, exactly: never more successes than allowed.
     async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError>;

@@ -28,6 +28,34 @@ impl Title {
     }
 }
 
+/// Notes of the owner's, for the owner's eyes: up to 2,000 characters, on as many lines as they like.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Notes(Box<str>);
+
+impl Notes {
+    /// Notes are trimmed. Line breaks of any kind become `\n`, tabs stay, other control characters become spaces. Empty ones are
+    /// no notes.
+    pub fn parse(text: &str) -> Result<Option<Self>, Refusal> {
+        if text.chars().count() > 2000 {
+            return Err(Refusal::new(RefusalKind::InvalidRequest, "notes", "notes have at most 2,000 characters"));
+        }
+        let lines = text.replace("\r\n", "\n").replace('\r', "\n");
+        let clean: String = lines.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c }).collect();
+        let clean = clean.trim();
+        Ok((!clean.is_empty()).then(|| Self(clean.into())))
+    }
+
+    /// As a store wrote them earlier.
+    pub fn from_stored(text: String) -> Self {
+        Self(text.into())
+    }
+
+    /// The notes as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// Up to 20 tags of up to 50 characters, each once, in the order given.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tags(Vec<Box<str>>);
@@ -86,6 +114,14 @@ mod tests {
         assert_eq!(Title::parse(" \t ").unwrap(), None);
         assert!(Title::parse(&"é".repeat(1000)).is_ok());
         assert!(Title::parse(&"é".repeat(1001)).is_err());
+    }
+
+    #[test]
+    fn notes_keep_their_lines_and_nothing_else_that_controls() {
+        assert_eq!(Notes::parse(" a\r\nb\rc\n\td\0e\x1b[31m ").unwrap().unwrap().as_str(), "a\nb\nc\n\td e [31m");
+        assert_eq!(Notes::parse(" \r\n\t ").unwrap(), None);
+        assert!(Notes::parse(&"é".repeat(2000)).is_ok());
+        assert_eq!(Notes::parse(&"é".repeat(2001)).unwrap_err().field, "notes");
     }
 
     #[test]

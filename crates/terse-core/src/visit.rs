@@ -19,11 +19,14 @@ pub enum Visit {
     Blocked,
     /// Show a warning; going on takes a click.
     Warn,
+    /// Ask for the password. Whoever knows it goes, if one more click can be spent where these are counted.
+    Password,
 }
 
 /// Decides a visit.
 pub fn visit(link: &Link, now: Moment) -> Visit {
     match link.status(now) {
+        Status::Active if link.password.is_some() => Visit::Password,
         Status::Active if link.max_clicks.is_some() => Visit::GoIfSpent,
         Status::Active => Visit::Go,
         Status::Scheduled | Status::Deleted => Visit::NotFound,
@@ -54,6 +57,9 @@ mod tests {
             redirect: RedirectKind::default(),
             title: None,
             tags: Tags::default(),
+            notes: None,
+            password: None,
+            archived_at: None,
             forward_query: false,
             crawlable: false,
             standing: Standing::Clear,
@@ -69,7 +75,7 @@ mod tests {
     fn each_state_has_its_answer() {
         let now = Moment::from_ms(1_000);
         type Case = (fn(&mut Link, Moment), Visit);
-        let cases: [Case; 9] = [
+        let cases: [Case; 13] = [
             (|_, _| (), Visit::Go),
             (|l, now| l.expires_at = Some(now), Visit::Gone),
             (|l, now| l.valid_from = Some(now), Visit::Go),
@@ -78,6 +84,10 @@ mod tests {
             (|l, _| (l.max_clicks, l.spent_clicks) = (Some(1), 1), Visit::Gone),
             (|l, _| l.standing = Standing::Blocked, Visit::Blocked),
             (|l, _| l.standing = Standing::Suspicious, Visit::Warn),
+            (|l, _| l.password = Some(PasswordHash::from_phc("$")), Visit::Password),
+            (|l, _| (l.password, l.max_clicks) = (Some(PasswordHash::from_phc("$")), Some(1)), Visit::Password),
+            (|l, now| (l.password, l.expires_at) = (Some(PasswordHash::from_phc("$")), Some(now)), Visit::Gone),
+            (|l, _| (l.password, l.standing) = (Some(PasswordHash::from_phc("$")), Standing::Suspicious), Visit::Warn),
             (|l, now| (l.deleted_at, l.standing) = (Some(now), Standing::Blocked), Visit::NotFound),
         ];
         for (index, (change, want)) in cases.into_iter().enumerate() {

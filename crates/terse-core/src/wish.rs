@@ -5,10 +5,11 @@ use std::time::Duration;
 use crate::code::Code;
 use crate::domain::{Domain, Hosts};
 use crate::link::RedirectKind;
+use crate::password::PasswordHash;
 use crate::patch::{check_window, expiry_after, parse_max_clicks, parse_redirect};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::target::{Target, TargetRules};
-use crate::text::{Tags, Title};
+use crate::text::{Notes, Tags, Title};
 use crate::when::{Moment, parse_expiry, parse_start};
 
 /// A create request as it arrives, whichever door it came through.
@@ -32,12 +33,18 @@ pub struct Wish {
     pub title: Option<String>,
     /// Words to find it by.
     pub tags: Option<Vec<String>>,
+    /// What the owner wants to remember about it.
+    pub notes: Option<String>,
+    /// The hash of what a visitor must know.
+    pub password: Option<PasswordHash>,
     /// The short domain; the primary one if absent.
     pub domain: Option<String>,
     /// Whether a visitor's query is passed on.
     pub forward_query: Option<bool>,
     /// Whether search engines may follow.
     pub crawlable: Option<bool>,
+    /// Whether it is put away from the start.
+    pub archived: Option<bool>,
     /// `false` asks for a new link even where an old one would do.
     pub reuse: Option<bool>,
 }
@@ -65,6 +72,12 @@ pub struct NewLink {
     pub title: Option<Title>,
     /// Words to find it by.
     pub tags: Tags,
+    /// What the owner wants to remember about it.
+    pub notes: Option<Notes>,
+    /// The hash of what a visitor must know.
+    pub password: Option<PasswordHash>,
+    /// Whether it is put away from the start, as links from elsewhere may be.
+    pub archived: bool,
     /// Whether a visitor's query is passed on.
     pub forward_query: bool,
     /// Whether search engines may follow.
@@ -110,6 +123,9 @@ impl Wish {
             redirect: self.redirect.map(parse_redirect).transpose()?.unwrap_or_default(),
             title,
             tags: Tags::parse(&self.tags.unwrap_or_default())?,
+            notes: self.notes.as_deref().map(Notes::parse).transpose()?.flatten(),
+            password: self.password,
+            archived: self.archived.unwrap_or(false),
             forward_query: self.forward_query.unwrap_or(false),
             crawlable: self.crawlable.unwrap_or(false),
             reuse: self.reuse.unwrap_or(true),

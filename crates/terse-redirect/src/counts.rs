@@ -54,6 +54,8 @@ counts! {
     limited,
     /// Shown a warning.
     warned,
+    /// Asked for a password.
+    asked,
     /// Answered 503.
     unavailable,
     /// Redirected from an old memory while the store was away.

@@ -32,7 +32,7 @@ impl Desk {
     }
 
     /// Answers from memory or not at all. A plain `fn` on purpose: the compiler keeps `.await` out of the path almost every
-    /// visitor takes. A warning is not counted until [`Desk::answer`] gives it.
+    /// visitor takes. A warning, or asking for a password, is not counted until [`Desk::answer`] gives it.
     pub fn answer_now(&self, visitor: Visitor<'_>) -> Option<Reply> {
         let answer = self.thread.redirector.answer_now(&visitor, self.origin)?;
         Some(self.give(answer, &visitor))
@@ -53,7 +53,7 @@ impl Desk {
                 Some(outcome) => (outcome, 0, 0, None),
                 None => return reply,
             },
-            Fate::Warned => return reply,
+            Fate::Warned | Fate::Asked => return reply,
         };
         let redirector = &self.thread.redirector;
         clicks.write(&Visited {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use terse_core::clicks::Marks;
-use terse_core::{ChangeFeed, Clock, Code, Hosts, Link, LinkKey, LinkStore, Moment, Spent, StoreError, Visit};
+use terse_core::{ChangeFeed, Clock, Code, Hosts, Link, LinkKey, LinkStore, Moment, PasswordHash, Spent, StoreError, Visit};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
@@ -41,6 +41,8 @@ pub struct Visitor<'a> {
     pub html: bool,
     /// HEAD looks without going: it spends no click.
     pub head: bool,
+    /// The hash of the password that the visitor has shown to know. It opens a link only as long as it is that link's.
+    pub knows: Option<&'a PasswordHash>,
     /// What a click says about its visitor.
     pub seen: Seen<'a>,
 }
@@ -52,7 +54,7 @@ impl<'a> Visitor<'a> {
         let mut seen = Seen::of(request.headers());
         seen.marks = seen.marks.with(Marks::HEAD, head);
         let html = request.headers().get_all(header::ACCEPT).iter().any(|accept| accepts_html(accept.as_bytes()));
-        Self { domain, code, query: request.uri().query(), html, head, seen }
+        Self { domain, code, query: request.uri().query(), html, head, knows: None, seen }
     }
 }
 
@@ -63,6 +65,8 @@ pub enum Reply {
     Response(Response<Bytes>),
     /// The web side shows a warning page for the link with this code, which in loose mode may differ from what was asked for.
     Warning(Code),
+    /// The web side asks for the password of the link with this code, likewise.
+    Password(Code),
 }
 
 /// A reply, and what the journal is to know of it.
@@ -79,6 +83,8 @@ pub(crate) enum Fate {
     Failed(Failure),
     /// Shown a warning, and not yet gone anywhere.
     Warned,
+    /// Asked for the password, and not yet gone anywhere.
+    Asked,
 }
 
 /// What a look-up came to.
@@ -118,6 +124,7 @@ pub(crate) struct SlowCounts {
     blocked: AtomicU64,
     limited: AtomicU64,
     warned: AtomicU64,
+    asked: AtomicU64,
     unavailable: AtomicU64,
     stale: AtomicU64,
     hits: AtomicU64,
@@ -193,8 +200,10 @@ impl Redirector {
             Some(answer) => answer,
             None => self.answer_in_time(visitor, origin).await,
         };
-        if let Fate::Warned = answer.fate {
-            count(&self.slow.warned);
+        match answer.fate {
+            Fate::Warned => count(&self.slow.warned),
+            Fate::Asked => count(&self.slow.asked),
+            Fate::Went { .. } | Fate::Failed(_) => {}
         }
         answer
     }
@@ -228,9 +237,13 @@ impl Redirector {
 
     /// The answer that a route alone can give: all but those of links whose visits are counted by the store.
     fn ready_answer(&self, route: &Route, visitor: &Visitor<'_>, origin: Origin, now_ms: i64) -> Option<Answer> {
-        if matches!(route.head().kind, Kind::Go | Kind::Forward)
-            && let Some(failure) = self.too_many(route, visitor, origin, now_ms)
-        {
+        let knows = route.head().link.as_deref().is_some_and(|link| knows(visitor, link));
+        let goes = match route.head().kind {
+            Kind::Go | Kind::Forward => true,
+            Kind::Password => knows && !route.head().link.as_deref().is_some_and(|link| link.max_clicks.is_some()),
+            _ => false,
+        };
+        if goes && let Some(failure) = self.too_many(route, visitor, origin, now_ms) {
             return Some(self.fail(failure, visitor));
         }
         Some(match (route.head().kind, route.head().link.as_deref()) {
@@ -246,9 +259,15 @@ impl Redirector {
                 self.redirect(link, visitor, now_ms)
             }
             (Kind::Warn, Some(link)) => warn(&link.key.code),
+            (Kind::Password, Some(link)) if !knows => ask(&link.key.code),
+            (Kind::Password, Some(_)) if !goes => return None,
+            (Kind::Password, Some(link)) => {
+                count(&self.slow.redirected);
+                self.redirect(link, visitor, now_ms)
+            }
             (Kind::Gone, _) => self.fail(Failure::Gone, visitor),
             (Kind::Blocked, _) => self.fail(Failure::Blocked, visitor),
-            (Kind::Missing | Kind::Forward | Kind::Spend | Kind::Warn, _) => {
+            (Kind::Missing | Kind::Forward | Kind::Spend | Kind::Warn | Kind::Password, _) => {
                 let client = || origin.client(&self.settings.proxies, &visitor.seen);
                 self.fail(self.turnstile.guess(client, now_ms).unwrap_or(Failure::NotFound), visitor)
             }
@@ -276,8 +295,8 @@ impl Redirector {
             return self.fail(failure, visitor);
         }
         match (route.head().kind, route.head().link.as_deref()) {
-            (Kind::Spend, Some(link)) if visitor.head => self.look_without_spending(link, visitor).await,
-            (Kind::Spend, Some(link)) => match self.spend(&link.key).await {
+            (Kind::Spend | Kind::Password, Some(link)) if visitor.head => self.look_without_spending(link, visitor).await,
+            (Kind::Spend | Kind::Password, Some(link)) => match self.spend(&link.key).await {
                 Ok(Spent::Yes) => {
                     count(&self.slow.redirected);
                     self.redirect(link, visitor, now_ms)
@@ -308,6 +327,8 @@ impl Redirector {
                 Visit::Gone => self.fail(Failure::Gone, visitor),
                 Visit::Blocked => self.fail(Failure::Blocked, visitor),
                 Visit::Warn => warn(&link.key.code),
+                Visit::Password if knows(visitor, &link) => self.redirect(&link, visitor, self.now_ms()),
+                Visit::Password => ask(&link.key.code),
                 Visit::NotFound => self.fail(Failure::NotFound, visitor),
             },
             Ok(Ok(None)) => self.fail(Failure::NotFound, visitor),
@@ -483,6 +504,7 @@ impl Redirector {
         to.blocked += read(&self.slow.blocked);
         to.limited += read(&self.slow.limited);
         to.warned += read(&self.slow.warned);
+        to.asked += read(&self.slow.asked);
         to.unavailable += read(&self.slow.unavailable);
         to.stale += read(&self.slow.stale);
         to.hits += read(&self.slow.hits);
@@ -501,6 +523,15 @@ impl ChangeFeed for Redirector {
 
 fn warn(code: &Code) -> Answer {
     Answer { reply: Reply::Warning(code.clone()), fate: Fate::Warned }
+}
+
+fn ask(code: &Code) -> Answer {
+    Answer { reply: Reply::Password(code.clone()), fate: Fate::Asked }
+}
+
+/// Whether the visitor has shown to know this link's password.
+fn knows(visitor: &Visitor<'_>, link: &Link) -> bool {
+    visitor.knows.is_some() && visitor.knows == link.password.as_ref()
 }
 
 fn count(counter: &AtomicU64) {

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Spend,
     /// A warning page.
     Warn,
+    /// A page that asks for the password; the redirect for whoever knows it.
+    Password,
     /// 404.
     Missing,
     /// 410.
@@ -83,6 +85,7 @@ impl Route {
             Visit::Gone => Kind::Gone,
             Visit::Blocked => Kind::Blocked,
             Visit::Warn => Kind::Warn,
+            Visit::Password => Kind::Password,
         };
         let ahead = |at: Option<Moment>| at.map(Moment::as_ms).filter(|&at| at > now_ms).unwrap_or(i64::MAX);
         let ttl = if kind == Kind::Missing { ttl.min(settings.negative_ttl) } else { ttl };
@@ -247,16 +250,16 @@ fn each_field(link: &Link, location: &str, now: Moment, settings: &Settings, mut
         Some(seconds) => put("cache-control", &format!("public, max-age={seconds}")),
         None => put("cache-control", "private, max-age=0, no-store"),
     }
-    if !link.crawlable {
+    if !link.crawlable || link.password.is_some() {
         put("x-robots-tag", "noindex");
     }
     put("access-control-allow-origin", "*");
     put("content-length", "0");
 }
 
-/// A permanent redirect may be kept, but not past the end of its link, nor where each visit counts.
+/// A permanent redirect may be kept, but not past the end of its link, nor where each visit counts or a password is asked for.
 fn max_age(link: &Link, now: Moment, settings: &Settings) -> Option<i64> {
-    if !link.redirect.is_permanent() || link.max_clicks.is_some() {
+    if !link.redirect.is_permanent() || link.max_clicks.is_some() || link.password.is_some() {
         return None;
     }
     let left = link.expires_at.map_or(i64::MAX, |end| end.as_ms() - now.as_ms() - as_ms(settings.cache_ttl));

@@ -40,6 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         passwords: Passwords::new(1),
         used_keys: Arc::default(),
         cursor_key: [0; 32],
+        pass_key: [0; 32],
         limits: Limits::off(),
         stats: Arc::new(ApiStats::default()),
         clicks: fake_clicks::FakeClicks::new(),

@@ -97,8 +97,18 @@ impl Erasures {
             let mut after = None;
             loop {
                 let (now, limit) = (self.links.now(), PAGE);
-                let query =
-                    ListQuery { owner: None, domain: None, tag: None, text: None, status, sort: Sort::Oldest, after, limit, now };
+                let query = ListQuery {
+                    owner: None,
+                    domain: None,
+                    tag: None,
+                    text: None,
+                    status,
+                    archived: None,
+                    sort: Sort::Oldest,
+                    after,
+                    limit,
+                    now,
+                };
                 let page = self.links.list(Caller::Owner(owner), query).await?.page;
                 let erasing: Vec<_> =
                     page.links.into_iter().map(|link| erase_one(Arc::clone(&self.links), owner, link)).collect();

@@ -21,6 +21,10 @@ const PROOFS: Limit = Limit::per_minute(10);
 /// Sets an owner's browsers apart from keys; no key has such a high number.
 const BROWSERS: u64 = 1 << 63;
 
+/// So many times as often as by one address, a link's password may be tried by all together: many who guess from many places are
+/// as hopeless as one.
+const ALL_TOGETHER: u32 = 20;
+
 /// What the web side limits.
 #[derive(Clone)]
 pub struct Limits {
@@ -32,6 +36,8 @@ pub struct Limits {
     pub create_per_key: Limit,
     /// Pages asked for by one address of links that are not there.
     pub guesses_per_address: Limit,
+    /// Passwords of links tried in vain by one address.
+    pub passwords_per_address: Limit,
 }
 
 impl Limits {
@@ -42,6 +48,7 @@ impl Limits {
             create_per_address: Limit::OFF,
             create_per_key: Limit::OFF,
             guesses_per_address: Limit::OFF,
+            passwords_per_address: Limit::OFF,
         }
     }
 
@@ -125,6 +132,36 @@ impl Limits {
         Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
     }
 
+    /// Counts that somebody tries the password of a link, before it is known whether it is the right one.
+    pub(crate) async fn try_password(&self, address: IpAddr, link: u64) -> Result<(), Problem> {
+        let limit = self.passwords_per_address;
+        if limit.is_off() {
+            return Ok(());
+        }
+        let one = take_by_address(&*self.limiter, Act::LinkPassword, address, limit, 1).await;
+        let verdict = match one.allowed {
+            false => one,
+            true => self.limiter.take(every(link), limit.times(ALL_TOGETHER), 1).await,
+        };
+        if verdict.allowed {
+            return Ok(());
+        }
+        if one.allowed {
+            give_back_by_address(&*self.limiter, Act::LinkPassword, address, limit, 1).await;
+        }
+        let detail = format!("the password was wrong too often; try again in {}", wait(verdict.retry));
+        Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
+    }
+
+    /// It was the right one, and does not count.
+    pub(crate) async fn right_password(&self, address: IpAddr, link: u64) {
+        let limit = self.passwords_per_address;
+        if !limit.is_off() {
+            give_back_by_address(&*self.limiter, Act::LinkPassword, address, limit, 1).await;
+            self.limiter.give_back(every(link), limit.times(ALL_TOGETHER), 1).await;
+        }
+    }
+
     async fn count(&self, act: Act, whose: Whose, limit: Limit, count: u32) -> Verdict {
         if limit.is_off() {
             return Verdict::UNLIMITED;
@@ -174,6 +211,11 @@ pub(crate) fn tell(verdict: &Verdict, headers: &mut HeaderMap) {
     if !verdict.allowed {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds(verdict.retry).max(1)));
     }
+}
+
+/// Everybody who tries the password of this link.
+fn every(link: u64) -> Subject {
+    Subject { act: Act::LinkPassword, who: Who::Link(link) }
 }
 
 fn nowhere() -> IpAddr {

@@ -41,6 +41,8 @@ pub struct Parts {
     pub used_keys: Arc<UsedKeys>,
     /// Seals list cursors. The same on every node of a fleet, so that any of them can go on with a list.
     pub cursor_key: [u8; 32],
+    /// Signs the passes of visitors who knew a link's password. The same on every node of a fleet.
+    pub pass_key: [u8; 32],
     /// How often links may be made.
     pub limits: Limits,
     /// Where to count.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::{
     Alphabet, Code, Cursor, Domain, Identity, Insert, Inserted, LONGEST, Link, LinkKey, LinkStore, ListQuery, Moment, Numbering,
-    Page, Request, Revision, SHORTEST, Sort, Spent, Standing, Status, StoreError, Updated,
+    Page, Past, REVISIONS, Request, Revision, SHORTEST, Sort, Spent, Standing, Status, StoreError, Updated,
 };
 
 /// Keeps links in memory and nowhere else. Tests can make it fail, make it slow, and count what is read from it.
@@ -30,6 +30,8 @@ struct State {
     serials: HashMap<LinkKey, u64>,
     last: u64,
     marked: HashSet<u64>,
+    /// Latest last.
+    history: HashMap<u64, Vec<Past>>,
     requests: HashMap<[u8; 32], Answered>,
     leased: HashMap<u8, u64>,
 }
@@ -103,6 +105,7 @@ impl State {
         let link = self.links.remove(&serial)?;
         self.serials.remove(&link.key);
         self.marked.remove(&serial);
+        self.history.remove(&serial);
         Some(link.key)
     }
 }
@@ -205,11 +208,25 @@ impl LinkStore for MemoryStore {
             spent_clicks: old.spent_clicks,
             ..link.clone()
         };
+        let before = (!old.same_wishes(&new)).then(|| Past { link: old.clone(), until: new.updated_at });
         if new.expires_at != old.expires_at {
             state.marked.remove(&serial);
         }
+        if let Some(before) = before {
+            let history = state.history.entry(serial).or_default();
+            history.push(before);
+            let too_many = history.len().saturating_sub(REVISIONS);
+            history.drain(..too_many);
+        }
         state.links.insert(serial, new);
         Ok(Updated::Done)
+    }
+
+    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<Past>, StoreError> {
+        self.enter().await?;
+        let state = self.state();
+        let history = state.find(key).and_then(|(serial, _)| state.history.get(&serial));
+        Ok(history.into_iter().flatten().rev().take(limit).cloned().collect())
     }
 
     async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError> {
@@ -333,6 +350,7 @@ fn matches(query: &ListQuery, link: &Link) -> bool {
                 || contains(link.target.as_str(), text)
                 || link.title.as_ref().is_some_and(|title| contains(title.as_str(), text))
         })
+        && query.archived.is_none_or(|archived| link.archived_at.is_some() == archived)
         && match query.status {
             None => status != Status::Deleted,
             Some(wanted) => status == wanted,

@@ -216,6 +216,9 @@ settings! {
         /// How many links one address may ask for that do not exist. Beyond it, such are answered 429; other links go on
         /// working.
         pub guesses_per_ip: Limit = Limit::per_minute(60),
+        /// How many times one address may be wrong about the passwords of links. Beyond it, 429. All addresses together may be
+        /// wrong about one link twenty times as often.
+        pub password_attempts_per_ip: Limit = Limit::per_hour(10),
     }
 }
 
@@ -297,6 +300,7 @@ impl Limits {
             redirect_per_ip: Limit::OFF,
             redirect_per_code: Limit::OFF,
             guesses_per_ip: Limit::OFF,
+            password_attempts_per_ip: Limit::OFF,
         }
     }
 }

@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use terse_core::{Code, is_reserved};
 use terse_redirect::{Desk, Redirector, Reply, Visitor};
+use terse_server::{Gate, Gatekeeper, Knock};
 use tokio::runtime::Handle;
 use tower::ServiceExt as _;
 
@@ -33,6 +34,7 @@ pub(crate) struct FrontDoor(Arc<Rooms>);
 struct Rooms {
     redirector: Arc<Redirector>,
     web: Router,
+    gatekeeper: Gatekeeper,
     back_office: Handle,
     roles: Roles,
     primary_host: String,
@@ -40,8 +42,15 @@ struct Rooms {
 
 impl FrontDoor {
     /// `web` holds everything but redirects.
-    pub(crate) fn new(redirector: Arc<Redirector>, web: Router, back_office: Handle, roles: Roles, primary_host: String) -> Self {
-        Self(Arc::new(Rooms { redirector, web, back_office, roles, primary_host }))
+    pub(crate) fn new(
+        redirector: Arc<Redirector>,
+        web: Router,
+        gatekeeper: Gatekeeper,
+        back_office: Handle,
+        roles: Roles,
+        primary_host: String,
+    ) -> Self {
+        Self(Arc::new(Rooms { redirector, web, gatekeeper, back_office, roles, primary_host }))
     }
 }
 
@@ -88,7 +97,7 @@ impl Rooms {
         let domain = self.check(request).ok()?;
         match desk.answer_now(Visitor::of(request, domain, &code))? {
             Reply::Response(response) => Some(response.map(|body| Either::Left(Full::new(body)))),
-            Reply::Warning(_) => None,
+            Reply::Warning(_) | Reply::Password(_) => None,
         }
     }
 
@@ -102,9 +111,14 @@ impl Rooms {
             Err(refused) => return refused.into_response().map(Either::Right),
         };
         let Some(code) = code else { return self.back_office(request).await.map(Either::Right) };
+        if request.method() == Method::POST
+            && let Some(own) = Code::parse(&code)
+        {
+            let (head, body) = request.into_parts();
+            return self.hear(Request::from_parts(head, ()), Body::new(body), domain, own, desk).await;
+        }
         if request.method() != Method::GET && request.method() != Method::HEAD {
-            let refused = Refused(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "a link answers GET and HEAD".into());
-            return ([(header::ALLOW, "GET, HEAD")], refused).into_response().map(Either::Right);
+            return wrong_method().map(Either::Right);
         }
         if request.uri().query() == Some("report") {
             // Whoever wants to report a link does not want to follow it.
@@ -117,6 +131,73 @@ impl Rooms {
                 let page = format!("/r/{code}");
                 self.back_office(elsewhere(request, &page)).await.map(Either::Right)
             }
+            Reply::Password(own) => {
+                let code = code.into_owned();
+                self.look(request.map(|_| ()), domain, &code, own, desk).await
+            }
+        }
+    }
+
+    /// A visitor of a link with a password: whoever shows a pass goes on.
+    async fn look(
+        &self,
+        request: Request<()>,
+        domain: u16,
+        code: &str,
+        own: Code,
+        desk: Desk,
+    ) -> Response<Either<Full<Bytes>, Body>> {
+        let (gatekeeper, knock) = (self.gatekeeper.clone(), knock(&request, own, &desk));
+        let gate = self.back_office.spawn(async move { gatekeeper.look(knock).await }).await;
+        let visitor = Visitor::of(&request, domain, code);
+        let reply = match &gate {
+            Ok(Gate::Open { knows, .. }) => desk.answer(Visitor { knows: Some(knows), ..visitor }).await,
+            // It lost its password just now.
+            Ok(Gate::None) => desk.answer(visitor).await,
+            Ok(Gate::Closed(_)) | Err(_) => return self.closed(gate).map(Either::Right),
+        };
+        match reply {
+            Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
+            // It changed again since: whoever asks once more is told.
+            Reply::Warning(own) | Reply::Password(own) => see_other(&own).map(Either::Right),
+        }
+    }
+
+    /// A visitor tells a password: whoever is right goes on, with a pass for the next time.
+    async fn hear(
+        &self,
+        request: Request<()>,
+        body: Body,
+        domain: u16,
+        own: Code,
+        desk: Desk,
+    ) -> Response<Either<Full<Bytes>, Body>> {
+        let (gatekeeper, knock) = (self.gatekeeper.clone(), knock(&request, own.clone(), &desk));
+        let gate = self.back_office.spawn(async move { gatekeeper.hear(knock, body).await }).await;
+        let Ok(Gate::Open { knows, pass }) = gate else { return self.closed(gate).map(Either::Right) };
+        let visitor = Visitor { knows: Some(&knows), ..Visitor::of(&request, domain, own.as_str()) };
+        let mut response = match desk.answer(visitor).await {
+            Reply::Response(mut response) => {
+                // However the link redirects, what was posted here is not to be posted there.
+                if response.status().is_redirection() {
+                    *response.status_mut() = StatusCode::SEE_OTHER;
+                }
+                response.map(|body| Either::Left(Full::new(body)))
+            }
+            Reply::Warning(own) | Reply::Password(own) => see_other(&own).map(Either::Right),
+        };
+        if let Some(pass) = pass.filter(|_| response.status().is_redirection()) {
+            response.headers_mut().insert(header::SET_COOKIE, pass);
+        }
+        response
+    }
+
+    /// What is said to whoever does not get past the gate.
+    fn closed(&self, gate: Result<Gate, tokio::task::JoinError>) -> Response {
+        match gate {
+            Ok(Gate::Closed(response)) => response,
+            Ok(Gate::Open { .. } | Gate::None) => wrong_method(),
+            Err(error) => failed(&error),
         }
     }
 
@@ -154,11 +235,8 @@ impl Rooms {
 
     /// Everything but redirects. A panic there is an error here.
     async fn back_office(&self, mut request: Request<Incoming>) -> Response {
-        // One place to look for the host: the authority of an absolute target, or of HTTP/2, becomes the field.
-        let authority = request.uri().authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
-        if let Some(host) = authority {
-            request.headers_mut().insert(header::HOST, host);
-        }
+        let uri = request.uri().clone();
+        name_host(&uri, request.headers_mut());
         let api = request.uri().path().starts_with("/api/") || request.uri().path() == "/openapi.json";
         let operating = OPERATING.contains(&request.uri().path());
         if !operating && !(if api { self.roles.api } else { self.roles.web }) {
@@ -168,12 +246,39 @@ impl Rooms {
         match answer.await {
             Ok(Ok(response)) => response,
             Ok(Err(never)) => match never {},
-            Err(error) => {
-                tracing::error!(%error, "a request could not be finished");
-                let detail = "something went wrong on our side; it was logged".to_owned();
-                Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", detail).into_response()
-            }
+            Err(error) => failed(&error),
         }
+    }
+}
+
+fn failed(error: &tokio::task::JoinError) -> Response {
+    tracing::error!(%error, "a request could not be finished");
+    let detail = "something went wrong on our side; it was logged".to_owned();
+    Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", detail).into_response()
+}
+
+fn wrong_method() -> Response {
+    let refused = Refused(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "a link answers GET and HEAD".into());
+    ([(header::ALLOW, "GET, HEAD")], refused).into_response()
+}
+
+fn see_other(code: &Code) -> Response {
+    let fields = [(header::LOCATION, format!("/{code}")), (header::CACHE_CONTROL, "no-store".to_owned())];
+    (StatusCode::SEE_OTHER, fields).into_response()
+}
+
+/// Somebody before the gate of a link.
+fn knock(request: &Request<()>, code: Code, desk: &Desk) -> Knock {
+    let mut headers = request.headers().clone();
+    name_host(request.uri(), &mut headers);
+    let html = Visitor::of(request, 0, "").html;
+    Knock { code, uri: request.uri().clone(), client: desk.client(&headers), headers, html }
+}
+
+/// One place to look for the host: the authority of an absolute target, or of HTTP/2, becomes the field.
+fn name_host(uri: &Uri, headers: &mut http::HeaderMap) {
+    if let Some(host) = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()) {
+        headers.insert(header::HOST, host);
     }
 }
 

@@ -11,7 +11,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use terse_core::{
-    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Moment, Page, Revision, Spent, StoreError, Updated,
+    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Moment, Page, Past, Revision, Spent, StoreError,
+    Updated,
 };
 
 /// One of the store's calls, and how it ended.
@@ -108,6 +109,10 @@ impl LinkStore for Metered {
 
     async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError> {
         self.count("update", self.store.update(link, expected)).await
+    }
+
+    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<Past>, StoreError> {
+        self.count("history", self.store.history(key, limit)).await
     }
 
     async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError> {

@@ -50,6 +50,7 @@ impl Collector for Rooms {
             ("gone", seen.gone),
             ("blocked", seen.blocked),
             ("warned", seen.warned),
+            ("asked", seen.asked),
             ("limited", seen.limited),
             ("unavailable", seen.unavailable),
         ];

@@ -139,6 +139,7 @@ impl Rescan {
                 tag: None,
                 text: None,
                 status: None,
+                archived: None,
                 sort: Sort::Newest,
                 after: round.after.clone(),
                 limit: PAGE,

@@ -12,7 +12,7 @@ use terse_core::{
     Rules, Snowflake, TargetRules,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
-use terse_server::{ApiStats, Erasures, Keys, Limits, Parts, Passwords, UsedKeys};
+use terse_server::{ApiStats, Erasures, Gatekeeper, Keys, Limits, Parts, Passwords, UsedKeys};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use url::Url;
@@ -113,24 +113,28 @@ impl Server {
         let cursor_key = store.links.identity().derive("terse list cursors v1");
         let (stop, stopped) = watch::channel(false);
         let counting = Counting::start(config, &store.clicks, threads, &clock, &back_office, &stopped)?;
-        let web = terse_server::router(Parts {
+        let parts = Parts {
             links: Arc::clone(&links),
             keys,
             registry: Arc::clone(&store.registry),
             passwords: passwords(),
             used_keys: Arc::clone(&used_keys),
             cursor_key,
+            pass_key: pass_key(&store),
             limits: Limits {
                 limiter: backends::limiter(&clock),
                 create_per_address: config.limits.create_per_ip,
                 create_per_key: config.limits.create_per_key,
                 guesses_per_address: config.limits.guesses_per_ip,
+                passwords_per_address: config.limits.password_attempts_per_ip,
             },
             stats: Arc::clone(&api),
             clicks: Arc::clone(&store.clicks),
             live: Arc::clone(&counting.live),
             stop: stopped.clone(),
-        });
+        };
+        let gatekeeper = Gatekeeper::new(parts.clone());
+        let web = terse_server::router(parts);
 
         Arc::clone(&safety).keep(config, base_url.as_str(), &back_office, &stopped);
         let (reaper, rescan) = (Arc::new(ReaperCounts::default()), Arc::new(RescanCounts::default()));
@@ -187,7 +191,8 @@ impl Server {
             Some(listener) => (web, Some(serve_admin(&back_office, listener, operating, stopped)?)),
         };
         let primary_host = hosts.primary_host().to_owned();
-        let door = FrontDoor::new(Arc::clone(&redirector), web, back_office.handle().clone(), config.roles, primary_host);
+        let door =
+            FrontDoor::new(Arc::clone(&redirector), web, gatekeeper, back_office.handle().clone(), config.roles, primary_host);
         let running = Arc::new(
             Workers::start(listener, redirector, door, counting.journal.clone()).context("starting the serving threads")?,
         );
@@ -287,6 +292,7 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
         passwords: passwords(),
         used_keys: Arc::default(),
         cursor_key,
+        pass_key: pass_key(&store),
         // Whoever can run a command on the store is not to be kept from anything.
         limits: Limits::off(),
         stats: Arc::default(),
@@ -295,6 +301,11 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
         stop,
     };
     Ok(LocalDoor { router: terse_server::router(parts), key, store: Some(store) })
+}
+
+/// Signs passes of links with a password, on every node alike.
+fn pass_key(store: &Store) -> [u8; 32] {
+    store.links.identity().derive("terse link passes v1")
 }
 
 /// The keys that open everything; the one that was made now; and one for commands on this machine, good while we run.

@@ -34,6 +34,7 @@ fn everything() -> ListQuery {
         tag: None,
         text: Some("nowhere to be found".into()),
         status: None,
+        archived: None,
         sort: Sort::Newest,
         after: None,
         limit: 100,

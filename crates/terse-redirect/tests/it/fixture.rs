@@ -57,7 +57,7 @@ impl Fixture {
                 let location = response.headers().get("location").map(|value| value.to_str().expect("ASCII").to_owned());
                 (response.status().as_u16(), location)
             }
-            Reply::Warning(_) => (200, None),
+            Reply::Warning(_) | Reply::Password(_) => (200, None),
         }
     }
 
@@ -91,7 +91,7 @@ impl Fixture {
 
 /// Somebody about whom nothing is known.
 pub(crate) fn visitor(code: &str) -> Visitor<'_> {
-    Visitor { domain: 0, code, query: None, html: false, head: false, seen: Seen::default() }
+    Visitor { domain: 0, code, query: None, html: false, head: false, knows: None, seen: Seen::default() }
 }
 
 /// A journal of small segments.
@@ -187,7 +187,7 @@ impl Door {
         };
         match reply {
             Reply::Response(response) => Some(response.map(Full::new)),
-            Reply::Warning(_) => None,
+            Reply::Warning(_) | Reply::Password(_) => None,
         }
     }
 }

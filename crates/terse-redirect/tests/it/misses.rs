@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use terse_core::{ChangeFeed, LinkStore, Revision, Standing};
-use terse_redirect::{ErrorStyle, Visitor};
+use terse_core::{ChangeFeed, LinkStore, PasswordHash, Revision, Standing};
+use terse_redirect::{ErrorStyle, Reply, Visitor};
 use terse_testkit::{alias, key};
 
 use crate::fixture::{Fixture, visitor};
@@ -243,4 +243,39 @@ async fn in_loose_mode_an_alias_is_found_whatever_its_case() {
     fixture.insert(terse_core::Link { max_clicks: Some(1), ..alias("Limited", TARGET) }).await;
     assert_eq!(fixture.visit("limited").await.0, 302);
     assert_eq!(fixture.visit("LIMITED").await.0, 410);
+}
+
+#[tokio::test]
+async fn a_password_is_asked_for_unless_the_visitor_knows_it() {
+    let fixture = Fixture::new(|_| ());
+    let (right, wrong) = (PasswordHash::from_phc("$argon2id$right"), PasswordHash::from_phc("$argon2id$wrong"));
+    let locked = |code| terse_core::Link {
+        password: Some(right.clone()),
+        forward_query: true,
+        redirect: terse_core::RedirectKind::Permanent,
+        ..alias(code, TARGET)
+    };
+    fixture.insert(locked("locked12")).await;
+    fixture.insert(terse_core::Link { max_clicks: Some(1), ..locked("once1234") }).await;
+    fixture.insert(alias("ordinary", TARGET)).await;
+    for code in ["locked12", "once1234"] {
+        for knows in [None, Some(&wrong)] {
+            for head in [true, false] {
+                assert_eq!(fixture.visit_as(Visitor { knows, head, ..visitor(code) }).await, (200, None), "{code}");
+            }
+        }
+    }
+    let knowing = |code| Visitor { knows: Some(&right), ..visitor(code) };
+    let with_query = Visitor { query: Some("x=1"), ..knowing("locked12") };
+    assert_eq!(fixture.visit_as(with_query).await, (308, Some("https://example.com/a?b=c&x=1#d".into())));
+    let Reply::Response(response) = fixture.redirector.answer_uncounted(knowing("locked12")).await else { panic!("a redirect") };
+    assert_eq!(response.headers()["cache-control"], "private, max-age=0, no-store", "nobody else may be given it");
+    // Looking spends nothing, going does.
+    assert_eq!(fixture.visit_as(Visitor { head: true, ..knowing("once1234") }).await.0, 308);
+    assert_eq!(fixture.visit_as(knowing("once1234")).await.0, 308);
+    assert_eq!(fixture.visit_as(knowing("once1234")).await.0, 410);
+    assert_eq!(fixture.visit_as(knowing("ordinary")).await.0, 302, "knowing more does no harm");
+    let mut counts = terse_redirect::Snapshot::default();
+    fixture.redirector.add_counts(&mut counts);
+    assert_eq!(counts.asked, 8);
 }

@@ -55,7 +55,9 @@ problems! {
 }
 
 fn problem_answer(status: u16) -> RefOr<Response> {
-    let kinds: Vec<_> = problem::ALL.iter().filter(|kind| kind.status == status).collect();
+    // What only visitors of a link meet is no answer of the API.
+    let visitors = problem::PASSWORD_NEEDED.code;
+    let kinds: Vec<_> = problem::ALL.iter().filter(|kind| kind.status == status && kind.code != visitors).collect();
     let codes: Vec<_> = kinds.iter().map(|kind| format!("`{}`", kind.code)).collect();
     let example = kinds.first().map(|kind| {
         json!({

@@ -142,7 +142,18 @@ async fn write_links(parts: &Parts, owner: OwnerId, status: Option<Status>, line
     let (mut after, hosts) = (None, &parts.links.rules().hosts);
     loop {
         let (now, limit) = (parts.links.now(), PAGE);
-        let query = ListQuery { owner: None, domain: None, tag: None, text: None, status, sort: Sort::Oldest, after, limit, now };
+        let query = ListQuery {
+            owner: None,
+            domain: None,
+            tag: None,
+            text: None,
+            status,
+            archived: None,
+            sort: Sort::Oldest,
+            after,
+            limit,
+            now,
+        };
         // An admin too takes only their own away.
         let page = parts.links.list(Caller::Owner(owner), query).await?.page;
         let counts = click_counts(parts, page.links.iter()).await;

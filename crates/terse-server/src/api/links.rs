@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use terse_core::{Caller, Code, Domain, Hosts, Link, LinkError, LinkKey, RefusalKind, Request, Revision};
 
 use super::answers::{CreateProblems, GetProblems, PatchProblems, TouchProblems};
+use super::clear_text;
 use super::counts::click_counts;
 use super::problem::{INVALID_EXPIRY, PRECONDITION_FAILED, Problem};
 use super::request::{Creator, Json, Keyed, Name, NoParams, Params, SMALL, parse_object};
@@ -130,19 +131,14 @@ fn location(link: &Link) -> String {
 pub(super) async fn create_link(
     parts: &Parts,
     creator: &Creator,
-    create: CreateLink,
+    mut create: CreateLink,
     key: Option<(&str, Option<usize>)>,
 ) -> Result<(StatusCode, bool, Link), Problem> {
-    let result = match check_ttl(create.ttl) {
-        Err(problem) => {
-            parts.stats.count_create(Outcome::Refused);
-            return Err(problem);
-        }
-        Ok(()) => {
-            let request = key.map(|(key, place)| request_of(creator, key, place, &create));
-            parts.links.create(creator.caller, create.into_wish(), request).await
-        }
-    };
+    let request = key.map(|(key, place)| request_of(creator, key, place, &create));
+    let refused = |_: &Problem| parts.stats.count_create(Outcome::Refused);
+    check_ttl(create.ttl).inspect_err(refused)?;
+    let password = clear_text::hash(&parts.passwords, create.password.take()).await.inspect_err(refused)?;
+    let result = parts.links.create(creator.caller, create.into_wish(password), request).await;
     parts.stats.count_create(Outcome::of(&result));
     let created = result?;
     let status = if created.new { StatusCode::CREATED } else { StatusCode::OK };
@@ -217,9 +213,10 @@ pub(super) async fn patch(
 ) -> Result<Response, Problem> {
     let key = link_key(&parts, params, &code)?;
     let expected = if_match(&headers)?;
-    let patch: PatchLink = parse_object(&body)?;
+    let mut patch: PatchLink = parse_object(&body)?;
     check_ttl(patch.ttl())?;
-    let changed = parts.links.patch(caller, &key, &patch.into_patch(), expected).await;
+    let password = clear_text::change(&parts.passwords, patch.password.take()).await?;
+    let changed = parts.links.patch(caller, &key, &patch.into_patch(password), expected).await;
     let link = changed.map_err(|error| match error {
         LinkError::Conflict if expected.is_some() => {
             Problem::new(&PRECONDITION_FAILED, "the link was changed since; read it again").on("If-Match")
@@ -282,7 +279,7 @@ pub(super) fn domain_of(hosts: &Hosts, host: &str) -> Result<Domain, Problem> {
 }
 
 /// The revision that the client saw; `*` is any.
-fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem> {
+pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem> {
     let refuse = || Problem::invalid("If-Match", "one ETag as we gave it, such as \"3\", or *");
     let mut sent = headers.get_all(header::IF_MATCH).iter();
     let Some(value) = sent.next() else { return Ok(None) };

@@ -28,7 +28,7 @@ pub(crate) struct LinkList {
 
 /// List your links
 ///
-/// Newest first unless asked otherwise. Deleted links are listed only with `status=deleted`.
+/// Newest first unless asked otherwise. Deleted links are listed only with `status=deleted`, archived ones only with `archived`.
 #[utoipa::path(get, path = "/api/v1/urls", operation_id = "list_links", tag = "Links",
     params(
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with the same filters",
@@ -38,6 +38,8 @@ pub(crate) struct LinkList {
         ("tag" = Option<String>, Query, description = "Only those with this tag", min_length = 1, max_length = 50, nullable = false),
         ("domain" = Option<String>, Query, description = "Only those on this short domain", max_length = 253, nullable = false),
         ("status" = inline(Option<StatusWord>), Query, description = "Only those in this state", nullable = false),
+        ("archived" = inline(Option<ArchivedWord>), Query, description = "`true` is only those that are put away, `all` these too. \
+            `false` is the default, but for deleted links, which are listed either way", nullable = false),
         ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is newest first", nullable = false)),
     responses((status = 200, description = "A part of the list", body = LinkList), ListProblems),
     security(("key" = [])))]
@@ -48,6 +50,14 @@ pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, mut params: Pa
     let tag = short_enough("tag", params.take("tag"), 1, 50)?;
     let domain = params.take("domain").map(|host| domain_of(hosts, &host)).transpose()?;
     let status = params.take("status").map(|word| Status::parse(&word).ok_or_else(|| bad_word("status"))).transpose()?;
+    let archived = match params.take("archived").as_deref() {
+        // Whoever wants to restore a link need not know that it was away.
+        None if status == Some(Status::Deleted) => None,
+        None | Some("false") => Some(false),
+        Some("true") => Some(true),
+        Some("all") => None,
+        Some(_) => return Err(bad_word("archived")),
+    };
     let sort = match params.take("sort").as_deref() {
         None | Some("-created_at") => Sort::Newest,
         Some("created_at") => Sort::Oldest,
@@ -60,11 +70,23 @@ pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, mut params: Pa
     seal.bind(tag.as_deref());
     seal.bind(domain.as_ref().map(terse_core::Domain::as_str));
     seal.bind(status.map(Status::as_str));
+    seal.bind(archived.map(|archived| if archived { "archived" } else { "not archived" }));
     seal.bind(Some(if sort == Sort::Newest { "newest" } else { "oldest" }));
     let bad_cursor = || Problem::invalid("cursor", "not a cursor that we gave out for this list; start again without one");
     let after = cursor.map(|text| seal.open(&text).ok_or_else(bad_cursor)).transpose()?;
     let text = text.filter(|text| !text.is_empty());
-    let query = ListQuery { owner: None, domain, tag, text, status, sort, after, limit: limit as usize, now: parts.links.now() };
+    let query = ListQuery {
+        owner: None,
+        domain,
+        tag,
+        text,
+        status,
+        archived,
+        sort,
+        after,
+        limit: limit as usize,
+        now: parts.links.now(),
+    };
     let listing = parts.links.list(caller, query).await?;
     let counts = click_counts(&parts, listing.page.links.iter()).await;
     let links = listing.page.links.iter().zip(counts).map(|(link, clicks)| LinkBody::new(link, clicks, hosts, listing.now));
@@ -83,6 +105,16 @@ enum StatusWord {
     Suspicious,
     Blocked,
     Deleted,
+}
+
+/// Whether what is put away is listed.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "its names are what matters")]
+enum ArchivedWord {
+    True,
+    False,
+    All,
 }
 
 /// The order of a list.

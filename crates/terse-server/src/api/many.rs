@@ -25,13 +25,17 @@ use crate::stats::Outcome;
 /// How many items of one request are on their way to the store together: enough to share its syncs, few enough for others.
 const TOGETHER: usize = 256;
 
+/// How many of them may have a password: each takes its time, on purpose.
+const MOST_PASSWORDS: usize = 50;
+
 /// What became of each item, in the order they were given.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "results": [
     { "index": 0, "status": 201, "link": { "short_code": "x7Kq2Lm", "short_url": "https://go.example/x7Kq2Lm",
         "long_url": "https://example.com/", "domain": "go.example", "title": null, "tags": [],
         "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z", "expires_at": null, "valid_from": null,
-        "max_clicks": null, "click_count": 0, "redirect": 302, "forward_query": false, "crawlable": false, "status": "active",
+        "max_clicks": null, "click_count": 0, "redirect": 302, "forward_query": false, "crawlable": false,
+        "has_password": false, "notes": null, "archived": false, "status": "active", "flags": [],
         "deleted_at": null, "qr_url": "https://go.example/x7Kq2Lm/qr", "preview_url": "https://go.example/x7Kq2Lm+",
         "revision": 1 }, "problem": null },
     { "index": 1, "status": 400, "link": null, "problem": { "type": "/api/docs#scheme_not_allowed",
@@ -86,11 +90,11 @@ pub(super) async fn create_many(
     let items = items(&body)?;
     let taken = parts.limits.take(creator.allowance, items.len()).await;
     let mut taken = taken.inspect_err(|_| items.iter().for_each(|_| parts.stats.count_create(Outcome::Limited)))?;
-    let replayed = AtomicUsize::new(0);
-    let (parts, creator, count) = (&*parts, &creator, &replayed);
+    let (replayed, passwords) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (parts, creator, count, passwords) = (&*parts, &creator, &replayed, &passwords);
     let running = items.into_iter().enumerate().map(|(place, item)| async move {
         let key = key.map(|key| (key, Some(place)));
-        let (status, replayed, link) = create_one(parts, creator, key, item).await?;
+        let (status, replayed, link) = create_one(parts, creator, key, item, passwords).await?;
         count.fetch_add(usize::from(replayed), Ordering::Relaxed);
         Ok((status, link))
     });
@@ -105,8 +109,13 @@ async fn create_one(
     creator: &Creator,
     key: Option<(&str, Option<usize>)>,
     item: Box<RawValue>,
+    passwords: &AtomicUsize,
 ) -> Result<(StatusCode, bool, Link), Problem> {
     let create: CreateLink = parse_object(item.get().as_bytes()).inspect_err(|_| parts.stats.count_create(Outcome::Refused))?;
+    if create.password.is_some() && passwords.fetch_add(1, Ordering::Relaxed) >= MOST_PASSWORDS {
+        parts.stats.count_create(Outcome::Refused);
+        return Err(Problem::invalid("password", format!("at most {MOST_PASSWORDS} links of one list have a password")));
+    }
     create_link(parts, creator, create, key).await
 }
 

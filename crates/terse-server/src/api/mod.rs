@@ -3,6 +3,7 @@
 mod account;
 mod admin;
 mod answers;
+mod clear_text;
 mod click_rows;
 mod clicks;
 mod counts;
@@ -19,6 +20,7 @@ pub(crate) mod people;
 mod period;
 pub(crate) mod problem;
 pub(crate) mod request;
+mod revisions;
 mod schemas;
 mod sessions;
 pub(crate) mod shapes;
@@ -74,6 +76,8 @@ pub(crate) fn described() -> OpenApiRouter<Arc<Parts>> {
         .routes(routes!(many::create_many))
         .routes(routes!(links::get, links::patch, links::delete))
         .routes(routes!(links::restore))
+        .routes(routes!(revisions::list))
+        .routes(routes!(revisions::undo))
         .routes(routes!(stats::link_stats))
         .routes(routes!(clicks::link_clicks))
         .routes(routes!(live::watch_link))

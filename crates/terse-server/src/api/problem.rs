@@ -36,10 +36,11 @@ kinds! {
     INVALID_ALIAS = 400 "invalid_alias" "The alias is not well-formed";
     RESERVED_ALIAS = 400 "reserved_alias" "The alias is a word of our own";
     INVALID_EXPIRY = 400 "invalid_expiry" "The link cannot end then";
+    PASSWORD_NEEDED = 401 "password_needed" "The link has a password";
     UNAUTHORIZED = 401 "unauthorized" "A valid key is needed";
+    WRONG_PASSWORD = 403 "wrong_password" "The password is wrong";
     FORBIDDEN = 403 "forbidden" "This key may not do that";
     SUSPENDED = 403 "suspended" "The account is suspended";
-    WRONG_PASSWORD = 403 "wrong_password" "The password is not right";
     NOT_FOUND = 404 "not_found" "There is nothing here";
     METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The method is not known here";
     ALIAS_TAKEN = 409 "alias_taken" "The alias is taken";

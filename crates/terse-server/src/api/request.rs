@@ -233,6 +233,23 @@ impl<const LIMIT: usize> FromRequest<Arc<Parts>> for Json<LIMIT> {
     }
 }
 
+/// A JSON body that may be left out.
+pub(crate) struct MaybeJson<const LIMIT: usize>(pub(crate) Option<Bytes>);
+
+impl<const LIMIT: usize> FromRequest<Arc<Parts>> for MaybeJson<LIMIT> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, parts: &Arc<Parts>) -> Result<Self, Problem> {
+        if request.headers().contains_key(CONTENT_TYPE) {
+            return Json::<LIMIT>::from_request(request, parts).await.map(|Json(body)| Self(Some(body)));
+        }
+        if read(request.into_body(), LIMIT).await?.is_empty() {
+            return Ok(Self(None));
+        }
+        Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "the body should be application/json").on("Content-Type"))
+    }
+}
+
 /// A small compressed body may be a huge one: nobody needs that here.
 fn refuse_encoding(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get(CONTENT_ENCODING) {

@@ -1,9 +1,10 @@
 //! The JSON that clients send and get.
 
 use serde::{Deserialize, Deserializer, Serialize};
-use terse_core::{Change, Hosts, Link, LinkKey, Moment, Patch, Standing, Wish};
+use terse_core::{Change, Hosts, Link, LinkKey, Moment, PasswordHash, Patch, Standing, Wish};
 use utoipa::ToSchema;
 
+use super::clear_text::ClearText;
 use super::schemas;
 
 /// A link to be made. Only `long_url` is required; null means absent. The camelCase spelling of each name is accepted too.
@@ -50,6 +51,12 @@ pub(crate) struct CreateLink {
     /// Words to find the link by.
     #[schema(schema_with = schemas::tags_or_null)]
     pub(crate) tags: Option<Vec<String>>,
+    /// What you want to remember about the link. Nobody else sees it.
+    #[schema(max_length = 2000)]
+    pub(crate) notes: Option<String>,
+    /// What visitors must know to follow the link: 1 to 128 octets. Kept only as a hash.
+    #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 128)]
+    pub(crate) password: Option<ClearText>,
     /// A short domain of this server. The primary one by default.
     #[schema(max_length = 253)]
     pub(crate) domain: Option<String>,
@@ -63,7 +70,8 @@ pub(crate) struct CreateLink {
 }
 
 impl CreateLink {
-    pub(crate) fn into_wish(self) -> Wish {
+    /// With the hash of the password, if there is one.
+    pub(crate) fn into_wish(self, password: Option<PasswordHash>) -> Wish {
         Wish {
             long_url: self.long_url,
             custom_alias: self.custom_alias,
@@ -74,9 +82,12 @@ impl CreateLink {
             redirect: self.redirect,
             title: self.title,
             tags: self.tags,
+            notes: self.notes,
+            password,
             domain: self.domain,
             forward_query: self.forward_query,
             crawlable: self.crawlable,
+            archived: None,
             reuse: self.reuse,
         }
     }
@@ -131,6 +142,11 @@ pub(crate) struct ImportLink {
     /// Words to find the link by.
     #[schema(schema_with = schemas::tags_or_null)]
     tags: Option<Vec<String>>,
+    /// What you want to remember about the link.
+    #[schema(max_length = 2000)]
+    notes: Option<String>,
+    /// Whether it is put away.
+    archived: Option<bool>,
     /// A short domain of this server.
     #[schema(max_length = 253)]
     domain: Option<String>,
@@ -155,9 +171,13 @@ impl ImportLink {
             redirect: self.redirect,
             title: self.title,
             tags: self.tags,
+            notes: self.notes,
+            // Not taken over: a file with passwords in it is nothing to keep.
+            password: None,
             domain: self.domain,
             forward_query: self.forward_query,
             crawlable: self.crawlable,
+            archived: self.archived,
             reuse: self.reuse,
         }
     }
@@ -204,6 +224,18 @@ pub(crate) struct PatchLink {
     #[serde(default, deserialize_with = "given")]
     #[schema(schema_with = schemas::tags)]
     tags: Option<Vec<String>>,
+    /// New notes; null for none.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(max_length = 2000)]
+    notes: Option<Option<String>>,
+    /// A new password; null for none. It ends all passes that the old one gave.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 128)]
+    pub(crate) password: Option<Option<ClearText>>,
+    /// Whether the link is put away: it goes on working, and is left out of lists.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(nullable = false)]
+    archived: Option<bool>,
     /// Whether a visitor's query is passed on to the target.
     #[serde(alias = "forwardQuery", default, deserialize_with = "given")]
     #[schema(nullable = false)]
@@ -220,7 +252,8 @@ fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Res
 }
 
 impl PatchLink {
-    pub(crate) fn into_patch(self) -> Patch {
+    /// With what happens to the password, hashed.
+    pub(crate) fn into_patch(self, password: Change<PasswordHash>) -> Patch {
         Patch {
             long_url: self.long_url,
             expires_at: change(self.expires_at),
@@ -230,6 +263,9 @@ impl PatchLink {
             redirect: self.redirect,
             title: change(self.title),
             tags: self.tags,
+            notes: change(self.notes),
+            password,
+            archived: self.archived,
             forward_query: self.forward_query,
             crawlable: self.crawlable,
             standing: None,
@@ -284,7 +320,7 @@ impl From<StandingWord> for Standing {
     "long_url": "https://example.com/a/rather/long/path?with=parameters", "domain": "go.example", "title": "Spring sale",
     "tags": ["spring", "sale"], "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z",
     "expires_at": "2030-01-31T12:00:00Z", "valid_from": null, "max_clicks": null, "click_count": 0, "redirect": 302, "forward_query": false,
-    "crawlable": false, "status": "active", "flags": [], "deleted_at": null, "qr_url": "https://go.example/spring-sale/qr",
+    "crawlable": false, "has_password": false, "notes": null, "archived": false, "status": "active", "flags": [], "deleted_at": null, "qr_url": "https://go.example/spring-sale/qr",
     "preview_url": "https://go.example/spring-sale+", "revision": 1
 }))]
 pub(crate) struct LinkBody {
@@ -329,6 +365,13 @@ pub(crate) struct LinkBody {
     forward_query: bool,
     /// Whether search engines may follow it.
     crawlable: bool,
+    /// Whether visitors are asked for a password.
+    has_password: bool,
+    /// What its owner wants to remember about it.
+    #[schema(required = true, max_length = 2000)]
+    notes: Option<String>,
+    /// Whether it is put away: it works, and is left out of lists.
+    archived: bool,
     /// What it is right now.
     #[schema(schema_with = schemas::status)]
     status: &'static str,
@@ -366,6 +409,9 @@ impl LinkBody {
             redirect: link.redirect.status(),
             forward_query: link.forward_query,
             crawlable: link.crawlable,
+            has_password: link.password.is_some(),
+            notes: link.notes.as_ref().map(|notes| notes.as_str().to_owned()),
+            archived: link.archived_at.is_some(),
             status: link.status(now).as_str(),
             flags: link.flags.iter().map(str::to_owned).collect(),
             deleted_at: text(link.deleted_at),

@@ -160,7 +160,7 @@ fn refused(parts: &Parts, domain: &Domain, form: Form, problem: &Problem) -> Res
 
 /// Whether a form was sent from a page of ours, as far as the browser tells. Programs that tell nothing are fine: there is no
 /// cookie that another site could abuse.
-fn is_own_form(headers: &HeaderMap, uri: &Uri, base: &str) -> bool {
+pub(crate) fn is_own_form(headers: &HeaderMap, uri: &Uri, base: &str) -> bool {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     if let Some(site) = text("sec-fetch-site") {
         return matches!(site, "same-origin" | "none");

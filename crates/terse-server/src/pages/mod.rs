@@ -5,6 +5,7 @@
 
 mod assets;
 mod home;
+mod password;
 mod preview;
 pub(crate) mod qr;
 mod words;
@@ -20,6 +21,8 @@ use axum::routing::get;
 use terse_core::{Code, Domain, LinkKey};
 
 pub(crate) use assets::{css, js};
+pub(crate) use home::is_own_form;
+pub(crate) use password::password_page;
 pub use preview::warning_page;
 
 use crate::router::Parts;
@@ -79,6 +82,18 @@ const LIMITED: Message = Message {
     heading: "Too fast for us",
     text: "Links were asked for too often, from where you are or by everyone together.",
     hint: "Wait a moment and try again.",
+};
+const TOO_MANY_TRIES: Message = Message {
+    status: 429,
+    heading: "Too many tries",
+    text: "The password was wrong too often, from where you are or by everyone together.",
+    hint: "Wait a while, and ask whoever gave you the link.",
+};
+const BAD_FORM: Message = Message {
+    status: 400,
+    heading: "That did not arrive well",
+    text: "What your browser sent is not what our form sends.",
+    hint: "Go back and try again.",
 };
 const WRONG_METHOD: Message = Message {
     status: 405,
@@ -151,12 +166,21 @@ pub(crate) fn not_found() -> Response {
     message(&NOT_FOUND)
 }
 
+/// A page for a visitor whose form could not be dealt with.
+pub(crate) fn trouble(status: u16) -> Response {
+    message(match status {
+        429 => &TOO_MANY_TRIES,
+        400..500 => &BAD_FORM,
+        _ => &UNAVAILABLE,
+    })
+}
+
 pub(crate) fn wrong_method() -> Response {
     message(&WRONG_METHOD)
 }
 
 /// Which link a path on the host of this request speaks of, if it can be one.
-fn key_of(parts: &Parts, uri: &Uri, headers: &HeaderMap, code: &str) -> Option<LinkKey> {
+pub(crate) fn key_of(parts: &Parts, uri: &Uri, headers: &HeaderMap, code: &str) -> Option<LinkKey> {
     Some(LinkKey { domain: domain_of(parts, uri, headers), code: Code::parse(code)? })
 }
 

@@ -8,11 +8,13 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use terse_core::{Link, Status};
 
+use super::password::{closed_page, password_page};
 use super::words::{ago, moment, unicode_host};
 use super::{BLOCKED, GONE, LIMITED, NOT_FOUND, UNAVAILABLE, html, key_of, message, page};
 use crate::api::request::{Name, Peer};
 use crate::api::shapes::short_url;
 use crate::limits;
+use crate::passes::Passes;
 use crate::router::{Parts, Web, nothing_here};
 
 #[derive(Template)]
@@ -99,6 +101,11 @@ async fn by_state(parts: &Arc<Parts>, peer: Peer, uri: &Uri, headers: &HeaderMap
         Status::Deleted | Status::Scheduled => unknown(parts, peer).await,
         Status::Expired | Status::UsedUp => message(&GONE),
         Status::Blocked => message(&BLOCKED),
+        // Where a link with a password leads is for those who know it; for strangers there is not much to see.
+        _ if link.password.is_some() && !stopped => closed_page(parts, &link),
+        _ if link.password.is_some() && !Passes::new(&parts.pass_key).shown(headers, &link, parts.links.now()) => {
+            password_page(parts, &link, None, StatusCode::OK, None)
+        }
         // Somebody on the way to the target is warned; somebody who asked about the link is told about it.
         Status::Suspicious if stopped => page(StatusCode::OK, warning_page(&link, &parts.links.reasons(&link))),
         status => page(StatusCode::OK, html(&Preview::new(&link, parts, status == Status::Suspicious))),

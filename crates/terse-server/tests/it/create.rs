@@ -10,7 +10,7 @@ async fn a_link_is_made_and_told_in_full() {
     let web = Web::new();
     let answer = web
         .api(URLS, json!({"long_url": "https://example.com/x", "custom_alias": "hello", "title": " Hi ", "tags": ["a"], "redirect": 301,
-            "expires_at": "2199-01-01", "max_clicks": 3, "forward_query": true, "crawlable": true, "valid_from": "2020-01-01T00:00:00Z"}))
+            "expires_at": "2199-01-01", "max_clicks": 3, "forward_query": true, "crawlable": true, "valid_from": "2020-01-01T00:00:00Z", "notes": "n\no"}))
         .await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     assert_eq!(answer.header("etag"), "\"1\"");
@@ -25,7 +25,7 @@ async fn a_link_is_made_and_told_in_full() {
         json!({"short_code": "hello", "short_url": "https://go.example/hello", "long_url": "https://example.com/x",
             "domain": "go.example", "title": "Hi", "tags": ["a"], "created_at": null, "updated_at": null,
             "expires_at": "2199-01-01T00:00:00Z", "valid_from": "2020-01-01T00:00:00Z", "max_clicks": 3, "click_count": 0, "redirect": 301,
-            "forward_query": true, "crawlable": true, "status": "active", "flags": [], "deleted_at": null,
+            "forward_query": true, "crawlable": true, "has_password": false, "notes": "n\no", "archived": false, "status": "active", "flags": [], "deleted_at": null,
             "qr_url": "https://go.example/hello/qr", "preview_url": "https://go.example/hello+", "revision": 1})
     );
 }
@@ -61,7 +61,7 @@ async fn what_is_wrong_with_a_link_is_said() {
         (json!({"long_url": null}), 400, "invalid_request", "long_url"),
         (json!({"long_url": 7}), 400, "invalid_request", "long_url"),
         (json!({"longurl": "x"}), 400, "invalid_request", "longurl"),
-        (json!({"password": "x"}), 400, "invalid_request", "password"),
+        (json!({"password": ""}), 400, "invalid_request", "password"),
         (json!({"rules": []}), 400, "invalid_request", "rules"),
         (json!({"ttl": "1h"}), 400, "invalid_request", "ttl"),
         (json!({"ttl": -1}), 400, "invalid_request", "ttl"),

@@ -18,6 +18,7 @@ pub(crate) struct Fake {
 #[derive(Default)]
 struct Inner {
     links: BTreeMap<LinkKey, Link>,
+    history: Vec<Past>,
     requests: Vec<(Request, LinkKey)>,
     next: u64,
 }
@@ -83,14 +84,23 @@ impl LinkStore for Fake {
     }
 
     async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError> {
-        match self.open()?.links.get_mut(&link.key) {
+        let mut inner = self.open()?;
+        let Inner { links, history, .. } = &mut *inner;
+        match links.get_mut(&link.key) {
             None => Ok(Updated::Missing),
             Some(have) if have.revision != expected => Err(StoreError::Conflict),
             Some(have) => {
+                if !have.same_wishes(link) {
+                    history.push(Past { link: have.clone(), until: link.updated_at });
+                }
                 *have = link.clone();
                 Ok(Updated::Done)
             }
         }
+    }
+
+    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<Past>, StoreError> {
+        Ok(self.open()?.history.iter().rev().filter(|past| past.link.key == *key).take(limit).cloned().collect())
     }
 
     async fn spend(&self, _: &LinkKey) -> Result<Spent, StoreError> {
@@ -104,6 +114,7 @@ impl LinkStore for Fake {
             let status = link.status(query.now);
             query.owner.is_none_or(|owner| link.owner == owner)
                 && query.status.map_or(status != Status::Deleted, |wanted| wanted == status)
+                && query.archived.is_none_or(|archived| link.archived_at.is_some() == archived)
                 && query.tag.as_ref().is_none_or(|tag| link.tags.iter().any(|have| have == tag))
                 && query.domain.as_ref().is_none_or(|domain| link.key.domain == *domain)
                 && query.text.as_ref().is_none_or(|text| link.target.as_str().contains(text))

@@ -38,6 +38,58 @@ async fn a_patch_changes_what_it_names_and_clears_what_it_nulls() {
 }
 
 #[tokio::test]
+async fn notes_and_the_archive_are_the_owners() {
+    let web = with_link("abc").await;
+    let line = "PATCH /api/v1/urls/abc";
+    let body = web.api(line, json!({"notes": " for Ann\r\nand Bob ", "archived": true})).await.json();
+    assert_eq!(
+        (&body["notes"], &body["archived"], &body["status"]),
+        (&json!("for Ann\nand Bob"), &json!(true), &json!("active"))
+    );
+    assert_eq!(web.api(line, json!({"archived": true})).await.header("etag"), "\"2\"", "nothing changed");
+    let body = web.api(line, json!({"notes": null, "archived": false})).await.json();
+    assert_eq!((&body["notes"], &body["archived"]), (&Value::Null, &json!(false)));
+    for (change, field) in [
+        (json!({"notes": "x".repeat(2001)}), "notes"),
+        (json!({"archived": null}), "archived"),
+        (json!({"archived": "yes"}), "archived"),
+        (json!({"has_password": true}), "has_password"),
+    ] {
+        web.api(line, change).await.is_problem(400, "invalid_request", field);
+    }
+}
+
+#[tokio::test]
+async fn a_password_is_taken_and_never_told() {
+    let web = with_link("abc").await;
+    let line = "PATCH /api/v1/urls/abc";
+    let answer = web.api(line, json!({"password": "open sesame"})).await;
+    assert_eq!(answer.json()["has_password"], true, "{}", answer.text());
+    assert!(!answer.text().contains("argon2") && !answer.text().contains("sesame"));
+    assert_eq!(web.api(line, json!({"title": "x"})).await.json()["has_password"], true, "what is not named stays");
+    assert_eq!(web.api(line, json!({"password": null})).await.json()["has_password"], false);
+    for bad in [json!(""), json!("x".repeat(129)), json!(7), json!("ü".repeat(65))] {
+        web.api(line, json!({"password": bad})).await.is_problem(400, "invalid_request", "password");
+    }
+    let made = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/a", "password": "p"})).await;
+    assert_eq!((made.status.as_u16(), &made.json()["has_password"]), (201, &json!(true)));
+    let again = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/a", "password": "p"})).await;
+    assert_eq!(again.status, 201, "never given back to somebody who may mean another password");
+    let plain = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/a"})).await;
+    assert_eq!((plain.status.as_u16(), &plain.json()["has_password"]), (201, &json!(false)));
+}
+
+#[tokio::test]
+async fn a_list_has_few_passwords() {
+    let web = Web::new();
+    let items: Vec<Value> = (0..52).map(|n| json!({"long_url": format!("https://example.com/{n}"), "password": "p"})).collect();
+    let results = web.api("POST /api/v1/urls/bulk", json!(items)).await.json();
+    let refused: Vec<_> = results["results"].as_array().unwrap().iter().filter(|result| result["status"] == 400).collect();
+    assert_eq!(refused.len(), 2);
+    assert_eq!(refused[0]["problem"]["field"], "password");
+}
+
+#[tokio::test]
 async fn a_patch_with_if_match_is_done_only_at_that_revision() {
     let web = with_link("abc").await;
     let send = async |tag: &str, body: &'static str| {
@@ -212,4 +264,29 @@ async fn a_list_is_walked_by_cursors_that_fit_only_it() {
     web.api(&format!("GET /api/v1/urls?q={long}"), Value::Null).await.is_problem(400, "invalid_request", "q");
     let found = web.api("GET /api/v1/urls?q=com%2F3&tag=t&domain=go.example&status=active", Value::Null).await.json();
     assert_eq!(found["links"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_put_away_is_listed_only_when_asked_for() {
+    let web = with_link("here").await;
+    for code in ["away", "gone"] {
+        let body = json!({"long_url": "https://example.com/b", "custom_alias": code});
+        assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
+        assert_eq!(web.api(&format!("PATCH /api/v1/urls/{code}"), json!({"archived": true})).await.status, 200);
+    }
+    web.api("DELETE /api/v1/urls/gone", Value::Null).await;
+    let listed = async |query: &str| -> Vec<String> {
+        let body = web.api(&format!("GET /api/v1/urls?{query}"), Value::Null).await.json();
+        let codes = body["links"].as_array().unwrap().iter().map(|link| link["short_code"].as_str().unwrap().to_owned());
+        let mut codes: Vec<String> = codes.collect();
+        codes.sort();
+        codes
+    };
+    assert_eq!(listed("").await, ["here"]);
+    assert_eq!(listed("archived=false").await, ["here"]);
+    assert_eq!(listed("archived=true").await, ["away"]);
+    assert_eq!(listed("archived=all").await, ["away", "here"]);
+    assert_eq!(listed("status=deleted").await, ["gone"], "whoever restores it need not know");
+    assert_eq!(listed("status=deleted&archived=false").await, [""; 0]);
+    web.api("GET /api/v1/urls?archived=yes", Value::Null).await.is_problem(400, "invalid_request", "archived");
 }

@@ -12,6 +12,7 @@ mod links;
 mod live;
 mod owners;
 mod pages;
+mod revisions;
 mod stats;
 mod timing;
 mod web;

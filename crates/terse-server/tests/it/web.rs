@@ -148,6 +148,7 @@ impl Web {
             passwords: Passwords::new(1),
             used_keys: Arc::default(),
             cursor_key: [9; 32],
+            pass_key: [8; 32],
             limits,
             stats: stats.clone(),
             clicks: clicks.clone(),

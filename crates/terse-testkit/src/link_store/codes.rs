@@ -3,7 +3,7 @@
 use terse_core::{
     Domain, Insert, Inserted, LONGEST, Moment, OwnerId, RedirectKind, Revision, SHORTEST, Standing, StoreError, Tags,
 };
-use terse_core::{Flags, Judge, Link, Title};
+use terse_core::{Flags, Judge, Link, Notes, PasswordHash, Title};
 
 use super::{Store, leased_code, numbering, put, put_in_vain};
 use crate::{alias, generated, key, moment};
@@ -20,6 +20,9 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
         redirect: RedirectKind::Permanent,
         title: Some(Title::from_stored("Ünïcode ’ \u{1F517} \\ % _ \" '".into())),
         tags: Tags::parse(&["a", "größe", "x y", "%"]).unwrap(),
+        notes: Some(Notes::from_stored("Größe\n\tund ’ \u{1F517} \\ % _ \" '".into())),
+        password: Some(PasswordHash::from_phc("$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA")),
+        archived_at: Some(moment(-3)),
         forward_query: true,
         crawlable: true,
         standing: Standing::Blocked,
@@ -39,6 +42,9 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
         Link { redirect: RedirectKind::Temporary, standing: Standing::Suspicious, ..alias("temp", "http://example.com/") },
         Link { owner: OwnerId::ANONYMOUS, forward_query: true, ..alias("anon", "http://example.com/") },
         Link { crawlable: true, max_clicks: Some(1), ..alias("crawl", "http://example.com/") },
+        Link { password: Some(PasswordHash::from_phc("$argon2id$x")), ..alias("locked", "http://example.com/") },
+        Link { notes: Some(Notes::from_stored("$argon2id$x".into())), ..alias("noted", "http://example.com/") },
+        Link { archived_at: Some(Moment::MIN), ..alias("away", "http://example.com/") },
     ];
     for link in &links {
         put(&store, link).await;

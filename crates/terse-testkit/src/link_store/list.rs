@@ -17,6 +17,7 @@ pub(super) fn all() -> ListQuery {
         tag: None,
         text: None,
         status: None,
+        archived: None,
         sort: Sort::Newest,
         after: None,
         limit: 100,

@@ -39,6 +39,15 @@ pub async fn lists_are_filtered_by_owner_domain_and_tag(store: Store) {
     assert_eq!(codes(&store, &ListQuery { owner: Some(OwnerId(2)), ..tag("red") }).await, ["two"]);
 }
 
+pub async fn archived_links_are_listed_as_asked_for(store: Store) {
+    put(&store, &alias("here", "https://example.com/")).await;
+    put(&store, &Link { archived_at: Some(moment(0)), ..alias("away", "https://example.com/") }).await;
+    let asked = |archived| ListQuery { archived, ..all() };
+    assert_eq!(codes(&store, &asked(None)).await, ["away", "here"]);
+    assert_eq!(codes(&store, &asked(Some(false))).await, ["here"]);
+    assert_eq!(codes(&store, &asked(Some(true))).await, ["away"]);
+}
+
 pub async fn text_is_searched_literally(store: Store) {
     let title = |text: &str| Some(Title::from_stored(text.into()));
     let code = leased_code(&store).await;

@@ -9,6 +9,7 @@
 mod aliases;
 mod chores;
 mod codes;
+mod history;
 mod list;
 mod list_filters;
 mod numbers;
@@ -23,6 +24,7 @@ use terse_core::{Insert, Inserted, Link, LinkStore, Numbering, StoreError};
 pub use aliases::*;
 pub use chores::*;
 pub use codes::*;
+pub use history::*;
 pub use list::*;
 pub use list_filters::*;
 pub use numbers::*;
@@ -69,6 +71,10 @@ macro_rules! link_store {
             what_identifies_a_link_never_changes
             a_deleted_link_holds_its_code_and_can_be_restored
             of_racing_updates_one_wins
+            every_change_keeps_what_the_link_was
+            what_no_owner_sees_is_not_kept
+            of_many_changes_the_last_are_kept
+            a_history_goes_with_its_link
             clicks_are_spent_exactly
             a_change_does_not_undo_what_is_spent_meanwhile
             spending_without_a_limit_counts_nothing
@@ -77,6 +83,7 @@ macro_rules! link_store {
             links_of_one_moment_are_walked_without_loss
             a_foreign_cursor_is_an_error
             lists_are_filtered_by_owner_domain_and_tag
+            archived_links_are_listed_as_asked_for
             text_is_searched_literally
             states_are_judged_at_the_given_moment
             leases_never_overlap

@@ -1,6 +1,8 @@
 //! Changing a link, and spending its clicks.
 
-use terse_core::{Flags, Judge, Link, OwnerId, RedirectKind, Revision, Spent, Standing, StoreError, Tags, Title, Updated};
+use terse_core::{
+    Flags, Judge, Link, Notes, OwnerId, PasswordHash, RedirectKind, Revision, Spent, Standing, StoreError, Tags, Title, Updated,
+};
 
 use super::{Store, leased_code, put, put_in_vain};
 use crate::{alias, generated, key, moment};
@@ -18,6 +20,9 @@ pub async fn an_update_needs_the_latest_revision(store: Store) {
             redirect: RedirectKind::Temporary,
             title: Some(Title::from_stored("a title".into())),
             tags: Tags::parse(&["a", "b"]).unwrap(),
+            notes: Some(Notes::from_stored("a note".into())),
+            password: Some(PasswordHash::from_phc("$argon2id$x")),
+            archived_at: Some(moment(4)),
             forward_query: true,
             crawlable: true,
             standing: Standing::Suspicious,

@@ -1,11 +1,13 @@
 //! `terse edit`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use http::Method;
 use serde_json::{Map, Value};
 
 use super::resolve::details;
-use super::{link_path, text};
+use super::{link_path, read_password, text};
 use crate::cli::Context;
 use crate::client::Absent;
 use crate::config::Span;
@@ -18,7 +20,8 @@ use crate::terminal::{one_line, say};
 Examples:
   terse edit x7Kq --url https://example.com/new
   terse edit spring --title 'Spring sale' --tag sale --tag 2030
-  terse edit spring --clear-expiry")]
+  terse edit spring --clear-expiry
+  terse edit spring --archive --notes 'over since May'")]
 pub(crate) struct Edit {
     /// A code or a whole short URL
     #[arg(value_name = "CODE|URL")]
@@ -41,6 +44,24 @@ pub(crate) struct Edit {
     /// No tags
     #[arg(long, conflicts_with = "tags")]
     clear_tags: bool,
+    /// New notes, for you alone
+    #[arg(long, value_name = "TEXT")]
+    notes: Option<String>,
+    /// No notes
+    #[arg(long, conflicts_with = "notes")]
+    clear_notes: bool,
+    /// A password that visitors must know: a file that holds it, or - for standard input
+    #[arg(long, value_name = "FILE|-")]
+    password_file: Option<PathBuf>,
+    /// No password
+    #[arg(long, conflicts_with = "password_file")]
+    clear_password: bool,
+    /// Put it away: it goes on working, and is left out of lists
+    #[arg(long)]
+    archive: bool,
+    /// Take it out again
+    #[arg(long, conflicts_with = "archive")]
+    unarchive: bool,
     /// A new end: 2030-01-31 or 2030-01-31T12:00:00Z
     #[arg(long, value_name = "MOMENT")]
     expires: Option<String>,
@@ -74,13 +95,16 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    fn body(&self) -> Value {
+    fn body(&self, password: Option<String>) -> Value {
         let mut body = Map::new();
         let mut give = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
         let or_null = |value: Option<Value>, clear: bool| value.or(clear.then_some(Value::Null));
         give("long_url", self.url.as_deref().map(Value::from));
         give("title", or_null(self.title.as_deref().map(Value::from), self.clear_title));
         give("tags", (self.clear_tags || !self.tags.is_empty()).then(|| self.tags.as_slice().into()));
+        give("notes", or_null(self.notes.as_deref().map(Value::from), self.clear_notes));
+        give("password", or_null(password.map(Value::from), self.clear_password));
+        give("archived", (self.archive || self.unarchive).then_some(self.archive.into()));
         give("expires_at", or_null(self.expires.as_deref().map(Value::from), self.clear_expiry));
         give("ttl", self.ttl.map(|ttl| ttl.get().as_secs().into()));
         give("valid_from", or_null(self.valid_from.as_deref().map(Value::from), self.clear_valid_from));
@@ -92,7 +116,7 @@ impl Edit {
     }
 
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let body = self.body();
+        let body = self.body(self.password_file.as_deref().map(read_password).transpose()?);
         if body.as_object().is_none_or(Map::is_empty) {
             return Err(Usage("say what to change, as in --url or --title; `terse edit --help` lists it all").into());
         }
@@ -124,9 +148,16 @@ mod tests {
 
     #[test]
     fn clearing_is_told_apart_from_leaving_alone() {
-        let body = |line: &[&str]| Line::parse_from([&["x", "abc"], line].concat()).edit.body();
+        let body = |line: &[&str]| {
+            Line::parse_from([&["x", "abc"], line].concat())
+                .edit
+                .body(Some("p".into()).filter(|_| line.contains(&"--password-file")))
+        };
         assert_eq!(body(&["--clear-expiry", "--clear-tags"]), serde_json::json!({"expires_at": null, "tags": []}));
         assert_eq!(body(&["--title", "t", "--crawlable", "false"]), serde_json::json!({"title": "t", "crawlable": false}));
         assert_eq!(body(&["--domain", "b.example"]), serde_json::json!({}));
+        assert_eq!(body(&["--archive", "--clear-password"]), serde_json::json!({"archived": true, "password": null}));
+        assert_eq!(body(&["--unarchive", "--notes", "n"]), serde_json::json!({"archived": false, "notes": "n"}));
+        assert_eq!(body(&["--password-file", "x"]), serde_json::json!({"password": "p"}));
     }
 }

@@ -84,7 +84,8 @@ impl Export {
             let style = ProgressStyle::with_template("{spinner} {human_pos} links {elapsed}");
             ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
         };
-        let which = Which { tag: self.tag.clone(), domain: self.domain.clone(), oldest: true, ..Which::default() };
+        let which =
+            Which { tag: self.tag.clone(), domain: self.domain.clone(), archived: Some("all"), oldest: true, ..Which::default() };
         let deleted = Which { status: Some("deleted".into()), ..which.clone() };
         for which in [Some(which), self.deleted.then_some(deleted)].into_iter().flatten() {
             walk(door, &which, |links| {

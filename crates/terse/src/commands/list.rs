@@ -34,6 +34,9 @@ pub(crate) struct List {
     /// Only those that are active, scheduled, expired, used_up, suspicious, blocked or deleted
     #[arg(long)]
     status: Option<String>,
+    /// Only those that are put away
+    #[arg(long)]
+    archived: bool,
     /// Oldest first
     #[arg(long)]
     oldest: bool,
@@ -52,6 +55,7 @@ pub(crate) struct Which {
     pub(crate) tag: Option<String>,
     pub(crate) domain: Option<String>,
     pub(crate) status: Option<String>,
+    pub(crate) archived: Option<&'static str>,
     pub(crate) oldest: bool,
     pub(crate) limit: Option<usize>,
 }
@@ -71,6 +75,7 @@ pub(crate) fn walk(
             ("tag", which.tag.clone()),
             ("domain", which.domain.clone()),
             ("status", which.status.clone()),
+            ("archived", which.archived.map(str::to_owned)),
             ("sort", which.oldest.then(|| "created_at".into())),
             ("limit", Some(left.min(PAGE).to_string())),
             ("cursor", cursor.clone()),
@@ -100,6 +105,7 @@ impl List {
             tag: self.tag.clone(),
             domain: self.domain.clone(),
             status: self.status.clone(),
+            archived: self.archived.then_some("true"),
             oldest: self.oldest,
             limit: (!self.all).then_some(usize::try_from(self.limit)?),
         };

@@ -16,6 +16,10 @@ pub(crate) mod stats;
 pub(crate) mod top;
 pub(crate) mod user;
 
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::Context as _;
 use serde_json::Value;
 
 use crate::client::{query, segment};
@@ -43,9 +47,36 @@ fn link_path(typed: &str, domain: Option<&str>, below: &str) -> anyhow::Result<S
     Ok(format!("{URLS}/{}{below}{}", segment(code), query(&[("domain", domain.map(str::to_owned))])))
 }
 
+/// A password out of a file, or from standard input: what is typed as an argument, others on the machine can see.
+fn read_password(file: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    // The longest password and a line break; more is refused by whoever gets it.
+    let most = 1024;
+    match file == Path::new("-") {
+        true => std::io::stdin().lock().take(most).read_to_string(&mut text).context("reading standard input")?,
+        false => {
+            let reading = || format!("reading {}", file.display());
+            std::fs::File::open(file).with_context(reading)?.take(most).read_to_string(&mut text).with_context(reading)?
+        }
+    };
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_password_is_what_its_file_holds_but_for_the_line_break() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        for (held, want) in [("open sesame\n", "open sesame"), ("a\r\n", "a"), (" a \n\n", " a \n"), ("", "")] {
+            std::fs::write(&file, held).unwrap();
+            assert_eq!(read_password(&file).unwrap(), want);
+        }
+        assert!(read_password(&folder.path().join("none")).is_err());
+    }
 
     #[test]
     fn a_code_is_found_in_whatever_was_typed() {

@@ -62,6 +62,7 @@ pub(crate) fn details(link: &Value) -> Vec<String> {
         ("state", "status"),
         ("title", "title"),
         ("tags", "tags"),
+        ("notes", "notes"),
         ("made", "created_at"),
         ("changed", "updated_at"),
         ("begins", "valid_from"),

@@ -1,10 +1,12 @@
 //! `terse shorten`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use http::Method;
 use serde_json::{Map, Value};
 
-use super::{URLS, text};
+use super::{URLS, read_password, text};
 use crate::cli::Context;
 use crate::client::Absent;
 use crate::config::Span;
@@ -42,6 +44,12 @@ pub(crate) struct Shorten {
     /// A word to find it by (may be repeated)
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
+    /// Notes, for you alone
+    #[arg(long, value_name = "TEXT")]
+    notes: Option<String>,
+    /// A password that visitors must know: a file that holds it, or - for standard input
+    #[arg(long, value_name = "FILE|-")]
+    password_file: Option<PathBuf>,
     /// The redirect status: 301, 302, 307 or 308
     #[arg(long, value_name = "STATUS")]
     redirect: Option<u64>,
@@ -60,7 +68,7 @@ pub(crate) struct Shorten {
 }
 
 impl Shorten {
-    fn body(&self) -> Value {
+    fn body(&self, password: Option<String>) -> Value {
         let mut body = Map::from_iter([("long_url".to_owned(), Value::from(self.url.as_str()))]);
         let mut give = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
         give("custom_alias", self.alias.as_deref().map(Value::from));
@@ -70,6 +78,8 @@ impl Shorten {
         give("max_clicks", self.max_clicks.map(Value::from));
         give("title", self.title.as_deref().map(Value::from));
         give("tags", (!self.tags.is_empty()).then(|| self.tags.as_slice().into()));
+        give("notes", self.notes.as_deref().map(Value::from));
+        give("password", password.map(Value::from));
         give("redirect", self.redirect.map(Value::from));
         give("domain", self.domain.as_deref().map(Value::from));
         give("forward_query", self.forward_query.then_some(true.into()));
@@ -79,7 +89,8 @@ impl Shorten {
     }
 
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let answer = context.door(Absent::Make)?.expect(&Method::POST, URLS, Some(&self.body()))?;
+        let body = self.body(self.password_file.as_deref().map(read_password).transpose()?);
+        let answer = context.door(Absent::Make)?.expect(&Method::POST, URLS, Some(&body))?;
         let link = &answer.body;
         if context.json {
             say(&link.to_string())?;
@@ -111,7 +122,7 @@ mod tests {
 
     #[test]
     fn only_what_was_wished_is_asked_for() {
-        let body = |line: &[&str]| Line::parse_from([&["x"], line].concat()).shorten.body();
+        let body = |line: &[&str]| Line::parse_from([&["x"], line].concat()).shorten.body(None);
         assert_eq!(body(&["https://e.com/"]), serde_json::json!({"long_url": "https://e.com/"}));
         let line =
             ["https://e.com/", "--alias", "a", "--ttl", "8h", "--tag", "x", "--tag", "y", "--no-reuse", "--redirect", "301"];

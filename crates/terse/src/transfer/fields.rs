@@ -13,6 +13,9 @@ pub(crate) enum Field {
     Code,
     Title,
     Tags,
+    Notes,
+    Archived,
+    HasPassword,
     CreatedAt,
     ExpiresAt,
     ValidFrom,
@@ -25,12 +28,13 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Code,
         Self::LongUrl,
         Self::Domain,
         Self::Title,
         Self::Tags,
+        Self::Notes,
         Self::CreatedAt,
         Self::ExpiresAt,
         Self::ValidFrom,
@@ -38,6 +42,8 @@ impl Field {
         Self::Redirect,
         Self::ForwardQuery,
         Self::Crawlable,
+        Self::Archived,
+        Self::HasPassword,
         Self::Status,
     ];
 
@@ -48,6 +54,9 @@ impl Field {
             Self::Code => "short_code",
             Self::Title => "title",
             Self::Tags => "tags",
+            Self::Notes => "notes",
+            Self::Archived => "archived",
+            Self::HasPassword => "has_password",
             Self::CreatedAt => "created_at",
             Self::ExpiresAt => "expires_at",
             Self::ValidFrom => "valid_from",
@@ -73,13 +82,15 @@ impl Field {
             }
             Self::MaxClicks => number(i64::MAX as u64).ok_or("not a whole number")?,
             Self::Redirect => number(999).ok_or("not a redirect status")?,
-            Self::ForwardQuery | Self::Crawlable => match cell.trim().to_ascii_lowercase().as_str() {
-                "true" | "1" | "yes" => true.into(),
-                "false" | "0" | "no" => false.into(),
-                _ => return Err("neither true nor false"),
-            },
+            Self::ForwardQuery | Self::Crawlable | Self::Archived | Self::HasPassword => {
+                match cell.trim().to_ascii_lowercase().as_str() {
+                    "true" | "1" | "yes" => true.into(),
+                    "false" | "0" | "no" => false.into(),
+                    _ => return Err("neither true nor false"),
+                }
+            }
             Self::CreatedAt | Self::ExpiresAt | Self::ValidFrom => rfc3339(cell.trim()).into(),
-            Self::Title => cell.into(),
+            Self::Title | Self::Notes => cell.into(),
             Self::LongUrl | Self::Code | Self::Domain | Self::Status => cell.trim().into(),
         };
         Ok(Some(value))
@@ -123,6 +134,7 @@ pub(crate) fn from_object(object: Map<String, Value>, ignore_unknown: bool) -> R
             "validFrom" => Some("valid_from"),
             "maxClicks" => Some("max_clicks"),
             "forwardQuery" => Some("forward_query"),
+            "hasPassword" => Some("has_password"),
             _ => None,
         });
         match known {

@@ -175,6 +175,11 @@ impl Rows {
             // Coming in as a fresh link, it would be followed again.
             return Outcome::Skipped(refused(code, Some("status".into()), format!("the link is {status}")));
         }
+        match body.remove(Field::HasPassword.name()) {
+            None | Some(Value::Bool(false)) => {}
+            // The password is in no file. Coming in without it, the link would be open to everyone.
+            Some(_) => return Outcome::Skipped(refused(code, Some("has_password".into()), "the link has a password".into())),
+        }
         let made = body.get(Field::CreatedAt.name()).and_then(Value::as_str).and_then(Moment::parse);
         if made.is_some_and(|made| made.saturating_sub(CLOCKS_DIFFER) > self.now) {
             return Outcome::Refused(refused(code, Some("created_at".into()), "this moment lies in the future".into()));

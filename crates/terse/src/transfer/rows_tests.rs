@@ -141,6 +141,14 @@ fn a_bad_row_is_refused_by_line_and_field_and_the_next_is_read() {
 }
 
 #[test]
+fn links_with_a_password_do_not_come_in_without_it() {
+    let csv = "long_url,has_password\nhttps://e.com/,true\nhttps://e.com/,false\nhttps://e.com/,\n";
+    assert!(matches!(&all(csv.as_bytes())[..], [Outcome::Skipped(_), Outcome::Link(_), Outcome::Link(_)]));
+    let jsonl = "{\"long_url\": \"https://e.com/\", \"has_password\": true}\n{\"long_url\": \"https://e.com/\", \"has_password\": false}\n";
+    assert!(matches!(&all(jsonl.as_bytes())[..], [Outcome::Skipped(_), Outcome::Link(_)]));
+}
+
+#[test]
 fn links_that_were_taken_down_do_not_come_back() {
     for status in ["deleted", "blocked", "suspicious"] {
         let file = format!("long_url,status\nhttps://e.com/,{status}\nhttps://e.com/,expired\n");

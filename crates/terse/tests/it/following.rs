@@ -214,3 +214,25 @@ fn what_is_over_is_removed_for_good_after_the_grace_time_and_its_alias_is_free()
     let again = |alias: &str| terse.api("POST", "/urls", Some(json!({"long_url": TARGET, "alias": alias}))).status;
     assert_eq!((again("expired1"), again("deleted1"), again("blocked1")), (201, 201, 409));
 }
+
+#[test]
+fn an_archived_link_goes_on_working_and_an_undone_change_is_seen_by_the_next_visitor() {
+    let mut terse = TestTerse::start();
+    terse.alias("my-link", TARGET);
+    terse.api("PATCH", "/urls/my-link", Some(json!({"archived": true})));
+    assert_eq!(terse.get("/my-link").location(), Some(TARGET));
+    assert_eq!(terse.api("GET", "/urls", None).json()["links"], json!([]));
+    let new = "https://example.com/new";
+    terse.api("PATCH", "/urls/my-link", Some(json!({"long_url": new})));
+    assert_eq!(terse.get("/my-link").location(), Some(new));
+    // A judgement in between is not what is undone.
+    for standing in ["suspicious", "clear"] {
+        terse.api("PUT", "/admin/links/my-link/standing", Some(json!({"standing": standing})));
+    }
+    terse.restart();
+    let undone = terse.api("POST", "/urls/my-link/undo", None);
+    assert_eq!((undone.status, undone.json()["archived"].as_bool()), (200, Some(true)), "{}", undone.text());
+    assert_eq!(terse.get("/my-link").location(), Some(TARGET));
+    let first = terse.api("POST", "/urls/my-link/undo", Some(json!({"revision": 1})));
+    assert_eq!((first.json()["archived"].as_bool(), first.json()["long_url"].as_str()), (Some(false), Some(TARGET)));
+}

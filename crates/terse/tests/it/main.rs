@@ -13,6 +13,7 @@ mod hostile_html;
 mod limits;
 mod openapi;
 mod operating;
+mod passwords;
 mod process;
 mod races;
 mod same_answer;

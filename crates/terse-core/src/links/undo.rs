@@ -1,0 +1,94 @@
+//! What a link was before its changes, and the way back.
+
+use super::{Caller, LinkError, Links};
+use crate::link::{Judge, Link, LinkKey, Revision, Standing};
+use crate::patch::check_window;
+use crate::refusal::{Refusal, RefusalKind};
+use crate::store::{Past, REVISIONS};
+use crate::target::Target;
+use crate::when::Moment;
+
+impl Links {
+    /// A link of the caller's, and what it was before each of its last changes, the latest first.
+    pub async fn history(&self, caller: Caller, key: &LinkKey) -> Result<(Link, Vec<Past>), LinkError> {
+        let link = self.get(caller, key).await?;
+        if link.deleted_at.is_some() {
+            return Err(LinkError::NotFound);
+        }
+        let history = self.store.history(key, REVISIONS).await?;
+        Ok((link, history))
+    }
+
+    /// Takes a link back to what it was before its last change, or at an earlier revision. That is a change like any other: under
+    /// all rules, and itself to be undone. What moderation thinks of the link stays, but for what is thought of its target. With
+    /// `expected`, only if it is still at that revision.
+    pub async fn undo(
+        &self,
+        caller: Caller,
+        key: &LinkKey,
+        to: Option<Revision>,
+        expected: Option<Revision>,
+    ) -> Result<Link, LinkError> {
+        let (seen, history) = self.history(caller, key).await?;
+        let refuse = |detail: &'static str| Refusal::new(RefusalKind::InvalidRequest, "revision", detail);
+        let past = match to {
+            None => history.into_iter().next().ok_or_else(|| refuse("there is nothing to undo"))?.link,
+            Some(to) if to == seen.revision => seen.clone(),
+            Some(to) => history
+                .into_iter()
+                .map(|past| past.link)
+                .find(|past| past.revision == to)
+                .ok_or_else(|| refuse("nothing is known of the link at that revision"))?,
+        };
+        // Only what was looked at is taken back: with a change in between, another one would be the last.
+        self.change(caller, key, Some(expected.unwrap_or(seen.revision)), |link, now| self.back_to(caller, &past, link, now))
+            .await
+    }
+
+    /// The link with the wishes of an earlier one.
+    fn back_to(&self, caller: Caller, past: &Link, link: &Link, now: Moment) -> Result<Link, LinkError> {
+        let mut new = Link {
+            key: link.key.clone(),
+            owner: link.owner,
+            generated: link.generated,
+            created_at: link.created_at,
+            spent_clicks: link.spent_clicks,
+            standing: link.standing,
+            judged: link.judged,
+            flags: link.flags.clone(),
+            deleted_at: link.deleted_at,
+            reusable: link.reusable,
+            updated_at: link.updated_at,
+            revision: link.revision,
+            ..past.clone()
+        };
+        if new == *link {
+            return Ok(new);
+        }
+        // It would be gone at once, and perhaps for good.
+        if new.expires_at != link.expires_at && new.expires_at.is_some_and(|at| at <= now) {
+            return Err(Refusal::new(
+                RefusalKind::InvalidExpiry,
+                "revision",
+                "at that revision the link had an end that is past",
+            )
+            .into());
+        }
+        check_window(new.valid_from, new.expires_at)?;
+        if new.target != link.target {
+            let typed = past.target.as_str();
+            // The rules may be others by now.
+            Target::parse(typed, &self.rules.targets)?;
+            let (standing, flags) = self.judge(caller, link.owner, &new.target, typed)?;
+            new.flags = flags;
+            // As for any new target: a moderator who took the link down meant its owner.
+            if link.judged == Judge::Screen || link.standing == Standing::Clear {
+                (new.standing, new.judged) = (standing, Judge::Screen);
+            }
+        }
+        new.reusable &= new.target == link.target && new.has_no_wishes() && new.standing == Standing::Clear;
+        new.updated_at = now.max(link.updated_at);
+        new.revision.0 += 1;
+        Ok(new)
+    }
+}

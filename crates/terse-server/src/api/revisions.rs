@@ -1,0 +1,155 @@
+//! What a link was before its last changes, and the way back.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use terse_core::{Hosts, Link, LinkError, Moment, Revision};
+use utoipa::ToSchema;
+
+use super::answers::{GetProblems, PatchProblems};
+use super::links::{answer, if_match, link_key};
+use super::problem::{PRECONDITION_FAILED, Problem};
+use super::request::{Keyed, MaybeJson, Name, Params, SMALL, parse_object};
+use super::shapes::LinkBody;
+use crate::router::Web;
+
+/// The fields of a link that its owner can change, as they are called on the wire.
+const FIELDS: [&str; 12] = [
+    "long_url",
+    "title",
+    "tags",
+    "notes",
+    "expires_at",
+    "valid_from",
+    "max_clicks",
+    "redirect",
+    "forward_query",
+    "crawlable",
+    "archived",
+    "has_password",
+];
+
+/// A link's earlier revisions, the latest first.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "revision": 3, "revisions": [
+    { "revision": 2, "until": "2026-11-15T22:00:00Z", "changes": [{ "field": "title", "before": null, "after": "Spring sale" }] }
+] }))]
+pub(crate) struct Revisions {
+    /// The revision that the link is at.
+    #[schema(minimum = 0)]
+    revision: u64,
+    /// Of the earlier ones, the last fifty at which its owner changed something.
+    #[schema(max_items = 50)]
+    revisions: Vec<Earlier>,
+}
+
+/// An earlier revision, and what came after it.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Earlier {
+    /// Its number: `undo` leads back to it.
+    #[schema(minimum = 0)]
+    revision: u64,
+    /// When it was changed.
+    #[schema(format = DateTime)]
+    until: String,
+    /// What was changed then.
+    #[schema(max_items = 12)]
+    changes: Vec<FieldChange>,
+}
+
+/// A field before and after a change.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FieldChange {
+    /// Its name. `has_password` is named whenever the password changed, also from one to another.
+    field: &'static str,
+    /// What it was.
+    before: Value,
+    /// What it became.
+    after: Value,
+}
+
+impl Earlier {
+    fn new(before: &Link, after: &Link, until: Moment, hosts: &Hosts) -> Self {
+        let told = |link: &Link| serde_json::to_value(LinkBody::new(link, None, hosts, until)).unwrap_or_default();
+        let (old, new) = (told(before), told(after));
+        let differs =
+            |field: &&str| old[*field] != new[*field] || (*field == "has_password" && before.password != after.password);
+        let changes = FIELDS.into_iter().filter(differs);
+        let changes = changes.map(|field| FieldChange { field, before: old[field].clone(), after: new[field].clone() });
+        Self { revision: before.revision.0, until: until.to_string(), changes: changes.collect() }
+    }
+}
+
+/// See what a link was before
+///
+/// What its owner changed, and when. What moderation thinks of a link is not among it.
+#[utoipa::path(get, path = "/api/v1/urls/{code}/revisions", operation_id = "list_revisions", tag = "Links",
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The earlier revisions, the latest first", body = Revisions), GetProblems),
+    security(("key" = [])))]
+pub(super) async fn list(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    params: Params,
+    Name(code): Name,
+) -> Result<axum::Json<Revisions>, Problem> {
+    let key = link_key(&parts, params, &code)?;
+    let (link, history) = parts.links.history(caller, &key).await?;
+    let hosts = &parts.links.rules().hosts;
+    let mut after = &link;
+    let mut revisions = Vec::with_capacity(history.len());
+    for past in &history {
+        revisions.push(Earlier::new(&past.link, after, past.until, hosts));
+        after = &past.link;
+    }
+    Ok(axum::Json(Revisions { revision: link.revision.0, revisions }))
+}
+
+/// Where to go back to.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "revision": 2 }))]
+pub(crate) struct Undo {
+    /// An earlier revision. Without it, what the link was before its last change.
+    #[schema(minimum = 0)]
+    revision: Option<u64>,
+}
+
+/// Undo a change
+///
+/// Takes a link back to what it was before its last change, or at an earlier revision: all that its owner can change, its password too.
+/// That is a change like any other, under the same rules, and can itself be undone. With `If-Match`, only if the link is still
+/// at that revision.
+#[utoipa::path(post, path = "/api/v1/urls/{code}/undo", operation_id = "undo_change", tag = "Links",
+    request_body(content = Option<Undo>),
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false),
+        ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you know it, or `*`",
+            min_length = 1, pattern = "^(\"[0-9]{1,19}\"|[0-9]{1,19}|[*])$", nullable = false)),
+    responses((status = 200, description = "The link as it is now", body = LinkBody,
+            headers(("ETag" = String, description = "The revision"))),
+        PatchProblems),
+    security(("key" = [])))]
+pub(super) async fn undo(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    params: Params,
+    Name(code): Name,
+    headers: HeaderMap,
+    MaybeJson(body): MaybeJson<SMALL>,
+) -> Result<Response, Problem> {
+    let key = link_key(&parts, params, &code)?;
+    let expected = if_match(&headers)?;
+    let wanted = body.map(|body| parse_object::<Undo>(&body)).transpose()?.and_then(|undo| undo.revision);
+    let undone = parts.links.undo(caller, &key, wanted.map(Revision), expected).await;
+    let link = undone.map_err(|error| match error {
+        LinkError::Conflict if expected.is_some() => {
+            Problem::new(&PRECONDITION_FAILED, "the link was changed since; read it again").on("If-Match")
+        }
+        error => error.into(),
+    })?;
+    Ok(answer(&parts, StatusCode::OK, &link).await)
+}

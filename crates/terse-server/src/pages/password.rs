@@ -1,0 +1,73 @@
+//! The page that asks for a link's password. It says nothing of where the link leads, of its title or its notes.
+
+use askama::Template;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use terse_core::{Link, Status};
+
+use super::words::{ago, moment};
+use super::{CSP, html, page};
+use crate::api::shapes::short_url;
+use crate::router::Parts;
+
+#[derive(Template)]
+#[template(path = "password.html")]
+struct Password<'a> {
+    action: String,
+    suspicious: bool,
+    reasons: Vec<&'static str>,
+    problem: Option<&'a str>,
+}
+
+/// Asks for the password. `query` is what the visitor brought; a link may pass it on.
+pub(crate) fn password_page(
+    parts: &Parts,
+    link: &Link,
+    query: Option<&str>,
+    status: StatusCode,
+    problem: Option<&str>,
+) -> Response {
+    let suspicious = link.status(parts.links.now()) == Status::Suspicious;
+    let query = query.filter(|query| !query.is_empty()).map(|query| format!("?{query}")).unwrap_or_default();
+    let asking = Password {
+        action: format!("/{}{query}", link.key.code),
+        suspicious,
+        reasons: if suspicious { parts.links.reasons(link) } else { Vec::new() },
+        problem,
+    };
+    let mut response = page(status, html(&asking));
+    let headers = response.headers_mut();
+    // Browsers hold `form-action` against where an answered form leads to, and this one leads to wherever the link does.
+    if let Ok(policy) = HeaderValue::try_from(CSP.replace("form-action 'self'", "form-action http: https:")) {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-robots-tag", HeaderValue::from_static("noindex"));
+    response
+}
+
+#[derive(Template)]
+#[template(path = "closed.html")]
+struct Closed {
+    short: String,
+    made: String,
+    made_ago: String,
+    made_at: String,
+    warn: bool,
+    reasons: Vec<&'static str>,
+}
+
+/// What anyone may see of a link that has a password.
+pub(super) fn closed_page(parts: &Parts, link: &Link) -> Response {
+    let now = parts.links.now();
+    let warn = link.status(now) == Status::Suspicious;
+    let closed = Closed {
+        short: short_url(&link.key, &parts.links.rules().hosts),
+        made: moment(link.created_at),
+        made_ago: ago(link.created_at, now),
+        made_at: link.created_at.to_string(),
+        warn,
+        reasons: if warn { parts.links.reasons(link) } else { Vec::new() },
+    };
+    page(StatusCode::OK, html(&closed))
+}
