@@ -2,6 +2,7 @@
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, ToSql};
+use terse_core::rules::Rules;
 use terse_core::{
     Code, Domain, Flags, Judge, Link, LinkKey, Moment, Notes, OwnerId, PasswordHash, RedirectKind, Revision, Standing, Tags,
     Target, Title,
@@ -15,7 +16,7 @@ pub(crate) const FIRST_NAMED: i64 = 1 << 61;
 
 /// In the order in which [`RawRow::read`] expects them.
 pub(crate) const COLUMNS: &str = "id, domain, code, owner, target, created_at, updated_at, flags, checksum, reuse, revision, \
-     expires_at, valid_from, max_clicks, spent_clicks, title, tags, deleted_at, signs, password, notes, archived_at";
+     expires_at, valid_from, max_clicks, spent_clicks, title, tags, deleted_at, signs, password, notes, archived_at, rules";
 
 const FORWARD_QUERY: i64 = 4;
 const CRAWLABLE: i64 = 8;
@@ -55,6 +56,7 @@ struct Fields<'a> {
     password: Option<&'a str>,
     notes: Option<&'a str>,
     archived_at: Option<i64>,
+    rules: Option<&'a str>,
 }
 
 impl<'a> RawRow<'a> {
@@ -81,6 +83,7 @@ impl<'a> RawRow<'a> {
                 password: text(row, 19)?,
                 notes: text(row, 20)?,
                 archived_at: row.get(21)?,
+                rules: text(row, 22)?,
             },
             checksum: row.get(8)?,
             spent_clicks: row.get::<_, Option<i64>>(14)?.unwrap_or(0) as u64,
@@ -93,6 +96,7 @@ impl<'a> RawRow<'a> {
         if self.fields.checksum(self.id, domain.as_str(), self.code) != self.checksum {
             return Err(corrupt(format!("the checksum of row {} is wrong", self.id)).into());
         }
+        let rules = self.fields.rules.map(|text| Rules::from_stored(text).ok_or_else(|| corrupt("rules that cannot be read")));
         let redirect = match flags & 3 {
             0 => RedirectKind::Found,
             1 => RedirectKind::MovedPermanently,
@@ -121,6 +125,7 @@ impl<'a> RawRow<'a> {
             notes: self.fields.notes.map(|notes| Notes::from_stored(notes.to_owned())),
             password: self.fields.password.map(PasswordHash::from_phc),
             archived_at: self.fields.archived_at.map(Moment::from_ms),
+            rules: rules.transpose()?,
             forward_query: flags & FORWARD_QUERY != 0,
             crawlable: flags & CRAWLABLE != 0,
             standing,
@@ -140,6 +145,18 @@ fn text<'a>(row: &'a Row<'_>, index: usize) -> Result<Option<&'a str>, Failure> 
     }
 }
 
+/// What of a link is written as text and is not text itself.
+pub(crate) struct Texts {
+    tags: String,
+    rules: Option<String>,
+}
+
+impl Texts {
+    pub(crate) fn of(link: &Link) -> Self {
+        Self { tags: link.tags.joined(), rules: link.rules.as_ref().map(Rules::show) }
+    }
+}
+
 /// A link on its way into a row.
 pub(crate) struct NewRow<'a> {
     id: i64,
@@ -150,8 +167,8 @@ pub(crate) struct NewRow<'a> {
 }
 
 impl<'a> NewRow<'a> {
-    /// `tags` is `link.tags.joined()`, which the caller keeps alive.
-    pub(crate) fn new(id: i64, domain: i64, link: &'a Link, tags: &'a str) -> Self {
+    /// `texts` are the link's, which the caller keeps alive.
+    pub(crate) fn new(id: i64, domain: i64, link: &'a Link, texts: &'a Texts) -> Self {
         let code = (id >= FIRST_NAMED).then(|| link.key.code.as_str());
         let created_at = link.created_at.as_ms();
         let flag = |set: bool, bit: i64| if set { bit } else { 0 };
@@ -179,19 +196,20 @@ impl<'a> NewRow<'a> {
             valid_from: link.valid_from.map(Moment::as_ms),
             max_clicks: link.max_clicks.map(|max| max as i64),
             title: link.title.as_ref().map(Title::as_str),
-            tags: Some(tags).filter(|tags| !tags.is_empty()),
+            tags: Some(&*texts.tags).filter(|tags| !tags.is_empty()),
             deleted_at: link.deleted_at.map(Moment::as_ms),
             signs: Some(link.flags.joined()).filter(|signs| !signs.is_empty()),
             password: link.password.as_ref().map(PasswordHash::as_str),
             notes: link.notes.as_ref().map(Notes::as_str),
             archived_at: link.archived_at.map(Moment::as_ms),
+            rules: texts.rules.as_deref(),
         };
         let checksum = fields.checksum(id, link.key.domain.as_str(), code);
         Self { id, domain, code, fields, checksum }
     }
 
     /// Every column of [`COLUMNS`], `spent_clicks` given apart as it is not part of the row's identity.
-    pub(crate) fn values<'b>(&'b self, spent_clicks: &'b Option<i64>) -> [&'b dyn ToSql; 22] {
+    pub(crate) fn values<'b>(&'b self, spent_clicks: &'b Option<i64>) -> [&'b dyn ToSql; 23] {
         let f = &self.fields;
         [
             &self.id,
@@ -216,6 +234,7 @@ impl<'a> NewRow<'a> {
             &f.password,
             &f.notes,
             &f.archived_at,
+            &f.rules,
         ]
     }
 }
@@ -250,7 +269,8 @@ impl Fields<'_> {
         }
         // What came later likewise, each with a letter of its own.
         let archived_at = self.archived_at.map(|at| at.to_string());
-        for (letter, text) in [(b'p', self.password), (b'n', self.notes), (b'a', archived_at.as_deref())] {
+        let later = [(b'p', self.password), (b'n', self.notes), (b'a', archived_at.as_deref()), (b'r', self.rules)];
+        for (letter, text) in later {
             if text.is_some() {
                 bytes.push(letter);
                 put_text(&mut bytes, text);

@@ -22,7 +22,12 @@ pub(crate) struct Shape {
 pub(crate) const LINKS: Shape = Shape {
     name: "links",
     application: 0x7472_7365,
-    steps: &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")],
+    steps: &[
+        include_str!("schema.sql"),
+        include_str!("schema_2.sql"),
+        include_str!("schema_3.sql"),
+        include_str!("schema_4.sql"),
+    ],
 };
 
 impl Shape {

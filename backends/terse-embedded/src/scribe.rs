@@ -9,7 +9,7 @@ use terse_core::{
 
 use crate::failure::Failure;
 use crate::leases::{self, Leases};
-use crate::row::{COLUMNS, FIRST_NAMED, NewRow, reuse_hash};
+use crate::row::{COLUMNS, FIRST_NAMED, NewRow, Texts, reuse_hash};
 use crate::shelf::Shelf;
 
 /// The one who writes. What it remembers is what the file says, as of the last commit or of its own unfinished work.
@@ -53,7 +53,7 @@ impl Scribe {
             stored_next_named: FIRST_NAMED,
             insert_row: format!(
                 "INSERT INTO links ({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,\
-                 ?20,?21,?22)"
+                 ?20,?21,?22,?23)"
             ),
             reusable_rows: format!("SELECT {COLUMNS} FROM links WHERE reuse = ?1"),
         };
@@ -105,9 +105,9 @@ impl Scribe {
             Some(id) if self.domain_at(id)?.is_none() => id,
             _ => self.name(link, domain)?,
         };
-        let tags = link.tags.joined();
+        let texts = Texts::of(link);
         let spent = Some(link.spent_clicks as i64).filter(|spent| *spent != 0);
-        let row = NewRow::new(id, domain, link, &tags);
+        let row = NewRow::new(id, domain, link, &texts);
         self.conn.prepare_cached(&self.insert_row)?.execute(&row.values(&spent)[..])?;
         self.remember(request.as_ref(), id, link, link.created_at)?;
         Ok(Inserted::Created)
@@ -230,12 +230,12 @@ impl Scribe {
     /// Writes everything of a link that can change.
     pub(crate) fn rewrite(&self, id: i64, link: &Link) -> Result<(), Failure> {
         let domain = self.domain_id_or_new(&link.key.domain)?;
-        let tags = link.tags.joined();
-        let row = NewRow::new(id, domain, link, &tags);
+        let texts = Texts::of(link);
+        let row = NewRow::new(id, domain, link, &texts);
         let mut statement = self.conn.prepare_cached(
             "UPDATE links SET target = ?5, updated_at = ?7, flags = ?8, checksum = ?9, reuse = ?10, revision = ?11, \
              expires_at = ?12, valid_from = ?13, max_clicks = ?14, title = ?16, tags = ?17, deleted_at = ?18, signs = ?19, \
-             password = ?20, notes = ?21, archived_at = ?22 \
+             password = ?20, notes = ?21, archived_at = ?22, rules = ?23 \
              WHERE id = ?1 AND domain = ?2 AND code IS ?3 AND owner = ?4 AND created_at = ?6 AND ?15 IS NULL",
         )?;
         match statement.execute(&row.values(&None)[..])? {

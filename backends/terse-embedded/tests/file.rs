@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
+use terse_core::rules::Rules;
 use terse_core::{
     Alphabet, Domain, Flags, Insert, Inserted, Judge, Link, LinkKey, LinkStore, ListQuery, Notes, Numbering, Request, Revision,
     Sort, Standing, StoreError, Tags, Updated,
@@ -83,9 +84,9 @@ fn a_file_from_the_future_is_refused_and_left_alone() {
     drop(folder.open());
     sql(&folder.db(), "PRAGMA user_version = 99");
     let error = Embedded::open(Options::new(folder.db())).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 99, known: 3 }), "{error}");
-    assert!(error.to_string().contains("99") && error.to_string().contains('3'));
-    sql(&folder.db(), "PRAGMA user_version = 3");
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 4 }), "{error}");
+    assert!(error.to_string().contains("99") && error.to_string().contains('4'));
+    sql(&folder.db(), "PRAGMA user_version = 4");
     drop(folder.open());
 }
 
@@ -164,6 +165,7 @@ async fn a_damaged_link_is_an_error_and_never_a_redirect() {
         "password = '$argon2id$'",
         "notes = 'x'",
         "archived_at = 5",
+        "rules = '[]'",
         "created_at = created_at + 1",
         "updated_at = 5",
         "expires_at = 5",
@@ -557,7 +559,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     assert_eq!((checksum("plain"), checksum("blocked")), (-43900088757068297, -7054719790225027295));
     sql(
         &folder.db(),
-        "DROP TABLE revisions; ALTER TABLE links DROP COLUMN archived_at; ALTER TABLE links DROP COLUMN notes; \
+        "DROP TABLE revisions; ALTER TABLE links DROP COLUMN rules; ALTER TABLE links DROP COLUMN archived_at; ALTER TABLE links DROP COLUMN notes; \
          ALTER TABLE links DROP COLUMN password; ALTER TABLE links DROP COLUMN signs; PRAGMA user_version = 1",
     );
     let store = folder.open();
@@ -567,6 +569,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
         flags: Flags::new(["userinfo"]),
         standing: Standing::Suspicious,
         notes: Some(Notes::from_stored("a note".into())),
+        rules: Rules::from_stored(r#"[{"device":"mobile","to":"https://example.com/m"}]"#),
         revision: Revision(2),
         ..plain
     };

@@ -19,6 +19,7 @@ mod patch;
 mod proxies;
 mod refusal;
 pub mod registry;
+pub mod rules;
 mod screening;
 mod store;
 mod target;

@@ -5,6 +5,7 @@ use crate::when::Moment;
 use crate::code::Code;
 use crate::domain::Domain;
 use crate::password::PasswordHash;
+use crate::rules::Rules;
 use crate::screening::Flags;
 use crate::target::Target;
 use crate::text::{Notes, Tags, Title};
@@ -128,6 +129,8 @@ pub struct Link {
     pub password: Option<PasswordHash>,
     /// When its owner put it away. It goes on working, and is left out of lists.
     pub archived_at: Option<Moment>,
+    /// Which visitors go elsewhere than to the target.
+    pub rules: Option<Rules>,
     /// Whether a visitor's query is passed on to the target.
     pub forward_query: bool,
     /// Whether search engines may follow it.
@@ -136,7 +139,7 @@ pub struct Link {
     pub standing: Standing,
     /// Whose word that is.
     pub judged: Judge,
-    /// What is odd about its target.
+    /// What is odd about its targets.
     pub flags: Flags,
     /// When its owner deleted it; it can be restored until it is reaped.
     pub deleted_at: Option<Moment>,
@@ -209,6 +212,11 @@ impl Link {
         }
     }
 
+    /// Every place that it may lead to: its target first, then those of its rules.
+    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+        std::iter::once(&self.target).chain(self.rules.iter().flat_map(Rules::targets))
+    }
+
     /// Whether nothing but the target was wished for, so that the link may serve its owner again for the same target.
     pub fn has_no_wishes(&self) -> bool {
         self.generated
@@ -218,6 +226,7 @@ impl Link {
             && self.redirect == RedirectKind::default()
             && !self.forward_query
             && !self.crawlable
+            && self.rules.is_none()
             && self.password.is_none()
             && self.notes.is_none()
             && self.archived_at.is_none()

@@ -12,8 +12,9 @@ use crate::code::Code;
 use crate::codes::{CodeSource, CodeSourceError, Wanted};
 use crate::domain::Hosts;
 use crate::link::{Judge, Link, LinkKey, OwnerId, Revision, Standing};
-use crate::patch::Patch;
+use crate::patch::{Change, Patch};
 use crate::refusal::{Refusal, RefusalKind};
+use crate::rules::{self, Typed};
 use crate::screening::{self, Evidence, Flags, Judgement, Screening};
 use crate::store::{ChangeFeed, Insert, Inserted, LinkStore, ListQuery, Page, Request, StoreError, Updated};
 use crate::target::{Target, TargetRules};
@@ -216,7 +217,7 @@ impl Links {
     ) -> Result<Created, LinkError> {
         let owner = caller.owner();
         let version = self.screen.version();
-        let (standing, flags) = self.judge(caller, owner, &new.target, &new.typed)?;
+        let (standing, flags) = self.judge(caller, owner, asked_for(&new))?;
         for attempt in 0..CODE_ATTEMPTS {
             let code = match &new.alias {
                 Some(alias) => alias.clone(),
@@ -289,8 +290,13 @@ impl Links {
                 return Err(LinkError::NotFound);
             }
             let mut new = patch.apply(link, &self.rules.targets, now)?;
-            if let Some(typed) = patch.long_url.as_ref().filter(|_| new.target != link.target) {
-                let (standing, flags) = self.judge(caller, link.owner, &new.target, typed)?;
+            if new.target != link.target || new.rules != link.rules {
+                let drafted = match patch.rules(&self.rules.targets)? {
+                    Change::Set(drafted) => drafted.typed,
+                    Change::Keep | Change::Clear => Vec::new(),
+                };
+                let asked = asked_anew(patch, link, &new, &drafted);
+                let (standing, flags) = self.judge(caller, link.owner, asked)?;
                 new.flags = flags;
                 // A moderator who cleared the old target knew nothing of the new one. One who took the link down meant its owner.
                 if patch.standing.is_none() && (link.judged == Judge::Screen || link.standing == Standing::Clear) {
@@ -400,19 +406,33 @@ impl Links {
         Err(StoreError::Conflict)
     }
 
-    /// Judges a target that is about to become a link's.
-    fn judge(&self, caller: Caller, owner: OwnerId, target: &Target, typed: &str) -> Result<(Standing, Flags), Refusal> {
-        match self.screen.judge(target, Evidence::Typed(typed)) {
-            // Which list it was would help a stranger to find a way around it.
-            Judgement::Blocked { source } if caller.sees_all() => {
-                let detail = format!("this destination is blocked by {source}");
-                Err(Refusal::new(RefusalKind::BlockedDestination, "long_url", detail))
-            }
-            Judgement::Blocked { .. } => {
-                Err(Refusal::new(RefusalKind::BlockedDestination, "long_url", "this destination is blocked"))
-            }
-            judgement => Ok(screening::standing(judgement, owner, &Flags::default())),
+    /// Judges targets that are about to become a link's.
+    fn judge<'a>(
+        &self,
+        caller: Caller,
+        owner: OwnerId,
+        asked: impl IntoIterator<Item = Asked<'a>>,
+    ) -> Result<(Standing, Flags), Refusal> {
+        let mut all: Option<Judgement> = None;
+        for Asked { field, target, evidence } in asked {
+            let one = match self.screen.judge(target, evidence) {
+                // Which list it was would help a stranger to find a way around it.
+                Judgement::Blocked { source } if caller.sees_all() => {
+                    let detail = format!("this destination is blocked by {source}");
+                    return Err(Refusal::new(RefusalKind::BlockedDestination, field.to_owned(), detail));
+                }
+                Judgement::Blocked { .. } => {
+                    let detail = "this destination is blocked";
+                    return Err(Refusal::new(RefusalKind::BlockedDestination, field.to_owned(), detail));
+                }
+                judgement => judgement,
+            };
+            all = Some(match all {
+                None => one,
+                Some(before) => before.and(one),
+            });
         }
+        Ok(screening::standing(all.unwrap_or(Judgement::Clear(Flags::default())), owner, &Flags::default()))
     }
 
     /// A link that was judged before something new was learned and written after everybody else was judged again would be
@@ -465,6 +485,37 @@ impl Links {
     }
 }
 
+/// A target that is about to become a link's, and where it stands in what was sent.
+struct Asked<'a> {
+    field: &'a str,
+    target: &'a Target,
+    evidence: Evidence<'a>,
+}
+
+/// All targets of a new link.
+fn asked_for(new: &NewLink) -> impl Iterator<Item = Asked<'_>> {
+    let own = Asked { field: "long_url", target: &new.target, evidence: Evidence::Typed(&new.typed) };
+    let ruled = new.rules.iter().flat_map(|drafted| drafted.rules.targets().zip(&drafted.typed));
+    std::iter::once(own).chain(ruled.map(|(target, typed)| Asked {
+        field: &typed.field,
+        target,
+        evidence: Evidence::Typed(&typed.text),
+    }))
+}
+
+/// All targets of a changed link. Those that stay are judged by what was found when they were typed; which of them it was is no
+/// longer known, so that it counts for each.
+fn asked_anew<'a>(patch: &'a Patch, old: &'a Link, new: &'a Link, typed: &'a [Typed]) -> impl Iterator<Item = Asked<'a>> {
+    let kept = Evidence::Kept(&old.flags);
+    let text = patch.long_url.as_deref().filter(|_| new.target != old.target);
+    let own = Asked { field: "long_url", target: &new.target, evidence: text.map_or(kept, Evidence::Typed) };
+    let ruled = new.rules.iter().flat_map(rules::Rules::targets).enumerate();
+    std::iter::once(own).chain(ruled.map(move |(place, target)| match typed.get(place) {
+        Some(Typed { field, text }) => Asked { field, target, evidence: Evidence::Typed(text) },
+        None => Asked { field: "rules", target, evidence: kept },
+    }))
+}
+
 /// A new link as the store will keep it.
 fn stored_form(new: &NewLink, code: Code, owner: OwnerId, created_at: Moment, standing: Standing, flags: Flags) -> Link {
     let mut link = Link {
@@ -484,6 +535,7 @@ fn stored_form(new: &NewLink, code: Code, owner: OwnerId, created_at: Moment, st
         notes: new.notes.clone(),
         password: new.password.clone(),
         archived_at: new.archived.then_some(created_at),
+        rules: new.rules.as_ref().map(|drafted| drafted.rules.clone()),
         forward_query: new.forward_query,
         crawlable: new.crawlable,
         standing,

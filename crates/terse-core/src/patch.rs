@@ -7,6 +7,7 @@ use crate::when::{Moment, parse_expiry, parse_start};
 use crate::link::{Judge, Link, RedirectKind, Standing};
 use crate::password::PasswordHash;
 use crate::refusal::{Refusal, RefusalKind};
+use crate::rules::{Drafted, Rules, Sent};
 use crate::target::{Target, TargetRules};
 use crate::text::{Notes, Tags, Title};
 
@@ -47,6 +48,8 @@ pub struct Patch {
     pub password: Change<PasswordHash>,
     /// Whether to put it away or take it out again.
     pub archived: Option<bool>,
+    /// New rules, replacing the old ones.
+    pub rules: Change<Sent>,
     /// Whether to pass the query on.
     pub forward_query: Option<bool>,
     /// Whether search engines may follow.
@@ -107,6 +110,11 @@ impl Patch {
             // Since when it is away does not change by putting it away again.
             new.archived_at = archived.then(|| link.archived_at.unwrap_or(now));
         }
+        match self.rules(rules)? {
+            Change::Keep => {}
+            Change::Clear => new.rules = None,
+            Change::Set(drafted) => new.rules = Some(drafted.rules),
+        }
         new.forward_query = self.forward_query.unwrap_or(new.forward_query);
         new.crawlable = self.crawlable.unwrap_or(new.crawlable);
         if let Some(standing) = self.standing {
@@ -120,6 +128,15 @@ impl Patch {
             new.revision.0 += 1;
         }
         Ok(new)
+    }
+
+    /// The new rules, with what was typed for them.
+    pub(crate) fn rules(&self, targets: &TargetRules) -> Result<Change<Drafted>, Refusal> {
+        Ok(match &self.rules {
+            Change::Keep => Change::Keep,
+            Change::Clear => Change::Clear,
+            Change::Set(Sent(sent)) => Rules::parse(sent, targets)?.map_or(Change::Clear, Change::Set),
+        })
     }
 }
 

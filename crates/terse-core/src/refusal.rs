@@ -8,16 +8,21 @@ use std::borrow::Cow;
 pub struct Refusal {
     /// The stable word.
     pub kind: RefusalKind,
-    /// The field as it is called on the wire.
-    pub field: &'static str,
+    /// The field as it is called on the wire; one inside another with the way to it: `rules[2].to`.
+    pub field: Cow<'static, str>,
     /// A sentence for people. Never contains more of the input than is safe to show.
     pub detail: Cow<'static, str>,
 }
 
 impl Refusal {
     /// A refusal of `field`.
-    pub fn new(kind: RefusalKind, field: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, field, detail: detail.into() }
+    pub fn new(kind: RefusalKind, field: impl Into<Cow<'static, str>>, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, field: field.into(), detail: detail.into() }
+    }
+
+    /// The same, of what clients know under another name.
+    pub fn on(self, field: impl Into<Cow<'static, str>>) -> Self {
+        Self { field: field.into(), ..self }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Screening: what is thought of a target before anybody follows it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::link::{Judge, Link, OwnerId, Standing};
@@ -81,6 +82,12 @@ impl Flags {
         &self.0
     }
 
+    /// These and those, in the order of the alphabet.
+    fn and(&self, others: &Self) -> Self {
+        let words: BTreeSet<&str> = self.iter().chain(others.iter()).collect();
+        Self::new(words)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -95,6 +102,19 @@ impl Flags {
 impl fmt::Debug for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Flags({})", self.0)
+    }
+}
+
+impl Judgement {
+    /// What is thought of this place and another that the same link may lead to: the worse of the two, and what is odd about
+    /// either. Whoever follows the link cannot choose between them.
+    pub(crate) fn and(self, other: Self) -> Self {
+        use Judgement::*;
+        match (self, other) {
+            (Blocked { source }, _) | (_, Blocked { source }) => Blocked { source },
+            (Clear(these), Clear(those)) => Clear(these.and(&those)),
+            (Clear(these) | Suspicious(these), Clear(those) | Suspicious(those)) => Suspicious(these.and(&those)),
+        }
     }
 }
 
@@ -114,7 +134,9 @@ pub(crate) fn screened(screen: &dyn Screening, link: &Link, now: Moment) -> Opti
     if link.judged == Judge::Moderator {
         return None;
     }
-    let (standing, flags) = standing(screen.judge(&link.target, Evidence::Kept(&link.flags)), link.owner, &link.flags);
+    let judgements = link.targets().map(|target| screen.judge(target, Evidence::Kept(&link.flags)));
+    let judgement = judgements.reduce(Judgement::and)?;
+    let (standing, flags) = standing(judgement, link.owner, &link.flags);
     if (standing, &flags) == (link.standing, &link.flags) {
         return None;
     }

@@ -60,6 +60,7 @@ mod tests {
             notes: None,
             password: None,
             archived_at: None,
+            rules: None,
             forward_query: false,
             crawlable: false,
             standing: Standing::Clear,

@@ -8,6 +8,7 @@ use crate::link::RedirectKind;
 use crate::password::PasswordHash;
 use crate::patch::{check_window, expiry_after, parse_max_clicks, parse_redirect};
 use crate::refusal::{Refusal, RefusalKind};
+use crate::rules::{Drafted, Rules, Sent};
 use crate::target::{Target, TargetRules};
 use crate::text::{Notes, Tags, Title};
 use crate::when::{Moment, parse_expiry, parse_start};
@@ -37,6 +38,8 @@ pub struct Wish {
     pub notes: Option<String>,
     /// The hash of what a visitor must know.
     pub password: Option<PasswordHash>,
+    /// Which visitors go elsewhere.
+    pub rules: Option<Sent>,
     /// The short domain; the primary one if absent.
     pub domain: Option<String>,
     /// Whether a visitor's query is passed on.
@@ -78,6 +81,8 @@ pub struct NewLink {
     pub password: Option<PasswordHash>,
     /// Whether it is put away from the start, as links from elsewhere may be.
     pub archived: bool,
+    /// Which visitors go elsewhere, and what was typed for that.
+    pub rules: Option<Drafted>,
     /// Whether a visitor's query is passed on.
     pub forward_query: bool,
     /// Whether search engines may follow.
@@ -126,6 +131,7 @@ impl Wish {
             notes: self.notes.as_deref().map(Notes::parse).transpose()?.flatten(),
             password: self.password,
             archived: self.archived.unwrap_or(false),
+            rules: self.rules.map(|Sent(sent)| Rules::parse(&sent, rules)).transpose()?.flatten(),
             forward_query: self.forward_query.unwrap_or(false),
             crawlable: self.crawlable.unwrap_or(false),
             reuse: self.reuse.unwrap_or(true),

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::json;
 use terse_core::*;
 use terse_testkit::MemoryStore;
 
@@ -206,4 +207,60 @@ async fn what_is_learned_while_a_link_is_written_is_not_missed() {
     let link = make(&links, OWNER, GOOD).await.unwrap();
     assert_eq!(link.standing, Standing::Blocked);
     assert_eq!(links.get(OWNER, &link.key).await.unwrap(), link);
+}
+
+fn ruled(rules: serde_json::Value) -> Patch {
+    Patch { rules: Change::Set(rules::Sent(rules)), ..Patch::default() }
+}
+
+#[tokio::test]
+async fn a_rule_is_no_way_around_the_screen() {
+    let (links, screen) = room();
+    let wish = |rules: serde_json::Value| Wish { long_url: GOOD.into(), rules: Some(rules::Sent(rules)), ..Wish::default() };
+    let field = |outcome: Result<Link, LinkError>| match outcome {
+        Err(LinkError::Refused(refusal)) if refusal.kind == RefusalKind::BlockedDestination => refusal.field.into_owned(),
+        other => panic!("{other:?}"),
+    };
+    let hidden = json!([{"to": GOOD}, {"device": "mobile", "to": [{"url": GOOD}, {"url": BAD}]}]);
+    assert_eq!(field(links.create(OWNER, wish(hidden.clone()), None).await.map(|made| made.link)), "rules[1].to[1].url");
+    let link = make(&links, OWNER, GOOD).await.unwrap();
+    assert!(link.reusable);
+    assert_eq!(field(links.patch(OWNER, &link.key, &ruled(hidden), None).await), "rules[1].to[1].url");
+    assert_eq!(links.get(OWNER, &link.key).await.unwrap(), link);
+
+    // One that is odd puts a warning before all, and is taken back when it goes.
+    let made = links.create(OWNER, wish(json!([{"device": "mobile", "to": ODD}])), None).await.unwrap().link;
+    assert_eq!((made.standing, made.flags.joined(), made.reusable), (Standing::Suspicious, "odd", false));
+    assert_eq!(links.rejudge(&made.key).await.unwrap(), None);
+    let odd = links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
+    assert_eq!((odd.standing, odd.flags.joined(), odd.reusable), (Standing::Suspicious, "odd", false));
+    let good = links.patch(OWNER, &link.key, &ruled(json!([])), None).await.unwrap();
+    assert_eq!((good.standing, good.flags.is_empty(), good.rules), (Standing::Clear, true, None));
+    // A new target does not hide what the rules still lead to.
+    links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
+    let moved = links.patch(OWNER, &link.key, &to("https://good.example/elsewhere"), None).await.unwrap();
+    assert_eq!(moved.standing, Standing::Suspicious);
+
+    // What becomes known later counts too, and is undone when it is known no more.
+    let late = "https://late.example/";
+    let link = links.create(OWNER, wish(json!([{"country": "AT", "to": late}])), None).await.unwrap().link;
+    assert_eq!((link.standing, link.reusable), (Standing::Clear, false));
+    for (word, standing) in [("blocked", Standing::Blocked), ("odd", Standing::Suspicious), ("clear", Standing::Clear)] {
+        screen.learn(late, word);
+        assert_eq!(links.rejudge(&link.key).await.unwrap().unwrap().standing, standing, "{word}");
+        assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn what_is_odd_is_gathered_from_all_places_a_link_leads_to() {
+    let (links, _) = room();
+    let rules = rules::Sent(json!([{"to": ODD}, {"to": "https://good.example/!"}]));
+    let wish = Wish { long_url: GOOD.into(), rules: Some(rules), ..Wish::default() };
+    let link = links.create(OWNER, wish, None).await.unwrap().link;
+    assert_eq!((link.standing, link.flags.joined()), (Standing::Suspicious, "exclaimed,odd"));
+    assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
+    // The loud place goes, and nobody knows any more which of them it was that was loud.
+    let link = links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
+    assert_eq!(link.flags.joined(), "exclaimed,odd");
 }

@@ -142,7 +142,7 @@ pub fn answer<'a>(
             Kind::Missing => Some(Failure::NotFound),
             Kind::Gone => Some(Failure::Gone),
             Kind::Blocked => Some(Failure::Blocked),
-            Kind::Forward | Kind::Spend | Kind::Warn | Kind::Password => return Step::HandOver,
+            Kind::Forward | Kind::Choose | Kind::Spend | Kind::Warn | Kind::Password => return Step::HandOver,
         };
         match failure {
             None => {

@@ -11,6 +11,7 @@
 //! the dashboard, the click pipeline or the disk.
 
 mod canned;
+mod chooser;
 mod clicks;
 mod connection;
 mod counts;

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use terse_core::clicks::Marks;
+use terse_core::rules::Onlooker;
 use terse_core::{ChangeFeed, Clock, Code, Hosts, Link, LinkKey, LinkStore, Moment, PasswordHash, Spent, StoreError, Visit};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use crate::canned::{Canned, Failure, FailurePages};
+use crate::chooser::Chooser;
 use crate::counts::Snapshot;
 use crate::fast_path::accepts_html;
 use crate::flights::{Boarding, Flights, Landed};
@@ -107,6 +109,7 @@ pub struct Redirector {
     last_complaint_ms: AtomicI64,
     away_until_ms: AtomicI64,
     slow: SlowCounts,
+    chooser: Chooser,
     pub(crate) routes: Routes,
     pub(crate) hosts: HostTable,
     pub(crate) canned: Canned,
@@ -151,12 +154,18 @@ impl Redirector {
             last_complaint_ms: AtomicI64::new(0),
             away_until_ms: AtomicI64::new(0),
             slow: SlowCounts::default(),
+            chooser: Chooser::default(),
             routes: Routes::new(settings.cache_bytes, settings.negative_entries),
             hosts: HostTable::new(hosts, port),
             canned: Canned::new(pages, &settings),
             turnstile: Turnstile::new(settings.redirect_per_address, settings.redirect_per_code, settings.guesses_per_address),
             settings,
         }
+    }
+
+    /// With somebody who looks closer at visitors where a link's rules need it.
+    pub fn with_onlooker(self, onlooker: Arc<dyn Onlooker>) -> Self {
+        Self { chooser: Chooser::new(onlooker), ..self }
     }
 
     /// Which domain a `Host` value means.
@@ -235,14 +244,19 @@ impl Redirector {
         }
     }
 
-    /// The answer that a route alone can give: all but those of links whose visits are counted by the store.
+    /// The answer that a route alone can give: all but those of links whose visits are counted by the store, and those whose
+    /// rules nobody is ready for yet.
     fn ready_answer(&self, route: &Route, visitor: &Visitor<'_>, origin: Origin, now_ms: i64) -> Option<Answer> {
-        let knows = route.head().link.as_deref().is_some_and(|link| knows(visitor, link));
+        let link = route.head().link.as_deref();
+        let knows = link.is_some_and(|link| knows(visitor, link));
         let goes = match route.head().kind {
-            Kind::Go | Kind::Forward => true,
-            Kind::Password => knows && !route.head().link.as_deref().is_some_and(|link| link.max_clicks.is_some()),
+            Kind::Go | Kind::Forward | Kind::Choose => true,
+            Kind::Password => knows && !link.is_some_and(|link| link.max_clicks.is_some()),
             _ => false,
         };
+        if goes && link.is_some_and(|link| !self.chooser.is_ready(link)) {
+            return None;
+        }
         if goes && let Some(failure) = self.too_many(route, visitor, origin, now_ms) {
             return Some(self.fail(failure, visitor));
         }
@@ -254,20 +268,20 @@ impl Redirector {
                 let fate = Fate::Went { owner: head.owner, born_ms: head.born_ms, spelled: route.other_code().cloned() };
                 Answer { reply: Reply::Response(route.response()), fate }
             }
-            (Kind::Forward, Some(link)) => {
+            (Kind::Forward | Kind::Choose, Some(link)) => {
                 count(&self.slow.redirected);
-                self.redirect(link, visitor, now_ms)
+                self.redirect(link, visitor, origin, now_ms)
             }
             (Kind::Warn, Some(link)) => warn(&link.key.code),
             (Kind::Password, Some(link)) if !knows => ask(&link.key.code),
             (Kind::Password, Some(_)) if !goes => return None,
             (Kind::Password, Some(link)) => {
                 count(&self.slow.redirected);
-                self.redirect(link, visitor, now_ms)
+                self.redirect(link, visitor, origin, now_ms)
             }
             (Kind::Gone, _) => self.fail(Failure::Gone, visitor),
             (Kind::Blocked, _) => self.fail(Failure::Blocked, visitor),
-            (Kind::Missing | Kind::Forward | Kind::Spend | Kind::Warn | Kind::Password, _) => {
+            (Kind::Missing | Kind::Forward | Kind::Choose | Kind::Spend | Kind::Warn | Kind::Password, _) => {
                 let client = || origin.client(&self.settings.proxies, &visitor.seen);
                 self.fail(self.turnstile.guess(client, now_ms).unwrap_or(Failure::NotFound), visitor)
             }
@@ -288,18 +302,25 @@ impl Redirector {
         self.routes.name(route.head().domain, code)
     }
 
-    /// The answer for a link that is good for some visits.
+    /// The answer for a link that is good for some visits, or whose rules nobody was ready for.
     async fn ask_the_store(&self, route: &Route, visitor: &Visitor<'_>, origin: Origin, now_ms: i64) -> Answer {
         // Before a click is spent: whoever is turned away has spent none.
         if let Some(failure) = self.too_many(route, visitor, origin, now_ms) {
             return self.fail(failure, visitor);
         }
+        if let Some(link) = route.head().link.as_deref() {
+            self.chooser.get_ready(link).await;
+        }
         match (route.head().kind, route.head().link.as_deref()) {
-            (Kind::Spend | Kind::Password, Some(link)) if visitor.head => self.look_without_spending(link, visitor).await,
+            (Kind::Choose | Kind::Password, Some(link)) if link.max_clicks.is_none() => {
+                count(&self.slow.redirected);
+                self.redirect(link, visitor, origin, now_ms)
+            }
+            (Kind::Spend | Kind::Password, Some(link)) if visitor.head => self.look_without_spending(link, visitor, origin).await,
             (Kind::Spend | Kind::Password, Some(link)) => match self.spend(&link.key).await {
                 Ok(Spent::Yes) => {
                     count(&self.slow.redirected);
-                    self.redirect(link, visitor, now_ms)
+                    self.redirect(link, visitor, origin, now_ms)
                 }
                 Ok(Spent::UsedUp) => {
                     self.announce(&link.key);
@@ -319,15 +340,15 @@ impl Redirector {
     }
 
     /// HEAD of a link that is good for some visits: how many are left, only the store knows.
-    async fn look_without_spending(&self, link: &Link, visitor: &Visitor<'_>) -> Answer {
+    async fn look_without_spending(&self, link: &Link, visitor: &Visitor<'_>, origin: Origin) -> Answer {
         let deadline = Instant::now() + self.settings.store_timeout;
         match timeout_at(deadline, self.store.get(&link.key)).await {
             Ok(Ok(Some(link))) => match terse_core::visit(&link, self.clock.now()) {
-                Visit::Go | Visit::GoIfSpent => self.redirect(&link, visitor, self.now_ms()),
+                Visit::Go | Visit::GoIfSpent => self.redirect(&link, visitor, origin, self.now_ms()),
                 Visit::Gone => self.fail(Failure::Gone, visitor),
                 Visit::Blocked => self.fail(Failure::Blocked, visitor),
                 Visit::Warn => warn(&link.key.code),
-                Visit::Password if knows(visitor, &link) => self.redirect(&link, visitor, self.now_ms()),
+                Visit::Password if knows(visitor, &link) => self.redirect(&link, visitor, origin, self.now_ms()),
                 Visit::Password => ask(&link.key.code),
                 Visit::NotFound => self.fail(Failure::NotFound, visitor),
             },
@@ -336,10 +357,12 @@ impl Redirector {
         }
     }
 
-    fn redirect(&self, link: &Link, visitor: &Visitor<'_>, now_ms: i64) -> Answer {
+    fn redirect(&self, link: &Link, visitor: &Visitor<'_>, origin: Origin, now_ms: i64) -> Answer {
+        let client = || origin.client(&self.settings.proxies, &visitor.seen);
+        let target = self.chooser.choose(link, visitor, client, Moment::from_ms(now_ms));
         let location = match visitor.query.filter(|query| link.forward_query && !query.is_empty()) {
-            Some(query) => link.target.with_query(query),
-            None => link.target.as_str().to_owned(),
+            Some(query) => target.with_query(query),
+            None => target.as_str().to_owned(),
         };
         let reply = Reply::Response(redirect_response(link, &location, Moment::from_ms(now_ms), &self.settings));
         let spelled = (link.key.code.as_str() != visitor.code).then(|| link.key.code.clone());

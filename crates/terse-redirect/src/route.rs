@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Go,
     /// The ready answer, unless the visitor brings a query to be passed on.
     Forward,
+    /// A redirect to where the link's rules send this visitor.
+    Choose,
     /// The ready answer, if the store lets one more click be spent.
     Spend,
     /// A warning page.
@@ -78,6 +80,7 @@ impl Route {
     fn build(domain: u16, code: &[u8], link: Link, now: Moment, settings: &Settings, ttl: Duration) -> Self {
         let now_ms = now.as_ms();
         let kind = match visit(&link, now) {
+            Visit::Go if link.rules.is_some() => Kind::Choose,
             Visit::Go if link.forward_query => Kind::Forward,
             Visit::Go => Kind::Go,
             Visit::GoIfSpent => Kind::Spend,
@@ -161,7 +164,10 @@ impl Route {
     /// Roughly what it costs to remember it.
     pub(crate) fn bytes(&self) -> usize {
         const MAP_AND_RING: usize = 96;
-        let link = self.head().link.as_ref().map_or(0, |link| size_of::<Link>() + 2 * link.target.as_str().len());
+        let link = self.head().link.as_ref().map_or(0, |link| {
+            let rules = link.rules.as_ref().map_or(0, |rules| 2 * rules.show().len());
+            size_of::<Link>() + 2 * link.target.as_str().len() + rules
+        });
         size_of::<Head>() + 16 + self.0.slice.len() + link + MAP_AND_RING
     }
 
@@ -174,7 +180,7 @@ impl Route {
 
     /// Whether it may be served although the store could not confirm it.
     pub(crate) fn may_serve_stale(&self, now_ms: i64) -> bool {
-        let redirects = matches!(self.head().kind, Kind::Go | Kind::Forward);
+        let redirects = matches!(self.head().kind, Kind::Go | Kind::Forward | Kind::Choose);
         // What must not be followed stays so, however old the knowledge.
         matches!(self.head().kind, Kind::Gone | Kind::Blocked) || (redirects && now_ms < self.head().valid_until)
     }
@@ -257,9 +263,11 @@ fn each_field(link: &Link, location: &str, now: Moment, settings: &Settings, mut
     put("content-length", "0");
 }
 
-/// A permanent redirect may be kept, but not past the end of its link, nor where each visit counts or a password is asked for.
+/// A permanent redirect may be kept, but not past the end of its link, nor where each visit counts, may lead elsewhere, or is asked for
+/// a password.
 fn max_age(link: &Link, now: Moment, settings: &Settings) -> Option<i64> {
-    if !link.redirect.is_permanent() || link.max_clicks.is_some() || link.password.is_some() {
+    let each = link.max_clicks.is_some() || link.rules.is_some() || link.password.is_some();
+    if !link.redirect.is_permanent() || each {
         return None;
     }
     let left = link.expires_at.map_or(i64::MAX, |end| end.as_ms() - now.as_ms() - as_ms(settings.cache_ttl));

@@ -39,6 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         registry: Arc::new(terse_testkit::MemoryRegistry::new()),
         passwords: Passwords::new(1),
         used_keys: Arc::default(),
+        onlooker: Arc::new(terse_core::rules::NoOnlooker),
         cursor_key: [0; 32],
         pass_key: [0; 32],
         limits: Limits::off(),

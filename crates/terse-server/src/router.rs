@@ -13,6 +13,7 @@ use bytes::Bytes;
 use terse_core::Links;
 use terse_core::clicks::{ClickStore, Live};
 use terse_core::registry::Registry;
+use terse_core::rules::Onlooker;
 use tokio::sync::watch;
 
 use crate::api::problem::{self, Problem};
@@ -39,6 +40,8 @@ pub struct Parts {
     pub passwords: Passwords,
     /// Where it is noted that a key was used.
     pub used_keys: Arc<UsedKeys>,
+    /// Looks closer at visitors, where rules are tried on them.
+    pub onlooker: Arc<dyn Onlooker>,
     /// Seals list cursors. The same on every node of a fleet, so that any of them can go on with a list.
     pub cursor_key: [u8; 32],
     /// Signs the passes of visitors who knew a link's password. The same on every node of a fleet.

@@ -22,4 +22,4 @@ pub mod suite;
 pub use memory::MemoryStore;
 pub use memory_clicks::MemoryClickStore;
 pub use memory_registry::MemoryRegistry;
-pub use sample::{alias, generated, key, moment};
+pub use sample::{alias, generated, key, moment, rules};

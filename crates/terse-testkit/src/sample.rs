@@ -1,5 +1,6 @@
 //! Links to test with.
 
+use terse_core::rules::Rules;
 use terse_core::{Code, Domain, Flags, Judge, Link, LinkKey, Moment, OwnerId, RedirectKind, Revision, Standing, Tags, Target};
 
 /// When sample links are made: 2026-01-01T00:00:00Z, and `ms` later.
@@ -31,6 +32,7 @@ pub fn generated(code: &str, target: &str) -> Link {
         notes: None,
         password: None,
         archived_at: None,
+        rules: None,
         forward_query: false,
         crawlable: false,
         standing: Standing::Clear,
@@ -45,4 +47,15 @@ pub fn generated(code: &str, target: &str) -> Link {
 /// A plain link whose code was chosen by a person.
 pub fn alias(code: &str, target: &str) -> Link {
     Link { generated: false, ..generated(code, target) }
+}
+
+/// Rules with some of everything.
+pub fn rules() -> Option<Rules> {
+    let stored = concat!(
+        r#"[{"country":["AT","DE"],"query":{"name":"a","value":"\"ü%_'"},"#,
+        r#""to":[{"url":"https://example.com/1","weight":2},{"url":"https://example.com/2","weight":1}]},"#,
+        r#"{"days":"mon","hours":"22:00-06:00","zone":"Europe/Berlin","to":"https://example.com/3"},"#,
+        r#"{"device":"mobile","os":"iOS","language":"pt-BR","until":"2030-01-01T00:00:00Z","to":"https://example.com/4"}]"#,
+    );
+    Some(Rules::from_stored(stored).expect("rules as they are stored"))
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
+use terse_clicks::Lookout;
 use terse_core::{
     Alphabet, BlockedHosts, ChangeFeed, Clock, CodeSource, Domain, Hashed, Hosts, LinkStore, Links, NoFeed, Numbered, Random,
     Rules, Snowflake, TargetRules,
@@ -30,6 +31,9 @@ use crate::owner_chores::OwnerChores;
 use crate::rescan::{Rescan, RescanCounts};
 use crate::run_file::{DataDir, LockGuard, RunInfo};
 use crate::safety::{OnFirstUse, Safety};
+
+/// How often it is looked whether the file of places has changed.
+const LOOK_AT_PLACES: Duration = Duration::from_secs(10);
 
 /// Runs the server until it is told to stop.
 pub fn run(config: Config) -> anyhow::Result<()> {
@@ -91,14 +95,10 @@ impl Server {
         let threads = settings.threads.max(1);
         let mut registry = Registry::default();
         let metered: Arc<dyn LinkStore> = Arc::new(Metered::new(Arc::clone(&store.links), &mut registry));
-        let redirector = Arc::new(Redirector::new(
-            Arc::clone(&metered),
-            hosts.clone(),
-            address.port(),
-            &failure_pages(),
-            settings,
-            clock.clone(),
-        ));
+        let lookout = Arc::new(Lookout::new(config.clicks.geo_database.clone()));
+        let redirector =
+            Redirector::new(Arc::clone(&metered), hosts.clone(), address.port(), &failure_pages(), settings, clock.clone());
+        let redirector = Arc::new(redirector.with_onlooker(lookout.clone()));
         let feed: Arc<dyn ChangeFeed> = redirector.clone();
         let rules = rules(config, hosts.clone())?;
         let safety = Arc::new(Safety::open(config, &hosts)?);
@@ -119,6 +119,7 @@ impl Server {
             registry: Arc::clone(&store.registry),
             passwords: passwords(),
             used_keys: Arc::clone(&used_keys),
+            onlooker: lookout.clone(),
             cursor_key,
             pass_key: pass_key(&store),
             limits: Limits {
@@ -136,6 +137,9 @@ impl Server {
         let gatekeeper = Gatekeeper::new(parts.clone());
         let web = terse_server::router(parts);
 
+        if config.clicks.geo_database.is_some() {
+            back_office.spawn(refresh_places(lookout, clock.clone(), stopped.clone()));
+        }
         Arc::clone(&safety).keep(config, base_url.as_str(), &back_office, &stopped);
         let (reaper, rescan) = (Arc::new(ReaperCounts::default()), Arc::new(RescanCounts::default()));
         if config.roles.worker {
@@ -291,6 +295,7 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
         registry: Arc::clone(&store.registry),
         passwords: passwords(),
         used_keys: Arc::default(),
+        onlooker: Arc::new(Lookout::new(config.clicks.geo_database.clone())),
         cursor_key,
         pass_key: pass_key(&store),
         // Whoever can run a command on the store is not to be kept from anything.
@@ -306,6 +311,18 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
 /// Signs passes of links with a password, on every node alike.
 fn pass_key(store: &Store) -> [u8; 32] {
     store.links.identity().derive("terse link passes v1")
+}
+
+/// Has a changed file of places read again for rules, where that delays no visitor.
+async fn refresh_places(lookout: Arc<Lookout>, clock: Clock, mut stop: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_AT_PLACES) => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+        let (lookout, now) = (Arc::clone(&lookout), clock.now());
+        let _ = tokio::task::spawn_blocking(move || lookout.refresh(now)).await;
+    }
 }
 
 /// The keys that open everything; the one that was made now; and one for commands on this machine, good while we run.

@@ -57,6 +57,11 @@ impl Agents {
         self.known.get_or(agent, |agent| parser.get_or_insert_with(Parser::shipped).read(&String::from_utf8_lossy(agent)))
     }
 
+    /// Gets ready to read, so that whoever reads first does not wait for it.
+    pub(crate) fn prepare(&mut self) {
+        self.parser.get_or_insert_with(Parser::shipped);
+    }
+
     #[cfg(test)]
     pub(crate) fn remembered(&self) -> usize {
         self.known.len()

@@ -3,6 +3,7 @@
 mod addresses;
 mod agents;
 mod devices;
+mod lookout;
 mod machines;
 #[cfg(test)]
 mod mmdb;
@@ -20,6 +21,7 @@ use terse_core::clicks::{Click, LinkId, Machine, Marks, Outcome, Place, Record, 
 use terse_core::{Code, Domain, LinkKey, Moment, OwnerId};
 
 pub use addresses::Keep;
+pub use lookout::Lookout;
 
 use addresses::Address;
 use agents::{Agent, Agents};

@@ -125,7 +125,7 @@ impl Places {
     }
 }
 
-fn state_of(path: &Path) -> io::Result<(SystemTime, u64)> {
+pub(super) fn state_of(path: &Path) -> io::Result<(SystemTime, u64)> {
     let metadata = fs::metadata(path)?;
     Ok((metadata.modified()?, metadata.len()))
 }

@@ -27,7 +27,7 @@ const LONGEST_DOMAIN: usize = 253;
 const LONGEST_CODE: usize = 64;
 const LONGEST_REFERRER: usize = 253;
 const LONGEST_LANGUAGE: usize = 35;
-const LONGEST_AGENT: usize = 512;
+pub(crate) const LONGEST_AGENT: usize = 512;
 const LONGEST_CAMPAIGN: usize = 512;
 
 /// How a segment begins.

@@ -11,6 +11,7 @@ mod store;
 mod tally;
 
 pub use click::{Click, Dimension, LinkId, Machine, Place, Word};
+pub(crate) use journal::LONGEST_AGENT;
 pub use journal::{Frame, HEADER, Journaled, LARGEST_FRAME, Marks, Outcome, Record, SegmentHeader, finish, read_frame};
 pub use live::{Busy, Live, Watch};
 pub use mean::Mean;

@@ -1,9 +1,11 @@
 //! What a link was before its changes, and the way back.
 
-use super::{Caller, LinkError, Links};
+use super::{Asked, Caller, LinkError, Links};
 use crate::link::{Judge, Link, LinkKey, Revision, Standing};
 use crate::patch::check_window;
 use crate::refusal::{Refusal, RefusalKind};
+use crate::rules::Rules;
+use crate::screening::Evidence;
 use crate::store::{Past, REVISIONS};
 use crate::target::Target;
 use crate::when::Moment;
@@ -75,11 +77,16 @@ impl Links {
             .into());
         }
         check_window(new.valid_from, new.expires_at)?;
-        if new.target != link.target {
-            let typed = past.target.as_str();
-            // The rules may be others by now.
-            Target::parse(typed, &self.rules.targets)?;
-            let (standing, flags) = self.judge(caller, link.owner, &new.target, typed)?;
+        if new.target != link.target || new.rules != link.rules {
+            // What targets may be can be decided otherwise by now.
+            Target::parse(past.target.as_str(), &self.rules.targets)?;
+            if let Some(rules) = &past.rules {
+                Rules::parse(&rules.to_json(), &self.rules.targets)?;
+            }
+            let fields = std::iter::once("long_url").chain(std::iter::repeat("rules"));
+            let asked = new.targets().zip(fields);
+            let asked = asked.map(|(target, field)| Asked { field, target, evidence: Evidence::Kept(&past.flags) });
+            let (standing, flags) = self.judge(caller, link.owner, asked)?;
             new.flags = flags;
             // As for any new target: a moderator who took the link down meant its owner.
             if link.judged == Judge::Screen || link.standing == Standing::Clear {

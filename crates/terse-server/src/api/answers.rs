@@ -40,6 +40,10 @@ problems! {
     PatchProblems: 400 401 403 404 409 412 413 415 422 503;
     /// Removing or restoring one.
     TouchProblems: 400 401 403 404 409 503;
+    /// Trying one on a visitor.
+    TryProblems: 400 401 403 404 413 415 503;
+    /// Trying rules on a visitor.
+    TrialProblems: 400 401 403 413 415 422 503;
     /// Judging one.
     StandingProblems: 400 401 403 404 409 413 415 503;
     /// Looking at what is the caller's own.

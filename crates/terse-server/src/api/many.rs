@@ -34,7 +34,7 @@ const MOST_PASSWORDS: usize = 50;
     { "index": 0, "status": 201, "link": { "short_code": "x7Kq2Lm", "short_url": "https://go.example/x7Kq2Lm",
         "long_url": "https://example.com/", "domain": "go.example", "title": null, "tags": [],
         "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z", "expires_at": null, "valid_from": null,
-        "max_clicks": null, "click_count": 0, "redirect": 302, "forward_query": false, "crawlable": false,
+        "max_clicks": null, "click_count": 0, "redirect": 302, "rules": null, "forward_query": false, "crawlable": false,
         "has_password": false, "notes": null, "archived": false, "status": "active", "flags": [],
         "deleted_at": null, "qr_url": "https://go.example/x7Kq2Lm/qr", "preview_url": "https://go.example/x7Kq2Lm+",
         "revision": 1 }, "problem": null },

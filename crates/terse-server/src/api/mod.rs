@@ -21,12 +21,14 @@ mod period;
 pub(crate) mod problem;
 pub(crate) mod request;
 mod revisions;
+mod rule_schemas;
 mod schemas;
 mod sessions;
 pub(crate) mod shapes;
 mod stats;
 mod stats_shapes;
 mod streamed;
+mod trial;
 mod users;
 
 use std::sync::Arc;
@@ -59,7 +61,7 @@ use crate::router::Parts;
          (name = "Pages", description = "What anyone can see of a link."),
          (name = "Account", description = "Your account, its keys and sessions."),
          (name = "Admin", description = "For moderators and admins.")),
-    components(schemas(problem::ProblemBody))
+    components(schemas(problem::ProblemBody, rule_schemas::Rule))
 )]
 struct Base;
 
@@ -78,6 +80,8 @@ pub(crate) fn described() -> OpenApiRouter<Arc<Parts>> {
         .routes(routes!(links::restore))
         .routes(routes!(revisions::list))
         .routes(routes!(revisions::undo))
+        .routes(routes!(trial::try_link))
+        .routes(routes!(trial::try_rules))
         .routes(routes!(stats::link_stats))
         .routes(routes!(clicks::link_clicks))
         .routes(routes!(live::watch_link))

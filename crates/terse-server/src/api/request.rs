@@ -55,6 +55,8 @@ impl<S: Sync> FromRequestParts<S> for Peer {
 
 /// Somebody with a key or a session, good for looking if the method only looks, else for everything.
 pub(crate) struct Keyed(pub(crate) Caller);
+/// The same for a method that says more than it does: it looks, and changes nothing.
+pub(crate) struct Looker(pub(crate) Caller);
 /// The same, for what is about the account rather than about links.
 pub(crate) struct Member(pub(crate) Asker);
 /// A moderator or an admin.
@@ -92,6 +94,15 @@ impl FromRequestParts<Arc<Parts>> for Keyed {
 
     async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
         known(request, parts).await.map(|asker| Self(asker.caller))
+    }
+}
+
+impl FromRequestParts<Arc<Parts>> for Looker {
+    type Rejection = Problem;
+
+    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
+        let asker = Anyone::from_request_parts(request, parts).await?.0.known()?.in_scope(&axum::http::Method::GET)?;
+        Ok(Self(asker.caller))
     }
 }
 

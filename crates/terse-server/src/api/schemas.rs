@@ -55,6 +55,12 @@ pub(super) fn scope() -> Object {
     word(about, &Scope::ALL.map(Scope::as_str))
 }
 
+pub(super) fn status_or_null() -> Object {
+    let words = Status::ALL.into_iter().map(|status| json!(status.as_str())).chain([json!(null)]);
+    let about = "What the link is right now: only an active one redirects. Null for rules that no link has.";
+    or_null(Type::String).description(Some(about)).enum_values(Some(words)).build()
+}
+
 /// One of a few words.
 pub(super) fn word(about: &str, words: &[&str]) -> Object {
     kind(Type::String).description(Some(about)).enum_values(Some(words.iter().copied())).build()

@@ -1,11 +1,13 @@
 //! The JSON that clients send and get.
 
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use terse_core::rules::{Rules, Sent};
 use terse_core::{Change, Hosts, Link, LinkKey, Moment, PasswordHash, Patch, Standing, Wish};
 use utoipa::ToSchema;
 
 use super::clear_text::ClearText;
-use super::schemas;
+use super::{rule_schemas, schemas};
 
 /// A link to be made. Only `long_url` is required; null means absent. The camelCase spelling of each name is accepted too.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -57,6 +59,9 @@ pub(crate) struct CreateLink {
     /// What visitors must know to follow the link: 1 to 128 octets. Kept only as a hash.
     #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 128)]
     pub(crate) password: Option<ClearText>,
+    /// Which visitors go elsewhere than to `long_url`.
+    #[schema(schema_with = rule_schemas::rules_or_null)]
+    pub(crate) rules: Option<Sent>,
     /// A short domain of this server. The primary one by default.
     #[schema(max_length = 253)]
     pub(crate) domain: Option<String>,
@@ -84,6 +89,7 @@ impl CreateLink {
             tags: self.tags,
             notes: self.notes,
             password,
+            rules: self.rules,
             domain: self.domain,
             forward_query: self.forward_query,
             crawlable: self.crawlable,
@@ -147,6 +153,9 @@ pub(crate) struct ImportLink {
     notes: Option<String>,
     /// Whether it is put away.
     archived: Option<bool>,
+    /// Which visitors go elsewhere than to `long_url`.
+    #[schema(schema_with = rule_schemas::rules_or_null)]
+    rules: Option<Sent>,
     /// A short domain of this server.
     #[schema(max_length = 253)]
     domain: Option<String>,
@@ -174,6 +183,7 @@ impl ImportLink {
             notes: self.notes,
             // Not taken over: a file with passwords in it is nothing to keep.
             password: None,
+            rules: self.rules,
             domain: self.domain,
             forward_query: self.forward_query,
             crawlable: self.crawlable,
@@ -236,6 +246,10 @@ pub(crate) struct PatchLink {
     #[serde(default, deserialize_with = "given")]
     #[schema(nullable = false)]
     archived: Option<bool>,
+    /// New rules, replacing the old ones; null or an empty list for none.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(schema_with = rule_schemas::rules_or_null)]
+    rules: Option<Option<Sent>>,
     /// Whether a visitor's query is passed on to the target.
     #[serde(alias = "forwardQuery", default, deserialize_with = "given")]
     #[schema(nullable = false)]
@@ -266,6 +280,7 @@ impl PatchLink {
             notes: change(self.notes),
             password,
             archived: self.archived,
+            rules: change(self.rules),
             forward_query: self.forward_query,
             crawlable: self.crawlable,
             standing: None,
@@ -319,7 +334,7 @@ impl From<StandingWord> for Standing {
     "short_code": "spring-sale", "short_url": "https://go.example/spring-sale",
     "long_url": "https://example.com/a/rather/long/path?with=parameters", "domain": "go.example", "title": "Spring sale",
     "tags": ["spring", "sale"], "created_at": "2026-11-15T21:00:00Z", "updated_at": "2026-11-15T21:00:00Z",
-    "expires_at": "2030-01-31T12:00:00Z", "valid_from": null, "max_clicks": null, "click_count": 0, "redirect": 302, "forward_query": false,
+    "expires_at": "2030-01-31T12:00:00Z", "valid_from": null, "max_clicks": null, "click_count": 0, "redirect": 302, "rules": null, "forward_query": false,
     "crawlable": false, "has_password": false, "notes": null, "archived": false, "status": "active", "flags": [], "deleted_at": null, "qr_url": "https://go.example/spring-sale/qr",
     "preview_url": "https://go.example/spring-sale+", "revision": 1
 }))]
@@ -361,6 +376,9 @@ pub(crate) struct LinkBody {
     /// The status it redirects with.
     #[schema(schema_with = schemas::redirect)]
     redirect: u16,
+    /// Which visitors go elsewhere than to `long_url`.
+    #[schema(required = true, schema_with = rule_schemas::rules_or_null)]
+    rules: Option<Value>,
     /// Whether a visitor's query is passed on.
     forward_query: bool,
     /// Whether search engines may follow it.
@@ -375,7 +393,7 @@ pub(crate) struct LinkBody {
     /// What it is right now.
     #[schema(schema_with = schemas::status)]
     status: &'static str,
-    /// What is odd about its target, such as `look_alike` or `shortener`. Some of them put a warning page before the link.
+    /// What is odd about where it leads, such as `look_alike` or `shortener`. Some of them put a warning page before the link.
     #[schema(max_items = 32)]
     flags: Vec<String>,
     /// When it was deleted.
@@ -407,6 +425,7 @@ impl LinkBody {
             max_clicks: link.max_clicks,
             click_count,
             redirect: link.redirect.status(),
+            rules: link.rules.as_ref().map(Rules::to_json),
             forward_query: link.forward_query,
             crawlable: link.crawlable,
             has_password: link.password.is_some(),

@@ -35,6 +35,8 @@ struct Preview<'a> {
     made_at: String,
     ends: Option<(String, String)>,
     visits_left: Option<u64>,
+    /// Where its rules lead some visitors.
+    elsewhere: Vec<&'a str>,
 }
 
 impl<'a> Preview<'a> {
@@ -55,6 +57,7 @@ impl<'a> Preview<'a> {
             made_at: link.created_at.to_string(),
             ends: link.expires_at.map(|at| (moment(at), at.to_string())),
             visits_left: link.max_clicks.map(|max| max.saturating_sub(link.spent_clicks)),
+            elsewhere: elsewhere(link),
         }
     }
 }
@@ -66,12 +69,24 @@ struct Warning<'a> {
     host: String,
     host_unicode: Option<String>,
     reasons: &'a [&'static str],
+    elsewhere: Vec<&'a str>,
+}
+
+/// The places that a link's rules lead to, each once.
+fn elsewhere(link: &Link) -> Vec<&str> {
+    let mut places: Vec<&str> = Vec::new();
+    for target in link.targets().skip(1).filter(|target| **target != link.target) {
+        if !places.contains(&target.as_str()) {
+            places.push(target.as_str());
+        }
+    }
+    places
 }
 
 /// The page before a suspicious link: 200, and going on takes a click. The reasons are sentences; there may be none.
 pub fn warning_page(link: &Link, reasons: &[&'static str]) -> String {
     let host = link.target.host().unwrap_or_default();
-    html(&Warning { target: link.target.as_str(), host_unicode: unicode_host(&host), host, reasons })
+    html(&Warning { target: link.target.as_str(), host_unicode: unicode_host(&host), host, reasons, elsewhere: elsewhere(link) })
 }
 
 /// `/{code}+`. A path without the plus is a short link, which is none of our business, or nothing.

@@ -10,7 +10,8 @@ async fn a_link_is_made_and_told_in_full() {
     let web = Web::new();
     let answer = web
         .api(URLS, json!({"long_url": "https://example.com/x", "custom_alias": "hello", "title": " Hi ", "tags": ["a"], "redirect": 301,
-            "expires_at": "2199-01-01", "max_clicks": 3, "forward_query": true, "crawlable": true, "valid_from": "2020-01-01T00:00:00Z", "notes": "n\no"}))
+            "expires_at": "2199-01-01", "max_clicks": 3, "forward_query": true, "crawlable": true, "valid_from": "2020-01-01T00:00:00Z", "notes": "n\no",
+            "rules": [{"device": ["Mobile"], "to": "https://m.example.com"}]}))
         .await;
     assert_eq!(answer.status, 201, "{}", answer.text());
     assert_eq!(answer.header("etag"), "\"1\"");
@@ -25,6 +26,7 @@ async fn a_link_is_made_and_told_in_full() {
         json!({"short_code": "hello", "short_url": "https://go.example/hello", "long_url": "https://example.com/x",
             "domain": "go.example", "title": "Hi", "tags": ["a"], "created_at": null, "updated_at": null,
             "expires_at": "2199-01-01T00:00:00Z", "valid_from": "2020-01-01T00:00:00Z", "max_clicks": 3, "click_count": 0, "redirect": 301,
+            "rules": [{"device": "mobile", "to": "https://m.example.com/"}],
             "forward_query": true, "crawlable": true, "has_password": false, "notes": "n\no", "archived": false, "status": "active", "flags": [], "deleted_at": null,
             "qr_url": "https://go.example/hello/qr", "preview_url": "https://go.example/hello+", "revision": 1})
     );
@@ -62,7 +64,10 @@ async fn what_is_wrong_with_a_link_is_said() {
         (json!({"long_url": 7}), 400, "invalid_request", "long_url"),
         (json!({"longurl": "x"}), 400, "invalid_request", "longurl"),
         (json!({"password": ""}), 400, "invalid_request", "password"),
-        (json!({"rules": []}), 400, "invalid_request", "rules"),
+        (json!({"rules": {}}), 400, "invalid_request", "rules"),
+        (json!({"rules": [{"to": "https://example.com/", "divice": "tv"}]}), 400, "invalid_request", "rules[0].divice"),
+        (json!({"rules": [{"to": "https://go.example/x"}]}), 422, "self_reference", "rules[0].to"),
+        (json!({"rules": [{"to": [{"url": "https://a.evil.example/"}]}]}), 422, "blocked_destination", "rules[0].to[0].url"),
         (json!({"ttl": "1h"}), 400, "invalid_request", "ttl"),
         (json!({"ttl": -1}), 400, "invalid_request", "ttl"),
         (json!({"tags": ["a", 1]}), 400, "invalid_request", "tags[1]"),

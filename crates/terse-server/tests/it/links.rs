@@ -290,3 +290,27 @@ async fn what_is_put_away_is_listed_only_when_asked_for() {
     assert_eq!(listed("status=deleted&archived=false").await, [""; 0]);
     web.api("GET /api/v1/urls?archived=yes", Value::Null).await.is_problem(400, "invalid_request", "archived");
 }
+
+#[tokio::test]
+async fn rules_are_given_changed_and_taken_away() {
+    let web = Web::new();
+    let rules = json!([{"country": ["DE", "AT"], "to": "https://example.com/de"}]);
+    let made = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "rules": rules})).await.json();
+    assert_eq!(made["rules"], rules);
+    let plain = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/"})).await;
+    assert_ne!(plain.json()["short_code"], made["short_code"], "a link with rules is not what somebody without such a wish gets");
+    let line = format!("PATCH /api/v1/urls/{}", made["short_code"].as_str().unwrap());
+    let changed = web.api(&line, json!({"title": "x"})).await.json();
+    assert_eq!(changed["rules"], rules);
+    let split = json!([{"to": [{"url": "https://example.com/a", "weight": 1}, {"url": "https://example.com/b", "weight": 9}]}]);
+    for (sent, want) in [(split.clone(), split), (json!([]), Value::Null), (rules.clone(), rules), (Value::Null, Value::Null)] {
+        let answer = web.api(&line, json!({"rules": sent})).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.json()["rules"], want);
+    }
+    web.api(&line, json!({"rules": [{}]})).await.is_problem(400, "invalid_request", "rules[0].to");
+    let twice = r#"{"rules": [{"to": "https://example.com/", "os": "iOS", "os": "Android"}]}"#;
+    let answer =
+        web.call(&line, &[("authorization", &format!("Bearer {KEY}")), ("content-type", "application/json")], twice).await;
+    answer.is_problem(400, "invalid_request", "os");
+}

@@ -105,6 +105,16 @@ impl Answer {
     }
 }
 
+/// Takes the user agent for the name of the device, and everybody with an address to be in Austria.
+struct Onlooking;
+
+impl terse_core::rules::Onlooker for Onlooking {
+    fn look(&self, agent: Option<&[u8]>, address: Option<std::net::IpAddr>) -> terse_core::rules::Looks {
+        let device = agent.map(|agent| String::from_utf8_lossy(agent).as_ref().into());
+        terse_core::rules::Looks { device, system: None, country: address.map(|_| "AT".into()) }
+    }
+}
+
 impl Web {
     pub(crate) fn new() -> Self {
         Self::with(|_| ())
@@ -147,6 +157,7 @@ impl Web {
             registry: registry.clone(),
             passwords: Passwords::new(1),
             used_keys: Arc::default(),
+            onlooker: Arc::new(Onlooking),
             cursor_key: [9; 32],
             pass_key: [8; 32],
             limits,

@@ -6,7 +6,7 @@ use terse_core::{
 use terse_core::{Flags, Judge, Link, Notes, PasswordHash, Title};
 
 use super::{Store, leased_code, numbering, put, put_in_vain};
-use crate::{alias, generated, key, moment};
+use crate::{alias, generated, key, moment, rules};
 
 pub async fn a_link_comes_back_byte_for_byte(store: Store) {
     let long = format!("https://example.com/{}", "x".repeat(8000));
@@ -23,6 +23,7 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
         notes: Some(Notes::from_stored("Größe\n\tund ’ \u{1F517} \\ % _ \" '".into())),
         password: Some(PasswordHash::from_phc("$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA")),
         archived_at: Some(moment(-3)),
+        rules: rules(),
         forward_query: true,
         crawlable: true,
         standing: Standing::Blocked,
@@ -45,6 +46,7 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
         Link { password: Some(PasswordHash::from_phc("$argon2id$x")), ..alias("locked", "http://example.com/") },
         Link { notes: Some(Notes::from_stored("$argon2id$x".into())), ..alias("noted", "http://example.com/") },
         Link { archived_at: Some(Moment::MIN), ..alias("away", "http://example.com/") },
+        Link { rules: rules(), ..alias("ruled", "http://example.com/") },
     ];
     for link in &links {
         put(&store, link).await;

@@ -5,7 +5,7 @@ use terse_core::{
 };
 
 use super::{Store, leased_code, put, put_in_vain};
-use crate::{alias, generated, key, moment};
+use crate::{alias, generated, key, moment, rules};
 
 pub async fn an_update_needs_the_latest_revision(store: Store) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
@@ -23,6 +23,7 @@ pub async fn an_update_needs_the_latest_revision(store: Store) {
             notes: Some(Notes::from_stored("a note".into())),
             password: Some(PasswordHash::from_phc("$argon2id$x")),
             archived_at: Some(moment(4)),
+            rules: rules(),
             forward_query: true,
             crawlable: true,
             standing: Standing::Suspicious,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use http::Method;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{link_path, text};
 use crate::cli::Context;
@@ -15,8 +15,9 @@ use crate::terminal::{is_out, one_line, say};
 Examples:
   terse resolve x7Kq
   terse resolve https://go.example/x7Kq --json
+  terse resolve x7Kq --as-country AT --as-language de
 
-In a pipe only the target is printed.")]
+With any of --as-…, says where the link's rules lead such a visitor, and why. In a pipe only the target is printed.")]
 pub(crate) struct Resolve {
     /// A code or a whole short URL
     #[arg(value_name = "CODE|URL")]
@@ -24,10 +25,59 @@ pub(crate) struct Resolve {
     /// The short domain, if not the primary one
     #[arg(long, value_name = "HOST")]
     domain: Option<String>,
+    #[command(flatten)]
+    visitor: Visitor,
+}
+
+/// Whom to try the link's rules on.
+#[derive(Args, Debug)]
+struct Visitor {
+    /// As somebody with this user agent
+    #[arg(long, value_name = "TEXT")]
+    as_agent: Option<String>,
+    /// As somebody in this country
+    #[arg(long, value_name = "CC", conflicts_with = "as_address")]
+    as_country: Option<String>,
+    /// As somebody who comes from this address
+    #[arg(long, value_name = "IP")]
+    as_address: Option<String>,
+    /// As somebody with these languages, as in Accept-Language
+    #[arg(long, value_name = "TAGS")]
+    as_language: Option<String>,
+    /// As somebody who brings this query
+    #[arg(long, value_name = "QUERY")]
+    as_query: Option<String>,
+    /// As somebody who comes at this moment
+    #[arg(long, value_name = "TIME")]
+    as_at: Option<String>,
+    /// As somebody of this name, in splits
+    #[arg(long, value_name = "NAME")]
+    as_visitor: Option<String>,
+}
+
+impl Visitor {
+    /// As the API wants it; `None` if nobody is to be tried.
+    fn body(&self) -> Option<Value> {
+        let given = [
+            ("user_agent", &self.as_agent),
+            ("country", &self.as_country),
+            ("address", &self.as_address),
+            ("accept_language", &self.as_language),
+            ("query", &self.as_query),
+            ("at", &self.as_at),
+            ("visitor_id", &self.as_visitor),
+        ];
+        let fields: Map<String, Value> =
+            given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into()))).collect();
+        (!fields.is_empty()).then_some(fields.into())
+    }
 }
 
 impl Resolve {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        if let Some(visitor) = self.visitor.body() {
+            return self.try_on(context, &visitor);
+        }
         let path = link_path(&self.code, self.domain.as_deref(), "")?;
         let link = context.door(Absent::Refuse)?.expect(&Method::GET, &path, None)?.body;
         if context.json {
@@ -38,6 +88,25 @@ impl Resolve {
         if is_out() {
             for line in details(&link) {
                 say(&line)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Where the link's rules lead this visitor, and why.
+    fn try_on(&self, context: &Context, visitor: &Value) -> anyhow::Result<bool> {
+        let path = link_path(&self.code, self.domain.as_deref(), "/try")?;
+        let trial = context.door(Absent::Refuse)?.expect(&Method::POST, &path, Some(visitor))?.body;
+        if context.json {
+            say(&trial.to_string())?;
+            return Ok(true);
+        }
+        say(&one_line(text(&trial, "location")))?;
+        if is_out() {
+            say(&format!("  {}", one_line(text(&trial, "why"))))?;
+            for step in trial["steps"].as_array().into_iter().flatten().filter(|step| step["matched"] == false) {
+                let why: Vec<&str> = step["why"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+                say(&format!("  not rules[{}]: {}", step["rule"], one_line(&why.join(", "))))?;
             }
         }
         Ok(true)

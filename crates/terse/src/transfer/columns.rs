@@ -78,6 +78,7 @@ fn meaning(name: &str) -> Option<Column> {
         "validfrom" | "validsince" => Field::ValidFrom,
         "maxclicks" | "maxvisits" => Field::MaxClicks,
         "redirect" => Field::Redirect,
+        "rules" => Field::Rules,
         "forwardquery" => Field::ForwardQuery,
         "crawlable" => Field::Crawlable,
         "domain" => Field::Domain,

@@ -21,6 +21,7 @@ pub(crate) enum Field {
     ValidFrom,
     MaxClicks,
     Redirect,
+    Rules,
     ForwardQuery,
     Crawlable,
     Domain,
@@ -28,7 +29,7 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Code,
         Self::LongUrl,
         Self::Domain,
@@ -40,6 +41,7 @@ impl Field {
         Self::ValidFrom,
         Self::MaxClicks,
         Self::Redirect,
+        Self::Rules,
         Self::ForwardQuery,
         Self::Crawlable,
         Self::Archived,
@@ -62,6 +64,7 @@ impl Field {
             Self::ValidFrom => "valid_from",
             Self::MaxClicks => "max_clicks",
             Self::Redirect => "redirect",
+            Self::Rules => "rules",
             Self::ForwardQuery => "forward_query",
             Self::Crawlable => "crawlable",
             Self::Domain => "domain",
@@ -82,6 +85,7 @@ impl Field {
             }
             Self::MaxClicks => number(i64::MAX as u64).ok_or("not a whole number")?,
             Self::Redirect => number(999).ok_or("not a redirect status")?,
+            Self::Rules => serde_json::from_str(cell).map_err(|_| "not JSON")?,
             Self::ForwardQuery | Self::Crawlable | Self::Archived | Self::HasPassword => {
                 match cell.trim().to_ascii_lowercase().as_str() {
                     "true" | "1" | "yes" => true.into(),
@@ -101,7 +105,9 @@ impl Field {
         match link.get(self.name()) {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) => text.clone(),
-            Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+            Some(Value::Array(items)) if self == Self::Tags => {
+                items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+            }
             Some(other) => other.to_string(),
         }
     }

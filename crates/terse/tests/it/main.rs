@@ -16,5 +16,6 @@ mod operating;
 mod passwords;
 mod process;
 mod races;
+mod rules;
 mod same_answer;
 mod screening;

@@ -1,0 +1,119 @@
+//! Languages: what a visitor reads most gladly, and whether that is what a rule speaks of.
+
+/// So many languages of one visitor are looked at.
+const MOST: usize = 64;
+/// As long as any tag that is in use.
+const LONGEST: usize = 35;
+
+/// The language that an `Accept-Language` likes best; of equals the first. `*` and what is no language are passed over.
+pub fn preferred(languages: &str) -> Option<&str> {
+    let mut best: Option<(&str, u16)> = None;
+    for item in languages.split(',').take(MOST) {
+        let mut parts = item.split(';');
+        let tag = parts.next().unwrap_or_default().trim();
+        let weight = match parts.next() {
+            None => Some(1000),
+            Some(weight) => thousandths(weight.trim()),
+        };
+        let Some(weight) = weight.filter(|weight| *weight > 0 && is_tag(tag)) else { continue };
+        if best.is_none_or(|(_, most)| weight > most) {
+            best = Some((tag, weight));
+        }
+    }
+    best.map(|(tag, _)| tag)
+}
+
+/// `q=0.85` in thousandths.
+fn thousandths(text: &str) -> Option<u16> {
+    let (name, number) = text.split_once('=')?;
+    if !name.trim().eq_ignore_ascii_case("q") {
+        return None;
+    }
+    let (whole, rest) = number.trim().split_once('.').unwrap_or((number.trim(), ""));
+    let digits = rest.len() <= 3 && rest.bytes().all(|byte| byte.is_ascii_digit());
+    let rest: u16 = format!("{rest:0<3}").parse().ok().filter(|_| digits)?;
+    match whole {
+        "0" => Some(rest),
+        "1" if rest == 0 => Some(1000),
+        _ => None,
+    }
+}
+
+/// A language with what may follow it: `de`, `pt-BR`, `zh-Hant-TW`.
+pub(super) fn is_tag(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let language =
+        parts.next().is_some_and(|part| (2..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphabetic()));
+    let mut rest = parts.map(|part| (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric()));
+    language && text.len() <= LONGEST && rest.all(|fine| fine)
+}
+
+/// As it is usually written.
+pub(super) fn spelled(tag: &str) -> String {
+    let parts = tag.split('-').enumerate().map(|(place, part)| match part.len() {
+        2 if place > 0 => part.to_ascii_uppercase(),
+        4 if place > 0 => part[..1].to_ascii_uppercase() + &part[1..].to_ascii_lowercase(),
+        _ => part.to_ascii_lowercase(),
+    });
+    parts.collect::<Vec<_>>().join("-")
+}
+
+/// Whether a range covers a tag (RFC 4647, extended filtering): `de` covers `de-AT`, `zh-TW` covers `zh-Hant-TW`, but `de-AT` does
+/// not cover `de`.
+pub(super) fn covers(range: &str, tag: &str) -> bool {
+    let (mut wanted, mut have) = (range.split('-'), tag.split('-'));
+    let same = |a: Option<&str>, b: Option<&str>| a.zip(b).is_some_and(|(a, b)| a.eq_ignore_ascii_case(b));
+    if !same(wanted.next(), have.next()) {
+        return false;
+    }
+    for part in wanted {
+        // Behind a single letter begins what the tag says to a few only.
+        let mut rest = have.by_ref().take_while(|have| have.len() > 1 || have.eq_ignore_ascii_case(part));
+        if !rest.any(|have| have.eq_ignore_ascii_case(part)) {
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_language_liked_best_counts() {
+        for (languages, want) in [
+            ("de-AT,de;q=0.9,en;q=0.8", Some("de-AT")),
+            ("en;q=0.5, de", Some("de")),
+            ("en;q=0.5,fr;q=0.55,de;q=0.549", Some("fr")),
+            ("de;q=1.0,en", Some("de")),
+            ("*,fr;q=0.3", Some("fr")),
+            ("de;q=0,en;q=0.001", Some("en")),
+            ("de;q=2,en;q=x,fr;q=0.1234,it;v=1,es ; Q=0.2", Some("es")),
+            ("<script>,a,*", None),
+            ("", None),
+        ] {
+            assert_eq!(preferred(languages), want, "{languages}");
+        }
+        assert_eq!(preferred(&format!("{}de", "*,".repeat(MOST))), None, "so many are not looked at");
+    }
+
+    #[test]
+    fn a_range_covers_what_is_more_exact() {
+        for (range, tag, want) in [
+            ("de", "de", true),
+            ("de", "DE-at", true),
+            ("de", "den", false),
+            ("de-AT", "de-AT", true),
+            ("de-AT", "de", false),
+            ("de-AT", "de-CH", false),
+            ("zh-TW", "zh-Hant-TW", true),
+            ("zh-Hant", "zh-Hant-TW", true),
+            ("zh-TW", "zh-Hans-CN", false),
+            ("de-DE", "de-x-DE", false),
+        ] {
+            assert_eq!(covers(range, tag), want, "{range} {tag}");
+        }
+        assert_eq!(spelled("ZH-hANT-tw"), "zh-Hant-TW");
+    }
+}

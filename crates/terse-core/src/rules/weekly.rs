@@ -1,0 +1,200 @@
+//! Windows of the week: some days, some hours of each, by the clocks of one place.
+
+use jiff::civil::{DateTime, Weekday};
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+
+use crate::when::Moment;
+
+const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+const DAY: u16 = 24 * 60;
+
+/// Days and hours that come again every week. At least one of the two is limited.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Weekly {
+    /// In their order; empty is every day.
+    pub(super) days: Vec<Day>,
+    /// Empty is all day.
+    pub(super) hours: Vec<Hours>,
+    /// Whose clocks; without, UTC.
+    pub(super) zone: Option<Zone>,
+}
+
+/// A day of the week; 0 is Monday.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Day(u8);
+
+/// From the first minute to before the last one. An end at or before the beginning is on the next day.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Hours {
+    from: u16,
+    until: u16,
+}
+
+/// A place whose clocks count.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Zone {
+    name: Box<str>,
+    zone: TimeZone,
+}
+
+impl Weekly {
+    pub(super) fn contains(&self, at: Moment) -> bool {
+        let Some(local) = self.time(at) else { return false };
+        let minute = u16::from(local.hour().unsigned_abs()) * 60 + u16::from(local.minute().unsigned_abs());
+        let today = Day::of(local.weekday());
+        let on = |day: Day| self.days.is_empty() || self.days.contains(&day);
+        if self.hours.is_empty() {
+            return on(today);
+        }
+        self.hours.iter().any(|hours| match hours.from < hours.until {
+            true => on(today) && (hours.from..hours.until).contains(&minute),
+            // What goes on past midnight belongs to the day on which it began.
+            false => (on(today) && minute >= hours.from) || (on(today.before()) && minute < hours.until),
+        })
+    }
+
+    fn time(&self, at: Moment) -> Option<DateTime> {
+        let at = jiff::Timestamp::from_millisecond(at.as_ms()).ok()?;
+        Some(self.zone.as_ref().map_or(TimeZone::UTC, |zone| zone.zone.clone()).to_datetime(at))
+    }
+
+    fn zone_name(&self) -> &str {
+        self.zone.as_ref().map_or("UTC", |zone| &zone.name)
+    }
+
+    /// A moment by the clocks there: `Tue 14:05 in Europe/Berlin`.
+    pub(super) fn local(&self, at: Moment) -> String {
+        match self.time(at) {
+            Some(local) => {
+                let (day, zone) = (Day::of(local.weekday()).as_str(), self.zone_name());
+                format!("{day} {:02}:{:02} ({zone})", local.hour(), local.minute())
+            }
+            None => at.to_string(),
+        }
+    }
+
+    /// `mon, tue 09:00-17:00`.
+    pub(super) fn words(&self) -> String {
+        let days: Vec<&str> = self.days.iter().map(|day| day.as_str()).collect();
+        let hours: Vec<String> = self.hours.iter().map(|hours| hours.show()).collect();
+        let parts = [days.join(", "), hours.join(", ")];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl Day {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        DAYS.iter().position(|day| day.eq_ignore_ascii_case(text)).map(|day| Self(day as u8))
+    }
+
+    pub(super) fn as_str(self) -> &'static str {
+        DAYS[usize::from(self.0) % DAYS.len()]
+    }
+
+    fn of(day: Weekday) -> Self {
+        Self(day.to_monday_zero_offset().unsigned_abs())
+    }
+
+    fn before(self) -> Self {
+        Self((self.0 + 6) % 7)
+    }
+}
+
+impl Hours {
+    /// `09:00-17:30`; an end may be `24:00`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (from, until) = text.split_once('-')?;
+        let (from, until) = (minutes(from)?, minutes(until)?);
+        (from < DAY && from != until).then_some(Self { from, until })
+    }
+
+    pub(super) fn show(self) -> String {
+        let Self { from, until } = self;
+        format!("{:02}:{:02}-{:02}:{:02}", from / 60, from % 60, until / 60, until % 60)
+    }
+}
+
+fn minutes(text: &str) -> Option<u16> {
+    let [h1, h2, b':', m1, m2] = *text.as_bytes() else { return None };
+    let two = |a: u8, b: u8| (a.is_ascii_digit() && b.is_ascii_digit()).then(|| u16::from(a - b'0') * 10 + u16::from(b - b'0'));
+    let (hour, minute) = (two(h1, h2)?, two(m1, m2)?);
+    (minute < 60 && hour * 60 + minute <= DAY).then_some(hour * 60 + minute)
+}
+
+impl Zone {
+    /// From its IANA name. From the names that are built in: no file is asked, and every machine knows the same ones.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        // The database takes any text, but no name is longer.
+        let zone = (text.len() <= 64).then(|| TimeZoneDatabase::bundled().get(text).ok()).flatten()?;
+        let name = zone.iana_name().unwrap_or("UTC").into();
+        Some(Self { name, zone })
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weekly(days: &[&str], hours: &[&str], zone: Option<&str>) -> Weekly {
+        Weekly {
+            days: days.iter().map(|day| Day::parse(day).unwrap()).collect(),
+            hours: hours.iter().map(|hours| Hours::parse(hours).unwrap()).collect(),
+            zone: zone.map(|zone| Zone::parse(zone).unwrap()),
+        }
+    }
+
+    #[test]
+    fn windows_come_again_every_week() {
+        // 2026-11-13 is a Friday.
+        let office = weekly(&["fri"], &["09:00-17:00"], None);
+        let night = weekly(&["fri"], &["22:00-06:00"], None);
+        let weekend = weekly(&["sat", "sun"], &[], None);
+        let late = weekly(&[], &["20:00-24:00", "00:00-01:00"], None);
+        for (at, want) in [
+            ("2026-11-13T08:59:59Z", [false, false, false, false]),
+            ("2026-11-13T09:00:00Z", [true, false, false, false]),
+            ("2026-11-13T16:59:59Z", [true, false, false, false]),
+            ("2026-11-13T17:00:00Z", [false, false, false, false]),
+            ("2026-11-13T22:00:00Z", [false, true, false, true]),
+            ("2026-11-14T00:30:00Z", [false, true, true, true]),
+            ("2026-11-14T05:59:00Z", [false, true, true, false]),
+            ("2026-11-14T06:00:00Z", [false, false, true, false]),
+            ("2026-11-14T22:00:00Z", [false, false, true, true]),
+            ("2026-11-13T05:00:00Z", [false, false, false, false]),
+            ("2026-11-20T09:00:00Z", [true, false, false, false]),
+        ] {
+            let moment = Moment::parse(at).unwrap();
+            let have = [&office, &night, &weekend, &late].map(|weekly| weekly.contains(moment));
+            assert_eq!(have, want, "{at}");
+        }
+    }
+
+    #[test]
+    fn the_clocks_of_a_place_count_in_summer_and_winter() {
+        let berlin = weekly(&[], &["09:00-10:00"], Some("europe/berlin"));
+        assert_eq!(berlin.zone.as_ref().unwrap().as_str(), "Europe/Berlin");
+        for (at, want) in [
+            ("2026-07-01T07:30:00Z", true),
+            ("2026-07-01T08:30:00Z", false),
+            ("2026-12-01T07:30:00Z", false),
+            ("2026-12-01T08:30:00Z", true),
+        ] {
+            assert_eq!(berlin.contains(Moment::parse(at).unwrap()), want, "{at}");
+        }
+        assert!(!berlin.contains(Moment::MAX) && !berlin.contains(Moment::MIN));
+    }
+
+    #[test]
+    fn what_is_no_window_is_refused() {
+        for bad in ["", "9:00-17:00", "09:00", "09:00-25:00", "24:00-01:00", "09:60-10:00", "09:00-09:00", "09:00-10:00 ", "ä"] {
+            assert_eq!(Hours::parse(bad), None, "{bad}");
+        }
+        for bad in ["", "Berlin", "Europe/Nowhere", "../etc/passwd", &"x".repeat(65)] {
+            assert_eq!(Zone::parse(bad), None, "{bad}");
+        }
+    }
+}
