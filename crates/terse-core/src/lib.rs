@@ -42,7 +42,7 @@ pub use password::PasswordHash;
 pub use patch::{Change, Patch};
 pub use proxies::{Proxies, ProxyRange};
 pub use refusal::{Refusal, RefusalKind};
-pub use screening::{Evidence, Flags, Judgement, NoScreening, Screening};
+pub use screening::{Evidence, Flags, Judgement, NoScreening, Screening, UNSCREENED};
 pub use store::{
     BoxError, ChangeFeed, Cursor, Insert, Inserted, LinkStore, ListQuery, NoFeed, Page, Past, REVISIONS, Request, Sort, Spent,
     StoreError, Updated,

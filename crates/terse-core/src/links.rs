@@ -15,7 +15,7 @@ use crate::link::{Judge, Link, LinkKey, OwnerId, Revision, Standing};
 use crate::patch::{Change, Patch};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::rules::{self, Typed};
-use crate::screening::{self, Evidence, Flags, Judgement, Screening};
+use crate::screening::{self, Evidence, Flags, Judgement, Screening, UNSCREENED};
 use crate::store::{ChangeFeed, Insert, Inserted, LinkStore, ListQuery, Page, Request, StoreError, Updated};
 use crate::target::{Target, TargetRules};
 use crate::text::Tags;
@@ -28,6 +28,9 @@ const UPDATE_ATTEMPTS: u32 = 8;
 
 /// When erased links were deleted: before any grace time that there can be.
 const LONG_AGO: Moment = Moment::EPOCH;
+
+/// About how many targets of one link others are asked before it is made; the rest are looked at again later.
+const PREPARED: usize = 4;
 
 /// Who is asking.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -216,6 +219,7 @@ impl Links {
         created_at: Moment,
     ) -> Result<Created, LinkError> {
         let owner = caller.owner();
+        self.prepare(asked_for(&new).map(|asked| asked.target)).await;
         let version = self.screen.version();
         let (standing, flags) = self.judge(caller, owner, asked_for(&new))?;
         for attempt in 0..CODE_ATTEMPTS {
@@ -235,6 +239,7 @@ impl Links {
                 Ok(Inserted::Created) => {
                     self.feed.announce(&link.key);
                     let link = self.learned_since(version, link).await;
+                    self.revisit_if_unscreened(&link);
                     return Ok(Created { link, new: true, replayed: false });
                 }
                 // An earlier attempt may have been written although its answer got lost, and looked for in vain before: whoever
@@ -284,7 +289,13 @@ impl Links {
         if patch.standing.is_some() && !caller.sees_all() {
             return Err(LinkError::NotFound);
         }
-        self.change(caller, key, expected, |link, now| {
+        let target = patch.long_url.as_ref().and_then(|typed| Target::parse(typed, &self.rules.targets).ok());
+        let drafted = match patch.rules(&self.rules.targets) {
+            Ok(Change::Set(drafted)) => Some(drafted.rules),
+            _ => None,
+        };
+        self.prepare(target.iter().chain(drafted.iter().flat_map(rules::Rules::targets))).await;
+        let changed = self.change(caller, key, expected, |link, now| {
             // A deleted link can only be judged: its owner could restore it.
             if link.deleted_at.is_some() && patch.standing.is_none() {
                 return Err(LinkError::NotFound);
@@ -305,8 +316,8 @@ impl Links {
                 }
             }
             Ok(new)
-        })
-        .await
+        });
+        changed.await.inspect(|link| self.revisit_if_unscreened(link))
     }
 
     /// Deletes a link softly. Deleting it again is fine.
@@ -383,6 +394,27 @@ impl Links {
     /// A stored link as the screen would have it now, or `None` if it is so already. A moderator's word is not touched.
     pub fn screened(&self, link: &Link) -> Option<Link> {
         screening::screened(&*self.screen, link, self.clock.now())
+    }
+
+    /// Has a link judged again, soon, if asking elsewhere would tell more of its target than is known here.
+    pub fn revisit_if_unsure(&self, link: &Link) {
+        let unsure = link.targets().find(|target| self.screen.is_unsure(target));
+        if let Some(target) = unsure.filter(|_| link.judged == Judge::Screen) {
+            self.screen.revisit(&link.key, target);
+        }
+    }
+
+    fn revisit_if_unscreened(&self, link: &Link) {
+        if link.flags.contains(UNSCREENED) {
+            self.screen.revisit(&link.key, &link.target);
+        }
+    }
+
+    /// Gives the screen a moment to ask elsewhere about targets that it is unsure of; about few, so that nobody waits long.
+    async fn prepare<'a>(&self, targets: impl Iterator<Item = &'a Target>) {
+        for target in targets.filter(|target| self.screen.is_unsure(target)).take(PREPARED) {
+            self.screen.prepare(target).await;
+        }
     }
 
     /// Judges a stored link again, by what is known now. `None` if that changes nothing, or if the link is gone.
@@ -506,7 +538,7 @@ fn asked_for(new: &NewLink) -> impl Iterator<Item = Asked<'_>> {
 /// All targets of a changed link. Those that stay are judged by what was found when they were typed; which of them it was is no
 /// longer known, so that it counts for each.
 fn asked_anew<'a>(patch: &'a Patch, old: &'a Link, new: &'a Link, typed: &'a [Typed]) -> impl Iterator<Item = Asked<'a>> {
-    let kept = Evidence::Kept(&old.flags);
+    let kept = Evidence::Kept { flags: &old.flags, standing: old.standing };
     let text = patch.long_url.as_deref().filter(|_| new.target != old.target);
     let own = Asked { field: "long_url", target: &new.target, evidence: text.map_or(kept, Evidence::Typed) };
     let ruled = new.rules.iter().flat_map(rules::Rules::targets).enumerate();

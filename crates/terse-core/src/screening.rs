@@ -3,20 +3,46 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::link::{Judge, Link, OwnerId, Standing};
+use async_trait::async_trait;
+
+use crate::link::{Judge, Link, LinkKey, OwnerId, Standing};
 use crate::target::Target;
 use crate::when::Moment;
 
+/// The flag of a target about which those who know could not be asked yet. It goes when they were.
+pub const UNSCREENED: &str = "unscreened";
+
 /// Who judges targets. Asked when a link is made or led elsewhere, and again when more has become known.
+#[async_trait]
 pub trait Screening: Send + Sync + 'static {
     /// Judges a target. Must not wait for anything.
     fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement;
+
+    /// Whether nobody is to be sent to this target: the same as [`Judgement::Blocked`], for those who need no more than that and
+    /// ask often. Must not wait for anything.
+    fn blocks(&self, target: &Target) -> bool {
+        let kept = Evidence::Kept { flags: &Flags::default(), standing: Standing::Clear };
+        matches!(self.judge(target, kept), Judgement::Blocked { .. })
+    }
 
     /// Changes whenever a target may be judged otherwise than before. Whoever judged and then wrote looks here again: what was
     /// learned in between is not in what was written.
     fn version(&self) -> u64 {
         0
     }
+
+    /// Asks elsewhere, if this target cannot be judged well without and if it can be done within a second or so. Failing is no
+    /// error: then the target is judged by what is known here.
+    async fn prepare(&self, _target: &Target) {}
+
+    /// Whether asking elsewhere would tell more of a target than is known here. Must not wait for anything.
+    fn is_unsure(&self, _target: &Target) -> bool {
+        false
+    }
+
+    /// A link whose target could not be judged well: it is to be judged again when more is known. Must not wait for anything, and
+    /// may be forgotten where there are too many.
+    fn revisit(&self, _key: &LinkKey, _target: &Target) {}
 
     /// A flag in a sentence, for the visitor who is asked to look twice.
     fn sentence(&self, _flag: &str) -> Option<&'static str> {
@@ -30,7 +56,12 @@ pub enum Evidence<'a> {
     /// What somebody typed, from which the target was made.
     Typed(&'a str),
     /// What was found earlier. The typed text is gone, so what only it could show is taken from here.
-    Kept(&'a Flags),
+    Kept {
+        /// What was odd.
+        flags: &'a Flags,
+        /// What it came to.
+        standing: Standing,
+    },
 }
 
 /// What is thought of a target.
@@ -55,7 +86,7 @@ impl Screening for NoScreening {
     fn judge(&self, _target: &Target, evidence: Evidence<'_>) -> Judgement {
         Judgement::Clear(match evidence {
             Evidence::Typed(_) => Flags::default(),
-            Evidence::Kept(flags) => flags.clone(),
+            Evidence::Kept { flags, .. } => flags.clone(),
         })
     }
 }
@@ -91,6 +122,11 @@ impl Flags {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether this word is among them.
+    pub fn contains(&self, word: &str) -> bool {
+        self.iter().any(|have| have == word)
     }
 
     /// One by one.
@@ -134,7 +170,8 @@ pub(crate) fn screened(screen: &dyn Screening, link: &Link, now: Moment) -> Opti
     if link.judged == Judge::Moderator {
         return None;
     }
-    let judgements = link.targets().map(|target| screen.judge(target, Evidence::Kept(&link.flags)));
+    let kept = Evidence::Kept { flags: &link.flags, standing: link.standing };
+    let judgements = link.targets().map(|target| screen.judge(target, kept));
     let judgement = judgements.reduce(Judgement::and)?;
     let (standing, flags) = standing(judgement, link.owner, &link.flags);
     if (standing, &flags) == (link.standing, &link.flags) {

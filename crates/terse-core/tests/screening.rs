@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +16,10 @@ use terse_testkit::MemoryStore;
 struct Told {
     words: Mutex<BTreeMap<String, &'static str>>,
     version: AtomicU64,
+    /// What it would be told of a place if it asked, and whether anybody answers.
+    elsewhere: Mutex<BTreeMap<String, &'static str>>,
+    silent: AtomicBool,
+    revisits: Mutex<Vec<LinkKey>>,
 }
 
 impl Told {
@@ -25,11 +29,26 @@ impl Told {
     }
 }
 
+#[async_trait]
 impl Screening for Told {
+    async fn prepare(&self, target: &Target) {
+        if let Some(word) = self.elsewhere.lock().unwrap().get(target.as_str()).filter(|_| !self.silent.load(Ordering::SeqCst)) {
+            self.learn(target.as_str(), word);
+        }
+    }
+
+    fn is_unsure(&self, target: &Target) -> bool {
+        self.elsewhere.lock().unwrap().contains_key(target.as_str()) && !self.words.lock().unwrap().contains_key(target.as_str())
+    }
+
+    fn revisit(&self, key: &LinkKey, _target: &Target) {
+        self.revisits.lock().unwrap().push(key.clone());
+    }
+
     fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement {
         let mut flags: Vec<&str> = match evidence {
             Evidence::Typed(text) => text.contains('!').then_some("exclaimed").into_iter().collect(),
-            Evidence::Kept(flags) => flags.iter().filter(|word| *word == "exclaimed").collect(),
+            Evidence::Kept { flags, .. } => flags.iter().filter(|word| *word == "exclaimed").collect(),
         };
         match self
             .words
@@ -42,6 +61,9 @@ impl Screening for Told {
             Some("blocked") => return Judgement::Blocked { source: "the list".into() },
             Some("clear") | None => {}
             Some(word) => flags.push(word),
+        }
+        if self.is_unsure(target) {
+            flags.push(UNSCREENED);
         }
         let flags = Flags::new(flags);
         if flags.is_empty() { Judgement::Clear(flags) } else { Judgement::Suspicious(flags) }
@@ -115,6 +137,30 @@ async fn a_blocked_target_is_refused_and_only_the_operator_learns_by_whom() {
     let link = make(&links, OWNER, GOOD).await.unwrap();
     refused(links.patch(OWNER, &link.key, &to(BAD), None).await);
     assert_eq!(links.get(OWNER, &link.key).await.unwrap(), link);
+}
+
+#[tokio::test]
+async fn the_screen_may_ask_before_it_judges_and_is_told_what_it_could_not_judge() {
+    let (links, screen) = room();
+    let (danger, harmless) = ("https://danger.example/", "https://harmless.example/");
+    *screen.elsewhere.lock().unwrap() = [(danger.into(), "blocked"), (harmless.into(), "clear")].into();
+    refused(make(&links, OWNER, danger).await);
+    let link = make(&links, OWNER, harmless).await.unwrap();
+    refused(links.patch(OWNER, &link.key, &to(danger), None).await);
+    links.revisit_if_unsure(&link);
+    assert!(screen.revisits.lock().unwrap().is_empty(), "it is sure of everything");
+
+    screen.silent.store(true, Ordering::SeqCst);
+    screen.words.lock().unwrap().clear();
+    let made = make(&links, OWNER, danger).await.unwrap();
+    assert!(made.flags.contains(UNSCREENED));
+    let patched = links.patch(OWNER, &link.key, &to(danger), None).await.unwrap();
+    links.revisit_if_unsure(&patched);
+    assert_eq!(*screen.revisits.lock().unwrap(), [made.key.clone(), link.key.clone(), link.key.clone()]);
+    let cleared = links.patch(Caller::OPERATOR, &made.key, &judged(Standing::Clear), None).await.unwrap();
+    screen.revisits.lock().unwrap().clear();
+    links.revisit_if_unsure(&cleared);
+    assert!(screen.revisits.lock().unwrap().is_empty(), "a moderator's word stays");
 }
 
 #[tokio::test]

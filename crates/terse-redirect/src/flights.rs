@@ -79,6 +79,11 @@ impl Flights {
         routes.remove(name);
     }
 
+    /// Something changed that concerns every link: let no look-up that began before this be remembered.
+    pub(crate) fn outdate_all(&self) {
+        self.lock().values_mut().for_each(|flight| flight.outdated = true);
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Flight>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,7 +7,10 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use terse_core::clicks::Marks;
 use terse_core::rules::Onlooker;
-use terse_core::{ChangeFeed, Clock, Code, Hosts, Link, LinkKey, LinkStore, Moment, PasswordHash, Spent, StoreError, Visit};
+use terse_core::{
+    ChangeFeed, Clock, Code, Hosts, Judge, Link, LinkKey, LinkStore, Moment, NoScreening, PasswordHash, Screening, Spent,
+    Standing, StoreError, Visit,
+};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
@@ -102,6 +105,7 @@ pub(crate) enum Resolved {
 /// The redirect plane's mind, shared by all serving threads.
 pub struct Redirector {
     store: Arc<dyn LinkStore>,
+    screen: Arc<dyn Screening>,
     clock: Clock,
     flights: Flights,
     lookups: Lookups,
@@ -151,6 +155,7 @@ impl Redirector {
             lookups: Lookups::new(Arc::clone(&store)),
             gate: Semaphore::new(settings.store_concurrency.max(1)),
             store,
+            screen: Arc::new(NoScreening),
             last_complaint_ms: AtomicI64::new(0),
             away_until_ms: AtomicI64::new(0),
             slow: SlowCounts::default(),
@@ -166,6 +171,22 @@ impl Redirector {
     /// With somebody who looks closer at visitors where a link's rules need it.
     pub fn with_onlooker(self, onlooker: Arc<dyn Onlooker>) -> Self {
         Self { chooser: Chooser::new(onlooker), ..self }
+    }
+
+    /// Lets nobody through to what the screen blocks, whatever the store says of the link: the store is told in due course, a
+    /// visitor comes at once.
+    #[must_use]
+    pub fn screened_by(self, screen: Arc<dyn Screening>) -> Self {
+        Self { screen, ..self }
+    }
+
+    /// Looks again at all that is remembered, because the screen has learned something, and forgets what it would have otherwise.
+    /// Says how many that were. Where much is remembered this takes seconds, so it is nothing for a serving thread.
+    pub fn rescreen(&self) -> usize {
+        // First: a look-up that begins from here on is judged by what the screen knows now.
+        self.flights.outdate_all();
+        let outdated = self.routes.all().into_iter().filter(|(_, route)| route.is_outdated_by(&*self.screen));
+        outdated.map(|(name, _)| self.flights.outdate(name, &self.routes)).count()
     }
 
     /// Which domain a `Host` value means.
@@ -343,7 +364,7 @@ impl Redirector {
     async fn look_without_spending(&self, link: &Link, visitor: &Visitor<'_>, origin: Origin) -> Answer {
         let deadline = Instant::now() + self.settings.store_timeout;
         match timeout_at(deadline, self.store.get(&link.key)).await {
-            Ok(Ok(Some(link))) => match terse_core::visit(&link, self.clock.now()) {
+            Ok(Ok(Some(link))) => match terse_core::visit(&self.screened(link.clone()), self.clock.now()) {
                 Visit::Go | Visit::GoIfSpent => self.redirect(&link, visitor, origin, self.now_ms()),
                 Visit::Gone => self.fail(Failure::Gone, visitor),
                 Visit::Blocked => self.fail(Failure::Blocked, visitor),
@@ -484,14 +505,23 @@ impl Redirector {
         let Some(key) = self.key(domain, code) else { return Ok(missing()) };
         let _turn = self.gate.acquire().await;
         if let Some(link) = self.lookups.get(key.clone()).await? {
-            return Ok(Route::of_link(domain, link, self.clock.now(), &self.settings));
+            return Ok(Route::of_link(domain, self.screened(link), self.clock.now(), &self.settings));
         }
         if self.settings.loose
             && let Some(link) = self.store.get_folded(&key).await?
         {
-            return Ok(Route::of_other_spelling(domain, code, link, self.clock.now(), &self.settings));
+            return Ok(Route::of_other_spelling(domain, code, self.screened(link), self.clock.now(), &self.settings));
         }
         Ok(missing())
+    }
+
+    /// A link as the screen would have it now, if it would have it taken down. Lesser doubts can wait until the store knows.
+    fn screened(&self, mut link: Link) -> Link {
+        let judged = link.judged == Judge::Screen && link.standing != Standing::Blocked;
+        if judged && link.targets().any(|target| self.screen.blocks(target)) {
+            link.standing = Standing::Blocked;
+        }
+        link
     }
 
     async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError> {

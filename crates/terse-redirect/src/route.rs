@@ -8,10 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use terse_core::{Code, Link, Moment, RedirectKind, Visit, visit};
+use terse_core::{Code, Judge, Link, Moment, RedirectKind, Screening, Target, Visit, visit};
 use triomphe::ThinArc;
 
 use crate::settings::Settings;
+
+/// What stands before the target in a ready answer.
+const LOCATION: &str = "\r\nlocation: ";
 
 /// What a visitor gets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,6 +44,8 @@ pub(crate) struct Head {
     pub(crate) domain: u16,
     code_len: usize,
     pub(crate) kind: Kind,
+    /// Whether the screen may take it down, or give it back. A moderator's word stays.
+    screened: bool,
     /// The link's owner, and when it was made: a click says which link it was. 0 without one.
     pub(crate) owner: u64,
     pub(crate) born_ms: i64,
@@ -103,6 +108,7 @@ impl Route {
             domain,
             code_len: code.len(),
             kind,
+            screened: link.judged == Judge::Screen,
             owner: link.owner.0,
             born_ms: link.created_at.as_ms(),
             refresh_at: AtomicI64::new(refresh_time(code, now_ms, fresh_until)),
@@ -123,6 +129,7 @@ impl Route {
             domain,
             code_len: code.len(),
             kind: Kind::Missing,
+            screened: false,
             owner: 0,
             born_ms: 0,
             refresh_at: AtomicI64::new(fresh_until),
@@ -183,6 +190,27 @@ impl Route {
         let redirects = matches!(self.head().kind, Kind::Go | Kind::Forward | Kind::Choose);
         // What must not be followed stays so, however old the knowledge.
         matches!(self.head().kind, Kind::Gone | Kind::Blocked) || (redirects && now_ms < self.head().valid_until)
+    }
+
+    /// Whether a screen that has learned something would have it otherwise. What is blocked may be so by the screen's word alone,
+    /// which no store knows of yet: it is read again.
+    pub(crate) fn is_outdated_by(&self, screen: &dyn Screening) -> bool {
+        let head = self.head();
+        head.screened
+            && match head.kind {
+                Kind::Blocked => true,
+                Kind::Missing | Kind::Gone => false,
+                _ => match &head.link {
+                    Some(link) => link.targets().any(|target| screen.blocks(target)),
+                    None => self.target().is_some_and(|target| screen.blocks(&target)),
+                },
+            }
+    }
+
+    /// Where a ready answer leads: its first field is the location.
+    fn target(&self) -> Option<Target> {
+        let (_, fields) = std::str::from_utf8(self.answer()).ok()?.split_once(LOCATION)?;
+        Some(Target::from_stored(fields.split("\r\n").next()?.to_owned()))
     }
 
     /// The redirect as a response, for hyper.

@@ -120,6 +120,11 @@ impl Routes {
         ring.used -= if missing { 1 } else { old.bytes() };
     }
 
+    /// Everything that is remembered now.
+    pub(crate) fn all(&self) -> Vec<(u64, Route)> {
+        self.map.pin().iter().map(|(name, route)| (*name, route.clone())).collect()
+    }
+
     /// How many names are remembered, found and missing.
     pub fn len(&self) -> usize {
         self.map.len()

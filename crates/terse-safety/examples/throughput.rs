@@ -1,9 +1,12 @@
 //! Measures the index: `cargo run --release -p terse-safety --example throughput -- [hosts] [targets]`.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
-use terse_core::Target;
+use sha2::{Digest as _, Sha256};
+use terse_core::{Clock, Target};
+use terse_safety::safe_browsing::{HashList, SafeBrowsing, Word};
 use terse_safety::{Flags, Guard, Index, Screen, flags, parse};
 
 fn main() {
@@ -33,8 +36,18 @@ fn main() {
     let found = timed("find", targets.len(), || targets.iter().filter(|target| index.find(target).is_some()).count());
     println!("{found} of {} found", targets.len());
     timed("flags", targets.len(), || targets.iter().filter(|target| !black_box(flags(target)).is_empty()).count());
-    let screen = Screen::default();
+    let known = Arc::new(SafeBrowsing::new(Clock::default()));
+    // As many as the real lists have, and as evenly spread.
+    let mut prefixes: Vec<u32> = (0..4_000_000u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32).collect();
+    prefixes.sort_unstable();
+    let bytes: Vec<u8> = prefixes.iter().flat_map(|prefix| prefix.to_be_bytes()).collect();
+    let list = HashList::from_bytes("se-4b", vec![1], &bytes, Sha256::digest(&bytes).into()).expect("a list");
+    known.replace(&[list], Clock::default().now());
+    let unsure = timed("safe browsing", targets.len(), || targets.iter().filter(|it| known.word(it) == Word::Unsure).count());
+    println!("{unsure} of {} would be asked for", targets.len());
+    let screen = Screen::default().with_safe_browsing(known);
     screen.replace(index);
+    timed("blocks", targets.len(), || targets.iter().filter(|target| screen.blocks(target)).count());
     timed("judge", targets.len(), || targets.iter().for_each(|target| drop(black_box(screen.judge(target, Flags::NONE)))));
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use terse_core::UNSCREENED;
+
 /// One reason to look twice at a target.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
@@ -30,6 +32,8 @@ pub enum Flag {
     DisguisedText,
     /// The slashes before the host were not two.
     OddSlashes,
+    /// Those who know could not be asked about it yet.
+    Unscreened,
 }
 
 /// A small set of flags.
@@ -38,7 +42,7 @@ pub struct Flags(u16);
 
 impl Flag {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::MixedScript,
         Self::LookAlike,
         Self::Userinfo,
@@ -51,6 +55,7 @@ impl Flag {
         Self::OpenRedirect,
         Self::DisguisedText,
         Self::OddSlashes,
+        Self::Unscreened,
     ];
 
     /// The stable word.
@@ -68,6 +73,7 @@ impl Flag {
             Self::OpenRedirect => "open_redirect",
             Self::DisguisedText => "disguised_text",
             Self::OddSlashes => "odd_slashes",
+            Self::Unscreened => UNSCREENED,
         }
     }
 
@@ -93,6 +99,7 @@ impl Flag {
             Self::OpenRedirect => "The address belongs to a well-known site but sends you on to another one.",
             Self::DisguisedText => "The site's name was written with characters that vanish or turn into others.",
             Self::OddSlashes => "The address was written with an unusual number or kind of slashes.",
+            Self::Unscreened => "Nobody has been able to check this site yet.",
         }
     }
 
@@ -106,9 +113,11 @@ impl Flags {
     pub const NONE: Self = Self(0);
 
     /// Those that put a warning page before a link unless an operator says otherwise. An address in its usual spelling and a
-    /// slip of the slash key are worth a note, but neither can deceive a visitor, who sees only where the link leads.
+    /// slip of the slash key are worth a note, but neither can deceive a visitor, who sees only where the link leads. That
+    /// nobody could be asked about a target says nothing against it.
     pub fn that_warn() -> Self {
-        Flag::ALL.into_iter().filter(|flag| !matches!(flag, Flag::NumericHost | Flag::OddSlashes)).collect()
+        let only_noted = |flag: &Flag| matches!(flag, Flag::NumericHost | Flag::OddSlashes | Flag::Unscreened);
+        Flag::ALL.into_iter().filter(|flag| !only_noted(flag)).collect()
     }
 
     /// Those that the typed text may raise though the target does not.

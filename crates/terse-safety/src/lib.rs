@@ -1,8 +1,8 @@
 //! Judging targets: on a blocklist, suspicious, or clear.
 //!
 //! Lists are given as bytes and become one compact index; flags are drawn from the target itself and from small lists of our
-//! own under `data/`. Everything here is pure: no files, no network, no clock. Who fetches lists, when links are judged again
-//! and what a visitor sees is decided elsewhere.
+//! own under `data/`. Everything here is pure: no files, no network, and no clock but the one that is handed in, for answers that
+//! hold for a time. Who fetches lists, when links are judged again and what a visitor sees is decided elsewhere.
 
 mod flag;
 mod flags;
@@ -13,6 +13,7 @@ mod look_alike;
 mod name;
 mod parts;
 mod redirector;
+pub mod safe_browsing;
 mod screening;
 mod script;
 mod table;
@@ -24,4 +25,4 @@ pub use flags::flags;
 pub use index::{Index, Match, MatchKind};
 pub use list::{Entry, Guard, ListKind, MAX_ENTRIES, ParsedList, parse};
 pub use typed::typed_flags;
-pub use verdict::{Block, Screen, Verdict};
+pub use verdict::{Block, SAFE_BROWSING, Screen, Verdict};

@@ -9,13 +9,19 @@ impl Screening for Screen {
     fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement {
         let verdict = match evidence {
             Evidence::Typed(text) => self.judge_typed(text, target),
-            Evidence::Kept(flags) => self.judge(target, flags.iter().filter_map(Flag::parse).collect()),
+            Evidence::Kept { flags, standing } => {
+                self.judge_again(target, flags.iter().filter_map(Flag::parse).collect(), standing)
+            }
         };
         match verdict {
             Verdict::Clear(flags) => Judgement::Clear(words(flags)),
             Verdict::Suspicious(flags) => Judgement::Suspicious(words(flags)),
             Verdict::Blocked(block) => Judgement::Blocked { source: block.source },
         }
+    }
+
+    fn blocks(&self, target: &Target) -> bool {
+        Screen::blocks(self, target)
     }
 
     fn version(&self) -> u64 {
@@ -33,6 +39,8 @@ fn words(flags: Flags) -> terse_core::Flags {
 
 #[cfg(test)]
 mod tests {
+    use terse_core::Standing;
+
     use super::*;
     use crate::{Guard, Index, parse};
 
@@ -45,11 +53,12 @@ mod tests {
             panic!()
         };
         assert_eq!(flags.joined(), "disguised_text");
-        assert_eq!(house.judge(&target, Evidence::Kept(&flags)), Judgement::Suspicious(flags.clone()));
+        let kept = Evidence::Kept { flags: &flags, standing: Standing::Suspicious };
+        assert_eq!(house.judge(&target, kept), Judgement::Suspicious(flags.clone()));
         assert!(flags.iter().all(|flag| house.sentence(flag).is_some()));
         let before = house.version();
         screen.replace(Index::build(&[parse("feed", b"example.com", &Guard::default())]));
-        assert_eq!(house.judge(&target, Evidence::Kept(&flags)), Judgement::Blocked { source: "feed".into() });
+        assert_eq!(house.judge(&target, kept), Judgement::Blocked { source: "feed".into() });
         assert_ne!(house.version(), before);
     }
 }

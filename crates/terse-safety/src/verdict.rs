@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use terse_core::Target;
+use terse_core::{Standing, Target};
 
-use crate::flag::Flags;
-use crate::index::{Index, MatchKind};
+use crate::flag::{Flag, Flags};
+use crate::index::{Index, Match, MatchKind};
+use crate::parts::Parts;
+use crate::safe_browsing::{SafeBrowsing, Word};
 use crate::{flags, redirector, typed_flags};
 
 /// What to do about a target.
@@ -36,26 +38,41 @@ pub struct Block {
 pub struct Screen {
     /// Held for as long as it takes to copy a pointer, on either side.
     index: RwLock<Arc<Index>>,
+    safe_browsing: Option<Arc<SafeBrowsing>>,
     warn_on: Flags,
-    /// How often the lists were replaced.
+    /// How often something was learned.
     version: AtomicU64,
 }
+
+/// How a block by Safe Browsing names its source.
+pub const SAFE_BROWSING: &str = "Safe Browsing";
 
 impl Screen {
     /// A screen without lists, that warns of these flags.
     pub fn new(warn_on: Flags) -> Self {
-        Self { index: RwLock::default(), warn_on, version: AtomicU64::new(0) }
+        Self { index: RwLock::default(), safe_browsing: None, warn_on, version: AtomicU64::new(0) }
+    }
+
+    /// One that also knows what Safe Browsing says.
+    #[must_use]
+    pub fn with_safe_browsing(self, safe_browsing: Arc<SafeBrowsing>) -> Self {
+        Self { safe_browsing: Some(safe_browsing), ..self }
     }
 
     /// Puts new lists in the place of the old ones, at once. Who is asking finishes with the old ones.
     pub fn replace(&self, index: Index) {
         let old = std::mem::replace(&mut *self.index.write().unwrap_or_else(PoisonError::into_inner), Arc::new(index));
         // Behind the lists: who sees the new number judges by the new lists, and who judged by the old ones finds another.
-        self.version.fetch_add(1, Ordering::SeqCst);
+        self.has_learned();
         drop(old); // behind the lock: millions of entries may take a moment to free
     }
 
-    /// Another number after every change of the lists.
+    /// Something was learned that is not in the lists. Told behind it, so that who sees the new number judges by what is new.
+    pub fn has_learned(&self) {
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Another number whenever something was learned.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
     }
@@ -67,24 +84,55 @@ impl Screen {
 
     /// Judges a target, as at any time after it was made. What only the typed text could show is taken from what was found then.
     pub fn judge(&self, target: &Target, kept: Flags) -> Verdict {
-        self.verdict(target, kept.intersection(Flags::of_typing()))
+        self.judge_again(target, kept, Standing::Clear)
+    }
+
+    /// The same for a link that stands like this. What was taken down stays down until somebody who knows says otherwise, and what
+    /// was screened once is not unscreened because nobody can be asked now.
+    pub fn judge_again(&self, target: &Target, kept: Flags, standing: Standing) -> Verdict {
+        let word = match self.word(target) {
+            Word::Unsure if standing == Standing::Blocked => Word::Threat,
+            Word::Unsure | Word::CleanOfOld if !kept.contains(Flag::Unscreened) => Word::Clean,
+            word => word,
+        };
+        self.verdict(target, kept.intersection(Flags::of_typing()), word)
     }
 
     /// Judges a target when it is made, by what was typed too.
     pub fn judge_typed(&self, text: &str, target: &Target) -> Verdict {
-        self.verdict(target, typed_flags(text, target))
+        self.verdict(target, typed_flags(text, target), self.word(target))
     }
 
-    fn verdict(&self, target: &Target, more: Flags) -> Verdict {
+    /// Whether a target is named by a list, or known to be dangerous, and nothing else.
+    pub fn blocks(&self, target: &Target) -> bool {
+        find(&self.index(), target).is_some() || self.word(target) == Word::Threat
+    }
+
+    fn word(&self, target: &Target) -> Word {
+        self.safe_browsing.as_ref().map_or(Word::Clean, |safe_browsing| safe_browsing.word(target))
+    }
+
+    fn verdict(&self, target: &Target, more: Flags, word: Word) -> Verdict {
         let index = self.index();
-        // A known redirector is looked through, once: its good name must not carry a bad one past the lists.
-        let found = index.find(target).or_else(|| index.find(&redirector::destination(target)?));
-        if let Some(found) = found {
+        if let Some(found) = find(&index, target) {
             return Verdict::Blocked(Block { source: found.source.to_owned(), kind: found.kind, entry: found.entry });
         }
-        let flags = flags(target).union(more);
+        let mut flags = flags(target).union(more);
+        match word {
+            Word::Threat => {
+                let entry = Parts::of(target).map(|parts| parts.host.to_owned()).unwrap_or_default();
+                return Verdict::Blocked(Block { source: SAFE_BROWSING.into(), kind: MatchKind::Url, entry });
+            }
+            Word::Unsure | Word::CleanOfOld => flags.insert(Flag::Unscreened),
+            Word::Clean => {}
+        }
         if flags.intersection(self.warn_on).is_empty() { Verdict::Clear(flags) } else { Verdict::Suspicious(flags) }
     }
+}
+
+/// A known redirector is looked through, once: its good name must not carry a bad one past the lists.
+fn find<'a>(index: &'a Index, target: &Target) -> Option<Match<'a>> {
+    index.find(target).or_else(|| index.find(&redirector::destination(target)?))
 }
 
 /// Warns of what is worth a warning page.
@@ -99,7 +147,6 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::flag::Flag;
     use crate::list::{Guard, parse};
 
     fn target(text: &str) -> Target {

@@ -232,6 +232,11 @@ settings! {
         pub lists_every: Span = Span::secs(3600),
         /// What puts a warning page before a link. Leave out what your links often are, or set none.
         pub warn_on: Vec<String> = terse_safety::Flags::that_warn().iter().map(|flag| flag.as_str().to_owned()).collect(),
+        /// A key for Google Safe Browsing. With it, its lists of dangerous pages are kept here, and it is asked about targets that may
+        /// be on them: by a part of a hash, so that it does not learn the target.
+        pub safe_browsing_key: Option<Secret> = None,
+        /// Where Safe Browsing is asked, if not at Google: a proxy of yours. https, unless it is on this machine.
+        pub safe_browsing_url: Option<BaseUrl> = None,
         /// How often all links are judged again though no list has changed; `1m` to `365d`.
         pub rescan_every: Span = Span::days(1),
         /// Hosts that nobody may shorten, each with all names below it.

@@ -13,7 +13,7 @@ use terse_server::{ApiStats, Outcome};
 use crate::chores::ReaperCounts;
 use crate::counting::Counted;
 use crate::rescan::RescanCounts;
-use crate::safety::ListCounts;
+use crate::safety::{ListCounts, Service};
 
 /// Reads all rooms when somebody asks.
 pub(crate) struct Rooms {
@@ -29,6 +29,10 @@ pub(crate) struct Rooms {
     pub(crate) lists: Arc<ListCounts>,
     /// What became of links that were judged again.
     pub(crate) rescan: Arc<RescanCounts>,
+    /// How many remembered links were read again because the lists have changed.
+    pub(crate) recalled: Arc<AtomicU64>,
+    /// What Safe Browsing was asked, where it is.
+    pub(crate) safe_browsing: Option<Arc<Service>>,
     /// What the click plane has done.
     pub(crate) clicks: Box<dyn Fn() -> Counted + Send + Sync>,
     /// Writes waiting for the store.
@@ -69,7 +73,10 @@ impl Collector for Rooms {
         family(&mut encoder, "terse_connections_special", "Connections that ended or went another way", "what", &ends)?;
 
         clicks(&mut encoder, &seen, &(self.clicks)())?;
-        safety(&mut encoder, &self.lists, &self.rescan)?;
+        safety(&mut encoder, &self.lists, &self.rescan, &self.recalled)?;
+        if let Some(service) = &self.safe_browsing {
+            safe_browsing(&mut encoder, service)?;
+        }
 
         let creates = Outcome::ALL.map(|outcome| (outcome.as_str(), self.api.creates(outcome)));
         family(&mut encoder, "terse_creates", "Wishes for links, by how they ended", "outcome", &creates)?;
@@ -106,7 +113,7 @@ fn clicks(encoder: &mut DescriptorEncoder<'_>, seen: &Snapshot, counted: &Counte
     family(encoder, "terse_clicks_tidied", "What is no longer kept of clicks", "what", &tidied)
 }
 
-fn safety(encoder: &mut DescriptorEncoder<'_>, lists: &ListCounts, rescan: &RescanCounts) -> fmt::Result {
+fn safety(encoder: &mut DescriptorEncoder<'_>, lists: &ListCounts, rescan: &RescanCounts, recalled: &AtomicU64) -> fmt::Result {
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let number = |count: &AtomicU64| usize::try_from(of(count)).unwrap_or(usize::MAX);
     gauge(encoder, "terse_blocklist_entries", "Hosts and URLs that are blocked", number(&lists.entries))?;
@@ -126,7 +133,28 @@ fn safety(encoder: &mut DescriptorEncoder<'_>, lists: &ListCounts, rescan: &Resc
         ("cleared", of(&rescan.cleared)),
         ("failed", of(&rescan.failed)),
     ];
-    family(encoder, "terse_rescanned", "Links judged again, by what became of them", "what", &judged)
+    family(encoder, "terse_rescanned", "Links judged again, by what became of them", "what", &judged)?;
+    counter(encoder, "terse_recalled", "Remembered links read again because the lists have changed", of(recalled))
+}
+
+fn safe_browsing(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result {
+    let (of, known, counts) = (|count: &AtomicU64| count.load(Ordering::Relaxed), service.known(), &service.counts);
+    gauge(encoder, "terse_safe_browsing_entries", "Beginnings of hashes on the lists", known.len())?;
+    let age = known.age().map_or(-1, |age| i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
+    let help = "Since when the lists were last the server's; -1 without lists";
+    encoder.encode_descriptor("terse_safe_browsing_age_seconds", help, None, MetricType::Gauge)?.encode_gauge(&age)?;
+    gauge(encoder, "terse_safe_browsing_answers", "Answers that are remembered", known.answers())?;
+    let updates = [
+        ("changed", of(&counts.changed)),
+        ("unchanged", of(&counts.unchanged)),
+        ("reset", of(&counts.reset)),
+        ("failed", of(&counts.failed)),
+    ];
+    family(encoder, "terse_safe_browsing_updates", "Looks for new lists, by how they ended", "outcome", &updates)?;
+    let questions = [("answered", of(&counts.answered)), ("failed", of(&counts.unanswered)), ("not_asked", of(&counts.unasked))];
+    family(encoder, "terse_safe_browsing_questions", "Questions for whole hashes, by how they ended", "outcome", &questions)?;
+    let revisits = [("judged", of(&counts.revisited)), ("given_up", of(&counts.given_up)), ("dropped", of(&counts.dropped))];
+    family(encoder, "terse_safe_browsing_revisits", "Links to be judged again with an answer", "outcome", &revisits)
 }
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {

@@ -149,6 +149,7 @@ impl Rescan {
             let read = begun.elapsed();
             let (links, count) = (Arc::clone(&self.links), page.links.len() as u64);
             let judge = move || -> Vec<_> {
+                page.links.iter().for_each(|link| links.revisit_if_unsure(link));
                 page.links.into_iter().filter(|link| links.screened(link).is_some()).map(|link| link.key).collect()
             };
             let judged = tokio::task::spawn_blocking(judge).await;

@@ -2,8 +2,11 @@
 
 mod feed;
 mod held;
+mod judging;
 mod kept;
 mod lazy;
+mod recall;
+mod safe_browsing;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,15 +15,19 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
-use terse_core::Hosts;
+use terse_core::{Clock, Hosts, Screening};
 use terse_outgoing::{Outgoing, OutgoingSettings, Validators};
+use terse_safety::safe_browsing::SafeBrowsing;
 use terse_safety::{Flag, Flags, Guard, Index, ParsedList, Screen};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::config::{Config, ListPlace};
 use held::{Held, Offered};
+use judging::Judging;
 pub(crate) use lazy::OnFirstUse;
+pub(crate) use recall::Recall;
+pub(crate) use safe_browsing::{Service, is_loopback};
 
 /// How often files are looked at. A change is taken when it was the same at two looks: half a file is a wrong list.
 const LOOK: Duration = Duration::from_secs(1);
@@ -32,6 +39,8 @@ pub(crate) type Fingerprint = [u8; 32];
 pub(crate) struct Safety {
     /// What targets are judged by.
     pub(crate) screen: Arc<Screen>,
+    /// Who is asked where the lists do not tell.
+    pub(crate) service: Option<Arc<Service>>,
     /// What was done.
     pub(crate) counts: Arc<ListCounts>,
     /// One per setting, in order. Held by one at a time: parsing and compiling are done with it in hand, off the async threads.
@@ -64,8 +73,8 @@ pub(crate) struct ListCounts {
 impl Safety {
     /// Reads what is on this machine. A file that cannot be read is an error now, and only a warning later. Of a list from
     /// elsewhere the last good copy is taken; without one the list is missing until it was fetched.
-    pub(crate) fn open(config: &Config, hosts: &Hosts) -> anyhow::Result<Self> {
-        let safety = Self::closed(config);
+    pub(crate) fn open(config: &Config, hosts: &Hosts, clock: &Clock) -> anyhow::Result<Self> {
+        let safety = Self::closed(config, clock);
         let own_hosts: Vec<String> = hosts.names().map(str::to_owned).collect();
         let mut held = Vec::new();
         for source in &config.safety.lists.0 {
@@ -87,20 +96,32 @@ impl Safety {
     }
 
     /// Without any list yet.
-    fn closed(config: &Config) -> Self {
+    fn closed(config: &Config, clock: &Clock) -> Self {
         let warn_on: Flags = config.safety.warn_on.iter().filter_map(|word| Flag::parse(word)).collect();
         let blocked = config.safety.blocked_hosts.join("\n");
         let guard = Guard { own_hosts: Vec::new(), platforms: true };
+        let folder = config.data_dir.join("lists");
+        let known = Arc::new(SafeBrowsing::new(clock.clone()));
+        let screen = match config.safety.safe_browsing_key {
+            Some(_) => Arc::new(Screen::new(warn_on).with_safe_browsing(Arc::clone(&known))),
+            None => Arc::new(Screen::new(warn_on)),
+        };
         Self {
-            screen: Arc::new(Screen::new(warn_on)),
+            service: Service::open(config, &folder, &known, &screen, clock).map(Arc::new),
+            screen,
             counts: Arc::default(),
             held: Mutex::default(),
             blocked_hosts: terse_safety::parse("blocked_hosts", blocked.as_bytes(), &guard),
             settings: format!("{} {warn_on} {blocked}", env!("CARGO_PKG_VERSION")),
             changed: watch::Sender::new([0; 32]),
             every: config.safety.lists_every.get(),
-            folder: config.data_dir.join("lists"),
+            folder,
         }
+    }
+
+    /// The screen for those who have somebody asked.
+    pub(crate) fn judging(&self) -> Arc<dyn Screening> {
+        Arc::new(Judging { screen: Arc::clone(&self.screen), service: self.service.clone() })
     }
 
     /// By which lists targets are judged. Told anew at every change.
@@ -204,6 +225,21 @@ impl Safety {
 
     /// Puts all lists in force.
     fn compile(&self, held: &[Held]) {
+        let index = Index::build(std::iter::once(&self.blocked_hosts).chain(held.iter().filter_map(Held::parsed)));
+        self.counts.entries.store(index.len() as u64, Ordering::Relaxed);
+        self.counts.missing.store(held.iter().filter(|list| list.parsed().is_none()).count() as u64, Ordering::Relaxed);
+        self.screen.replace(index);
+        // Behind the index: whoever hears of it judges by it.
+        self.changed.send_replace(self.fingerprint(held));
+    }
+
+    /// Other lists than ours have changed: tells everybody.
+    fn announce(&self) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        self.changed.send_replace(self.fingerprint(&held));
+    }
+
+    fn fingerprint(&self, held: &[Held]) -> Fingerprint {
         let mut digest = Sha256::new();
         digest.update(&self.settings);
         for list in held {
@@ -211,11 +247,9 @@ impl Safety {
             digest.update(list.name());
             digest.update(list.digest());
         }
-        let index = Index::build(std::iter::once(&self.blocked_hosts).chain(held.iter().filter_map(Held::parsed)));
-        self.counts.entries.store(index.len() as u64, Ordering::Relaxed);
-        self.counts.missing.store(held.iter().filter(|list| list.parsed().is_none()).count() as u64, Ordering::Relaxed);
-        self.screen.replace(index);
-        // Behind the index: whoever hears of it judges by it.
-        self.changed.send_replace(digest.finalize().into());
+        if let Some(service) = &self.service {
+            digest.update(service.fingerprint());
+        }
+        digest.finalize().into()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -30,7 +30,7 @@ use crate::operating::Operating;
 use crate::owner_chores::OwnerChores;
 use crate::rescan::{Rescan, RescanCounts};
 use crate::run_file::{DataDir, LockGuard, RunInfo};
-use crate::safety::{OnFirstUse, Safety};
+use crate::safety::{OnFirstUse, Recall, Safety};
 
 /// How often it is looked whether the file of places has changed.
 const LOOK_AT_PLACES: Duration = Duration::from_secs(10);
@@ -96,18 +96,17 @@ impl Server {
         let mut registry = Registry::default();
         let metered: Arc<dyn LinkStore> = Arc::new(Metered::new(Arc::clone(&store.links), &mut registry));
         let lookout = Arc::new(Lookout::new(config.clicks.geo_database.clone()));
+        let safety = Arc::new(Safety::open(config, &hosts, &clock)?);
         let redirector =
             Redirector::new(Arc::clone(&metered), hosts.clone(), address.port(), &failure_pages(), settings, clock.clone());
-        let redirector = Arc::new(redirector.with_onlooker(lookout.clone()));
+        let redirector = Arc::new(redirector.with_onlooker(lookout.clone()).screened_by(safety.judging()));
         let feed: Arc<dyn ChangeFeed> = redirector.clone();
         let rules = rules(config, hosts.clone())?;
-        let safety = Arc::new(Safety::open(config, &hosts)?);
         let admin = config.admin.listen.map(|at| listen(at).context("admin")).transpose()?;
         // Only now, when nothing that an operator can get wrong is left: a key that was kept but never shown would be lost.
         let (keys, fresh_key, local_key) = back_office.block_on(keys(config, &store))?;
         let codes = code_source(config, &metered, &clock);
-        let links =
-            Arc::new(Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), safety.screen.clone(), rules, clock.clone()));
+        let links = Arc::new(Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), safety.judging(), rules, clock.clone()));
         let api = Arc::new(ApiStats::default());
         let used_keys: Arc<UsedKeys> = Arc::default();
         let cursor_key = store.links.identity().derive("terse list cursors v1");
@@ -141,6 +140,13 @@ impl Server {
             back_office.spawn(refresh_places(lookout, clock.clone(), stopped.clone()));
         }
         Arc::clone(&safety).keep(config, base_url.as_str(), &back_office, &stopped);
+        if let Some(service) = &safety.service {
+            service.keep(&safety, &links, &back_office, &stopped);
+        }
+        let recalled = Arc::new(AtomicU64::new(0));
+        let recall =
+            Recall { redirector: Arc::clone(&redirector), screen: safety.screen.clone(), recalled: Arc::clone(&recalled) };
+        back_office.spawn(recall.run(stopped.clone()));
         let (reaper, rescan) = (Arc::new(ReaperCounts::default()), Arc::new(RescanCounts::default()));
         if config.roles.worker {
             let chore = Reaper {
@@ -184,6 +190,8 @@ impl Server {
             reaper,
             lists: Arc::clone(&safety.counts),
             rescan,
+            recalled,
+            safe_browsing: safety.service.clone(),
             queue: Box::new(queue),
             clicks: Box::new(counting.counted()),
         }));

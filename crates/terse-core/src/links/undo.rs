@@ -85,7 +85,11 @@ impl Links {
             }
             let fields = std::iter::once("long_url").chain(std::iter::repeat("rules"));
             let asked = new.targets().zip(fields);
-            let asked = asked.map(|(target, field)| Asked { field, target, evidence: Evidence::Kept(&past.flags) });
+            let asked = asked.map(|(target, field)| Asked {
+                field,
+                target,
+                evidence: Evidence::Kept { flags: &past.flags, standing: past.standing },
+            });
             let (standing, flags) = self.judge(caller, link.owner, asked)?;
             new.flags = flags;
             // As for any new target: a moderator who took the link down meant its owner.

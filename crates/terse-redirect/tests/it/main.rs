@@ -8,4 +8,5 @@ mod journal_files;
 mod limits;
 mod location;
 mod misses;
+mod screening;
 mod segments;

@@ -6,6 +6,8 @@ use terse_core::{BlockedHosts, Domain};
 use terse_safety::Flag;
 use tracing_subscriber::EnvFilter;
 
+use crate::safety::is_loopback;
+
 use super::{ByteSize, Config, ListPlace, ListSource, Span};
 
 /// The first setting that cannot be, and why.
@@ -63,6 +65,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         return Err(("safety.blocked_hosts", format!("{host:?} cannot be a host")));
     }
     lists(c)?;
+    safe_browsing(c)?;
     EnvFilter::try_new(&c.log.level).map_err(|error| ("log.level", error.to_string()))?;
     Ok(())
 }
@@ -99,6 +102,22 @@ fn lists(config: &Config) -> Result<(), (&'static str, String)> {
             Err(("safety.warn_on", format!("{word:?} is not known; there are {known}")))
         }
         None => Ok(()),
+    }
+}
+
+fn safe_browsing(config: &Config) -> Result<(), (&'static str, String)> {
+    if let Some(key) = &config.safety.safe_browsing_key {
+        let key = key.reveal();
+        if !(1..=256).contains(&key.len()) || !key.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(("safety.safe_browsing_key", "1 to 256 visible ASCII characters without spaces are needed".into()));
+        }
+    }
+    match &config.safety.safe_browsing_url {
+        // Whoever can change an answer on its way decides which links work, and whoever can read a question has the key.
+        Some(url) if url.url().scheme() != "https" && !is_loopback(url.url()) => {
+            Err(("safety.safe_browsing_url", "must be https, unless it is on this machine".into()))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -163,6 +163,30 @@ fn a_value_that_cannot_be_is_refused_by_name() {
 }
 
 #[test]
+fn safe_browsing_is_asked_by_https_with_a_key_that_stays_hidden() {
+    for (url, fine) in [
+        ("https://proxy.example", true),
+        ("http://127.0.0.1:8080", true),
+        ("http://[::1]:8080", true),
+        ("http://localhost", true),
+        ("http://proxy.example", false),
+        ("http://10.0.0.1", false),
+    ] {
+        let loaded = load(&sources(None, &[("TERSE_SAFETY__SAFE_BROWSING_URL", url)], &[]));
+        assert_eq!(loaded.is_ok(), fine, "{url}");
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "AIza-quite-a-key\n").unwrap();
+    let env = [("TERSE_SAFETY__SAFE_BROWSING_KEY_FILE", file.path().to_str().unwrap())];
+    let loaded = load(&sources(None, &env, &[])).unwrap();
+    assert_eq!(loaded.config.safety.safe_browsing_key.as_ref().unwrap().reveal(), "AIza-quite-a-key");
+    assert!(!format!("{:?}", loaded.config).contains("AIza"));
+    assert!(!loaded.to_toml().contains("AIza") && loaded.to_toml().contains("[hidden]"));
+    let refused = refusal(&[("TERSE_SAFETY__SAFE_BROWSING_KEY", "AIza two words")]);
+    assert!(refused.contains("safe_browsing_key") && !refused.contains("AIza"), "{refused}");
+}
+
+#[test]
 fn what_is_printed_hides_secrets_and_can_be_read_again() {
     let env = [("TERSE_ADMIN_KEY", "a-very-long-secret-key"), ("TERSE_CACHE__TTL", "90s"), ("TERSE_DOMAINS", "b.example")];
     let loaded = load(&sources(None, &env, &[])).unwrap();

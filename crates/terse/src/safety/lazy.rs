@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use terse_core::{Evidence, Hosts, Judgement, Screening, Target};
+use terse_core::{Clock, Evidence, Hosts, Judgement, Screening, Target};
 use terse_safety::Screen;
 
 use super::Safety;
@@ -21,12 +21,12 @@ impl OnFirstUse {
     }
 
     fn screen(&self) -> &Screen {
-        self.screen.get_or_init(|| match Safety::open(&self.config, &self.hosts) {
+        self.screen.get_or_init(|| match Safety::open(&self.config, &self.hosts, &Clock::default()) {
             Ok(safety) => safety.screen,
             // The server judges again what is made now, once its lists can be read.
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "targets are judged without blocklists");
-                Safety::closed(&self.config).screen
+                Safety::closed(&self.config, &Clock::default()).screen
             }
         })
     }

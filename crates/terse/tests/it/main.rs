@@ -17,5 +17,7 @@ mod passwords;
 mod process;
 mod races;
 mod rules;
+mod safe_browsing;
+mod safe_browsing_server;
 mod same_answer;
 mod screening;

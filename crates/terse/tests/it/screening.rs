@@ -21,7 +21,7 @@ fn lists(sources: &[&str]) -> Lists {
 }
 
 /// Asks until the answer is the one that is waited for, and says how long that took.
-fn until(what: &str, mut is: impl FnMut() -> bool) -> Duration {
+pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) -> Duration {
     let begun = Instant::now();
     while !is() {
         assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
@@ -31,7 +31,7 @@ fn until(what: &str, mut is: impl FnMut() -> bool) -> Duration {
 }
 
 /// A number in the metrics.
-fn metric(terse: &TestTerse, name: &str) -> u64 {
+pub(crate) fn metric(terse: &TestTerse, name: &str) -> u64 {
     let text = terse.get("/metrics").text();
     let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
     line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
@@ -78,7 +78,8 @@ fn a_listed_host_is_refused_and_links_to_it_are_taken_down_until_it_is_dropped()
     let took = until("the link is taken down", || terse.get("/hot1").status == 451);
     println!("taken down after {took:?}");
     assert_eq!(terse.get("/hot1").location(), None);
-    assert_eq!(terse.api("GET", "/urls/hot1", None).json()["status"], "blocked");
+    // Visitors feel it first; the store knows when all links were judged again.
+    until("the store knows", || terse.api("GET", "/urls/hot1", None).json()["status"] == "blocked");
     assert_eq!(terse.api("POST", "/urls", Some(json!({"long_url": "https://bad.example.net/"}))).status, 422);
     assert_eq!((terse.get("/other1").status, terse.get("/byhand1").status), (302, 302), "a moderator cleared it");
     let patched = terse.api("PATCH", "/urls/other1", Some(json!({"long_url": "https://bad.example.net/"})));
@@ -89,6 +90,32 @@ fn a_listed_host_is_refused_and_links_to_it_are_taken_down_until_it_is_dropped()
     until("the link works again", || terse.get("/hot1").status == 302);
     assert_eq!(terse.get("/other1").status, 451, "no list took it down, so none gives it back");
     assert_eq!(metric(&terse, "terse_rescanned_total{what=\"blocked\"}"), 1);
+}
+
+#[test]
+fn a_block_is_felt_though_nobody_has_judged_the_links_again() {
+    let file = ListFile::new("");
+    // Without a worker there is no re-scan: the slowest there can be.
+    let mut terse = TestTerse::with(|config| {
+        config.safety.lists = lists(&[&file.source()]);
+        config.roles.worker = false;
+    });
+    for code in ["hot1", "cold1", "byhand1"] {
+        terse.alias(code, &format!("https://bad.example.net/{code}"));
+    }
+    terse.api("PUT", "/admin/links/byhand1/standing", Some(json!({"standing": "clear"})));
+    // Nothing is in memory now but what is visited.
+    terse.restart();
+    assert_eq!((terse.get("/hot1").status, terse.get("/byhand1").status), (302, 302));
+    file.write("bad.example.net\n");
+    let took = until("the remembered link is not followed", || terse.get("/hot1").status == 451);
+    println!("felt after {took:?}");
+    assert_eq!(terse.get("/cold1").status, 451, "and it was never in memory");
+    assert_eq!(terse.get("/byhand1").status, 302, "a moderator cleared it");
+    assert_eq!(terse.api("GET", "/urls/hot1", None).json()["status"], "active", "no re-scan has come by");
+    assert_eq!(metric(&terse, "terse_recalled_total"), 1);
+    file.write("");
+    until("both work again", || (terse.get("/hot1").status, terse.get("/cold1").status) == (302, 302));
 }
 
 #[test]

@@ -1,0 +1,67 @@
+//! Answers of the server, for as long as they hold.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use terse_core::Moment;
+
+use super::beginning;
+use super::message::Found;
+
+/// Beyond it all are forgotten, and asked for again when they are needed.
+const MOST: usize = 200_000;
+/// An answer without any hash may be kept for longer than it says, up to a day. An hour: most of what the lists hold that we ask for
+/// is chance, and the next re-scan would ask for all of it again.
+const NOTHING: Duration = Duration::from_hours(1);
+/// No answer is believed for longer.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// By the first four bytes of the hashes.
+#[derive(Debug, Default)]
+pub(crate) struct Answers(HashMap<u32, Answer>);
+
+/// All that is dangerous below four bytes.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    threats: Vec<[u8; 32]>,
+    until: Moment,
+}
+
+impl Answer {
+    pub(crate) fn contains(&self, hash: &[u8; 32]) -> bool {
+        self.threats.contains(hash)
+    }
+}
+
+impl Answers {
+    pub(crate) fn get(&self, prefix: u32, now: Moment) -> Option<&Answer> {
+        // Nearly always there is nothing to look for.
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&prefix).filter(|answer| now <= answer.until)
+    }
+
+    /// Takes an answer for everything that was asked: that there is nothing is an answer too. Says how many are dangerous.
+    pub(crate) fn learn(&mut self, asked: &[u32], found: &Found, now: Moment) -> usize {
+        if self.0.len() + asked.len() > MOST {
+            self.0.retain(|_, answer| now <= answer.until);
+            if self.0.len() + asked.len() > MOST {
+                self.0.clear();
+            }
+        }
+        let keep = if found.any { found.keep } else { found.keep.max(NOTHING) }.min(LONGEST);
+        let until = now.checked_add(keep).unwrap_or(Moment::MAX);
+        let mut threats = 0;
+        for prefix in asked {
+            let below: Vec<[u8; 32]> = found.threats.iter().filter(|hash| beginning(hash) == *prefix).copied().collect();
+            threats += below.len();
+            self.0.insert(*prefix, Answer { threats: below, until });
+        }
+        threats
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}

@@ -1,0 +1,290 @@
+//! The messages of the protocol that are read, from protobuf. Fields that nothing is done with are passed over.
+
+use std::time::Duration;
+
+use super::rice::Coded;
+
+/// Not a message of this protocol.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the message cannot be read: {0}")]
+pub struct Malformed(pub(crate) &'static str);
+
+/// What is new about a list (`HashList`).
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ListUpdate {
+    pub(crate) name: String,
+    pub(crate) version: Vec<u8>,
+    pub(crate) partial: bool,
+    pub(crate) additions: Option<Coded>,
+    pub(crate) removals: Option<Coded>,
+    pub(crate) wait: Duration,
+    pub(crate) checksum: Option<[u8; 32]>,
+    /// It has entries of another length than four bytes.
+    pub(crate) other_length: bool,
+}
+
+impl ListUpdate {
+    /// Which list it is about.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How long to wait before asking for the list again. Zero: there is more.
+    pub fn wait(&self) -> Duration {
+        self.wait
+    }
+}
+
+/// Whole hashes that were asked for (`SearchHashesResponse`).
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Every hash that was sent, dangerous or not.
+    pub(crate) any: bool,
+    /// Those to act upon.
+    pub(crate) threats: Vec<[u8; 32]>,
+    /// How long the answer holds.
+    pub(crate) keep: Duration,
+}
+
+/// Reads `BatchGetHashListsResponse`.
+pub fn read_updates(bytes: &[u8]) -> Result<Vec<ListUpdate>, Malformed> {
+    let mut updates = Vec::new();
+    for field in Fields(bytes) {
+        if let (1, Value::Bytes(list)) = field? {
+            updates.push(read_update(list)?);
+        }
+    }
+    Ok(updates)
+}
+
+fn read_update(bytes: &[u8]) -> Result<ListUpdate, Malformed> {
+    let mut update = ListUpdate::default();
+    for field in Fields(bytes) {
+        match field? {
+            (1, Value::Bytes(name)) => update.name = String::from_utf8_lossy(name).into_owned(),
+            (2, Value::Bytes(version)) => update.version = version.to_vec(),
+            (3, Value::Number(partial)) => update.partial = partial != 0,
+            (4, Value::Bytes(additions)) => update.additions = Some(read_coded(additions)?),
+            (5, Value::Bytes(removals)) => update.removals = Some(read_coded(removals)?),
+            (6, Value::Bytes(wait)) => update.wait = read_duration(wait)?,
+            // An empty one is the same as none.
+            (7, Value::Bytes([])) => update.checksum = None,
+            (7, Value::Bytes(sum)) => update.checksum = Some(sum.try_into().map_err(|_| Malformed("no such checksum"))?),
+            (9..=11, Value::Bytes(_)) => update.other_length = true,
+            _ => {}
+        }
+    }
+    Ok(update)
+}
+
+fn read_coded(bytes: &[u8]) -> Result<Coded, Malformed> {
+    let mut coded = Coded::default();
+    for field in Fields(bytes) {
+        match field? {
+            (1, Value::Number(first)) => coded.first = u32::try_from(first).map_err(|_| Malformed("an entry is too large"))?,
+            (2, Value::Number(parameter)) => coded.parameter = parameter,
+            (3, Value::Number(count)) => coded.count = count,
+            (4, Value::Bytes(data)) => coded.data = data.to_vec(),
+            _ => {}
+        }
+    }
+    Ok(coded)
+}
+
+/// Negative ones are none.
+fn read_duration(bytes: &[u8]) -> Result<Duration, Malformed> {
+    let mut duration = Duration::ZERO;
+    for field in Fields(bytes) {
+        match field? {
+            (1, Value::Number(seconds)) if seconds.cast_signed() > 0 => duration += Duration::from_secs(seconds),
+            (2, Value::Number(nanos)) if nanos < 1_000_000_000 => duration += Duration::from_nanos(nanos),
+            _ => {}
+        }
+    }
+    Ok(duration)
+}
+
+/// Reads `SearchHashesResponse`.
+pub(crate) fn read_found(bytes: &[u8]) -> Result<Found, Malformed> {
+    let mut found = Found::default();
+    for field in Fields(bytes) {
+        match field? {
+            (1, Value::Bytes(hash)) => {
+                found.any = true;
+                found.threats.extend(read_threat(hash)?);
+            }
+            (2, Value::Bytes(keep)) => found.keep = read_duration(keep)?,
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// A whole hash (`FullHash`), if there is a reason to act upon it.
+fn read_threat(bytes: &[u8]) -> Result<Option<[u8; 32]>, Malformed> {
+    let (mut hash, mut acts) = (None, false);
+    for field in Fields(bytes) {
+        match field? {
+            (1, Value::Bytes(whole)) => hash = Some(whole.try_into().map_err(|_| Malformed("a hash has 32 bytes"))?),
+            (2, Value::Bytes(detail)) => acts |= is_enforced(detail)?,
+            _ => {}
+        }
+    }
+    let hash = hash.ok_or(Malformed("a hash has 32 bytes"))?;
+    Ok(acts.then_some(hash))
+}
+
+/// Whether a reason (`FullHashDetail`) is one to act upon. One that we do not know altogether is not; nor is one that is only
+/// tried out, or meant for frames within pages. So any attribute there is speaks against it.
+fn is_enforced(bytes: &[u8]) -> Result<bool, Malformed> {
+    let (mut threat, mut attributes) = (0, false);
+    for field in Fields(bytes) {
+        match field? {
+            (1, Value::Number(kind)) => threat = kind,
+            // Each by itself, or all of them packed.
+            (2, Value::Number(_)) => attributes = true,
+            (2, Value::Bytes(packed)) => attributes |= !packed.is_empty(),
+            _ => {}
+        }
+    }
+    // Malware, social engineering, unwanted software, potentially harmful application.
+    Ok((1..=4).contains(&threat) && !attributes)
+}
+
+/// The value of a field.
+enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+    /// Eight or four bytes, which none of our fields has.
+    Fixed,
+}
+
+/// The fields of a message, one after the other.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn read(&mut self) -> Result<(u64, Value<'a>), Malformed> {
+        let tag = self.number()?;
+        let value = match tag & 7 {
+            0 => Value::Number(self.number()?),
+            1 => self.bytes(8).map(|_| Value::Fixed)?,
+            2 => {
+                let length = self.number()?;
+                Value::Bytes(self.bytes(length)?)
+            }
+            5 => self.bytes(4).map(|_| Value::Fixed)?,
+            _ => return Err(Malformed("a field of no known kind")),
+        };
+        Ok((tag >> 3, value))
+    }
+
+    /// Seven bits a byte, the lowest first.
+    fn number(&mut self) -> Result<u64, Malformed> {
+        let mut number = 0;
+        for at in 0..10 {
+            let (byte, rest) = self.0.split_first().ok_or(Malformed("it ends too early"))?;
+            self.0 = rest;
+            number |= u64::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Malformed("a number is too long"))
+    }
+
+    fn bytes(&mut self, length: u64) -> Result<&'a [u8], Malformed> {
+        let length = usize::try_from(length).map_err(|_| Malformed("it ends too early"))?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(Malformed("it ends too early"))?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u64, Value<'a>), Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.read();
+        if field.is_err() {
+            self.0 = &[];
+        }
+        Some(field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Written by hand after the published definition: field by field, tag and value.
+    #[test]
+    fn a_list_is_read() {
+        let bytes = [
+            &[0x0a, 58][..], // hash_lists
+            &[0x0a, 5][..],
+            b"se-4b",                                                // name
+            &[0x12, 2, 9, 9],                                        // version
+            &[0x18, 1],                                              // partial_update
+            &[0x22, 9, 0x08, 0x96, 0x01, 0x10, 3, 0x18, 1, 0x22, 0], // additions_four_bytes
+            &[0x2a, 2, 0x08, 7],                                     // compressed_removals
+            &[0x32, 3, 0x08, 0xac, 0x02],                            // minimum_wait_duration
+            &[0x42, 2, 0x30, 2],                                     // metadata, which is not ours
+            &[0x78, 5],                                              // of the future
+            &[0x7d, 1, 2, 3, 4],                                     // of the future too
+            &[0x79, 1, 2, 3, 4, 5, 6, 7, 8],
+        ]
+        .concat();
+        let bytes = [&bytes[..1], &[u8::try_from(bytes.len() - 2).unwrap()], &bytes[2..]].concat();
+        let want = ListUpdate {
+            name: "se-4b".into(),
+            version: vec![9, 9],
+            partial: true,
+            additions: Some(Coded { first: 150, parameter: 3, count: 1, data: vec![] }),
+            removals: Some(Coded { first: 7, ..Coded::default() }),
+            wait: Duration::from_secs(300),
+            checksum: None,
+            other_length: false,
+        };
+        assert_eq!(read_updates(&bytes), Ok(vec![want]));
+        for cut in 1..bytes.len() {
+            assert!(read_updates(&bytes[..cut]).is_err(), "{cut}");
+        }
+    }
+
+    #[test]
+    fn only_reasons_that_are_known_and_meant_count() {
+        for (detail, counts) in [
+            (&[0x08, 1][..], true),
+            (&[0x08, 4], true),
+            (&[0x08, 5], false),
+            (&[], false),
+            (&[0x08, 2, 0x12, 1, 1], false),
+            (&[0x08, 2, 0x10, 2], false),
+            (&[0x08, 2, 0x12, 1, 9], false),
+            (&[0x08, 2, 0x12, 0], true),
+        ] {
+            let mut hash = vec![0x0a, 32];
+            hash.extend([7; 32]);
+            hash.extend([&[0x12, u8::try_from(detail.len()).unwrap()], detail].concat());
+            let mut found = vec![0x0a, u8::try_from(hash.len()).unwrap()];
+            found.extend(hash);
+            found.extend([0x12, 4, 0x08, 5, 0x10, 1]);
+            let found = read_found(&found).unwrap();
+            assert_eq!((found.any, found.threats.len()), (true, usize::from(counts)), "{detail:?}");
+            assert_eq!(found.keep, Duration::new(5, 1));
+        }
+        assert!(read_found(&[0x0a, 3, 0x0a, 1, 7]).is_err(), "a hash that is none");
+    }
+
+    proptest! {
+        #[test]
+        fn anything_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = (read_updates(&bytes), read_found(&bytes));
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Safe Browsing's other side: who fetches the lists, asks for whole hashes, and has links judged again that could not be judged.
+//!
+//! Whatever fails here, links are made and followed: a target about which nobody could be asked is marked and asked about later.
+
+mod client;
+mod held;
+mod revisits;
+mod updates;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use terse_core::{Clock, LinkKey, Links, Moment, Target};
+use terse_safety::Screen;
+use terse_safety::safe_browsing::SafeBrowsing;
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, watch};
+
+use super::Safety;
+use crate::config::Config;
+pub(crate) use client::is_loopback;
+use client::{Client, Trouble};
+use held::Held;
+use revisits::Revisit;
+
+/// How long whoever makes a link waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked whether something is due. By the clock, so that tests need not wait.
+const LOOK: Duration = Duration::from_millis(250);
+/// How many links may wait to be judged again. Those beyond it are found by the next re-scan.
+const MOST_REVISITS: usize = 10_000;
+/// How many prefixes are asked for at once. The protocol would take a thousand, but they have to fit into a URL.
+const MOST_ASKED: usize = 100;
+
+/// The service, from here.
+pub(crate) struct Service {
+    known: Arc<SafeBrowsing>,
+    screen: Arc<Screen>,
+    client: Client,
+    clock: Clock,
+    held: Mutex<Held>,
+    pub(crate) counts: Counts,
+    queue: mpsc::Sender<Revisit>,
+    waiting: Mutex<Option<mpsc::Receiver<Revisit>>>,
+    /// Until then nobody asks: it did not answer lately.
+    quiet_until_ms: AtomicI64,
+    failures: AtomicU64,
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Updates that brought something, nothing, a list that has to be fetched as a whole, or did not come.
+    pub(crate) changed: AtomicU64,
+    pub(crate) unchanged: AtomicU64,
+    pub(crate) reset: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    /// Questions that were answered, not answered, and not asked because the service does not answer.
+    pub(crate) answered: AtomicU64,
+    pub(crate) unanswered: AtomicU64,
+    pub(crate) unasked: AtomicU64,
+    /// Links that were judged again with an answer, given up, or too many.
+    pub(crate) revisited: AtomicU64,
+    pub(crate) given_up: AtomicU64,
+    pub(crate) dropped: AtomicU64,
+}
+
+impl Service {
+    /// With the lists of last time. `None` without a key.
+    pub(crate) fn open(
+        config: &Config,
+        folder: &Path,
+        known: &Arc<SafeBrowsing>,
+        screen: &Arc<Screen>,
+        clock: &Clock,
+    ) -> Option<Self> {
+        let client = Client::new(config)?;
+        let held = Held::read(folder);
+        if let Some(confirmed) = held.confirmed() {
+            known.replace(held.lists(), confirmed);
+        }
+        let (queue, waiting) = mpsc::channel(MOST_REVISITS);
+        Some(Self {
+            known: Arc::clone(known),
+            screen: Arc::clone(screen),
+            client,
+            clock: clock.clone(),
+            held: Mutex::new(held),
+            counts: Counts::default(),
+            queue,
+            waiting: Mutex::new(Some(waiting)),
+            quiet_until_ms: AtomicI64::new(i64::MIN),
+            failures: AtomicU64::new(0),
+        })
+    }
+
+    /// Begins to follow the server's lists, and to judge again what could not be judged.
+    pub(crate) fn keep(
+        self: &Arc<Self>,
+        safety: &Arc<Safety>,
+        links: &Arc<Links>,
+        runtime: &Runtime,
+        stop: &watch::Receiver<bool>,
+    ) {
+        runtime.spawn(Arc::clone(self).follow(Arc::clone(safety), stop.clone()));
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(waiting) = waiting {
+            runtime.spawn(Arc::clone(self).judge_again(Arc::clone(links), waiting, stop.clone()));
+        }
+    }
+
+    /// Says by which lists targets are judged.
+    pub(crate) fn fingerprint(&self) -> [u8; 32] {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).fingerprint()
+    }
+
+    /// What is known.
+    pub(crate) fn known(&self) -> &SafeBrowsing {
+        &self.known
+    }
+
+    /// Has the server asked about a target if that is needed, and waits for it a little.
+    pub(crate) async fn prepare(self: &Arc<Self>, target: &Target) {
+        let wanted = self.known.wanted(target);
+        if wanted.is_empty() {
+            return;
+        }
+        // On its own: an answer that comes too late for this link is there for when it is judged again.
+        let service = Arc::clone(self);
+        let asking = tokio::spawn(async move { service.ask(&wanted).await });
+        let _in_time = tokio::time::timeout(PATIENCE, asking).await;
+    }
+
+    /// Whether the server could tell more of a target.
+    pub(crate) fn is_unsure(&self, target: &Target) -> bool {
+        !self.known.wanted(target).is_empty()
+    }
+
+    /// Has a link judged again when the server was asked.
+    pub(crate) fn revisit(&self, key: &LinkKey, target: &Target) {
+        if self.queue.try_send(Revisit { key: key.clone(), target: target.clone() }).is_err() {
+            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks for the whole hashes with these beginnings. Tells whether all were answered.
+    async fn ask(&self, wanted: &[u32]) -> bool {
+        for some in wanted.chunks(MOST_ASKED) {
+            if self.is_quiet() {
+                self.counts.unasked.fetch_add(1, Ordering::Relaxed);
+                return false;
+            }
+            let learned = match self.client.search(some).await {
+                Ok(answer) => self.known.learn(some, &answer).map_err(|error| Trouble::answer(error.to_string())),
+                Err(trouble) => Err(trouble),
+            };
+            match learned {
+                Ok(learned) => {
+                    self.counts.answered.fetch_add(1, Ordering::Relaxed);
+                    self.failures.store(0, Ordering::Relaxed);
+                    if learned.threats > 0 {
+                        self.screen.has_learned();
+                    }
+                }
+                Err(trouble) => {
+                    self.counts.unanswered.fetch_add(1, Ordering::Relaxed);
+                    self.be_quiet(&trouble);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.clock.now().as_ms() < self.quiet_until_ms.load(Ordering::Relaxed)
+    }
+
+    fn be_quiet(&self, trouble: &Trouble) {
+        if trouble.is_ours {
+            return;
+        }
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed);
+        let pause = pause(Duration::from_secs(30), failures, Duration::from_mins(30));
+        let until = self.clock.now().checked_add(pause).unwrap_or(Moment::MAX);
+        self.quiet_until_ms.store(until.as_ms(), Ordering::Relaxed);
+        let (why, pause) = (&trouble.why, pause.as_secs());
+        tracing::warn!(why, pause, "Safe Browsing does not answer; new links that it may know are marked as unscreened");
+    }
+}
+
+/// How long to stay away after so many failures in a row: twice as long each time, and up to as much again by chance, so that not
+/// everybody comes back together.
+fn pause(first: Duration, failures: u64, longest: Duration) -> Duration {
+    let doubled = first.saturating_mul(1 << failures.min(16)).min(longest);
+    let chance = getrandom::u32().unwrap_or(0) % 1000;
+    doubled + doubled * chance / 1000
+}
