@@ -26,7 +26,7 @@ const CODE_ATTEMPTS: u32 = 32;
 /// How often a change is tried again when others change the same link.
 const UPDATE_ATTEMPTS: u32 = 8;
 
-/// When erased links were deleted: before any grace time that there can be.
+/// When erased links were deleted: whatever the grace time is, they are not restored.
 const LONG_AGO: Moment = Moment::EPOCH;
 
 /// About how many targets of one link others are asked before it is made; the rest are looked at again later.
@@ -339,7 +339,7 @@ impl Links {
         self.change(caller, key, None, |link, now| {
             let mut new = link.clone();
             if let Some(at) = new.deleted_at {
-                if at < now.saturating_sub(self.rules.grace) {
+                if at == LONG_AGO || at < now.saturating_sub(self.rules.grace) {
                     return Err(LinkError::NotFound);
                 }
                 new.deleted_at = None;

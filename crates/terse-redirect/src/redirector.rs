@@ -272,7 +272,7 @@ impl Redirector {
         let knows = link.is_some_and(|link| knows(visitor, link));
         let goes = match route.head().kind {
             Kind::Go | Kind::Forward | Kind::Choose => true,
-            Kind::Password => knows && !link.is_some_and(|link| link.max_clicks.is_some()),
+            Kind::Password => knows && link.is_some_and(|link| link.max_clicks.is_none()),
             _ => false,
         };
         if goes && link.is_some_and(|link| !self.chooser.is_ready(link)) {

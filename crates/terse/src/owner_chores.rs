@@ -23,7 +23,7 @@ pub(crate) struct OwnerChores {
     pub(crate) registry: Arc<dyn Registry>,
     /// Where it is noted which keys were used.
     pub(crate) used_keys: Arc<UsedKeys>,
-    /// Finishes what was begun.
+    /// Accounts that are being erased.
     pub(crate) erasures: Erasures,
     /// The time.
     pub(crate) clock: Clock,
@@ -48,22 +48,12 @@ impl OwnerChores {
             if stopping {
                 return;
             }
-            if !self.tidies || round % ROUNDS != 0 {
-                continue;
-            }
-            let round = async {
-                match self.erasures.finish().await {
-                    Ok(0) => {}
-                    Ok(count) => tracing::info!(count, "finished erasing accounts"),
-                    Err(error) => tracing::warn!(%error, "an account could not be erased yet; trying again later"),
+            if self.tidies && round % ROUNDS == 0 {
+                tokio::select! {
+                    () = self.look_after() => {}
+                    // An erasure may take long, and can be finished at the next start.
+                    _ = stop.wait_for(|stop| *stop) => {}
                 }
-                if let Err(error) = self.tidy().await {
-                    tracing::warn!(%error, "what is over could not be deleted from the registry; trying again later");
-                }
-            };
-            tokio::select! {
-                () = round => {}
-                _ = stop.wait_for(|stop| *stop) => {}
             }
         }
     }
@@ -71,6 +61,17 @@ impl OwnerChores {
     async fn note_used(&self) -> Result<(), RegistryError> {
         let used = self.used_keys.take();
         if used.is_empty() { Ok(()) } else { self.registry.touch_keys(&used).await }
+    }
+
+    async fn look_after(&self) {
+        if let Err(error) = self.tidy().await {
+            tracing::warn!(%error, "what is over could not be deleted from the registry; trying again later");
+        }
+        match self.erasures.finish().await {
+            Ok(0) => {}
+            Ok(finished) => tracing::info!(finished, "finished erasing accounts"),
+            Err(error) => tracing::warn!(%error, "an account could not be erased; trying again later"),
+        }
     }
 
     async fn tidy(&self) -> Result<(), RegistryError> {

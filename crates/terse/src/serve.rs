@@ -171,13 +171,9 @@ impl Server {
             back_office.spawn(counting.tidy(config, &store.clicks, &metered, &clock).run(stopped.clone()));
         }
 
-        let chore = OwnerChores {
-            registry: Arc::clone(&store.registry),
-            used_keys,
-            erasures: Erasures::new(Arc::clone(&links), Arc::clone(&store.clicks), Arc::clone(&store.registry)),
-            clock: clock.clone(),
-            tidies: config.roles.worker,
-        };
+        let erasures = Erasures::new(links, Arc::clone(&store.clicks), Arc::clone(&store.registry));
+        let (registry_of_owners, tidies) = (Arc::clone(&store.registry), config.roles.worker);
+        let chore = OwnerChores { registry: registry_of_owners, used_keys, erasures, clock: clock.clone(), tidies };
         back_office.spawn(chore.run(stopped.clone()));
 
         // The metrics read the workers, and the workers' front door shows the metrics.

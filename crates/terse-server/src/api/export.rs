@@ -30,7 +30,7 @@ use crate::router::{Parts, Web};
 const PAGE: usize = 200;
 const CLICKS: usize = 1000;
 /// How many exports are under way at once: each reads all that somebody has.
-static UNDER_WAY: Semaphore = Semaphore::const_new(4);
+static UNDER_WAY: Semaphore = Semaphore::const_new(16);
 /// What is sent at once.
 const PORTION: usize = 32 * 1024;
 /// How long a client may take for a portion.

@@ -13,6 +13,8 @@ pub(crate) struct Fake {
     inner: Mutex<Inner>,
     /// While set, every call fails.
     pub(crate) away: AtomicBool,
+    /// If set, so many more calls succeed, and all behind them fail.
+    pub(crate) left: Mutex<Option<usize>>,
 }
 
 #[derive(Default)]
@@ -26,7 +28,7 @@ struct Inner {
 impl Fake {
     pub(crate) fn new() -> Arc<Self> {
         let identity = Identity::from_stored([1; 32], Alphabet::Base62);
-        Arc::new(Self { identity, inner: Mutex::default(), away: AtomicBool::new(false) })
+        Arc::new(Self { identity, inner: Mutex::default(), away: AtomicBool::new(false), left: Mutex::new(None) })
     }
 
     /// All that is kept, to compare.
@@ -36,7 +38,10 @@ impl Fake {
     }
 
     fn open(&self) -> Result<std::sync::MutexGuard<'_, Inner>, StoreError> {
-        if self.away.load(Ordering::Relaxed) {
+        let mut left = self.left.lock().expect("no test panics in here");
+        let used_up = *left == Some(0);
+        *left = left.map(|left| left.saturating_sub(1));
+        if used_up || self.away.load(Ordering::Relaxed) {
             return Err(StoreError::Unavailable("pulled the plug".into()));
         }
         Ok(self.inner.lock().expect("no test panics in here"))

@@ -280,6 +280,31 @@ async fn an_erasure_that_was_cut_off_is_finished_later() {
 }
 
 #[tokio::test]
+async fn an_erasure_that_is_cut_off_after_any_step_can_be_finished() {
+    for step in 0.. {
+        let web = Web::new();
+        with_links_and_clicks(&web, OWNER.1, OWNER.0, &["one", "two", "three"]).await;
+        with_links_and_clicks(&web, OTHER.1, OTHER.0, &["theirs"]).await;
+        assert_eq!(web.as_owner("DELETE /api/v1/urls/two", OWNER.0, Value::Null).await.status, 204);
+        *web.store.left.lock().unwrap() = Some(step);
+        let asked = web.as_owner("DELETE /api/v1/account", OWNER.0, json!({ "confirm": "terse-owner" })).await;
+        *web.store.left.lock().unwrap() = None;
+        // Closed at once, however far it came.
+        assert!(!web.as_owner("GET /api/v1/urls", OWNER.0, Value::Null).await.status.is_success(), "{step}");
+        web.erasures.finish().await.unwrap();
+        assert_eq!(web.registry.user(OWNER.1).await.unwrap(), None, "{step}");
+        let left = web.store.everything();
+        assert!(left.len() == 1 && left[0].owner == OTHER.1, "{step}: {left:?}");
+        assert_eq!(web.api("GET /api/v1/stats", Value::Null).await.json()["total_clicks"], 1, "{step}");
+        if asked.status == 204 {
+            assert!(step > 5, "the store was asked {step} times only");
+            return;
+        }
+        assert_eq!(asked.status, 202, "{step}");
+    }
+}
+
+#[tokio::test]
 async fn an_export_has_all_of_ones_own_and_nothing_of_others() {
     let web = Web::new();
     with_links_and_clicks(&web, OWNER.1, OWNER.0, &["mine", "gone"]).await;

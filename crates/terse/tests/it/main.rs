@@ -5,6 +5,7 @@ mod clicks;
 mod commands;
 mod crash;
 mod crash_clicks;
+mod erasure;
 mod following;
 mod harness;
 mod hostile;

@@ -1,0 +1,69 @@
+//! Links of an owner who leaves.
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use terse_core::*;
+use terse_testkit::MemoryStore;
+
+const ANN: OwnerId = OwnerId(1000);
+const BOB: OwnerId = OwnerId(1001);
+
+/// Finds nothing wrong with anything.
+struct Trusting;
+
+impl Screening for Trusting {
+    fn judge(&self, _target: &Target, _evidence: Evidence<'_>) -> Judgement {
+        Judgement::Clear(Flags::default())
+    }
+}
+
+fn room() -> Links {
+    let base = url::Url::parse("https://go.example/").unwrap();
+    let rules = Rules {
+        targets: TargetRules::default(),
+        hosts: Hosts::new(&base, &[], vec![]).unwrap(),
+        anonymous_create: true,
+        anonymous_ttl: Duration::from_secs(3600),
+        grace: Duration::MAX,
+    };
+    let codes = Arc::new(Random::new(Alphabet::Base62, 7));
+    Links::new(Arc::new(MemoryStore::new()), codes, Arc::new(NoFeed), Arc::new(Trusting), rules, Clock::default())
+}
+
+async fn make(links: &Links, owner: OwnerId, target: &str) -> LinkKey {
+    let wish =
+        Wish { long_url: target.into(), title: Some("Ann's own".into()), tags: Some(vec!["ann".into()]), ..Wish::default() };
+    links.create(Caller::Owner(owner), wish, None).await.unwrap().link.key
+}
+
+#[tokio::test]
+async fn an_erased_link_is_over_at_once_and_gone_with_the_purge() {
+    let links = room();
+    let (anns, bobs) = (make(&links, ANN, "https://example.com/a").await, make(&links, BOB, "https://example.com/b").await);
+    for _ in 0..2 {
+        links.erase(ANN, &anns).await.unwrap();
+    }
+    // However long the grace time is, it is over.
+    assert!(matches!(links.restore(Caller::Owner(ANN), &anns).await, Err(LinkError::NotFound)));
+    links.erase(ANN, &bobs).await.unwrap();
+    assert_eq!(links.purge_erased(10).await.unwrap(), 1);
+    assert_eq!(links.purge_erased(10).await.unwrap(), 0);
+    assert!(links.preview(&anns).await.unwrap().is_none());
+    assert!(links.preview(&bobs).await.unwrap().unwrap().deleted_at.is_none(), "another's is not touched");
+    links.erase(ANN, &anns).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_blocked_link_stays_without_its_owners_words() {
+    let links = room();
+    let key = make(&links, ANN, "https://example.com/a").await;
+    let blocked = Patch { standing: Some(Standing::Blocked), ..Patch::default() };
+    links.patch(Caller::OPERATOR, &key, &blocked, None).await.unwrap();
+    links.erase(ANN, &key).await.unwrap();
+    assert_eq!(links.purge_erased(10).await.unwrap(), 0);
+    let left = links.preview(&key).await.unwrap().unwrap();
+    assert_eq!((left.standing, left.title, left.tags), (Standing::Blocked, None, Tags::default()));
+    assert!(left.deleted_at.is_some());
+}
