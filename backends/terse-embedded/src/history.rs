@@ -43,6 +43,10 @@ impl Scribe {
         Ok(())
     }
 
+    pub(crate) fn forget_history_of(&self, key: &LinkKey) -> Result<(), Failure> {
+        self.locate(key)?.map_or(Ok(()), |id| self.forget_history(id))
+    }
+
     /// Forgets what a link was.
     pub(crate) fn forget_history(&self, id: i64) -> Result<(), Failure> {
         self.conn.prepare_cached("DELETE FROM revisions WHERE id = ?1")?.execute([id])?;

@@ -188,6 +188,11 @@ impl LinkStore for Embedded {
         self.crew.read(LIST, move |shelf| shelf.history(&key, limit)).await
     }
 
+    async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError> {
+        let key = key.clone();
+        self.crew.write(move |scribe| scribe.forget_history_of(&key)).await
+    }
+
     async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError> {
         let key = key.clone();
         self.crew.write(move |scribe| scribe.spend(&key)).await

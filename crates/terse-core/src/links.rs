@@ -363,12 +363,15 @@ impl Links {
             let mut new = link.clone();
             if new.deleted_at != Some(LONG_AGO) {
                 (new.deleted_at, new.reusable, new.title, new.tags) = (Some(LONG_AGO), false, None, Tags::default());
+                (new.notes, new.password) = (None, None);
                 new.revision.0 += 1;
             }
             Ok(new)
         });
         match erased.await {
-            Ok(_) | Err(LinkError::NotFound) => Ok(()),
+            // Their words were in what the link was before, too.
+            Ok(_) => Ok(self.store.forget_history(key).await?),
+            Err(LinkError::NotFound) => Ok(()),
             Err(error) => Err(error),
         }
     }

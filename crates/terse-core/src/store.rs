@@ -193,6 +193,9 @@ pub trait LinkStore: Send + Sync + 'static {
     /// left once there are more than [`REVISIONS`]. They go for good with the link.
     async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<Past>, StoreError>;
 
+    /// Forgets what a link was before its changes. Nothing happens where there is nothing to forget.
+    async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError>;
+
     /// Counts one visit of a link with `max_clicks`, exactly: never more successes than allowed.
     async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError>;
 

@@ -229,6 +229,15 @@ impl LinkStore for MemoryStore {
         Ok(history.into_iter().flatten().rev().take(limit).cloned().collect())
     }
 
+    async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError> {
+        self.enter().await?;
+        let mut state = self.state();
+        if let Some(serial) = state.find(key).map(|(serial, _)| serial) {
+            state.history.remove(&serial);
+        }
+        Ok(())
+    }
+
     async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError> {
         self.enter().await?;
         let mut state = self.state();

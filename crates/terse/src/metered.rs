@@ -115,6 +115,10 @@ impl LinkStore for Metered {
         self.count("history", self.store.history(key, limit)).await
     }
 
+    async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError> {
+        self.count("forget_history", self.store.forget_history(key)).await
+    }
+
     async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError> {
         self.count("spend", self.store.spend(key)).await
     }

@@ -108,6 +108,11 @@ impl LinkStore for Fake {
         Ok(self.open()?.history.iter().rev().filter(|past| past.link.key == *key).take(limit).cloned().collect())
     }
 
+    async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError> {
+        self.open()?.history.retain(|past| past.link.key != *key);
+        Ok(())
+    }
+
     async fn spend(&self, _: &LinkKey) -> Result<Spent, StoreError> {
         Ok(Spent::Yes)
     }

@@ -90,3 +90,20 @@ pub async fn a_history_goes_with_its_link(store: Store) {
         assert_eq!(store.history(&link.key, 10).await.unwrap(), [], "a later link of the same name begins anew");
     }
 }
+
+pub async fn a_history_is_forgotten_on_demand(store: Store) {
+    let (link, other) = (alias("forgetful", "https://example.com/"), alias("mindful", "https://example.com/"));
+    for link in [&link, &other] {
+        put(&store, link).await;
+        change(&store, &Link { crawlable: true, revision: Revision(2), ..link.clone() }).await;
+    }
+    for _ in 0..2 {
+        store.forget_history(&link.key).await.unwrap();
+        assert_eq!(store.history(&link.key, 10).await.unwrap(), []);
+    }
+    assert_eq!(store.history(&other.key, 10).await.unwrap(), [past(&other, 0)]);
+    assert_eq!(store.get(&link.key).await.unwrap().unwrap().revision, Revision(2), "the link itself stays");
+    store.forget_history(&key("nothing-here")).await.unwrap();
+    change(&store, &Link { revision: Revision(3), ..link.clone() }).await;
+    assert_eq!(store.history(&link.key, 10).await.unwrap().len(), 1, "and may change again");
+}

@@ -75,6 +75,7 @@ macro_rules! link_store {
             what_no_owner_sees_is_not_kept
             of_many_changes_the_last_are_kept
             a_history_goes_with_its_link
+            a_history_is_forgotten_on_demand
             clicks_are_spent_exactly
             a_change_does_not_undo_what_is_spent_meanwhile
             spending_without_a_limit_counts_nothing
