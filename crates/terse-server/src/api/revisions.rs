@@ -16,7 +16,7 @@ use super::shapes::LinkBody;
 use crate::router::Web;
 
 /// The fields of a link that its owner can change, as they are called on the wire.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "long_url",
     "title",
     "tags",
@@ -29,6 +29,7 @@ const FIELDS: [&str; 12] = [
     "crawlable",
     "archived",
     "has_password",
+    "rules",
 ];
 
 /// A link's earlier revisions, the latest first.
@@ -55,7 +56,7 @@ pub(crate) struct Earlier {
     #[schema(format = DateTime)]
     until: String,
     /// What was changed then.
-    #[schema(max_items = 12)]
+    #[schema(max_items = 13)]
     changes: Vec<FieldChange>,
 }
 
