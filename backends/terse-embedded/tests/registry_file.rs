@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use terse_core::registry::{
-    Actor, BlockedHost, By, NewKey, NewUser, Registry, RegistryError, Role, Scope, Session, Token, UserName,
+    Actor, BlockedHost, By, Claim, EventKind, NewEvent, NewKey, NewUser, NewWebhook, Registry, RegistryError, Role, Scope,
+    Session, Token, UserName, WebhookId,
 };
 use terse_core::{OwnerId, StoreError};
 use terse_embedded::{
@@ -98,6 +99,32 @@ async fn an_id_is_not_given_out_again_after_reopening() {
     assert_eq!(folder.open().add_user(new("ann"), by()).await.unwrap().id, OwnerId(1001));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_lent_to_a_process_that_is_gone_is_due_again() {
+    let folder = Folder::new();
+    let url = terse_core::Target::from_stored("https://hook.example/".into());
+    let webhook = NewWebhook { owner: OwnerId::ADMIN, url, events: EventKind::ALL.into_iter().collect(), created_at: moment(0) };
+    let event = NewEvent {
+        id: "evt_1".into(),
+        owner: OwnerId::ADMIN,
+        kind: EventKind::LinkCreated,
+        body: "{}".into(),
+        at: moment(0),
+        only: None,
+    };
+    let claim = Claim { now: moment(1), lease: std::time::Duration::from_secs(3600), after: WebhookId(0), limit: 10 };
+    let registry = folder.open();
+    registry.add_webhook(webhook, by()).await.unwrap();
+    registry.enqueue(event).await.unwrap();
+    let lent = registry.due(claim).await.unwrap();
+    assert!(lent.len() == 1 && registry.due(claim).await.unwrap().is_empty());
+    drop(registry);
+    let registry = folder.open();
+    let again = registry.due(claim).await.unwrap();
+    assert_eq!((again.len(), &again[0].delivery), (1, &lent[0].delivery));
+    assert!(verify_registry(&folder.db()).unwrap().is_clean(), "the operator's webhooks belong to somebody");
+}
+
 #[test]
 fn files_of_others_and_from_the_future_are_refused_and_left_alone() {
     let folder = Folder::new();
@@ -162,6 +189,10 @@ async fn a_copy_from_the_past_gives_out_nothing_that_was_given_out_since() {
     assert!(copy.session(&token(ann.id), moment(1)).await.unwrap().is_none(), "it may have been ended since");
     assert!(copy.add_user(new("cid"), by()).await.unwrap().id > bob.id);
     assert!(copy.add_key(new_key(ann.id), by()).await.unwrap().id > key.id);
+    let url = terse_core::Target::from_stored("https://hook.example/".into());
+    let hook = NewWebhook { owner: ann.id, url, events: EventKind::ALL.into_iter().collect(), created_at: moment(0) };
+    let since = registry.add_webhook(hook.clone(), by()).await.unwrap();
+    assert!(copy.add_webhook(hook, by()).await.unwrap().id > since.id);
     assert!(copy.watermark().await.unwrap() > registry.watermark().await.unwrap());
     let empty = folder.0.path().join("empty.db");
     std::fs::write(&empty, "").unwrap();

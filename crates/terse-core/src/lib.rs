@@ -9,6 +9,7 @@ mod clock;
 mod code;
 mod codes;
 mod domain;
+mod events;
 mod host;
 mod identity;
 pub mod limits;
@@ -34,6 +35,7 @@ pub use codes::{
     Alphabet, CodeSource, CodeSourceError, Hashed, LONGEST, Numbered, Numbering, Random, SHORTEST, Snowflake, Wanted,
 };
 pub use domain::{Domain, Hosts};
+pub use events::{LinkEvents, NoEvents};
 pub use host::{BlockedHosts, is_public_address, is_public_name};
 pub use identity::Identity;
 pub use link::{Judge, Link, LinkKey, OwnerId, RedirectKind, Revision, Standing, Status};
@@ -42,7 +44,7 @@ pub use password::PasswordHash;
 pub use patch::{Change, Patch};
 pub use proxies::{Proxies, ProxyRange};
 pub use refusal::{Refusal, RefusalKind};
-pub use screening::{Evidence, Flags, Judgement, NoScreening, Screening, UNSCREENED};
+pub use screening::{Evidence, Flags, Judgement, NoScreening, Screening, UNREACHABLE, UNSCREENED};
 pub use store::{
     BoxError, ChangeFeed, Cursor, Insert, Inserted, LinkStore, ListQuery, NoFeed, Page, Past, REVISIONS, Request, Sort, Spent,
     StoreError, Updated,

@@ -11,14 +11,16 @@ use crate::clock::Clock;
 use crate::code::Code;
 use crate::codes::{CodeSource, CodeSourceError, Wanted};
 use crate::domain::Hosts;
-use crate::link::{Judge, Link, LinkKey, OwnerId, Revision, Standing};
+use crate::events::{LinkEvents, NoEvents, kind_of};
+use crate::link::{Judge, Link, LinkKey, OwnerId, Revision, Standing, Status};
 use crate::patch::{Change, Patch};
 use crate::refusal::{Refusal, RefusalKind};
+use crate::registry::EventKind;
 use crate::rules::{self, Typed};
-use crate::screening::{self, Evidence, Flags, Judgement, Screening, UNSCREENED};
+use crate::screening::{self, Evidence, Flags, Judgement, Screening, UNREACHABLE, UNSCREENED};
 use crate::store::{ChangeFeed, Insert, Inserted, LinkStore, ListQuery, Page, Request, StoreError, Updated};
 use crate::target::{Target, TargetRules};
-use crate::text::Tags;
+use crate::text::{Tags, Title};
 use crate::wish::{NewLink, Wish};
 
 /// How often a generated code may turn out to be taken before something must be wrong.
@@ -146,6 +148,7 @@ pub struct Links {
     codes: Arc<dyn CodeSource>,
     feed: Arc<dyn ChangeFeed>,
     screen: Arc<dyn Screening>,
+    events: Arc<dyn LinkEvents>,
     rules: Rules,
     clock: Clock,
 }
@@ -160,7 +163,12 @@ impl Links {
         rules: Rules,
         clock: Clock,
     ) -> Self {
-        Self { store, codes, feed, screen, rules, clock }
+        Self { store, codes, feed, screen, events: Arc::new(NoEvents), rules, clock }
+    }
+
+    /// The same, with somebody who is told what happens.
+    pub fn telling(self, events: Arc<dyn LinkEvents>) -> Self {
+        Self { events, ..self }
     }
 
     /// What the operator decided.
@@ -238,6 +246,7 @@ impl Links {
             match self.store.insert(insert).await {
                 Ok(Inserted::Created) => {
                     self.feed.announce(&link.key);
+                    self.tell(EventKind::LinkCreated, &link).await;
                     let link = self.learned_since(version, link).await;
                     self.revisit_if_unscreened(&link);
                     return Ok(Created { link, new: true, replayed: false });
@@ -363,7 +372,7 @@ impl Links {
             let mut new = link.clone();
             if new.deleted_at != Some(LONG_AGO) {
                 (new.deleted_at, new.reusable, new.title, new.tags) = (Some(LONG_AGO), false, None, Tags::default());
-                (new.notes, new.password) = (None, None);
+                (new.notes, new.password, new.rules) = (None, None, None);
                 new.revision.0 += 1;
             }
             Ok(new)
@@ -428,6 +437,7 @@ impl Links {
             match self.store.update(&new, old.revision).await {
                 Ok(Updated::Done) => {
                     self.feed.announce(key);
+                    self.tell(kind_of(&old, &new), &new).await;
                     return Ok(Some(new));
                 }
                 Ok(Updated::Missing) => return Ok(None),
@@ -439,6 +449,61 @@ impl Links {
             }
         }
         Err(StoreError::Conflict)
+    }
+
+    /// Gives a link the title of its target, unless it has one, leads elsewhere by now, or is gone.
+    pub async fn entitle(&self, key: &LinkKey, target: &Target, title: Title) -> Result<Option<Link>, LinkError> {
+        let changed = self.change(Caller::OPERATOR, key, None, |link, now| {
+            let mut new = link.clone();
+            if link.title.is_none() && link.target == *target && link.deleted_at.is_none() {
+                new.title = Some(title.clone());
+                new.updated_at = now.max(link.updated_at);
+                new.revision.0 += 1;
+            }
+            Ok(new)
+        });
+        match changed.await {
+            Ok(link) => Ok(Some(link).filter(|link| link.title.as_ref() == Some(&title))),
+            Err(LinkError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes that a link's target has not answered for long, or answers again; not if it leads elsewhere by now, or is gone.
+    pub async fn mark_reach(&self, key: &LinkKey, target: &Target, answers: bool) -> Result<(), LinkError> {
+        let changed = self.change(Caller::OPERATOR, key, None, |link, now| {
+            let mut new = link.clone();
+            if link.flags.contains(UNREACHABLE) == answers && link.target == *target && link.deleted_at.is_none() {
+                new.flags = link.flags.with(UNREACHABLE, !answers);
+                new.updated_at = now.max(link.updated_at);
+                new.revision.0 += 1;
+            }
+            Ok(new)
+        });
+        match changed.await {
+            Ok(_) | Err(LinkError::NotFound) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells of links that have expired, if anybody wants to know. Expiring is no change: it happens by itself.
+    pub async fn tell_expired(&self, keys: &[LinkKey]) -> Result<(), StoreError> {
+        if !self.events.listens() {
+            return Ok(());
+        }
+        for key in keys {
+            let link = self.store.get(key).await?.filter(|link| link.status(self.clock.now()) == Status::Expired);
+            if let Some(link) = link {
+                self.tell(EventKind::LinkExpired, &link).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, kind: EventKind, link: &Link) {
+        if self.events.wants(link.owner) {
+            self.events.happened(kind, link, self.clock.now()).await;
+        }
     }
 
     /// Judges targets that are about to become a link's.
@@ -505,6 +570,7 @@ impl Links {
             match self.store.update(&new, old.revision).await {
                 Ok(Updated::Done) => {
                     self.feed.announce(key);
+                    self.tell(kind_of(&old, &new), &new).await;
                     return Ok(self.learned_since(version, new).await);
                 }
                 Ok(Updated::Missing) => return Err(LinkError::NotFound),

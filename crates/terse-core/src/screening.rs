@@ -154,6 +154,17 @@ impl Judgement {
     }
 }
 
+/// The word for a link whose target has not answered for days. Not the screen's: whoever looks at targets puts it there and takes
+/// it away.
+pub const UNREACHABLE: &str = "unreachable";
+
+impl Flags {
+    /// With this word, or without it.
+    pub(crate) fn with(&self, word: &str, is: bool) -> Self {
+        Self::new(self.iter().filter(|one| *one != word).chain(is.then_some(word)))
+    }
+}
+
 /// What a judgement means for a link of this owner.
 pub(crate) fn standing(judgement: Judgement, owner: OwnerId, flags: &Flags) -> (Standing, Flags) {
     match judgement {
@@ -174,6 +185,7 @@ pub(crate) fn screened(screen: &dyn Screening, link: &Link, now: Moment) -> Opti
     let judgements = link.targets().map(|target| screen.judge(target, kept));
     let judgement = judgements.reduce(Judgement::and)?;
     let (standing, flags) = standing(judgement, link.owner, &link.flags);
+    let flags = if link.flags.contains(UNREACHABLE) { flags.with(UNREACHABLE, true) } else { flags };
     if (standing, &flags) == (link.standing, &link.flags) {
         return None;
     }

@@ -46,6 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         stats: Arc::new(ApiStats::default()),
         clicks: fake_clicks::FakeClicks::new(),
         live: Arc::default(),
+        webhooks: None,
         stop,
     });
     println!("http://{address}/");

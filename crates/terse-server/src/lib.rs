@@ -16,6 +16,7 @@ mod passwords;
 mod router;
 mod stats;
 mod used_keys;
+mod webhooks;
 
 pub use api::openapi;
 pub use api::request::Peer;
@@ -28,3 +29,4 @@ pub use passwords::{PasswordError, Passwords};
 pub use router::{Parts, router};
 pub use stats::{ApiStats, Outcome};
 pub use used_keys::UsedKeys;
+pub use webhooks::{HookedOwners, Webhooks, link_json};

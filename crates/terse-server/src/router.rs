@@ -22,6 +22,7 @@ use crate::limits::Limits;
 use crate::passwords::Passwords;
 use crate::stats::ApiStats;
 use crate::used_keys::UsedKeys;
+use crate::webhooks::Webhooks;
 use crate::{api, pages};
 
 /// Longer than any request should take; the caller is told to try again rather than left waiting.
@@ -54,6 +55,8 @@ pub struct Parts {
     pub clicks: Arc<dyn ClickStore>,
     /// Where counted clicks are made known.
     pub live: Arc<Live>,
+    /// Webhooks; `None` where they are switched off.
+    pub webhooks: Option<Webhooks>,
     /// True once the server stops: answers without an end of their own end then.
     pub stop: watch::Receiver<bool>,
 }

@@ -7,11 +7,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::registry::{
-    Act, Actor, ApiKey, AuditEntry, Audits, BlockedHost, By, Change, FIRST_USER, ForeignIdentity, Invitation, KEPT_WHEN_EXPIRED,
-    KEYS_EACH, KeyId, Line, NewKey, NewReport, NewUser, Place, Registry, RegistryError, Report, ReportId, ReportState, Reported,
-    Role, SESSIONS_EACH, Session, Token, User, UserName, Watermark, forget_person,
+    Act, Actor, ApiKey, AuditEntry, Audits, BlockedHost, By, Change, Claim, Delivery, Due, FIRST_USER, ForeignIdentity,
+    Invitation, KEPT_WHEN_EXPIRED, KEYS_EACH, KeyId, Line, NewEvent, NewKey, NewReport, NewUser, NewWebhook, Place, Registry,
+    RegistryError, Report, ReportId, ReportState, Reported, Role, SESSIONS_EACH, Session, Settlement, Token, User, UserName,
+    Watermark, Webhook, WebhookChange, WebhookId, forget_person,
 };
 use terse_core::{Domain, LinkKey, Moment, OwnerId, Revision, StoreError};
+
+mod outbox;
+
+use outbox::Outbox;
 
 type Answer<T> = Result<T, RegistryError>;
 
@@ -41,6 +46,7 @@ struct State {
     places: BTreeMap<Domain, Place>,
     blocked: BTreeMap<String, BlockedHost>,
     reports: BTreeMap<ReportId, ([u8; 16], Report)>,
+    outbox: Outbox,
     /// With the account each tells something of.
     audit: BTreeMap<u64, (Option<OwnerId>, AuditEntry)>,
 }
@@ -222,6 +228,7 @@ impl Registry for MemoryRegistry {
         state.keys.retain(|_, (_, key)| key.owner != id);
         state.sessions.retain(|session| session.owner != id);
         state.invitations.retain(|invitation| invitation.by != id);
+        state.outbox.forget(id);
         state.write(Line::user_erased(&user), by);
         let about = state.audit.values().filter(|(about, _)| *about == Some(id));
         let mut lines: Vec<AuditEntry> = about.map(|(_, entry)| entry.clone()).collect();
@@ -448,6 +455,65 @@ impl Registry for MemoryRegistry {
         Ok(count)
     }
 
+    async fn add_webhook(&self, webhook: NewWebhook, by: By) -> Answer<Webhook> {
+        let mut state = self.enter().await?;
+        if webhook.owner != OwnerId::ADMIN {
+            state.user(webhook.owner)?;
+        }
+        let webhook = state.outbox.add(webhook)?;
+        state.write(Line::webhook_added(&webhook), by);
+        Ok(webhook)
+    }
+
+    async fn webhooks(&self, owner: OwnerId) -> Answer<Vec<Webhook>> {
+        Ok(self.enter().await?.outbox.of(owner))
+    }
+
+    async fn change_webhook(&self, owner: OwnerId, id: WebhookId, change: WebhookChange, by: By) -> Answer<Webhook> {
+        let mut state = self.enter().await?;
+        let webhook = state.outbox.find(owner, id)?;
+        let before = webhook.clone();
+        *webhook = change.apply(&before);
+        let after = webhook.clone();
+        if let Some(line) = Line::webhook_changed(&before, &after) {
+            state.write(line, by);
+        }
+        Ok(after)
+    }
+
+    async fn remove_webhook(&self, owner: OwnerId, id: WebhookId, by: By) -> Answer<()> {
+        let mut state = self.enter().await?;
+        let webhook = state.outbox.remove(owner, id)?;
+        state.write(Line::webhook_removed(&webhook), by);
+        Ok(())
+    }
+
+    async fn hooked_owners(&self) -> Answer<Vec<OwnerId>> {
+        Ok(self.enter().await?.outbox.owners())
+    }
+
+    async fn enqueue(&self, event: NewEvent) -> Answer<u64> {
+        Ok(self.enter().await?.outbox.enqueue(&event))
+    }
+
+    async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
+        let State { outbox, users, .. } = &mut *self.enter().await?;
+        Ok(outbox.due(claim, |owner| users.get(&owner).is_some_and(|user| user.suspended.is_some())))
+    }
+
+    async fn settle(&self, settlement: Settlement) -> Answer<bool> {
+        let mut state = self.enter().await?;
+        let Some(settled) = state.outbox.settle(settlement) else { return Ok(false) };
+        if let Some((line, by)) = settled {
+            state.write(line, by);
+        }
+        Ok(true)
+    }
+
+    async fn deliveries(&self, owner: OwnerId, id: WebhookId, limit: usize) -> Answer<Vec<Delivery>> {
+        self.enter().await?.outbox.deliveries(owner, id, limit)
+    }
+
     async fn note(&self, act: Act, subject: &str, change: (Option<String>, Option<String>), by: By) -> Answer<()> {
         self.enter().await?.write(Line::noted(act, subject, change), by);
         Ok(())
@@ -478,6 +544,7 @@ impl Registry for MemoryRegistry {
         state.invitations.retain(|one| is_kept(one.expires_at <= now));
         state.keys.retain(|_, (_, key)| is_kept(key.expires_at.is_some_and(|at| at <= expired)));
         state.reports.retain(|_, (_, report)| is_kept(report.state != ReportState::Open && report.at < old));
+        state.outbox.tidy(old, &mut is_kept);
         state.audit.retain(|_, (_, entry)| is_kept(entry.at < old));
         Ok(count)
     }

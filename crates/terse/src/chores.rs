@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use terse_core::clicks::ClickStore;
-use terse_core::{ChangeFeed, Clock, LinkStore, StoreError};
+use terse_core::{ChangeFeed, Clock, LinkStore, Links, StoreError};
 use tokio::sync::watch;
 
 /// How long a request id is remembered, with an hour to spare over what is promised.
@@ -15,6 +15,8 @@ const REMEMBER_REQUESTS: Duration = Duration::from_hours(25);
 pub(crate) struct Reaper {
     /// The links.
     pub(crate) store: Arc<dyn LinkStore>,
+    /// Their rules, and whoever wants to know what happens to them.
+    pub(crate) links: Arc<Links>,
     /// Their clicks, which go with them.
     pub(crate) clicks: Arc<dyn ClickStore>,
     /// Whoever remembers links.
@@ -71,6 +73,10 @@ impl Reaper {
         loop {
             let keys = self.store.mark_expired(now, self.batch).await?;
             keys.iter().for_each(|key| self.feed.announce(key));
+            // They have expired all the same.
+            if let Err(error) = self.links.tell_expired(&keys).await {
+                tracing::warn!(%error, "nobody could be told of links that have expired");
+            }
             expired += keys.len();
             self.counts.expired.fetch_add(keys.len() as u64, Ordering::Relaxed);
             if keys.is_empty() {

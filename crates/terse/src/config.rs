@@ -56,6 +56,8 @@ settings! {
         pub limits: Limits = Limits::default(),
         /// Which targets are refused or warned of.
         pub safety: Safety = Safety::default(),
+        /// What is asked of other servers.
+        pub outgoing: Outgoing = Outgoing::default(),
         /// What becomes of links that are over.
         pub links: LinkChores = LinkChores::default(),
         /// For those who watch over the server.
@@ -243,6 +245,21 @@ settings! {
         pub blocked_hosts: Vec<String> = vec![],
         /// Whether links may lead to private and loopback addresses.
         pub allow_private_targets: bool = false,
+    }
+}
+
+settings! {
+    /// `[outgoing]`: what is asked of other servers. Nothing, unless you say so.
+    pub struct Outgoing {
+        /// Whether owners may have programs of theirs told what happens to their links; see webhooks.md.
+        pub webhooks: bool = false,
+        /// Whether a link that is made without a title gets that of the page it leads to.
+        pub titles: bool = false,
+        /// Whether it is looked now and then if targets still answer. Links whose target did not on three days get the flag `unreachable`.
+        pub check_targets: bool = false,
+        /// Whether receivers, titles and targets may be in private networks, and receivers be reached by http. For an intranet: any owner can
+        /// then make terse knock at doors inside it.
+        pub allow_private: bool = false,
     }
 }
 

@@ -18,6 +18,7 @@ pub mod logging;
 mod metered;
 mod metrics;
 mod operating;
+mod outgoing;
 mod owner_chores;
 mod problem;
 mod rescan;

@@ -12,6 +12,7 @@ use terse_server::{ApiStats, Outcome};
 
 use crate::chores::ReaperCounts;
 use crate::counting::Counted;
+use crate::outgoing::OutgoingCounts;
 use crate::rescan::RescanCounts;
 use crate::safety::{ListCounts, Service};
 
@@ -33,6 +34,8 @@ pub(crate) struct Rooms {
     pub(crate) recalled: Arc<AtomicU64>,
     /// What Safe Browsing was asked, where it is.
     pub(crate) safe_browsing: Option<Arc<Service>>,
+    /// What was asked of other servers.
+    pub(crate) outgoing: Arc<OutgoingCounts>,
     /// What the click plane has done.
     pub(crate) clicks: Box<dyn Fn() -> Counted + Send + Sync>,
     /// Writes waiting for the store.
@@ -77,6 +80,7 @@ impl Collector for Rooms {
         if let Some(service) = &self.safe_browsing {
             safe_browsing(&mut encoder, service)?;
         }
+        outgoing(&mut encoder, &self.outgoing)?;
 
         let creates = Outcome::ALL.map(|outcome| (outcome.as_str(), self.api.creates(outcome)));
         family(&mut encoder, "terse_creates", "Wishes for links, by how they ended", "outcome", &creates)?;
@@ -155,6 +159,28 @@ fn safe_browsing(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt:
     family(encoder, "terse_safe_browsing_questions", "Questions for whole hashes, by how they ended", "outcome", &questions)?;
     let revisits = [("judged", of(&counts.revisited)), ("given_up", of(&counts.given_up)), ("dropped", of(&counts.dropped))];
     family(encoder, "terse_safe_browsing_revisits", "Links to be judged again with an answer", "outcome", &revisits)
+}
+
+fn outgoing(encoder: &mut DescriptorEncoder<'_>, counts: &OutgoingCounts) -> fmt::Result {
+    let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let events = [
+        ("enqueued", of(&counts.enqueued)),
+        ("lost", of(&counts.lost)),
+        ("delivered", of(&counts.delivered)),
+        ("again", of(&counts.again)),
+        ("given_up", of(&counts.given_up)),
+    ];
+    family(encoder, "terse_webhook_events", "Events on their way to receivers, by what became of them", "what", &events)?;
+    counter(
+        encoder,
+        "terse_webhooks_disabled",
+        "Webhooks that were switched off because of their receiver",
+        of(&counts.disabled),
+    )?;
+    let titles = [("found", of(&counts.titles)), ("none", of(&counts.untitled)), ("skipped", of(&counts.skipped))];
+    family(encoder, "terse_titles", "Pages asked for their title, by what was found", "what", &titles)?;
+    let checks = [("answered", of(&counts.reached)), ("silent", of(&counts.unreached))];
+    family(encoder, "terse_target_checks", "Looks whether targets answer", "what", &checks)
 }
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {

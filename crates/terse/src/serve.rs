@@ -27,6 +27,7 @@ use crate::front_door::FrontDoor;
 use crate::metered::Metered;
 use crate::metrics::Rooms;
 use crate::operating::Operating;
+use crate::outgoing::Outside;
 use crate::owner_chores::OwnerChores;
 use crate::rescan::{Rescan, RescanCounts};
 use crate::run_file::{DataDir, LockGuard, RunInfo};
@@ -106,7 +107,9 @@ impl Server {
         // Only now, when nothing that an operator can get wrong is left: a key that was kept but never shown would be lost.
         let (keys, fresh_key, local_key) = back_office.block_on(keys(config, &store))?;
         let codes = code_source(config, &metered, &clock);
-        let links = Arc::new(Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), safety.judging(), rules, clock.clone()));
+        let outside = back_office.block_on(Outside::open(config, &store.registry, store.links.identity(), &hosts))?;
+        let links = Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), safety.judging(), rules, clock.clone());
+        let links = Arc::new(telling(links, &outside));
         let api = Arc::new(ApiStats::default());
         let used_keys: Arc<UsedKeys> = Arc::default();
         let cursor_key = store.links.identity().derive("terse list cursors v1");
@@ -131,6 +134,7 @@ impl Server {
             stats: Arc::clone(&api),
             clicks: Arc::clone(&store.clicks),
             live: Arc::clone(&counting.live),
+            webhooks: outside.webhooks(),
             stop: stopped.clone(),
         };
         let gatekeeper = Gatekeeper::new(parts.clone());
@@ -151,6 +155,7 @@ impl Server {
         if config.roles.worker {
             let chore = Reaper {
                 store: Arc::clone(&metered),
+                links: Arc::clone(&links),
                 clicks: Arc::clone(&store.clicks),
                 feed,
                 clock: clock.clone(),
@@ -171,6 +176,8 @@ impl Server {
             back_office.spawn(counting.tidy(config, &store.clicks, &metered, &clock).run(stopped.clone()));
         }
 
+        let sent = Arc::clone(&outside.counts);
+        outside.start(config, &links, &clock, &back_office, &stopped);
         let erasures = Erasures::new(links, Arc::clone(&store.clicks), Arc::clone(&store.registry));
         let (registry_of_owners, tidies) = (Arc::clone(&store.registry), config.roles.worker);
         let chore = OwnerChores { registry: registry_of_owners, used_keys, erasures, clock: clock.clone(), tidies };
@@ -188,6 +195,7 @@ impl Server {
             rescan,
             recalled,
             safe_browsing: safety.service.clone(),
+            outgoing: sent,
             queue: Box::new(queue),
             clicks: Box::new(counting.counted()),
         }));
@@ -288,7 +296,10 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
     let rules = rules(config, hosts)?;
     let clock = Clock::default();
     let codes = code_source(config, &store.links, &clock);
-    let links = Arc::new(Links::new(Arc::clone(&store.links), codes, Arc::new(NoFeed), screen, rules, clock));
+    let outside = Outside::open(config, &store.registry, store.links.identity(), &rules.hosts).await?;
+    let links = Links::new(Arc::clone(&store.links), codes, Arc::new(NoFeed), screen, rules, clock);
+    // What a command does waits for the next server to be sent; titles are not asked for.
+    let links = Arc::new(telling(links, &outside));
     let (key, hash) = Keys::generate().context("making a key")?;
     let cursor_key = store.links.identity().derive("terse list cursors v1");
     // Nobody tells a command to stop but by ending it.
@@ -307,6 +318,7 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
         stats: Arc::default(),
         clicks: Arc::clone(&store.clicks),
         live: Arc::default(),
+        webhooks: outside.webhooks(),
         stop,
     };
     Ok(LocalDoor { router: terse_server::router(parts), key, store: Some(store) })
@@ -348,6 +360,14 @@ async fn keys(config: &Config, store: &Store) -> anyhow::Result<(Keys, Option<St
         keys.add(Keys::hash(given.reveal()));
     }
     Ok((keys, fresh, local))
+}
+
+/// With whoever wants to know what happens to links.
+fn telling(links: Links, outside: &Outside) -> Links {
+    match outside.events() {
+        Some(events) => links.telling(events),
+        None => links,
+    }
 }
 
 /// As many at once as there are cores: each keeps one busy.

@@ -8,6 +8,7 @@ mod doors;
 mod judging;
 mod lists;
 mod options;
+mod outbox;
 mod people;
 mod rows;
 mod schema;

@@ -2,8 +2,9 @@
 
 use rusqlite::Row;
 use terse_core::registry::{
-    Act, Actor, ApiKey, AuditEntry, BlockedHost, ForeignIdentity, Invitation, KeyId, Place, Report, ReportId, ReportState, Role,
-    Scope, Session, Suspension, Token, User, UserName,
+    Act, Actor, ApiKey, AuditEntry, BlockedHost, Delivery, DeliveryId, DeliveryState, Disabled, EventKind, Events,
+    ForeignIdentity, Invitation, KeyId, Place, Report, ReportId, ReportState, Role, Scope, Session, Suspension, Token, User,
+    UserName, Webhook, WebhookId,
 };
 use terse_core::{Code, Domain, LinkKey, Moment, OwnerId, Revision, Target};
 
@@ -13,6 +14,8 @@ type Read<T> = Result<T, Failure>;
 
 /// How many columns a user has.
 pub(crate) const USER: usize = 10;
+/// How many columns a webhook has.
+pub(crate) const WEBHOOK: usize = 12;
 
 /// The columns of users, as [`user`] reads them.
 macro_rules! user_columns {
@@ -38,7 +41,20 @@ macro_rules! audit_columns {
         "number, at, actor, act, subject, why, before, after"
     };
 }
-pub(crate) use {audit_columns, key_columns, report_columns, user_columns};
+/// The columns of webhooks, as [`webhook`] reads them.
+macro_rules! webhook_columns {
+    () => {
+        "w.id, w.owner, w.url, w.events, w.created_at, w.generation, w.rotated_at, w.disabled_at, w.disabled_why, w.waiting, \
+         w.dropped, w.delivered_at"
+    };
+}
+/// The columns of deliveries, as [`delivery`] reads them.
+macro_rules! delivery_columns {
+    () => {
+        "d.id, d.webhook, d.event, d.kind, d.body, d.created_at, d.state, d.attempts, d.next_at, d.tried_at, d.status, d.problem"
+    };
+}
+pub(crate) use {audit_columns, delivery_columns, key_columns, report_columns, user_columns, webhook_columns};
 
 /// A number as it is filed. Numbers past the end are filed nowhere.
 pub(crate) fn filed(number: u64) -> i64 {
@@ -163,6 +179,47 @@ pub(crate) fn report(row: &Row<'_>) -> Read<Report> {
         text: row.get(6)?,
         at: moment(row, 7)?,
         state: word(row, 8, "report's state", ReportState::parse)?,
+    })
+}
+
+/// From [`webhook_columns`].
+pub(crate) fn webhook(row: &Row<'_>) -> Read<Webhook> {
+    let id = number(row, 0)?;
+    let disabled = match (maybe_moment(row, 7)?, row.get(8)?) {
+        (Some(at), Some(why)) => Some(Disabled { at, why }),
+        (None, None) => None,
+        _ => return Err(corrupt(format!("webhook {id} is half written")).into()),
+    };
+    Ok(Webhook {
+        id: WebhookId(id),
+        owner: OwnerId(number(row, 1)?),
+        url: Target::from_stored(row.get(2)?),
+        events: word(row, 3, "webhook's events", Events::from_stored)?,
+        created_at: moment(row, 4)?,
+        generation: row.get(5)?,
+        rotated_at: maybe_moment(row, 6)?,
+        disabled,
+        waiting: number(row, 9)?,
+        dropped: number(row, 10)?,
+        delivered_at: maybe_moment(row, 11)?,
+    })
+}
+
+/// From [`delivery_columns`].
+pub(crate) fn delivery(row: &Row<'_>) -> Read<Delivery> {
+    Ok(Delivery {
+        id: DeliveryId(number(row, 0)?),
+        webhook: WebhookId(number(row, 1)?),
+        event: row.get(2)?,
+        kind: word(row, 3, "delivery's kind", EventKind::parse)?,
+        body: row.get(4)?,
+        created_at: moment(row, 5)?,
+        state: word(row, 6, "delivery's state", DeliveryState::parse)?,
+        attempts: row.get(7)?,
+        next_at: moment(row, 8)?,
+        tried_at: maybe_moment(row, 9)?,
+        status: row.get(10)?,
+        problem: row.get(11)?,
     })
 }
 

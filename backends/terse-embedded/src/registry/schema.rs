@@ -3,14 +3,15 @@
 use crate::schema::Shape;
 
 /// "trsr".
-pub(crate) const REGISTRY: Shape = Shape { name: "registry", application: 0x7472_7372, steps: &[include_str!("schema.sql")] };
+pub(crate) const REGISTRY: Shape =
+    Shape { name: "registry", application: 0x7472_7372, steps: &[include_str!("schema.sql"), include_str!("schema_2.sql")] };
 
 #[cfg(test)]
 mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::registry::{doors, judging, lists, people, shelf, tidy};
+    use crate::registry::{doors, judging, lists, outbox, people, shelf, tidy};
     use crate::schema::tests::assert_plan;
 
     #[test]
@@ -54,6 +55,20 @@ mod tests {
             (judging::EARLIER, "reports_open (domain=? AND code=? AND born=? AND reporter=?)"),
             (judging::REPORTERS, "reports_open (domain=? AND code=? AND born=?)"),
             (judging::SETTLE, "reports_open (domain=? AND code=?)"),
+            (outbox::WEBHOOKS_OF, "webhooks_of (owner=?)"),
+            (outbox::WEBHOOK, "INTEGER PRIMARY KEY (rowid=?)"),
+            (outbox::HOOKED, "webhooks_on"),
+            (outbox::DELIVERIES, "deliveries_of (webhook=?)"),
+            (outbox::DELIVERY, "INTEGER PRIMARY KEY (rowid=?)"),
+            (outbox::READY, "webhooks_waiting (id>? AND id<?)"),
+            (outbox::READY, "deliveries_waiting (webhook=? AND next_at<?)"),
+            (outbox::NEXT, "deliveries_waiting (webhook=? AND next_at<?)"),
+            (outbox::LEND, "INTEGER PRIMARY KEY (rowid=?)"),
+            (outbox::DROP_OLDEST, "deliveries_of (webhook=?)"),
+            (outbox::TRIM, "deliveries_settled (webhook=?)"),
+            (outbox::EMPTY, "deliveries_of (webhook=?)"),
+            (outbox::EMPTY_OF, "webhooks_of (owner=?)"),
+            (tidy::DELIVERIES, "deliveries_by_age (created_at<?)"),
             (tidy::SESSIONS, "sessions_ending (expires_at<?)"),
             (tidy::INVITATIONS, "invitations_ending (expires_at<?)"),
             (tidy::KEYS, "keys_expiring (expires_at>? AND expires_at<?)"),

@@ -6,8 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::registry::{
-    Act, ApiKey, AuditEntry, Audits, BlockedHost, By, Change, ForeignIdentity, Invitation, KeyId, NewKey, NewReport, NewUser,
-    Place, Registry, RegistryError, Report, ReportId, ReportState, Reported, Session, Token, User, UserName, Watermark,
+    Act, ApiKey, AuditEntry, Audits, BlockedHost, By, Change, Claim, Delivery, Due, ForeignIdentity, Invitation, KeyId, NewEvent,
+    NewKey, NewReport, NewUser, NewWebhook, Place, Registry, RegistryError, Report, ReportId, ReportState, Reported, Session,
+    Settlement, Token, User, UserName, Watermark, Webhook, WebhookChange, WebhookId,
 };
 use terse_core::{Domain, LinkKey, Moment, OwnerId, Revision};
 
@@ -17,6 +18,7 @@ use crate::engine::{self, Site};
 use crate::failure::Failure;
 use crate::options::OpenError;
 use crate::registry::options::RegistryOptions;
+use crate::registry::outbox::RECALL;
 use crate::registry::schema::REGISTRY;
 use crate::registry::scribe::{Scribe, Trouble};
 use crate::registry::shelf::Shelf;
@@ -73,6 +75,8 @@ impl EmbeddedRegistry {
         let site = options.site();
         let conn = REGISTRY.open(&site)?;
         engine::sync_folder_of(&site.path)?;
+        // A file has one process at a time: whoever was to send something is gone.
+        conn.execute(RECALL, [])?;
         // A long list never delays a key.
         let halls = [
             Hall { name: "look", threads: options.readers.max(1), bound: LOOKUPS, at_once: AT_ONCE },
@@ -280,6 +284,47 @@ impl Registry for EmbeddedRegistry {
     async fn settle_reports(&self, link: &LinkKey, state: ReportState, by: By) -> Answer<u64> {
         let link = link.clone();
         self.write(move |scribe| scribe.settle_reports(&link, state, &by)).await
+    }
+
+    async fn add_webhook(&self, webhook: NewWebhook, by: By) -> Answer<Webhook> {
+        self.write(move |scribe| scribe.add_webhook(&webhook, &by)).await
+    }
+
+    async fn webhooks(&self, owner: OwnerId) -> Answer<Vec<Webhook>> {
+        self.list(move |shelf| shelf.webhooks(owner)).await
+    }
+
+    async fn change_webhook(&self, owner: OwnerId, id: WebhookId, change: WebhookChange, by: By) -> Answer<Webhook> {
+        self.write(move |scribe| scribe.change_webhook(owner, id, &change, &by)).await
+    }
+
+    async fn remove_webhook(&self, owner: OwnerId, id: WebhookId, by: By) -> Answer<()> {
+        self.write(move |scribe| scribe.remove_webhook(owner, id, &by)).await
+    }
+
+    async fn hooked_owners(&self) -> Answer<Vec<OwnerId>> {
+        self.list(Shelf::hooked_owners).await
+    }
+
+    async fn enqueue(&self, event: NewEvent) -> Answer<u64> {
+        self.write(move |scribe| scribe.enqueue(&event)).await
+    }
+
+    async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
+        // Asked all the time, and mostly in vain: that is not worth a place among the writes.
+        let any = self.list(move |shelf| shelf.ready(&Claim { limit: claim.limit.min(1), ..claim })).await?;
+        match any.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.write(move |scribe| scribe.due(&claim)).await,
+        }
+    }
+
+    async fn settle(&self, settlement: Settlement) -> Answer<bool> {
+        self.write(move |scribe| scribe.settle(&settlement)).await
+    }
+
+    async fn deliveries(&self, owner: OwnerId, id: WebhookId, limit: usize) -> Answer<Vec<Delivery>> {
+        self.list(move |shelf| shelf.deliveries(owner, id, limit)).await?.ok_or(RegistryError::Missing)
     }
 
     async fn note(&self, act: Act, subject: &str, change: (Option<String>, Option<String>), by: By) -> Answer<()> {

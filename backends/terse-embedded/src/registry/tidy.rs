@@ -16,6 +16,8 @@ pub(crate) const KEYS: &str = "DELETE FROM keys WHERE id IN \
      (SELECT id FROM keys WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
 pub(crate) const REPORTS: &str = "DELETE FROM reports WHERE id IN \
      (SELECT id FROM reports WHERE state <> 'open' AND at < ?1 ORDER BY at LIMIT ?2)";
+pub(crate) const DELIVERIES: &str = "DELETE FROM deliveries WHERE id IN \
+     (SELECT id FROM deliveries WHERE state <> 'waiting' AND created_at < ?1 ORDER BY created_at LIMIT ?2)";
 pub(crate) const AUDIT: &str = "DELETE FROM audit WHERE number IN \
      (SELECT number FROM audit WHERE at < ?1 ORDER BY at LIMIT ?2)";
 
@@ -23,9 +25,14 @@ impl Scribe {
     pub(crate) fn tidy(&self, now: Moment, keep: Duration, limit: usize) -> Result<usize, Trouble> {
         let old = now.saturating_sub(keep);
         let mut count = 0;
-        for (sql, by) in
-            [(SESSIONS, now), (INVITATIONS, now), (KEYS, now.saturating_sub(KEPT_WHEN_EXPIRED)), (REPORTS, old), (AUDIT, old)]
-        {
+        for (sql, by) in [
+            (SESSIONS, now),
+            (INVITATIONS, now),
+            (KEYS, now.saturating_sub(KEPT_WHEN_EXPIRED)),
+            (REPORTS, old),
+            (DELIVERIES, old),
+            (AUDIT, old),
+        ] {
             count += self.run(sql, [by.as_ms(), (limit - count) as i64])?;
         }
         Ok(count)

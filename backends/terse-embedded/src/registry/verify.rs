@@ -8,7 +8,7 @@ use crate::backup::{self, BackupError};
 use crate::engine::{Site, connect_bare, connect_reader};
 use crate::failure::Failure;
 use crate::options::OpenError;
-use crate::registry::rows::{self, audit_columns, key_columns, report_columns, user_columns};
+use crate::registry::rows::{self, audit_columns, delivery_columns, key_columns, report_columns, user_columns, webhook_columns};
 use crate::registry::schema::REGISTRY;
 use crate::registry::shelf::Shelf;
 use crate::verify::{MOST_TOLD, check_pages};
@@ -16,7 +16,7 @@ use crate::verify::{MOST_TOLD, check_pages};
 /// Numbers a table that never had a row, too: it may have had one since. The watermark is one of the numbers others know.
 const SKIP: &str = "
     INSERT INTO sqlite_sequence SELECT name, 0 FROM sqlite_schema
-        WHERE name IN ('keys', 'reports', 'audit') AND name NOT IN (SELECT name FROM sqlite_sequence);
+        WHERE name IN ('keys', 'reports', 'audit', 'webhooks', 'deliveries') AND name NOT IN (SELECT name FROM sqlite_sequence);
     UPDATE sqlite_sequence SET seq = seq + 1000000;
     INSERT INTO meta VALUES ('watermark', 1000000) ON CONFLICT DO UPDATE SET value = value + 1000000;
     DELETE FROM sessions;
@@ -103,10 +103,19 @@ pub fn verify_registry(db: &Path) -> Result<RegistryReport, OpenError> {
     check_rows(&shelf, &mut report, invitations, |row| rows::invitation(row).map(|_| ()))?;
     let reports = concat!("SELECT ", report_columns!(), " FROM reports");
     check_rows(&shelf, &mut report, reports, |row| rows::report(row).map(|_| ()))?;
+    let webhooks = concat!("SELECT ", webhook_columns!(), " FROM webhooks w");
+    check_rows(&shelf, &mut report, webhooks, |row| rows::webhook(row).map(|_| ()))?;
+    let deliveries = concat!("SELECT ", delivery_columns!(), " FROM deliveries d");
+    check_rows(&shelf, &mut report, deliveries, |row| rows::delivery(row).map(|_| ()))?;
     check_rows(&shelf, &mut report, crate::registry::lists::PLACES, |row| rows::place(row).map(|_| ()))?;
     check_rows(&shelf, &mut report, crate::registry::lists::BLOCKED_HOSTS, |row| rows::blocked_host(row).map(|_| ()))?;
-    for what in ["keys", "sessions"] {
-        let sql = format!("SELECT count(*) FROM {what} WHERE owner NOT IN (SELECT id FROM users)");
+    let strays = ["keys", "sessions", "webhooks"].map(|what| {
+        // The operator has webhooks and no account.
+        let sql = format!("SELECT count(*) FROM {what} WHERE owner NOT IN (SELECT id FROM users) AND owner <> 1");
+        (what, sql)
+    });
+    let stray = "SELECT count(*) FROM deliveries WHERE webhook NOT IN (SELECT id FROM webhooks)";
+    for (what, sql) in strays.into_iter().chain([("deliveries", stray.to_owned())]) {
         match shelf.conn.query_row(&sql, [], |row| row.get::<_, i64>(0)) {
             Ok(0) => {}
             Ok(count) => report.tell(format!("{count} {what} belong to nobody")),

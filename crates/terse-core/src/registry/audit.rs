@@ -56,11 +56,19 @@ pub enum Act {
     LinkJudged,
     /// A report was settled.
     ReportSettled,
+    /// A webhook was made.
+    WebhookAdded,
+    /// A webhook was changed.
+    WebhookChanged,
+    /// A webhook was switched off.
+    WebhookDisabled,
+    /// A webhook was removed.
+    WebhookRemoved,
 }
 
 impl Act {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 19] = [
         Self::UserAdded,
         Self::UserChanged,
         Self::UserSuspended,
@@ -76,6 +84,10 @@ impl Act {
         Self::HostUnblocked,
         Self::LinkJudged,
         Self::ReportSettled,
+        Self::WebhookAdded,
+        Self::WebhookChanged,
+        Self::WebhookDisabled,
+        Self::WebhookRemoved,
     ];
 
     /// The word that is kept and shown.
@@ -96,6 +108,10 @@ impl Act {
             Self::HostUnblocked => "host_unblocked",
             Self::LinkJudged => "link_judged",
             Self::ReportSettled => "report_settled",
+            Self::WebhookAdded => "webhook_added",
+            Self::WebhookChanged => "webhook_changed",
+            Self::WebhookDisabled => "webhook_disabled",
+            Self::WebhookRemoved => "webhook_removed",
         }
     }
 

@@ -7,6 +7,7 @@ use super::audit::{Act, AuditEntry};
 use super::key::{ApiKey, Invitation};
 use super::place::{BlockedHost, Place};
 use super::report::ReportState;
+use super::webhook::Webhook;
 use crate::link::{LinkKey, OwnerId};
 use crate::target::Target;
 use crate::when::Moment;
@@ -18,7 +19,7 @@ const ERASED: &str = "[erased]";
 pub mod subject {
     use super::{LinkKey, OwnerId};
     use crate::domain::Domain;
-    use crate::registry::KeyId;
+    use crate::registry::{KeyId, WebhookId};
 
     /// An account.
     pub fn user(id: OwnerId) -> String {
@@ -28,6 +29,11 @@ pub mod subject {
     /// A key.
     pub fn key(id: KeyId) -> String {
         format!("key:{}", id.0)
+    }
+
+    /// A webhook.
+    pub fn webhook(id: WebhookId) -> String {
+        format!("webhook:{}", id.0)
     }
 
     /// A short domain.
@@ -97,6 +103,38 @@ impl Line {
     pub fn key_revoked(key: &ApiKey) -> Self {
         let before = told_key(key);
         Self { subject: subject::key(key.id), ..Self::about(Act::KeyRevoked, key.owner, Some(before), None) }
+    }
+
+    /// A webhook was made.
+    pub fn webhook_added(webhook: &Webhook) -> Self {
+        Self::of_webhook(Act::WebhookAdded, None, Some(webhook))
+    }
+
+    /// A webhook was changed; `None` if it is as it was. Switching it off has a word of its own.
+    pub fn webhook_changed(before: &Webhook, after: &Webhook) -> Option<Self> {
+        let act = match (&before.disabled, &after.disabled) {
+            (None, Some(_)) => Act::WebhookDisabled,
+            _ => Act::WebhookChanged,
+        };
+        (before != after).then(|| Self::of_webhook(act, Some(before), Some(after)))
+    }
+
+    /// A webhook was removed.
+    pub fn webhook_removed(webhook: &Webhook) -> Self {
+        Self::of_webhook(Act::WebhookRemoved, Some(webhook), None)
+    }
+
+    fn of_webhook(act: Act, before: Option<&Webhook>, after: Option<&Webhook>) -> Self {
+        let any = after.or(before);
+        Self {
+            about: any.map(|webhook| webhook.owner),
+            ..Self::new(
+                act,
+                any.map(|webhook| subject::webhook(webhook.id)).unwrap_or_default(),
+                before.map(told_webhook),
+                after.map(told_webhook),
+            )
+        }
     }
 
     /// An invitation was written.
@@ -181,6 +219,17 @@ fn told_key(key: &ApiKey) -> Value {
 fn told_invitation(invitation: &Invitation) -> Value {
     let Invitation { token: _, role, by, expires_at } = invitation;
     json!({ "role": role.as_str(), "by": by.0, "expires_at": expires_at.to_string() })
+}
+
+/// Of the address only the host, as its path may be a secret; it has the name under which a person's things are forgotten.
+fn told_webhook(webhook: &Webhook) -> Value {
+    json!({
+        "owner": webhook.owner.0,
+        "name": webhook.url.host(),
+        "events": webhook.events.to_string(),
+        "generation": webhook.generation,
+        "disabled": webhook.disabled.as_ref().map(|disabled| disabled.why.clone()),
+    })
 }
 
 fn told_place(place: &Place) -> Value {

@@ -6,9 +6,11 @@ use async_trait::async_trait;
 
 use super::account::{ForeignIdentity, NewUser, User, UserChange, UserName};
 use super::audit::{Act, AuditEntry, By};
+use super::delivery::{Claim, Delivery, Due, NewEvent, Settlement};
 use super::key::{ApiKey, Invitation, KeyId, NewKey, Session, Token};
 use super::place::{BlockedHost, Place};
 use super::report::{NewReport, Report, ReportId, ReportState, Reported};
+use super::webhook::{NewWebhook, Webhook, WebhookChange, WebhookId};
 use crate::domain::Domain;
 use crate::link::{LinkKey, OwnerId, Revision};
 use crate::store::StoreError;
@@ -108,7 +110,7 @@ pub trait Registry: Send + Sync + 'static {
     /// new password, a lesser role and a suspension end all its sessions in the same step. Suspending and reinstating have
     /// lines of their own in the audit log and move the watermark.
     async fn change_user(&self, change: Change, by: By) -> Result<User, RegistryError>;
-    /// Erases an account with its keys, sessions and invitations; `LastAdmin` as above. Its id and the audit log's lines stay; its
+    /// Erases an account with its keys, sessions, invitations and webhooks; `LastAdmin` as above. Its id and the audit log's lines stay; its
     /// name is free again and is taken out of the lines about it. Moves the watermark if it was suspended.
     async fn erase_user(&self, id: OwnerId, by: By) -> Result<(), RegistryError>;
     /// All suspended accounts.
@@ -171,13 +173,42 @@ pub trait Registry: Send + Sync + 'static {
     /// Settles all open reports about a link, and says how many there were. A line is written if there were any.
     async fn settle_reports(&self, link: &LinkKey, state: ReportState, by: By) -> Result<u64, RegistryError>;
 
+    /// Makes a webhook. At most [`WEBHOOKS_EACH`](super::WEBHOOKS_EACH) per owner: `TooMany`. `Missing` if the owner is neither the
+    /// operator nor has an account.
+    async fn add_webhook(&self, webhook: NewWebhook, by: By) -> Result<Webhook, RegistryError>;
+    /// An owner's webhooks, the oldest first.
+    async fn webhooks(&self, owner: OwnerId) -> Result<Vec<Webhook>, RegistryError>;
+    /// Changes a webhook of an owner and gives back what it is now; `Missing` if they have no such webhook.
+    async fn change_webhook(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        change: WebhookChange,
+        by: By,
+    ) -> Result<Webhook, RegistryError>;
+    /// Removes a webhook of an owner with all that waits for it; `Missing` if they have no such webhook.
+    async fn remove_webhook(&self, owner: OwnerId, id: WebhookId, by: By) -> Result<(), RegistryError>;
+    /// Whoever has a webhook that is switched on.
+    async fn hooked_owners(&self) -> Result<Vec<OwnerId>, RegistryError>;
+    /// Makes one delivery of an event for each webhook that it [concerns](NewEvent::concerns), and says for how many. Of more than
+    /// [`WAITING_EACH`](super::WAITING_EACH) that wait, the oldest go and are counted.
+    async fn enqueue(&self, event: NewEvent) -> Result<u64, RegistryError>;
+    /// Deliveries that are due: of each webhook the one that is longest due, and no other. A webhook is lent to one who asks, until
+    /// that delivery is settled or the lease is over. Nothing is given of webhooks that are off and of owners who are suspended.
+    async fn due(&self, claim: Claim) -> Result<Vec<Due>, RegistryError>;
+    /// Writes what became of an attempt, and ends the loan. `false`, and nothing is written, if the loan is not the last one any
+    /// more or the delivery is gone. Of those settled the last [`SETTLED_EACH`](super::SETTLED_EACH) are kept.
+    async fn settle(&self, settlement: Settlement) -> Result<bool, RegistryError>;
+    /// Up to `limit` deliveries of a webhook of an owner, the latest first; `Missing` if they have no such webhook.
+    async fn deliveries(&self, owner: OwnerId, id: WebhookId, limit: usize) -> Result<Vec<Delivery>, RegistryError>;
+
     /// Writes a line about something that happened elsewhere, such as to a link.
     async fn note(&self, act: Act, subject: &str, change: (Option<String>, Option<String>), by: By) -> Result<(), RegistryError>;
     /// Lines of the audit log.
     async fn audit(&self, query: &Audits) -> Result<Vec<AuditEntry>, RegistryError>;
 
     /// Deletes up to `limit` of what is over by `now`: sessions, invitations, keys that expired [`KEPT_WHEN_EXPIRED`] before,
-    /// settled reports and lines of the audit log older than `keep`. Says how many.
+    /// settled reports and deliveries and lines of the audit log older than `keep`. Says how many.
     async fn tidy(&self, now: Moment, keep: Duration, limit: usize) -> Result<u64, RegistryError>;
 
     /// Whether writes can be expected to succeed right now.

@@ -54,6 +54,12 @@ problems! {
     UserReadProblems: 400 401 403 404 503;
     /// Changing it.
     UserChangeProblems: 400 401 403 404 409 413 415 503;
+    /// Looking at webhooks.
+    WebhookListProblems: 400 401 403 503;
+    /// Looking at one webhook, or removing it.
+    WebhookProblems: 400 401 403 404 503;
+    /// Making or changing a webhook.
+    WebhookChangeProblems: 400 401 403 404 409 413 415 422 503;
     /// Drawing one.
     QrProblems: 400 404 429 503;
 }

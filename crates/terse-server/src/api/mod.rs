@@ -30,6 +30,7 @@ mod stats_shapes;
 mod streamed;
 mod trial;
 mod users;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -58,6 +59,7 @@ use crate::router::Parts;
     servers((url = "/")),
     tags((name = "Links", description = "Make links and look after them."),
          (name = "Clicks", description = "See what becomes of links."),
+         (name = "Webhooks", description = "Be told what happens to your links."),
          (name = "Pages", description = "What anyone can see of a link."),
          (name = "Account", description = "Your account, its keys and sessions."),
          (name = "Admin", description = "For moderators and admins.")),
@@ -87,6 +89,10 @@ pub(crate) fn described() -> OpenApiRouter<Arc<Parts>> {
         .routes(routes!(live::watch_link))
         .routes(routes!(stats::all_stats))
         .routes(routes!(stats::top))
+        .routes(routes!(webhooks::list, webhooks::create))
+        .routes(routes!(webhooks::get, webhooks::patch, webhooks::delete))
+        .routes(routes!(webhooks::test))
+        .routes(routes!(webhooks::deliveries))
         .routes(routes!(qr::draw))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))

@@ -41,6 +41,7 @@ kinds! {
     WRONG_PASSWORD = 403 "wrong_password" "The password is wrong";
     FORBIDDEN = 403 "forbidden" "This key may not do that";
     SUSPENDED = 403 "suspended" "The account is suspended";
+    WEBHOOKS_OFF = 403 "webhooks_off" "Webhooks are switched off";
     NOT_FOUND = 404 "not_found" "There is nothing here";
     METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The method is not known here";
     ALIAS_TAKEN = 409 "alias_taken" "The alias is taken";

@@ -103,12 +103,13 @@ struct World {
     victims_key: KeyId,
     spare_session: String,
     invitation: String,
+    webhook: String,
     asset: String,
 }
 
 impl World {
     async fn new() -> Self {
-        let web = Web::new();
+        let web = Web::with_webhooks();
         let by = || By { actor: Actor::Terse, at: Moment::from_ms(1), why: None };
         for (name, role) in
             [("moderator", Role::Moderator), ("admin", Role::Admin), ("admin-2", Role::Admin), ("suspended", Role::User)]
@@ -139,9 +140,11 @@ impl World {
         let key = LinkKey { domain: Domain::primary(), code: Code::parse("owned").unwrap() };
         let born = web.store.get(&key).await.unwrap().unwrap().created_at;
         web.clicks.add([Click::bare(web.clock.now(), Place::Link(LinkId { key, born }, OWNER.1))]);
+        let hook = web.as_owner("POST /api/v1/webhooks", OWNER.0, json!({ "url": "https://hooks.example/" })).await;
+        let webhook = hook.json()["id"].as_str().unwrap().to_owned();
         let home = web.page("/").await.text();
         let asset = home.split("/assets/").nth(1).and_then(|rest| rest.split('"').next()).unwrap().to_owned();
-        Self { web, cookie, spare_key, victim, victims_key, spare_session, invitation: handle("invitation"), asset }
+        Self { web, cookie, spare_key, victim, victims_key, spare_session, invitation: handle("invitation"), webhook, asset }
     }
 
     /// What the variable parts of a path are, by what stands before them; or the same for something that is not there.
@@ -160,6 +163,7 @@ impl World {
                 (before, "{key}") if before.ends_with("/keys") => here(self.victims_key.0.to_string(), "999999"),
                 ("/api/v1/account/sessions", "{id}") => here(self.spare_session.clone(), "0000000000000000"),
                 ("/api/v1/invitations", "{id}") => here(self.invitation.clone(), "0000000000000000"),
+                ("/api/v1/webhooks", "{id}") => here(self.webhook.clone(), "999999"),
                 ("/assets", "{name}") => here(self.asset.clone(), "missing.css"),
                 (before, part) => {
                     panic!("authorisation.rs: World::fill does not know what {part} is behind {before}: add a line")

@@ -16,3 +16,4 @@ mod revisions;
 mod stats;
 mod timing;
 mod web;
+mod webhooks;

@@ -9,9 +9,11 @@ use axum::http::{HeaderMap, Request, Response, StatusCode};
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use terse_core::clicks::Live;
-use terse_core::registry::{Actor, By, FIRST_USER, KeyId, NewKey, NewUser, Registry, Role, Scope, Session, Token, UserName};
+use terse_core::registry::{
+    Actor, By, FIRST_USER, KeyId, NewKey, NewUser, Registry, Role, Scope, Session, Token, UserName, WebhookKey,
+};
 use terse_core::*;
-use terse_server::{ApiStats, Erasures, Keys, Limits, Parts, Passwords, router};
+use terse_server::{ApiStats, Erasures, Keys, Limits, Parts, Passwords, Webhooks, router};
 use terse_testkit::MemoryRegistry;
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -121,14 +123,18 @@ impl Web {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut Rules)) -> Self {
-        Self::build(change, Limits::off())
+        Self::build(change, Limits::off(), false)
     }
 
     pub(crate) fn limited(limits: Limits) -> Self {
-        Self::build(|_| (), limits)
+        Self::build(|_| (), limits, false)
     }
 
-    fn build(change: impl FnOnce(&mut Rules), limits: Limits) -> Self {
+    pub(crate) fn with_webhooks() -> Self {
+        Self::build(|_| (), Limits::off(), true)
+    }
+
+    fn build(change: impl FnOnce(&mut Rules), limits: Limits, webhooks: bool) -> Self {
         let base = url::Url::parse("https://go.example/").unwrap();
         let hosts = Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
         let own_hosts = hosts.names().map(str::to_owned).collect();
@@ -164,6 +170,12 @@ impl Web {
             stats: stats.clone(),
             clicks: clicks.clone(),
             live: live.clone(),
+            webhooks: webhooks.then(|| Webhooks {
+                key: WebhookKey::new([3; 32]),
+                rules: TargetRules::default(),
+                owners: Arc::default(),
+                bell: Arc::default(),
+            }),
             stop: stopped,
         });
         Self { router, registry, store, clock, stats, clicks, live, erasures, stop }

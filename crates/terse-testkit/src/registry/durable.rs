@@ -3,10 +3,13 @@
 use std::fmt::Write as _;
 
 use terse_core::OwnerId;
-use terse_core::registry::{Act, ForeignIdentity, Invitation, NewKey, NewUser, ReportState, Role, Scope, UserChange};
+use terse_core::registry::{
+    Act, ForeignIdentity, Invitation, NewKey, NewUser, ReportState, Role, Scope, UserChange, WebhookChange,
+};
 
 use super::places::{blocked, place};
 use super::reports::report;
+use super::webhooks::{due, event, hook, settle};
 use super::{Store, add, add_as, add_key, by, change, log, name, new, new_key, reinstate, sign_in, suspend, token};
 use crate::{key, moment};
 
@@ -49,6 +52,18 @@ pub async fn fill(store: &Store) {
         store.report(report("abc", reporter)).await.unwrap();
         store.report(report("def", reporter)).await.unwrap();
     }
+    let (kept, other) = (hook(store, ann.id).await, hook(store, ann.id).await);
+    store.enqueue(event(ann.id, 1)).await.unwrap();
+    for (due, status) in due(store, 10).await.iter().zip([200, 410]) {
+        settle(store, due, status, 10).await;
+    }
+    let rotate = WebhookChange { rotate: Some(moment(5)), ..WebhookChange::default() };
+    store.change_webhook(ann.id, kept.id, rotate, by()).await.unwrap();
+    store.enqueue(event(ann.id, 2)).await.unwrap();
+    settle(store, &due(store, 20).await[0], 500, 20).await;
+    let removed = hook(store, ann.id).await;
+    store.remove_webhook(ann.id, removed.id, by()).await.unwrap();
+    assert!(other.id > kept.id);
     store.settle_reports(&key("def"), ReportState::Confirmed, by()).await.unwrap();
     store.note(Act::LinkJudged, "link:/def", (None, Some("{}".into())), by()).await.unwrap();
 }
@@ -64,6 +79,11 @@ pub async fn everything(store: &Store) -> String {
         tell(&(&user.suspended, user.revision, store.keys(user.id).await.unwrap()));
         tell(&store.sessions(user.id, moment(1)).await.unwrap());
         assert_eq!(store.user_named(&user.name).await.unwrap(), Some(user));
+    }
+    for owner in store.hooked_owners().await.unwrap() {
+        for webhook in store.webhooks(owner).await.unwrap() {
+            tell(&(store.deliveries(owner, webhook.id, 1000).await.unwrap(), webhook));
+        }
     }
     for n in 0..10 {
         tell(&(n, store.key(&token(n)).await.unwrap(), store.session(&token(n), moment(1)).await.unwrap()));

@@ -17,6 +17,7 @@ mod sessions;
 mod setup;
 mod tidy;
 mod users;
+mod webhooks;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ pub use sessions::*;
 pub use setup::*;
 pub use tidy::*;
 pub use users::*;
+pub use webhooks::*;
 
 use crate::moment;
 
@@ -115,6 +117,19 @@ macro_rules! registry {
             racing_reports_are_counted_exactly
             settled_reports_are_over_and_new_ones_count_anew
             reports_are_walked_by_state
+            a_webhook_is_made_changed_and_removed
+            webhooks_belong_to_their_owner
+            there_are_at_most_so_many_webhooks_each
+            those_with_a_webhook_that_is_on_are_known
+            an_event_waits_for_those_it_concerns
+            what_is_due_is_lent_to_one
+            an_attempt_that_failed_is_made_again_later
+            every_webhook_has_its_turn
+            what_is_off_or_suspended_is_not_due
+            a_receiver_that_is_gone_is_switched_off
+            of_too_many_that_wait_the_oldest_go
+            few_of_the_settled_are_kept
+            with_a_webhook_goes_all_that_waits
             every_act_has_its_line
             a_refused_act_has_no_line
             no_secret_is_in_the_log

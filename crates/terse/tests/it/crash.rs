@@ -17,12 +17,18 @@ pub(crate) struct Killable {
 
 impl Killable {
     pub(crate) fn start(data_dir: &Path) -> Self {
+        Self::start_with(data_dir, &[])
+    }
+
+    /// With further settings, as variables.
+    pub(crate) fn start_with(data_dir: &Path, settings: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_terse"))
             .arg("serve")
             .env("TERSE_LISTEN", "127.0.0.1:0")
             .env("TERSE_DATA_DIR", data_dir)
             .env("TERSE_ADMIN_KEY", KEY)
             .env("TERSE_CODES__LEASE", "100")
+            .envs(settings.iter().copied())
             .current_dir(data_dir.parent().expect("a parent"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

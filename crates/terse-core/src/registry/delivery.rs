@@ -1,0 +1,303 @@
+//! Events on their way to a receiver, and what becomes of each attempt.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::webhook::{EventKind, Webhook, WebhookId};
+use crate::link::OwnerId;
+use crate::when::Moment;
+
+/// How many events may wait for one receiver; beyond it the oldest go, and are counted.
+pub const WAITING_EACH: u64 = 10_000;
+/// How many events that are settled are kept of each webhook, for its owner to look at.
+pub const SETTLED_EACH: usize = 100;
+/// How long each pause between two attempts is. There is one attempt more than there are pauses.
+pub const PAUSES: [Duration; 11] = {
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 60 * MINUTE;
+    let secs = [10, 30, MINUTE, 2 * MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR];
+    let mut pauses = [Duration::ZERO; 11];
+    let mut n = 0;
+    while n < 11 {
+        pauses[n] = Duration::from_secs(secs[n]);
+        n += 1;
+    }
+    pauses
+};
+/// A receiver may ask for a longer pause, up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(12 * 3600);
+
+/// Names a delivery.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct DeliveryId(pub u64);
+
+/// Something that happened, to be told to every webhook of its owner that is for it.
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    /// Its name: the same in every attempt, so that a receiver can tell that it has seen it.
+    pub id: String,
+    /// Whose link it happened to.
+    pub owner: OwnerId,
+    /// What happened.
+    pub kind: EventKind,
+    /// What is sent, as JSON.
+    pub body: String,
+    /// When.
+    pub at: Moment,
+    /// Only to this webhook, whatever it is for.
+    pub only: Option<WebhookId>,
+}
+
+/// What became of a delivery.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DeliveryState {
+    /// It is to be sent, for the first time or again.
+    Waiting,
+    /// The receiver has it.
+    Delivered,
+    /// It was given up.
+    Failed,
+}
+
+impl DeliveryState {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Waiting, Self::Delivered, Self::Failed];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// From the word on the wire.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+}
+
+/// An event on its way to one receiver.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Delivery {
+    /// Its name.
+    pub id: DeliveryId,
+    /// The receiver.
+    pub webhook: WebhookId,
+    /// The event's name.
+    pub event: String,
+    /// What happened.
+    pub kind: EventKind,
+    /// What is sent. Empty once it is settled.
+    pub body: String,
+    /// When it happened.
+    pub created_at: Moment,
+    /// What became of it.
+    pub state: DeliveryState,
+    /// How many attempts have come to an end.
+    pub attempts: u32,
+    /// When it is to be sent next, while it waits.
+    pub next_at: Moment,
+    /// When the last attempt ended.
+    pub tried_at: Option<Moment>,
+    /// The receiver's last status, if it answered.
+    pub status: Option<u16>,
+    /// Why there was none, in a word.
+    pub problem: Option<String>,
+}
+
+/// What somebody who sends asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim {
+    /// The time.
+    pub now: Moment,
+    /// How long nobody else is given what is given now, unless it is settled before.
+    pub lease: Duration,
+    /// Webhooks behind this one come first, so that everybody's turn comes.
+    pub after: WebhookId,
+    /// At most this many deliveries.
+    pub limit: usize,
+}
+
+/// A delivery that is due, lent to whoever asked first.
+#[derive(Clone, Debug)]
+pub struct Due {
+    /// The receiver.
+    pub webhook: Webhook,
+    /// The delivery.
+    pub delivery: Delivery,
+    /// Which loan of this webhook it is. Whoever holds an older one settles nothing.
+    pub loan: u64,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// The receiver answered.
+    Answered {
+        /// With this status.
+        status: u16,
+        /// And asked for this much patience.
+        retry_after: Option<Duration>,
+    },
+    /// It did not, for this reason.
+    Unanswered(String),
+}
+
+/// What is to be written about an attempt.
+#[derive(Clone, Debug)]
+pub struct Settlement {
+    /// The webhook.
+    pub webhook: WebhookId,
+    /// The loan.
+    pub loan: u64,
+    /// The delivery as it is to be.
+    pub delivery: Delivery,
+    /// Switches the webhook off, for this reason.
+    pub disable: Option<String>,
+}
+
+impl Due {
+    /// What follows from an attempt that ended at `now`. `dice` is from 0 to 1 and spreads attempts, so that those who failed
+    /// together do not come again together.
+    pub fn settle(&self, outcome: Outcome, now: Moment, dice: f64) -> Settlement {
+        let mut delivery = Delivery { attempts: self.delivery.attempts + 1, tried_at: Some(now), ..self.delivery.clone() };
+        let mut disable = None;
+        let mut asked = Duration::ZERO;
+        (delivery.status, delivery.problem) = match outcome {
+            Outcome::Answered { status, retry_after } => {
+                asked = retry_after.unwrap_or_default().min(LONGEST_PAUSE);
+                (Some(status), None)
+            }
+            Outcome::Unanswered(why) => (None, Some(why)),
+        };
+        match delivery.status {
+            Some(200..300) => delivery.state = DeliveryState::Delivered,
+            Some(410) => {
+                delivery.state = DeliveryState::Failed;
+                disable = Some("the receiver says that it is gone (410)".into());
+            }
+            _ => match PAUSES.get(delivery.attempts as usize - 1) {
+                Some(pause) => {
+                    let pause = (*pause).max(asked).mul_f64(1.0 + dice.clamp(0.0, 1.0) / 5.0);
+                    delivery.next_at = now.checked_add(pause).unwrap_or(Moment::MAX);
+                }
+                None => {
+                    delivery.state = DeliveryState::Failed;
+                    // A receiver that takes everything else is not gone: it dislikes this one.
+                    if self.webhook.delivered_at.is_none_or(|at| at < self.delivery.created_at) {
+                        disable = Some(format!("the receiver took nothing in {} attempts", delivery.attempts));
+                    }
+                }
+            },
+        }
+        if delivery.state != DeliveryState::Waiting {
+            delivery.body = String::new();
+        }
+        Settlement { webhook: self.webhook.id, loan: self.loan, delivery, disable }
+    }
+}
+
+impl NewEvent {
+    /// An event with a name of its own, and these fields in its body. `None` if the system has no random numbers.
+    pub fn new(kind: EventKind, owner: OwnerId, at: Moment, fields: &[(&str, Value)]) -> Option<Self> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).ok()?;
+        let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = format!("evt_{hex}");
+        let mut body = json!({ "id": id, "type": kind.as_str(), "created_at": at.to_string() });
+        fields.iter().for_each(|(name, value)| body[*name] = value.clone());
+        Some(Self { id, owner, kind, body: body.to_string(), at, only: None })
+    }
+
+    /// One of its deliveries, as it begins.
+    pub fn delivery(&self, id: DeliveryId, webhook: WebhookId) -> Delivery {
+        Delivery {
+            id,
+            webhook,
+            event: self.id.clone(),
+            kind: self.kind,
+            body: self.body.clone(),
+            created_at: self.at,
+            state: DeliveryState::Waiting,
+            attempts: 0,
+            next_at: self.at,
+            tried_at: None,
+            status: None,
+            problem: None,
+        }
+    }
+
+    /// Whether a webhook is to be told.
+    pub fn concerns(&self, webhook: &Webhook) -> bool {
+        webhook.owner == self.owner
+            && webhook.disabled.is_none()
+            && self.only.map_or_else(|| webhook.events.contains(self.kind), |only| only == webhook.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{Events, NewWebhook};
+    use crate::target::Target;
+
+    fn due(delivered_at: Option<i64>) -> Due {
+        let url = Target::from_stored("https://hook.example/".into());
+        let new = NewWebhook { owner: OwnerId(1), url, events: Events::default(), created_at: Moment::from_ms(0) };
+        let webhook = Webhook { delivered_at: delivered_at.map(Moment::from_ms), ..new.into_webhook(WebhookId(7)) };
+        let (id, kind, at) = ("e".into(), EventKind::LinkCreated, Moment::from_ms(1000));
+        let event = NewEvent { id, owner: OwnerId(1), kind, body: "{}".into(), at, only: None };
+        Due { delivery: event.delivery(DeliveryId(1), webhook.id), webhook, loan: 3 }
+    }
+
+    fn answered(status: u16) -> Outcome {
+        Outcome::Answered { status, retry_after: None }
+    }
+
+    #[test]
+    fn only_success_is_delivered_and_only_gone_ends_at_once() {
+        let now = Moment::from_ms(5000);
+        for status in [200, 204, 299] {
+            let settled = due(None).settle(answered(status), now, 0.5);
+            assert_eq!((settled.delivery.state, settled.delivery.body.as_str()), (DeliveryState::Delivered, ""), "{status}");
+        }
+        for status in [199, 300, 301, 307, 400, 404, 429, 500, 503] {
+            let settled = due(None).settle(answered(status), now, 0.5);
+            assert_eq!((settled.delivery.state, settled.disable), (DeliveryState::Waiting, None), "{status}");
+            assert!(settled.delivery.next_at > now && settled.delivery.body == "{}");
+        }
+        let gone = due(Some(1)).settle(answered(410), now, 0.5);
+        assert!(gone.disable.is_some() && gone.delivery.state == DeliveryState::Failed);
+    }
+
+    #[test]
+    fn there_are_twelve_attempts_in_about_a_day() {
+        for (delivered_at, disables) in [(None, true), (Some(999), true), (Some(1000), false)] {
+            let mut due = due(delivered_at);
+            let mut now = Moment::from_ms(1000);
+            for attempt in 1..=12 {
+                let settled = due.settle(Outcome::Unanswered("too_slow".into()), now, 1.0);
+                assert_eq!(settled.delivery.attempts, attempt);
+                assert_eq!(settled.delivery.state == DeliveryState::Waiting, attempt < 12);
+                assert_eq!(settled.disable.is_some(), disables && attempt == 12);
+                due.delivery = settled.delivery;
+                now = now.max(due.delivery.next_at);
+            }
+            let hours = (now.as_ms() - 1000) / 3_600_000;
+            assert!((20..=27).contains(&hours), "{hours} hours");
+        }
+    }
+
+    #[test]
+    fn a_receiver_may_ask_for_patience_within_reason() {
+        let now = Moment::from_ms(0);
+        let pause = |asked: u64| {
+            let outcome = Outcome::Answered { status: 429, retry_after: Some(Duration::from_secs(asked)) };
+            due(None).settle(outcome, now, 0.0).delivery.next_at.as_ms() / 1000
+        };
+        assert_eq!((pause(0), pause(300), pause(1_000_000)), (10, 300, 12 * 3600));
+    }
+}

@@ -1,0 +1,337 @@
+//! Webhooks: who is told what happens to an owner's links, and how.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+
+use crate::link::OwnerId;
+use crate::refusal::{Refusal, RefusalKind};
+use crate::target::{Target, TargetRules};
+use crate::when::Moment;
+
+/// How many webhooks an owner may have.
+pub const WEBHOOKS_EACH: usize = 20;
+
+/// Names a webhook. Never given out again.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct WebhookId(pub u64);
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum EventKind {
+    /// A link was made.
+    LinkCreated,
+    /// A link was changed or restored.
+    LinkChanged,
+    /// A link was deleted.
+    LinkDeleted,
+    /// A link has expired.
+    LinkExpired,
+    /// A link got a warning page.
+    LinkFlagged,
+    /// A link was taken down.
+    LinkBlocked,
+    /// Its owner wants to see whether a webhook works. Nobody subscribes to it.
+    Test,
+}
+
+impl EventKind {
+    /// Those that can be subscribed to.
+    pub const ALL: [Self; 6] =
+        [Self::LinkCreated, Self::LinkChanged, Self::LinkDeleted, Self::LinkExpired, Self::LinkFlagged, Self::LinkBlocked];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::LinkCreated => "link.created",
+            Self::LinkChanged => "link.changed",
+            Self::LinkDeleted => "link.deleted",
+            Self::LinkExpired => "link.expired",
+            Self::LinkFlagged => "link.flagged",
+            Self::LinkBlocked => "link.blocked",
+            Self::Test => "webhook.test",
+        }
+    }
+
+    /// From the word on the wire.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().chain([Self::Test]).find(|kind| kind.as_str() == word)
+    }
+}
+
+/// Which events a webhook is for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Events(u8);
+
+impl Events {
+    /// Whether this is one of them.
+    pub fn contains(self, kind: EventKind) -> bool {
+        self.iter().any(|one| one == kind)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Each of them, always in the same order.
+    pub fn iter(self) -> impl Iterator<Item = EventKind> {
+        EventKind::ALL.into_iter().enumerate().filter(move |(bit, _)| self.0 & (1 << bit) != 0).map(|(_, kind)| kind)
+    }
+
+    /// As a store wrote it. `None` if a word is not known.
+    pub fn from_stored(text: &str) -> Option<Self> {
+        text.split(' ').filter(|word| !word.is_empty()).map(EventKind::parse).collect()
+    }
+}
+
+impl FromIterator<EventKind> for Events {
+    fn from_iter<I: IntoIterator<Item = EventKind>>(kinds: I) -> Self {
+        let bit = |kind: EventKind| EventKind::ALL.iter().position(|one| *one == kind).map_or(0, |bit| 1 << bit);
+        Self(kinds.into_iter().fold(0, |bits, kind| bits | bit(kind)))
+    }
+}
+
+/// As stores write it.
+impl fmt::Display for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, kind) in self.iter().enumerate() {
+            f.write_str(if n > 0 { " " } else { "" })?;
+            f.write_str(kind.as_str())?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the address of a receiver. By https only, unless private receivers are allowed: what is told there is the owner's own.
+pub fn receiver(text: &str, rules: &TargetRules) -> Result<Target, Refusal> {
+    let refuse = |kind, detail: &'static str| Err(Refusal::new(kind, "url", detail));
+    let target = Target::parse(text, rules).map_err(|refusal| refusal.on("url"))?;
+    let url = target.as_str();
+    if !url.starts_with("https://") && !rules.allow_private {
+        return refuse(RefusalKind::SchemeNotAllowed, "events are sent by https only");
+    }
+    if url.len() > 2048 {
+        return refuse(RefusalKind::InvalidUrl, "the address of a receiver has at most 2,048 octets");
+    }
+    if url.contains('#') || url::Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some()) {
+        return refuse(RefusalKind::InvalidUrl, "the address of a receiver has no user name, password or fragment");
+    }
+    Ok(target)
+}
+
+/// Why and since when a webhook is switched off.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Disabled {
+    /// Since when.
+    pub at: Moment,
+    /// Why.
+    pub why: String,
+}
+
+/// A receiver of events.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Webhook {
+    /// Its name.
+    pub id: WebhookId,
+    /// Whose links it is told about.
+    pub owner: OwnerId,
+    /// Where events are sent.
+    pub url: Target,
+    /// Which events.
+    pub events: Events,
+    /// When it was made.
+    pub created_at: Moment,
+    /// Which of its secrets is in force; the first is 1.
+    pub generation: u32,
+    /// Since when that one is, if it is not the first. The one before it signs along for a while.
+    pub rotated_at: Option<Moment>,
+    /// Whether and why nothing is sent.
+    pub disabled: Option<Disabled>,
+    /// How many events wait to be sent.
+    pub waiting: u64,
+    /// How many were dropped because too many waited.
+    pub dropped: u64,
+    /// When the receiver last took an event.
+    pub delivered_at: Option<Moment>,
+}
+
+/// A webhook to be made.
+#[derive(Clone, Debug)]
+pub struct NewWebhook {
+    /// Whose.
+    pub owner: OwnerId,
+    /// Where events are to be sent.
+    pub url: Target,
+    /// Which events.
+    pub events: Events,
+    /// When.
+    pub created_at: Moment,
+}
+
+impl NewWebhook {
+    /// The webhook it becomes.
+    pub fn into_webhook(self, id: WebhookId) -> Webhook {
+        let Self { owner, url, events, created_at } = self;
+        Webhook {
+            id,
+            owner,
+            url,
+            events,
+            created_at,
+            generation: 1,
+            rotated_at: None,
+            disabled: None,
+            waiting: 0,
+            dropped: 0,
+            delivered_at: None,
+        }
+    }
+}
+
+/// What is to change about a webhook; `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct WebhookChange {
+    /// Another address.
+    pub url: Option<Target>,
+    /// Other events.
+    pub events: Option<Events>,
+    /// Switched off with a reason, or on again.
+    pub disabled: Option<Option<Disabled>>,
+    /// A new secret from this moment on.
+    pub rotate: Option<Moment>,
+}
+
+impl WebhookChange {
+    /// The webhook as it is to be.
+    pub fn apply(&self, before: &Webhook) -> Webhook {
+        let mut after = before.clone();
+        if let Some(url) = &self.url {
+            after.url = url.clone();
+        }
+        after.events = self.events.unwrap_or(after.events);
+        match (&self.disabled, &before.disabled) {
+            // It was off before, and the first reason is the one to know.
+            (Some(Some(_)), Some(_)) | (None, _) => {}
+            (Some(disabled), _) => after.disabled = disabled.clone(),
+        }
+        if let Some(at) = self.rotate {
+            after.generation += 1;
+            after.rotated_at = Some(at);
+        }
+        after
+    }
+}
+
+/// What all secrets of webhooks are made from: nothing secret is kept with them.
+#[derive(Clone)]
+pub struct WebhookKey([u8; 32]);
+
+impl WebhookKey {
+    /// How long the secret before the last rotation signs along.
+    pub const OVERLAP: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+
+    /// From a key that is used for nothing else.
+    pub fn new(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+
+    /// The secret in force, to be shown once.
+    pub fn secret(&self, webhook: &Webhook) -> String {
+        self.of(webhook, webhook.generation)
+    }
+
+    /// The secrets to sign with at a moment, the one in force first.
+    pub fn secrets(&self, webhook: &Webhook, now: Moment) -> Vec<String> {
+        let mut secrets = vec![self.secret(webhook)];
+        if webhook.rotated_at.is_some_and(|at| now.saturating_sub(Self::OVERLAP) < at) {
+            secrets.push(self.of(webhook, webhook.generation.saturating_sub(1)));
+        }
+        secrets
+    }
+
+    /// The moment is part of it: ids begin anew where somebody throws the registry away and keeps the links.
+    fn of(&self, webhook: &Webhook, generation: u32) -> String {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        mac.update(format!("{}.{}.{generation}", webhook.id.0, webhook.created_at.as_ms()).as_bytes());
+        let hex: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("whsec_{hex}")
+    }
+}
+
+impl fmt::Debug for WebhookKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn webhook(id: u64) -> Webhook {
+        let url = Target::from_stored("https://hook.example/x".into());
+        let new = NewWebhook { owner: OwnerId(1000), url, events: Events::default(), created_at: Moment::from_ms(5) };
+        new.into_webhook(WebhookId(id))
+    }
+
+    #[test]
+    fn events_survive_being_stored() {
+        for events in [&[][..], &[EventKind::LinkBlocked], &[EventKind::LinkDeleted, EventKind::LinkCreated], &EventKind::ALL] {
+            let set: Events = events.iter().copied().collect();
+            assert_eq!(Events::from_stored(&set.to_string()), Some(set));
+            assert!(EventKind::ALL.iter().all(|kind| set.contains(*kind) == events.contains(kind)));
+        }
+        assert_eq!(Events::from_stored("link.eaten"), None);
+        assert!([EventKind::Test].into_iter().collect::<Events>().is_empty(), "nobody subscribes to tests");
+    }
+
+    #[test]
+    fn receivers_are_public_and_reached_by_https() {
+        let rules = TargetRules::default();
+        assert_eq!(receiver("https://Hook.example/a?b=c", &rules).unwrap().as_str(), "https://hook.example/a?b=c");
+        let long = format!("https://hook.example/{}", "a".repeat(2048));
+        for text in [
+            "http://hook.example/",
+            "https://u:p@hook.example/",
+            "https://hook.example/#x",
+            "https://10.0.0.1/",
+            "nonsense",
+            &long,
+        ] {
+            assert_eq!(receiver(text, &rules).unwrap_err().field, "url", "{text}");
+        }
+        let inside = TargetRules { allow_private: true, ..rules };
+        assert!(receiver("http://10.0.0.1:8080/hook", &inside).is_ok());
+    }
+
+    #[test]
+    fn secrets_differ_by_webhook_generation_and_key() {
+        let (key, other) = (WebhookKey::new([1; 32]), WebhookKey::new([2; 32]));
+        let (one, two) = (webhook(1), webhook(2));
+        let later = Webhook { created_at: Moment::from_ms(6), ..one.clone() };
+        let rotated = WebhookChange { rotate: Some(Moment::from_ms(1000)), ..WebhookChange::default() }.apply(&one);
+        let all = [key.secret(&one), key.secret(&two), key.secret(&later), key.secret(&rotated), other.secret(&one)];
+        assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), all.len());
+        assert_eq!(key.secrets(&one, Moment::from_ms(1000)), [key.secret(&one)]);
+        assert_eq!(key.secrets(&rotated, Moment::from_ms(2000)), [key.secret(&rotated), key.secret(&one)]);
+        let after = Moment::from_ms(1000).checked_add(WebhookKey::OVERLAP + Duration::from_secs(1)).unwrap();
+        assert_eq!(key.secrets(&rotated, after), [key.secret(&rotated)]);
+        assert_eq!(format!("{key:?}"), "[hidden]");
+    }
+
+    #[test]
+    fn the_first_reason_for_being_off_stays() {
+        let off = |why: &str| WebhookChange {
+            disabled: Some(Some(Disabled { at: Moment::from_ms(1), why: why.into() })),
+            ..WebhookChange::default()
+        };
+        let one = off("first").apply(&webhook(1));
+        assert_eq!(off("second").apply(&one), one);
+        assert_eq!(WebhookChange::default().apply(&one), one);
+        assert_eq!(WebhookChange { disabled: Some(None), ..WebhookChange::default() }.apply(&one), webhook(1));
+    }
+}

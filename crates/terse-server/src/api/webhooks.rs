@@ -1,0 +1,366 @@
+//! Webhooks: who is told what happens to the caller's links.
+
+use axum::Json as Answer;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use terse_core::registry::{
+    Actor, By, Delivery, Disabled, EventKind, Events, NewEvent, NewWebhook, RegistryError, Webhook, WebhookChange, WebhookId,
+    receiver,
+};
+use terse_core::{Moment, OwnerId};
+use utoipa::ToSchema;
+
+use super::answers::{WebhookChangeProblems, WebhookListProblems, WebhookProblems};
+use super::problem::{NOT_FOUND, Problem, WEBHOOKS_OFF};
+use super::request::{Json, Keyed, Name, NoParams, Params, SMALL, parse_object, whole_number};
+use crate::router::{Parts, Web};
+use crate::webhooks::Webhooks;
+
+/// A webhook to be made.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "url": "https://hooks.example.com/terse", "events": ["link.created", "link.deleted"] }))]
+pub(crate) struct CreateWebhook {
+    /// Where events are sent: an https URL.
+    #[schema(min_length = 8, max_length = 2048, pattern = "^https?://", nullable = false)]
+    url: String,
+    /// Which events; all by default.
+    #[schema(nullable = false, min_items = 1)]
+    events: Option<Vec<String>>,
+}
+
+/// Changes to a webhook. What is absent stays.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "enabled": true }))]
+pub(crate) struct PatchWebhook {
+    /// Another address.
+    #[schema(min_length = 8, max_length = 2048, pattern = "^https?://", nullable = false)]
+    url: Option<String>,
+    /// Other events, in place of those before.
+    #[schema(nullable = false, min_items = 1)]
+    events: Option<Vec<String>>,
+    /// Switches it off, or on again.
+    #[schema(nullable = false)]
+    enabled: Option<bool>,
+    /// `true` makes a new secret, which is in the answer. The one before signs along for a day.
+    #[serde(alias = "rotateSecret")]
+    #[schema(nullable = false)]
+    rotate_secret: Option<bool>,
+}
+
+/// A webhook.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Webhook, example = json!({
+    "id": "7", "url": "https://hooks.example.com/terse", "events": ["link.created"], "created_at": "2026-11-15T21:00:00Z",
+    "enabled": true, "disabled_at": null, "disabled_reason": null, "waiting": 0, "dropped": 0, "last_delivered_at": null, "secret": null
+}))]
+pub(crate) struct WebhookBody {
+    /// Its name.
+    id: String,
+    /// Where events are sent.
+    url: String,
+    /// Which events.
+    events: Vec<&'static str>,
+    /// When it was made.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// Whether events are sent.
+    enabled: bool,
+    /// Since when they are not.
+    #[schema(required = true, format = DateTime)]
+    disabled_at: Option<String>,
+    /// Why they are not.
+    #[schema(required = true)]
+    disabled_reason: Option<String>,
+    /// How many events wait to be sent.
+    #[schema(minimum = 0)]
+    waiting: u64,
+    /// How many events were dropped, because too many waited.
+    #[schema(minimum = 0)]
+    dropped: u64,
+    /// When the receiver last took an event.
+    #[schema(required = true, format = DateTime)]
+    last_delivered_at: Option<String>,
+    /// What signatures are made with. Shown when it is made, and never again.
+    #[schema(required = true)]
+    secret: Option<String>,
+}
+
+impl WebhookBody {
+    fn new(webhook: &Webhook, secret: Option<String>) -> Self {
+        let text = |at: Option<Moment>| at.map(|at| at.to_string());
+        Self {
+            id: webhook.id.0.to_string(),
+            url: webhook.url.to_string(),
+            events: webhook.events.iter().map(EventKind::as_str).collect(),
+            created_at: webhook.created_at.to_string(),
+            enabled: webhook.disabled.is_none(),
+            disabled_at: text(webhook.disabled.as_ref().map(|disabled| disabled.at)),
+            disabled_reason: webhook.disabled.as_ref().map(|disabled| disabled.why.clone()),
+            waiting: webhook.waiting,
+            dropped: webhook.dropped,
+            last_delivered_at: text(webhook.delivered_at),
+            secret,
+        }
+    }
+}
+
+/// All of the caller's webhooks.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct WebhookList {
+    /// The webhooks, the oldest first.
+    #[schema(max_items = 20)]
+    webhooks: Vec<WebhookBody>,
+}
+
+/// An event on its way to a receiver.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Delivery)]
+pub(crate) struct DeliveryBody {
+    /// The event's name, as in its body and in `Terse-Delivery`.
+    event_id: String,
+    /// What happened.
+    event: &'static str,
+    /// `waiting`, `delivered` or `failed`.
+    state: &'static str,
+    /// When it happened.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// How often it was sent.
+    #[schema(minimum = 0)]
+    attempts: u32,
+    /// When it is sent next.
+    #[schema(required = true, format = DateTime)]
+    next_attempt_at: Option<String>,
+    /// When it was last sent.
+    #[schema(required = true, format = DateTime)]
+    last_attempt_at: Option<String>,
+    /// What the receiver answered last.
+    #[schema(required = true)]
+    last_status: Option<u16>,
+    /// Why it did not answer, in a word.
+    #[schema(required = true)]
+    last_problem: Option<String>,
+}
+
+impl From<Delivery> for DeliveryBody {
+    fn from(delivery: Delivery) -> Self {
+        let waits = delivery.state == terse_core::registry::DeliveryState::Waiting;
+        Self {
+            event_id: delivery.event,
+            event: delivery.kind.as_str(),
+            state: delivery.state.as_str(),
+            created_at: delivery.created_at.to_string(),
+            attempts: delivery.attempts,
+            next_attempt_at: waits.then(|| delivery.next_at.to_string()),
+            last_attempt_at: delivery.tried_at.map(|at| at.to_string()),
+            last_status: delivery.status,
+            last_problem: delivery.problem,
+        }
+    }
+}
+
+/// A part of what was sent.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DeliveryList {
+    /// The latest first.
+    #[schema(max_items = 100)]
+    deliveries: Vec<DeliveryBody>,
+}
+
+/// An event that is on its way.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TestSent {
+    /// The event's name.
+    event_id: String,
+}
+
+/// List your webhooks
+#[utoipa::path(get, path = "/api/v1/webhooks", operation_id = "list_webhooks", tag = "Webhooks",
+    responses((status = 200, description = "All of them", body = WebhookList), WebhookListProblems),
+    security(("key" = [])))]
+pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, _: NoParams) -> Result<Answer<WebhookList>, Problem> {
+    switched_on(&parts)?;
+    let webhooks = parts.registry.webhooks(caller.owner()).await?;
+    Ok(Answer(WebhookList { webhooks: webhooks.iter().map(|webhook| WebhookBody::new(webhook, None)).collect() }))
+}
+
+/// Make a webhook
+///
+/// From now on the receiver is told what happens to your links. The secret in the answer is shown only this once.
+#[utoipa::path(post, path = "/api/v1/webhooks", operation_id = "create_webhook", tag = "Webhooks",
+    request_body(content = CreateWebhook),
+    responses((status = 201, description = "The new webhook, with its secret", body = WebhookBody), WebhookChangeProblems),
+    security(("key" = [])))]
+pub(super) async fn create(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    _: NoParams,
+    Json(body): Json<SMALL>,
+) -> Result<(StatusCode, Answer<WebhookBody>), Problem> {
+    let webhooks = switched_on(&parts)?;
+    let wish: CreateWebhook = parse_object(&body)?;
+    let events = wish.events.map_or_else(|| Ok(EventKind::ALL.into_iter().collect()), |words| events(&words))?;
+    let (owner, now) = (caller.owner(), parts.links.now());
+    let webhook = NewWebhook { owner, url: receiver(&wish.url, &webhooks.rules)?, events, created_at: now };
+    let webhook = parts.registry.add_webhook(webhook, by(owner, now)).await?;
+    webhooks.owners.add(owner);
+    let secret = webhooks.key.secret(&webhook);
+    Ok((StatusCode::CREATED, Answer(WebhookBody::new(&webhook, Some(secret)))))
+}
+
+/// Look at a webhook
+#[utoipa::path(get, path = "/api/v1/webhooks/{id}", operation_id = "get_webhook", tag = "Webhooks",
+    params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
+    responses((status = 200, description = "The webhook", body = WebhookBody), WebhookProblems),
+    security(("key" = [])))]
+pub(super) async fn get(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    _: NoParams,
+    Name(id): Name,
+) -> Result<Answer<WebhookBody>, Problem> {
+    switched_on(&parts)?;
+    let webhook = find(&parts, caller.owner(), id_of(&id)?).await?;
+    Ok(Answer(WebhookBody::new(&webhook, None)))
+}
+
+/// Change a webhook
+#[utoipa::path(patch, path = "/api/v1/webhooks/{id}", operation_id = "change_webhook", tag = "Webhooks",
+    request_body(content = PatchWebhook),
+    params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
+    responses((status = 200, description = "The webhook as it is now, with its secret if that is new", body = WebhookBody),
+        WebhookChangeProblems),
+    security(("key" = [])))]
+pub(super) async fn patch(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    _: NoParams,
+    Name(id): Name,
+    Json(body): Json<SMALL>,
+) -> Result<Answer<WebhookBody>, Problem> {
+    let webhooks = switched_on(&parts)?;
+    let wish: PatchWebhook = parse_object(&body)?;
+    let (owner, now) = (caller.owner(), parts.links.now());
+    let rotates = wish.rotate_secret == Some(true);
+    let change = WebhookChange {
+        url: wish.url.as_deref().map(|url| receiver(url, &webhooks.rules)).transpose()?,
+        events: wish.events.as_deref().map(events).transpose()?,
+        disabled: wish.enabled.map(|on| (!on).then(|| Disabled { at: now, why: "switched off by its owner".into() })),
+        rotate: rotates.then_some(now),
+    };
+    let changed = parts.registry.change_webhook(owner, id_of(&id)?, change, by(owner, now)).await;
+    let webhook = changed.map_err(missing)?;
+    if webhook.disabled.is_none() {
+        webhooks.owners.add(owner);
+        webhooks.bell.notify_one();
+    }
+    let secret = rotates.then(|| webhooks.key.secret(&webhook));
+    Ok(Answer(WebhookBody::new(&webhook, secret)))
+}
+
+/// Remove a webhook
+///
+/// What waits for it is dropped.
+#[utoipa::path(delete, path = "/api/v1/webhooks/{id}", operation_id = "delete_webhook", tag = "Webhooks",
+    params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
+    responses((status = 204, description = "It is gone"), WebhookProblems),
+    security(("key" = [])))]
+pub(super) async fn delete(State(parts): Web, Keyed(caller): Keyed, _: NoParams, Name(id): Name) -> Result<StatusCode, Problem> {
+    switched_on(&parts)?;
+    let (owner, now) = (caller.owner(), parts.links.now());
+    parts.registry.remove_webhook(owner, id_of(&id)?, by(owner, now)).await.map_err(missing)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Try a webhook
+///
+/// Sends an event `webhook.test`, whatever the webhook is for. What became of it is among its deliveries.
+#[utoipa::path(post, path = "/api/v1/webhooks/{id}/test", operation_id = "test_webhook", tag = "Webhooks",
+    params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
+    responses((status = 202, description = "It is on its way", body = TestSent), WebhookProblems),
+    security(("key" = [])))]
+pub(super) async fn test(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    _: NoParams,
+    Name(id): Name,
+) -> Result<(StatusCode, Answer<TestSent>), Problem> {
+    let webhooks = switched_on(&parts)?;
+    let (owner, at) = (caller.owner(), parts.links.now());
+    let webhook = find(&parts, owner, id_of(&id)?).await?;
+    if webhook.disabled.is_some() {
+        return Err(Problem::invalid("enabled", "the webhook is switched off; switch it on first"));
+    }
+    let Some(event) = NewEvent::new(EventKind::Test, owner, at, &[("webhook_id", id.into())]) else {
+        return Err(RegistryError::Store(terse_core::StoreError::Busy).into());
+    };
+    let event_id = event.id.clone();
+    parts.registry.enqueue(NewEvent { only: Some(webhook.id), ..event }).await?;
+    webhooks.bell.notify_one();
+    Ok((StatusCode::ACCEPTED, Answer(TestSent { event_id })))
+}
+
+/// See what was sent
+///
+/// The latest first: all that waits, and the last hundred that were delivered or given up.
+#[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries", operation_id = "list_deliveries", tag = "Webhooks",
+    params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$"),
+        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false)),
+    responses((status = 200, description = "The latest of them", body = DeliveryList), WebhookProblems),
+    security(("key" = [])))]
+pub(super) async fn deliveries(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    mut params: Params,
+    Name(id): Name,
+) -> Result<Answer<DeliveryList>, Problem> {
+    switched_on(&parts)?;
+    let limit = params.take("limit");
+    params.done()?;
+    let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
+    let found = parts.registry.deliveries(caller.owner(), id_of(&id)?, limit as usize).await.map_err(missing)?;
+    Ok(Answer(DeliveryList { deliveries: found.into_iter().map(Into::into).collect() }))
+}
+
+fn switched_on(parts: &Parts) -> Result<&Webhooks, Problem> {
+    let how = "webhooks are switched off on this server; its operator can switch them on with outgoing.webhooks = true";
+    parts.webhooks.as_ref().ok_or_else(|| Problem::new(&WEBHOOKS_OFF, how))
+}
+
+async fn find(parts: &Parts, owner: OwnerId, id: WebhookId) -> Result<Webhook, Problem> {
+    let mut webhooks = parts.registry.webhooks(owner).await?.into_iter();
+    webhooks.find(|webhook| webhook.id == id).ok_or_else(no_webhook)
+}
+
+fn id_of(text: &str) -> Result<WebhookId, Problem> {
+    let digits = (1..=19).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    digits.then(|| text.parse().ok()).flatten().map(WebhookId).ok_or_else(no_webhook)
+}
+
+fn events(words: &[String]) -> Result<Events, Problem> {
+    let known = |word: &String| EventKind::ALL.into_iter().find(|kind| kind.as_str() == word);
+    let events: Option<Events> = words.iter().map(known).collect();
+    events.filter(|events| !events.is_empty()).ok_or_else(|| {
+        let all = EventKind::ALL.map(EventKind::as_str).join(", ");
+        Problem::invalid("events", format!("expected one or more of {all}"))
+    })
+}
+
+fn by(owner: OwnerId, at: Moment) -> By {
+    By { actor: Actor::Owner(owner), at, why: None }
+}
+
+/// Missing, or another's: the same words.
+fn no_webhook() -> Problem {
+    Problem::new(&NOT_FOUND, "there is no such webhook")
+}
+
+fn missing(error: RegistryError) -> Problem {
+    match error {
+        RegistryError::Missing => no_webhook(),
+        error => error.into(),
+    }
+}

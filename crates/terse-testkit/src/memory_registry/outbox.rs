@@ -1,0 +1,141 @@
+//! Webhooks and what waits for them, in memory.
+
+use std::collections::BTreeMap;
+
+use terse_core::registry::{
+    Actor, By, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due, Line, NewEvent, NewWebhook, RegistryError,
+    SETTLED_EACH, Settlement, WAITING_EACH, WEBHOOKS_EACH, Webhook, WebhookChange, WebhookId,
+};
+use terse_core::{Moment, OwnerId};
+
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    webhooks_made: u64,
+    deliveries_made: u64,
+    webhooks: BTreeMap<WebhookId, Webhook>,
+    /// How often each was lent, and until when.
+    loans: BTreeMap<WebhookId, (u64, Option<Moment>)>,
+    deliveries: BTreeMap<DeliveryId, Delivery>,
+}
+
+impl Outbox {
+    pub(super) fn add(&mut self, webhook: NewWebhook) -> Result<Webhook, RegistryError> {
+        if self.webhooks.values().filter(|one| one.owner == webhook.owner).count() >= WEBHOOKS_EACH {
+            return Err(RegistryError::TooMany);
+        }
+        self.webhooks_made += 1;
+        let webhook = webhook.into_webhook(WebhookId(self.webhooks_made));
+        self.webhooks.insert(webhook.id, webhook.clone());
+        Ok(webhook)
+    }
+
+    pub(super) fn of(&self, owner: OwnerId) -> Vec<Webhook> {
+        self.webhooks.values().filter(|webhook| webhook.owner == owner).cloned().collect()
+    }
+
+    pub(super) fn find(&mut self, owner: OwnerId, id: WebhookId) -> Result<&mut Webhook, RegistryError> {
+        self.webhooks.get_mut(&id).filter(|webhook| webhook.owner == owner).ok_or(RegistryError::Missing)
+    }
+
+    pub(super) fn remove(&mut self, owner: OwnerId, id: WebhookId) -> Result<Webhook, RegistryError> {
+        let webhook = self.find(owner, id)?.clone();
+        self.webhooks.remove(&id);
+        self.loans.remove(&id);
+        self.deliveries.retain(|_, delivery| delivery.webhook != id);
+        Ok(webhook)
+    }
+
+    pub(super) fn forget(&mut self, owner: OwnerId) {
+        for webhook in self.of(owner) {
+            let _gone = self.remove(owner, webhook.id);
+        }
+    }
+
+    pub(super) fn owners(&self) -> Vec<OwnerId> {
+        let on = self.webhooks.values().filter(|webhook| webhook.disabled.is_none());
+        let owners: std::collections::BTreeSet<OwnerId> = on.map(|webhook| webhook.owner).collect();
+        owners.into_iter().collect()
+    }
+
+    pub(super) fn enqueue(&mut self, event: &NewEvent) -> u64 {
+        let mut count = 0;
+        for webhook in self.webhooks.values_mut().filter(|webhook| event.concerns(webhook)) {
+            self.deliveries_made += 1;
+            let delivery = event.delivery(DeliveryId(self.deliveries_made), webhook.id);
+            self.deliveries.insert(delivery.id, delivery);
+            webhook.waiting += 1;
+            if webhook.waiting > WAITING_EACH {
+                let waits = |one: &&Delivery| one.webhook == webhook.id && one.state == DeliveryState::Waiting;
+                if let Some(oldest) = self.deliveries.values().find(waits).map(|one| one.id) {
+                    self.deliveries.remove(&oldest);
+                    webhook.waiting -= 1;
+                    webhook.dropped += 1;
+                }
+            }
+            count += 1;
+        }
+        count
+    }
+
+    pub(super) fn due(&mut self, claim: Claim, is_suspended: impl Fn(OwnerId) -> bool) -> Vec<Due> {
+        let Claim { now, lease, after, limit } = claim;
+        let (before, behind): (Vec<_>, Vec<_>) = self.webhooks.values().partition(|webhook| webhook.id <= after);
+        let mut due = Vec::new();
+        for webhook in behind.into_iter().chain(before) {
+            let (loans, until) = self.loans.entry(webhook.id).or_default();
+            if due.len() >= limit
+                || webhook.disabled.is_some()
+                || until.is_some_and(|until| until > now)
+                || is_suspended(webhook.owner)
+            {
+                continue;
+            }
+            let waits = self.deliveries.values().filter(|one| one.webhook == webhook.id && one.state == DeliveryState::Waiting);
+            let Some(first) = waits.filter(|one| one.next_at <= now).min_by_key(|one| (one.next_at, one.id)) else { continue };
+            *loans += 1;
+            *until = now.checked_add(lease);
+            due.push(Due { webhook: webhook.clone(), delivery: first.clone(), loan: *loans });
+        }
+        due
+    }
+
+    /// `None` if there is nothing to settle; otherwise the line that goes with it.
+    pub(super) fn settle(&mut self, settlement: Settlement) -> Option<Option<(Line, By)>> {
+        let Settlement { webhook: id, loan, delivery, disable } = settlement;
+        let webhook = self.webhooks.get_mut(&id)?;
+        let (last, until) = self.loans.get_mut(&id)?;
+        if *last != loan {
+            return None;
+        }
+        *until = None;
+        let kept =
+            self.deliveries.get_mut(&delivery.id).filter(|one| one.webhook == id && one.state == DeliveryState::Waiting)?;
+        *kept = delivery.clone();
+        if delivery.state != DeliveryState::Waiting {
+            webhook.waiting -= 1;
+        }
+        if delivery.state == DeliveryState::Delivered {
+            webhook.delivered_at = webhook.delivered_at.max(delivery.tried_at);
+        }
+        let line = disable.and_then(|why| {
+            let at = delivery.tried_at?;
+            let before = webhook.clone();
+            let disabled = Some(Some(Disabled { at, why: why.clone() }));
+            *webhook = WebhookChange { disabled, ..WebhookChange::default() }.apply(&before);
+            Some((Line::webhook_changed(&before, webhook)?, By { actor: Actor::Terse, at, why: Some(why) }))
+        });
+        let settled = self.deliveries.values().filter(|one| one.webhook == id && one.state != DeliveryState::Waiting);
+        let old: Vec<DeliveryId> = settled.rev().skip(SETTLED_EACH).map(|one| one.id).collect();
+        old.iter().for_each(|id| drop(self.deliveries.remove(id)));
+        Some(line)
+    }
+
+    pub(super) fn deliveries(&mut self, owner: OwnerId, id: WebhookId, limit: usize) -> Result<Vec<Delivery>, RegistryError> {
+        self.find(owner, id)?;
+        Ok(self.deliveries.values().rev().filter(|one| one.webhook == id).take(limit).cloned().collect())
+    }
+
+    pub(super) fn tidy(&mut self, old: Moment, is_kept: &mut impl FnMut(bool) -> bool) {
+        self.deliveries.retain(|_, one| is_kept(one.state != DeliveryState::Waiting && one.created_at < old));
+    }
+}

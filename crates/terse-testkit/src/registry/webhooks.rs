@@ -1,0 +1,334 @@
+//! Webhooks and what waits for them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use terse_core::registry::{
+    Act, Actor, Audits, Claim, Delivery, DeliveryState, Disabled, Due, EventKind, Events, NewEvent, NewWebhook, Outcome,
+    RegistryError, SETTLED_EACH, WAITING_EACH, WEBHOOKS_EACH, Webhook, WebhookChange, WebhookId, subject,
+};
+use terse_core::{Moment, OwnerId, Target};
+
+use super::{DAY, HOUR, Store, acts, add, by, change, log, race, refused, reinstate, suspend};
+use crate::moment;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+pub(super) fn new_webhook(owner: OwnerId, events: &[EventKind]) -> NewWebhook {
+    let url = Target::from_stored("https://hook.example/secret-path?secret=query".into());
+    NewWebhook { owner, url, events: events.iter().copied().collect(), created_at: moment(0) }
+}
+
+pub(super) async fn hook(store: &Store, owner: OwnerId) -> Webhook {
+    store.add_webhook(new_webhook(owner, &EventKind::ALL), by()).await.unwrap()
+}
+
+pub(super) fn event(owner: OwnerId, n: u64) -> NewEvent {
+    let (id, body) = (format!("evt_{n}"), format!("{{\"n\":{n}}}"));
+    NewEvent { id, owner, kind: EventKind::LinkCreated, body, at: moment(n.cast_signed()), only: None }
+}
+
+fn claim(now: i64) -> Claim {
+    Claim { now: moment(now), lease: LEASE, after: WebhookId(0), limit: 100 }
+}
+
+pub(super) async fn due(store: &Store, now: i64) -> Vec<Due> {
+    store.due(claim(now)).await.unwrap()
+}
+
+fn names(due: &[Due]) -> Vec<&str> {
+    due.iter().map(|due| due.delivery.event.as_str()).collect()
+}
+
+pub(super) async fn settle(store: &Store, due: &Due, status: u16, now: i64) -> bool {
+    store.settle(due.settle(Outcome::Answered { status, retry_after: None }, moment(now), 0.0)).await.unwrap()
+}
+
+fn off() -> WebhookChange {
+    let disabled = Some(Some(Disabled { at: moment(3), why: "enough".into() }));
+    WebhookChange { disabled, ..WebhookChange::default() }
+}
+
+fn on() -> WebhookChange {
+    WebhookChange { disabled: Some(None), ..WebhookChange::default() }
+}
+
+async fn deliveries(store: &Store, webhook: &Webhook) -> Vec<Delivery> {
+    store.deliveries(webhook.owner, webhook.id, 100_000).await.unwrap()
+}
+
+pub async fn a_webhook_is_made_changed_and_removed(store: Store) {
+    let ann = add(&store, "ann").await.id;
+    let wanted = new_webhook(ann, &[EventKind::LinkCreated]);
+    let made = store.add_webhook(wanted.clone(), by()).await.unwrap();
+    assert_eq!(made, wanted.into_webhook(made.id));
+    let other = hook(&store, ann).await;
+    assert!(other.id > made.id);
+    let events: Events = [EventKind::LinkDeleted].into_iter().collect();
+    let url = Target::from_stored("https://other.example/".into());
+    let wish =
+        WebhookChange { url: Some(url.clone()), events: Some(events), rotate: Some(moment(9)), ..WebhookChange::default() };
+    let changed = store.change_webhook(ann, made.id, wish, by()).await.unwrap();
+    assert_eq!((&changed.url, changed.events, changed.generation, changed.rotated_at), (&url, events, 2, Some(moment(9))));
+    let changed = store.change_webhook(ann, made.id, off(), by()).await.unwrap();
+    assert_eq!(changed.disabled, Some(Disabled { at: moment(3), why: "enough".into() }));
+    assert_eq!(store.webhooks(ann).await.unwrap(), [changed.clone(), other.clone()]);
+    let same = store.change_webhook(ann, made.id, WebhookChange::default(), by()).await.unwrap();
+    assert_eq!(same, changed);
+    store.remove_webhook(ann, made.id, by()).await.unwrap();
+    refused!(store.remove_webhook(ann, made.id, by()).await, Missing);
+    assert_eq!(store.webhooks(ann).await.unwrap(), [other]);
+    let mut want = vec![Act::UserAdded, Act::WebhookAdded, Act::WebhookAdded];
+    want.extend([Act::WebhookChanged, Act::WebhookDisabled, Act::WebhookRemoved]);
+    assert_eq!(acts(&store).await, want);
+    let about = Audits { subject: Some(subject::webhook(made.id)), limit: 100, ..Audits::default() };
+    assert_eq!(store.audit(&about).await.unwrap().len(), 4);
+    assert!(!format!("{:?}", log(&store).await).contains("secret-path"), "of an address, the host is enough");
+}
+
+pub async fn webhooks_belong_to_their_owner(store: Store) {
+    let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
+    let (of_ann, of_operator) = (hook(&store, ann).await, hook(&store, OwnerId::ADMIN).await);
+    for nobody in [OwnerId::ANONYMOUS, OwnerId(u64::MAX)] {
+        refused!(store.add_webhook(new_webhook(nobody, &EventKind::ALL), by()).await, Missing);
+    }
+    refused!(store.change_webhook(bob, of_ann.id, off(), by()).await, Missing);
+    refused!(store.remove_webhook(bob, of_ann.id, by()).await, Missing);
+    refused!(store.deliveries(bob, of_ann.id, 10).await, Missing);
+    refused!(store.deliveries(ann, WebhookId(u64::MAX), 10).await, Missing);
+    assert!(store.webhooks(bob).await.unwrap().is_empty());
+    assert_eq!(store.webhooks(ann).await.unwrap(), [of_ann]);
+    assert_eq!(store.webhooks(OwnerId::ADMIN).await.unwrap(), [of_operator]);
+}
+
+pub async fn there_are_at_most_so_many_webhooks_each(store: Store) {
+    let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
+    for _ in 0..WEBHOOKS_EACH {
+        hook(&store, ann).await;
+    }
+    refused!(store.add_webhook(new_webhook(ann, &EventKind::ALL), by()).await, TooMany);
+    hook(&store, bob).await;
+    assert_eq!(acts(&store).await.len(), 2 + WEBHOOKS_EACH + 1);
+}
+
+pub async fn those_with_a_webhook_that_is_on_are_known(store: Store) {
+    let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
+    assert!(store.hooked_owners().await.unwrap().is_empty());
+    let (one, _) = (hook(&store, bob).await, hook(&store, ann).await);
+    hook(&store, ann).await;
+    assert_eq!(store.hooked_owners().await.unwrap(), [ann, bob]);
+    store.change_webhook(bob, one.id, off(), by()).await.unwrap();
+    assert_eq!(store.hooked_owners().await.unwrap(), [ann]);
+    store.change_webhook(bob, one.id, on(), by()).await.unwrap();
+    assert_eq!(store.hooked_owners().await.unwrap(), [ann, bob]);
+    store.remove_webhook(bob, one.id, by()).await.unwrap();
+    assert_eq!(store.hooked_owners().await.unwrap(), [ann]);
+}
+
+pub async fn an_event_waits_for_those_it_concerns(store: Store) {
+    let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
+    let created = store.add_webhook(new_webhook(ann, &[EventKind::LinkCreated]), by()).await.unwrap();
+    let deleted = store.add_webhook(new_webhook(ann, &[EventKind::LinkDeleted]), by()).await.unwrap();
+    let (all, of_bob, silent) = (hook(&store, ann).await, hook(&store, bob).await, hook(&store, ann).await);
+    store.change_webhook(ann, silent.id, off(), by()).await.unwrap();
+    assert_eq!(store.enqueue(event(ann, 1)).await.unwrap(), 2);
+    assert_eq!(store.enqueue(event(OwnerId(5), 2)).await.unwrap(), 0);
+    // A test goes to one, whatever it is for.
+    let test = NewEvent { kind: EventKind::Test, only: Some(deleted.id), ..event(ann, 3) };
+    assert_eq!(store.enqueue(test.clone()).await.unwrap(), 1);
+    assert_eq!(store.enqueue(NewEvent { owner: bob, ..test.clone() }).await.unwrap(), 0);
+    assert_eq!(store.enqueue(NewEvent { only: Some(silent.id), ..test }).await.unwrap(), 0);
+    let found = deliveries(&store, &created).await;
+    assert_eq!(found, [event(ann, 1).delivery(found[0].id, created.id)]);
+    let counts = [&created, &deleted, &all, &of_bob, &silent].map(async |webhook| deliveries(&store, webhook).await.len());
+    let mut have = Vec::new();
+    for count in counts {
+        have.push(count.await);
+    }
+    assert_eq!(have, [1, 1, 1, 0, 0]);
+    assert_eq!(store.webhooks(ann).await.unwrap().iter().map(|webhook| webhook.waiting).collect::<Vec<_>>(), [1, 1, 1, 0]);
+}
+
+pub async fn what_is_due_is_lent_to_one(store: Store) {
+    let ann = add(&store, "ann").await.id;
+    let (one, two) = (hook(&store, ann).await, hook(&store, ann).await);
+    for n in 1..=3 {
+        store.enqueue(event(ann, n)).await.unwrap();
+    }
+    assert!(due(&store, 0).await.is_empty(), "nothing has happened yet");
+    let racing = (0..20).map(|_| {
+        let store = Arc::clone(&store);
+        async move { store.due(claim(10)).await.unwrap() }
+    });
+    let mut lent: Vec<Due> = race(racing).await.into_iter().flatten().collect();
+    lent.sort_by_key(|due| due.webhook.id);
+    assert_eq!(lent.iter().map(|due| due.webhook.id).collect::<Vec<_>>(), [one.id, two.id], "one of each, to one");
+    assert_eq!(names(&lent), ["evt_1", "evt_1"]);
+    assert!(due(&store, 10).await.is_empty());
+    // Settled, the next one is there; the other is still lent.
+    assert!(settle(&store, &lent[0], 200, 20).await);
+    let next = due(&store, 30).await;
+    assert_eq!((names(&next), next[0].webhook.id), (vec!["evt_2"], one.id));
+    // When the lease is over, whoever had it is too late.
+    let late = LEASE.as_millis() as i64 + 10;
+    let again = due(&store, late).await;
+    assert_eq!((names(&again), again[0].webhook.id), (vec!["evt_1"], two.id));
+    assert!(!settle(&store, &lent[1], 200, late).await);
+    assert!(settle(&store, &again[0], 200, late).await);
+    assert!(!settle(&store, &again[0], 200, late).await, "once is enough");
+    let last = deliveries(&store, &two).await.pop().unwrap();
+    assert_eq!((last.state, last.attempts, last.body.as_str()), (DeliveryState::Delivered, 1, ""));
+}
+
+pub async fn an_attempt_that_failed_is_made_again_later(store: Store) {
+    let ann = add(&store, "ann").await.id;
+    let webhook = hook(&store, ann).await;
+    store.enqueue(event(ann, 1)).await.unwrap();
+    store.enqueue(event(ann, 2)).await.unwrap();
+    let first = due(&store, 10).await;
+    let outcome = Outcome::Unanswered("too_slow".into());
+    assert!(store.settle(first[0].settle(outcome, moment(10), 0.0)).await.unwrap());
+    // The others need not wait for it.
+    let second = due(&store, 11).await;
+    assert_eq!(names(&second), ["evt_2"]);
+    assert!(settle(&store, &second[0], 500, 11).await);
+    assert!(due(&store, 10_009).await.is_empty());
+    let again = due(&store, 10_010).await;
+    assert_eq!(names(&again), ["evt_1"]);
+    let delivery = &again[0].delivery;
+    assert_eq!((delivery.attempts, delivery.problem.as_deref(), delivery.body.as_str()), (1, Some("too_slow"), "{\"n\":1}"));
+    assert!(settle(&store, &again[0], 204, 10_010).await);
+    let found = deliveries(&store, &webhook).await;
+    let shape = |one: &Delivery| (one.event.clone(), one.state, one.attempts, one.status, one.tried_at);
+    let want = [
+        ("evt_2".to_owned(), DeliveryState::Waiting, 1, Some(500), Some(moment(11))),
+        ("evt_1".to_owned(), DeliveryState::Delivered, 2, Some(204), Some(moment(10_010))),
+    ];
+    assert_eq!(found.iter().map(shape).collect::<Vec<_>>(), want);
+    let webhook = &store.webhooks(ann).await.unwrap()[0];
+    assert_eq!((webhook.waiting, webhook.delivered_at), (1, Some(moment(10_010))));
+}
+
+pub async fn every_webhook_has_its_turn(store: Store) {
+    let ann = add(&store, "ann").await.id;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(hook(&store, ann).await.id);
+    }
+    for n in 1..=4 {
+        store.enqueue(event(ann, n)).await.unwrap();
+    }
+    let (mut after, mut served) = (WebhookId(0), Vec::new());
+    for _ in 0..5 {
+        let some = store.due(Claim { after, limit: 2, ..claim(10) }).await.unwrap();
+        assert_eq!(some.len(), 2);
+        after = some[1].webhook.id;
+        for due in &some {
+            served.push(due.webhook.id);
+            settle(&store, due, 200, 10).await;
+        }
+    }
+    assert_eq!(served, [&ids[..], &ids[..]].concat());
+    assert!(store.due(Claim { limit: 0, ..claim(10) }).await.unwrap().is_empty());
+}
+
+pub async fn what_is_off_or_suspended_is_not_due(store: Store) {
+    let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
+    let (one, _) = (hook(&store, ann).await, hook(&store, bob).await);
+    store.enqueue(event(ann, 1)).await.unwrap();
+    store.enqueue(event(bob, 2)).await.unwrap();
+    store.change_webhook(ann, one.id, off(), by()).await.unwrap();
+    change(&store, bob, suspend()).await.unwrap();
+    assert!(due(&store, 10).await.is_empty());
+    store.change_webhook(ann, one.id, on(), by()).await.unwrap();
+    assert_eq!(names(&due(&store, 10).await), ["evt_1"]);
+    change(&store, bob, reinstate()).await.unwrap();
+    assert_eq!(names(&due(&store, 10).await), ["evt_2"]);
+}
+
+pub async fn a_receiver_that_is_gone_is_switched_off(store: Store) {
+    let ann = add(&store, "ann").await.id;
+    let webhook = hook(&store, ann).await;
+    store.enqueue(event(ann, 1)).await.unwrap();
+    store.enqueue(event(ann, 2)).await.unwrap();
+    let first = due(&store, 10).await;
+    assert!(settle(&store, &first[0], 410, 20).await);
+    let disabled = store.webhooks(ann).await.unwrap()[0].disabled.clone().unwrap();
+    assert!(disabled.at == moment(20) && disabled.why.contains("410"), "{disabled:?}");
+    assert!(due(&store, DAY).await.is_empty());
+    assert_eq!(store.enqueue(event(ann, 3)).await.unwrap(), 0);
+    let line = &log(&store).await[0];
+    assert_eq!((line.act, line.actor, line.at), (Act::WebhookDisabled, Actor::Terse, moment(20)));
+    assert_eq!(line.why.as_ref(), Some(&disabled.why));
+    // What waited is still there for when it is back.
+    store.change_webhook(ann, webhook.id, on(), by()).await.unwrap();
+    assert_eq!(names(&due(&store, DAY).await), ["evt_2"]);
+}
+
+pub async fn of_too_many_that_wait_the_oldest_go(store: Store) {
+    let ann = add(&store, "ann").await.id;
+    let webhook = hook(&store, ann).await;
+    let each = WAITING_EACH / 8;
+    let racing = (0..8).map(|from| {
+        let store = Arc::clone(&store);
+        async move {
+            for n in from * each..(from + 1) * each {
+                store.enqueue(event(ann, n)).await.unwrap();
+            }
+        }
+    });
+    race(racing).await;
+    let oldest = store.due(claim(HOUR)).await.unwrap().remove(0);
+    let first = store.deliveries(ann, webhook.id, 100_000).await.unwrap().pop();
+    for n in 0..5 {
+        store.enqueue(event(ann, WAITING_EACH + n)).await.unwrap();
+    }
+    let now = store.webhooks(ann).await.unwrap().remove(0);
+    assert_eq!((now.waiting, now.dropped), (WAITING_EACH, 5));
+    let found = store.deliveries(ann, webhook.id, 100_000).await.unwrap();
+    assert_eq!(found.first().unwrap().event, format!("evt_{}", WAITING_EACH + 4));
+    assert!(first.is_some_and(|first| !found.contains(&first)));
+    // One that was dropped on its way is nothing to settle, unless it was not among the oldest.
+    let is_there = found.iter().any(|one| one.id == oldest.delivery.id);
+    assert_eq!(settle(&store, &oldest, 200, HOUR).await, is_there);
+    assert_eq!(due(&store, HOUR).await.len(), 1, "either way the loan is over");
+}
+
+pub async fn few_of_the_settled_are_kept(store: Store) {
+    let ann = add(&store, "ann").await.id;
+    let webhook = hook(&store, ann).await;
+    for n in 0..SETTLED_EACH as u64 + 5 {
+        store.enqueue(event(ann, n)).await.unwrap();
+        settle(&store, &due(&store, HOUR).await[0], 200, HOUR).await;
+    }
+    store.enqueue(event(ann, 1000)).await.unwrap();
+    let found = deliveries(&store, &webhook).await;
+    assert_eq!(found.len(), SETTLED_EACH + 1);
+    assert_eq!((found[0].event.as_str(), found.last().unwrap().event.as_str()), ("evt_1000", "evt_5"));
+    assert_eq!(store.deliveries(ann, webhook.id, 2).await.unwrap(), found[..2]);
+    let keep = Duration::from_secs(24 * 3600);
+    assert_eq!(store.tidy(Moment::from_ms(moment(2 * DAY).as_ms()), keep, 1000).await.unwrap() as usize, SETTLED_EACH + 2);
+    assert_eq!(deliveries(&store, &webhook).await.len(), 1, "what waits is not over");
+}
+
+pub async fn with_a_webhook_goes_all_that_waits(store: Store) {
+    let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
+    let (one, two, of_bob) = (hook(&store, ann).await, hook(&store, ann).await, hook(&store, bob).await);
+    for owner in [ann, bob] {
+        store.enqueue(event(owner, 1)).await.unwrap();
+    }
+    let lent = due(&store, 10).await;
+    store.remove_webhook(ann, one.id, by()).await.unwrap();
+    assert!(!settle(&store, &lent[0], 200, 10).await);
+    store.erase_user(ann, by()).await.unwrap();
+    assert!(!settle(&store, &lent[1], 200, 10).await);
+    assert!(store.webhooks(ann).await.unwrap().is_empty());
+    refused!(store.deliveries(ann, two.id, 10).await, Missing);
+    assert_eq!(store.enqueue(event(ann, 2)).await.unwrap(), 0);
+    assert_eq!(store.hooked_owners().await.unwrap(), [bob]);
+    assert!(hook(&store, bob).await.id > of_bob.id);
+    let mine = [one.id, two.id].map(subject::webhook);
+    let lines = log(&store).await.into_iter().filter(|line| mine.contains(&line.subject)).collect::<Vec<_>>();
+    assert!(lines.len() == 3 && !format!("{lines:?}").contains("hook.example"), "{lines:?}");
+    assert!(settle(&store, &lent[2], 200, 10).await);
+}

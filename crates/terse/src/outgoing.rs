@@ -1,0 +1,139 @@
+//! What goes out to strangers' servers because an operator switched it on: webhooks, titles, checks of targets. All of it by one
+//! guarded client; with everything off there is no client, no thread and no task.
+
+mod hooks;
+mod reach;
+mod sender;
+mod titles;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use anyhow::Context as _;
+use terse_core::registry::{Registry, WebhookKey};
+use terse_core::{Clock, Hosts, Identity, LinkEvents, Links, TargetRules};
+use terse_outgoing::{Outgoing, OutgoingSettings};
+use terse_server::Webhooks;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use crate::config::Config;
+use hooks::Hooks;
+use reach::Reach;
+use sender::Sender;
+use titles::Titles;
+
+/// Events that are sent at once,
+const POSTS: usize = 12;
+/// and pages that are read, and targets that are checked. Together these are all that the client does at once.
+const PAGES: usize = 2;
+const CHECKS: usize = 2;
+
+/// What was done so far.
+#[derive(Debug, Default)]
+pub(crate) struct OutgoingCounts {
+    /// Events that wait for a receiver.
+    pub(crate) enqueued: AtomicU64,
+    /// Events that could not be written down and are lost.
+    pub(crate) lost: AtomicU64,
+    /// Attempts that a receiver took.
+    pub(crate) delivered: AtomicU64,
+    /// Attempts that are made again later.
+    pub(crate) again: AtomicU64,
+    /// Events that were given up.
+    pub(crate) given_up: AtomicU64,
+    /// Webhooks that were switched off.
+    pub(crate) disabled: AtomicU64,
+    /// Titles found,
+    pub(crate) titles: AtomicU64,
+    /// pages without one, or out of reach,
+    pub(crate) untitled: AtomicU64,
+    /// and links that nobody asked about because too many waited.
+    pub(crate) skipped: AtomicU64,
+    /// Targets that answered,
+    pub(crate) reached: AtomicU64,
+    /// and those that did not.
+    pub(crate) unreached: AtomicU64,
+}
+
+/// What is switched on.
+pub(crate) struct Outside {
+    hooks: Option<Hooks>,
+    titles: Option<Titles>,
+    client: Option<Arc<Outgoing>>,
+    pub(crate) counts: Arc<OutgoingCounts>,
+}
+
+impl Outside {
+    /// Reads who has webhooks, if they are on, so that nothing that happens from now on is missed.
+    pub(crate) async fn open(
+        config: &Config,
+        registry: &Arc<dyn Registry>,
+        identity: &Identity,
+        hosts: &Hosts,
+    ) -> anyhow::Result<Self> {
+        let counts: Arc<OutgoingCounts> = Arc::default();
+        let settings = &config.outgoing;
+        let hooks = if settings.webhooks {
+            let key = WebhookKey::new(identity.derive("terse webhooks v1"));
+            let rules = TargetRules { allow_private: settings.allow_private, ..TargetRules::default() };
+            let desk = Webhooks { key, rules, owners: Arc::default(), bell: Arc::default() };
+            let hooks = Hooks { desk, registry: Arc::clone(registry), hosts: hosts.clone(), counts: Arc::clone(&counts) };
+            hooks.refresh().await.context("reading who has webhooks")?;
+            Some(hooks)
+        } else {
+            None
+        };
+        let any = settings.webhooks || settings.titles || settings.check_targets;
+        let client = any.then(|| {
+            let mut client = OutgoingSettings::new(env!("CARGO_PKG_VERSION"), config.base_url().as_str());
+            client.allow_private = settings.allow_private;
+            client.at_once = POSTS + PAGES + CHECKS;
+            Arc::new(Outgoing::new(client))
+        });
+        Ok(Self { hooks, titles: settings.titles.then(Titles::new), client, counts })
+    }
+
+    /// For the API.
+    pub(crate) fn webhooks(&self) -> Option<Webhooks> {
+        self.hooks.as_ref().map(|hooks| hooks.desk.clone())
+    }
+
+    /// Who is told what happens to links, if anybody is.
+    pub(crate) fn events(&self) -> Option<Arc<dyn LinkEvents>> {
+        match (&self.hooks, &self.titles) {
+            (None, None) => None,
+            (hooks, titles) => Some(Arc::new(hooks::Listeners {
+                hooks: hooks.clone(),
+                titles: titles.as_ref().map(|titles| titles.queue.clone()),
+                counts: Arc::clone(&self.counts),
+            })),
+        }
+    }
+
+    /// Begins to send, to ask and to check.
+    pub(crate) fn start(
+        self,
+        config: &Config,
+        links: &Arc<Links>,
+        clock: &Clock,
+        runtime: &Runtime,
+        stop: &watch::Receiver<bool>,
+    ) {
+        let Some(client) = self.client else { return };
+        if let Some(hooks) = self.hooks {
+            runtime.spawn(hooks.clone().keep(stop.clone()));
+            if config.roles.worker {
+                let sender = Sender::new(hooks, Arc::clone(&client), clock.clone());
+                runtime.spawn(sender.run(stop.clone()));
+            }
+        }
+        if let Some(titles) = self.titles {
+            runtime.spawn(titles.run(Arc::clone(links), Arc::clone(&client), Arc::clone(&self.counts), stop.clone()));
+        }
+        if config.outgoing.check_targets && config.roles.worker {
+            let reach = Reach::new(Arc::clone(links), client, clock.clone(), self.counts);
+            runtime.spawn(reach.run(stop.clone()));
+        }
+    }
+}

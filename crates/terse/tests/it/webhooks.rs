@@ -1,0 +1,243 @@
+//! Webhooks, with receivers that are really there.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use terse_outgoing::{HookSecret, verify};
+
+use crate::crash::Killable;
+use crate::harness::{KEY, TestTerse};
+use crate::receiver::{Got, Receiver, status_line, until};
+
+fn terse() -> TestTerse {
+    TestTerse::with(|config| {
+        config.outgoing.webhooks = true;
+        config.outgoing.allow_private = true;
+    })
+}
+
+/// Its id and its secret.
+fn hook(terse: &TestTerse, url: &str, events: &[&str]) -> (String, String) {
+    let body = match events {
+        [] => json!({ "url": url }),
+        events => json!({ "url": url, "events": events }),
+    };
+    let answer = terse.api("POST", "/webhooks", Some(body));
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let text = |name: &str| answer.json()[name].as_str().unwrap().to_owned();
+    (text("id"), text("secret"))
+}
+
+fn seen(terse: &TestTerse, id: &str) -> Value {
+    terse.api("GET", &format!("/webhooks/{id}"), None).json()
+}
+
+fn deliveries(terse: &TestTerse, id: &str) -> Vec<Value> {
+    let list = terse.api("GET", &format!("/webhooks/{id}/deliveries?limit=100"), None).json();
+    list["deliveries"].as_array().unwrap().clone()
+}
+
+fn now(terse: &TestTerse) -> u64 {
+    u64::try_from(terse.clock().now().as_ms() / 1000).unwrap()
+}
+
+fn kind(got: &Got) -> String {
+    got.header("terse-event").to_owned()
+}
+
+#[test]
+fn a_receiver_can_tell_that_what_it_is_told_is_ours() {
+    let (terse, receiver) = (terse(), Receiver::saying(204));
+    let (id, secret) = hook(&terse, &receiver.url("/hook?a=b"), &[]);
+    let code = terse.create(json!({ "long_url": "https://example.com/?q=1", "title": "One" }));
+    let got = receiver.next();
+    assert_eq!((got.line.as_str(), got.header("content-type")), ("POST /hook?a=b HTTP/1.1", "application/json"));
+    let check = |secret: &str, got: &Got, body: &[u8]| {
+        verify(&HookSecret::new(secret), got.header("terse-signature"), body, now(&terse), 60).is_ok()
+    };
+    assert!(check(&secret, &got, &got.body));
+    assert!(!check("whsec_other", &got, &got.body) && !check(&secret, &got, b"{}"));
+    let body = got.json();
+    assert_eq!((&body["type"], &body["id"]), (&json!("link.created"), &json!(got.header("terse-delivery"))));
+    assert_eq!(kind(&got), "link.created");
+    let mut link = terse.api("GET", &format!("/urls/{code}"), None).json();
+    link.as_object_mut().unwrap().remove("click_count");
+    assert_eq!(body["link"], link, "as the API shows it");
+    // A new secret signs, and the old one along with it for a while.
+    let rotated = terse.api("PATCH", &format!("/webhooks/{id}"), Some(json!({ "rotate_secret": true }))).json();
+    terse.api("DELETE", &format!("/urls/{code}"), None);
+    let got = receiver.next();
+    assert_eq!(kind(&got), "link.deleted");
+    assert!(check(rotated["secret"].as_str().unwrap(), &got, &got.body) && check(&secret, &got, &got.body));
+    until("it is noted", || seen(&terse, &id)["waiting"] == 0);
+    assert!(deliveries(&terse, &id).iter().all(|one| one["state"] == "delivered" && one["attempts"] == 1));
+}
+
+#[test]
+fn a_webhook_is_told_what_it_is_for_and_about_its_owners_links() {
+    let (terse, receiver) = (terse(), Receiver::saying(200));
+    hook(&terse, &receiver.url("/"), &["link.changed", "link.blocked", "link.expired"]);
+    let anonymous = terse.anonymous("POST", "/urls", Some(json!({ "long_url": "https://example.com/a" })));
+    assert_eq!(anonymous.status, 201);
+    let code = terse.create(json!({ "long_url": "https://example.com/b" }));
+    let path = format!("/urls/{code}");
+    terse.api("PATCH", &path, Some(json!({ "title": "New" })));
+    terse.api("PUT", &format!("/admin/links/{code}/standing"), Some(json!({ "standing": "blocked" })));
+    terse.api("DELETE", &path, None);
+    let got = [receiver.next(), receiver.next()];
+    assert_eq!(got.each_ref().map(kind), ["link.changed", "link.blocked"]);
+    assert!(got.iter().all(|got| got.json()["link"]["short_code"] == code));
+    assert_eq!(receiver.waiting(), 0);
+}
+
+#[test]
+fn a_link_that_expires_is_told_of() {
+    let receiver = Receiver::saying(200);
+    let terse = TestTerse::with(|config| {
+        config.outgoing.webhooks = true;
+        config.outgoing.allow_private = true;
+        config.links.reap_every = "1s".parse().unwrap();
+    });
+    hook(&terse, &receiver.url("/"), &["link.expired"]);
+    let code = terse.create(json!({ "long_url": "https://example.com/", "ttl": 60 }));
+    terse.clock().advance(Duration::from_secs(61));
+    let got = receiver.next();
+    assert_eq!((kind(&got), &got.json()["link"]["status"]), ("link.expired".into(), &json!("expired")));
+    assert_eq!(got.json()["link"]["short_code"], code);
+}
+
+#[test]
+fn what_a_receiver_does_not_take_comes_again_under_the_same_name() {
+    let terse = terse();
+    let receiver = Receiver::start("127.0.0.1:0", |n| Some(status_line([500, 302, 200][n.min(2)])));
+    let (id, _) = hook(&terse, &receiver.url("/"), &[]);
+    terse.create(json!({ "long_url": "https://example.com/" }));
+    let first = receiver.next();
+    until("the first attempt is noted", || deliveries(&terse, &id)[0]["last_status"] == 500);
+    terse.clock().advance(Duration::from_secs(13));
+    let second = receiver.next();
+    until("the second attempt is noted", || deliveries(&terse, &id)[0]["last_status"] == 302);
+    terse.clock().advance(Duration::from_secs(37));
+    let third = receiver.next();
+    until("it is delivered", || deliveries(&terse, &id)[0]["state"] == "delivered");
+    assert_eq!(deliveries(&terse, &id)[0]["attempts"], 3);
+    assert_eq!((&second.body, &third.body), (&first.body, &first.body));
+    assert_eq!(second.header("terse-delivery"), first.header("terse-delivery"));
+    terse.clock().advance(Duration::from_secs(86_400));
+    terse.api("POST", &format!("/webhooks/{id}/test"), None);
+    assert_eq!(kind(&receiver.next()), "webhook.test", "nothing came in between");
+}
+
+#[test]
+fn a_receiver_that_is_gone_is_not_asked_again() {
+    let (terse, receiver) = (terse(), Receiver::saying(410));
+    let (id, _) = hook(&terse, &receiver.url("/"), &[]);
+    terse.create(json!({ "long_url": "https://example.com/a" }));
+    receiver.next();
+    until("it is switched off", || seen(&terse, &id)["enabled"] == false);
+    assert!(seen(&terse, &id)["disabled_reason"].as_str().unwrap().contains("410"));
+    terse.create(json!({ "long_url": "https://example.com/b" }));
+    assert_eq!(deliveries(&terse, &id).len(), 1);
+    // Switched on again it is asked again, and only of what happens from then on.
+    terse.api("PATCH", &format!("/webhooks/{id}"), Some(json!({ "enabled": true })));
+    let code = terse.create(json!({ "long_url": "https://example.com/c" }));
+    assert_eq!(receiver.next().json()["link"]["short_code"], code);
+    assert_eq!(receiver.accepted(), 2);
+}
+
+#[test]
+fn a_slow_receiver_holds_up_nobody_else() {
+    let terse = terse();
+    let slow = Receiver::start("127.0.0.2:0", |_| None);
+    let quick = Receiver::saying(200);
+    for _ in 0..19 {
+        hook(&terse, &slow.url("/"), &[]);
+    }
+    hook(&terse, &quick.url("/"), &[]);
+    let codes: Vec<String> = (0..20).map(|n| terse.create(json!({ "long_url": format!("https://example.com/{n}") }))).collect();
+    let got: Vec<Value> = codes.iter().map(|_| quick.next().json()["link"]["short_code"].clone()).collect();
+    assert_eq!(got, codes, "in order");
+    assert!(slow.accepted() > 0 && slow.most_open.load(Ordering::SeqCst) <= 3, "{:?}", slow.most_open);
+}
+
+#[test]
+fn nothing_is_sent_unless_it_is_switched_on() {
+    let receiver = Receiver::start("127.0.0.2:0", |_| Some(status_line(200)));
+    let mut terse = TestTerse::with(|config| {
+        config.safety.allow_private_targets = true;
+        config.outgoing.allow_private = true;
+    });
+    let answer = terse.api("POST", "/webhooks", Some(json!({ "url": receiver.url("/") })));
+    assert_eq!((answer.status, &answer.json()["code"]), (403, &json!("webhooks_off")));
+    for n in 0..20 {
+        terse.create(json!({ "long_url": receiver.url(&format!("/{n}")) }));
+    }
+    terse.clock().advance(Duration::from_secs(86_400));
+    let metrics = terse.get("/metrics").text();
+    for line in ["terse_titles_total{what=\"skipped\"} 0", "terse_webhook_events_total{what=\"enqueued\"} 0"] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+    terse.stop();
+    assert_eq!(receiver.accepted(), 0);
+}
+
+#[test]
+fn webhooks_that_were_there_are_silent_while_switched_off() {
+    let (mut terse, receiver) = (terse(), Receiver::saying(200));
+    hook(&terse, &receiver.url("/"), &[]);
+    terse.create(json!({ "long_url": "https://example.com/a" }));
+    receiver.next();
+    terse.config.outgoing.webhooks = false;
+    terse.restart();
+    terse.create(json!({ "long_url": "https://example.com/b" }));
+    terse.config.outgoing.webhooks = true;
+    terse.restart();
+    let code = terse.create(json!({ "long_url": "https://example.com/c" }));
+    // The very first may come again: the server may have stopped before it had noted that it was taken.
+    let last = std::iter::repeat_with(|| receiver.next().json()["link"].clone())
+        .find(|link| link["long_url"] != "https://example.com/a");
+    assert_eq!(last.unwrap()["short_code"], code);
+}
+
+/// The receiver has it but has not said so when the sender is killed: it comes again, once, and then no more.
+#[test]
+fn an_event_outlives_the_sender() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let data_dir = folder.path().join("data");
+    let on = [("TERSE_OUTGOING__WEBHOOKS", "true"), ("TERSE_OUTGOING__ALLOW_PRIVATE", "true")];
+    let receiver = Receiver::start("127.0.0.1:0", |n| (n > 0).then(|| status_line(200)));
+    let call = |terse: &Killable, method: &str, path: &str, body: Option<Value>| -> Value {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(format!("http://{}/api/v1{path}", terse.address))
+            .header("authorization", format!("Bearer {KEY}"))
+            .header("content-type", "application/json");
+        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let body = body.map(|body| body.to_string()).unwrap_or_default();
+        let sent = match method {
+            "GET" => agent.run(request.body(()).unwrap()),
+            _ => agent.run(request.body(body).unwrap()),
+        };
+        sent.unwrap().body_mut().read_json().unwrap()
+    };
+    let first = Killable::start_with(&data_dir, &on);
+    let made = call(&first, "POST", "/webhooks", Some(json!({ "url": receiver.url("/") })));
+    let (id, secret) = (made["id"].as_str().unwrap(), HookSecret::new(made["secret"].as_str().unwrap()));
+    let link = call(&first, "POST", "/urls", Some(json!({ "long_url": "https://example.com/" })));
+    let before = receiver.next();
+    first.kill();
+    let second = Killable::start_with(&data_dir, &on);
+    let again = receiver.next();
+    assert_eq!((again.header("terse-delivery"), &again.body), (before.header("terse-delivery"), &before.body));
+    assert_eq!(again.json()["link"]["short_code"], link["short_code"]);
+    let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    assert_eq!(verify(&secret, again.header("terse-signature"), &again.body, seconds, 60), Ok(()), "the secret is the same");
+    let path = format!("/webhooks/{id}/deliveries");
+    until("it is delivered", || call(&second, "GET", &path, None)["deliveries"][0]["state"] == "delivered");
+    second.kill();
+    let third = Killable::start_with(&data_dir, &on);
+    call(&third, "POST", &format!("/webhooks/{id}/test"), Some(json!({})));
+    assert_eq!(receiver.next().header("terse-event"), "webhook.test", "what was taken is not sent again");
+    assert_eq!(receiver.accepted(), 3);
+}
