@@ -31,6 +31,7 @@ mod schema;
 mod scribe;
 mod shelf;
 mod store;
+mod tags;
 mod trade;
 mod verify;
 mod writer;

@@ -27,6 +27,7 @@ pub(crate) const LINKS: Shape = Shape {
         include_str!("schema_2.sql"),
         include_str!("schema_3.sql"),
         include_str!("schema_4.sql"),
+        include_str!("schema_5.sql"),
     ],
 };
 
@@ -120,6 +121,7 @@ pub(crate) mod tests {
     use crate::chores::{DELETED, MARKED, UNMARKED};
     use crate::history::TOO_OLD;
     use crate::list::{Place, steps};
+    use crate::tags::TAGS;
 
     /// Every query that could meet millions of rows.
     #[test]
@@ -143,6 +145,7 @@ pub(crate) mod tests {
                 "SELECT id FROM aliases INDEXED BY aliases_folded WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL",
                 "aliases_folded (domain=? AND <expr>=?)",
             ),
+            (TAGS, "COVERING INDEX links_tagged (owner=?"),
             ("SELECT id FROM requests WHERE at < ?1 ORDER BY at LIMIT ?2", "requests_by_age"),
             ("SELECT target FROM revisions WHERE id = ?1 ORDER BY n DESC LIMIT ?2", "revisions_of_a_link"),
             (&format!("SELECT n FROM revisions WHERE {TOO_OLD}"), "revisions_of_a_link"),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::{
-    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Moment, Numbering, Page, Past, Revision, Spent,
-    StoreError, Updated,
+    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Moment, Numbering, OwnerId, Page, Past, Revision,
+    Spent, StoreError, TagCount, Updated,
 };
 
 use crate::backup::BackupError;
@@ -201,6 +201,10 @@ impl LinkStore for Embedded {
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let query = query.clone();
         self.crew.read(LIST, move |shelf| shelf.list(&query)).await
+    }
+
+    async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError> {
+        self.crew.read(LIST, move |shelf| shelf.tags(owner, limit)).await
     }
 
     async fn lease(&self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, StoreError> {

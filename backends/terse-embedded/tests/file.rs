@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use terse_core::rules::Rules;
 use terse_core::{
     Alphabet, Domain, Flags, Insert, Inserted, Judge, Link, LinkKey, LinkStore, ListQuery, Notes, Numbering, Request, Revision,
-    Sort, Standing, StoreError, Tags, Updated,
+    Sort, Standing, StoreError, TagCount, Tags, Updated,
 };
 use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, skip_ahead, verify};
 use terse_testkit::{alias, generated, key, moment};
@@ -84,9 +84,9 @@ fn a_file_from_the_future_is_refused_and_left_alone() {
     drop(folder.open());
     sql(&folder.db(), "PRAGMA user_version = 99");
     let error = Embedded::open(Options::new(folder.db())).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 99, known: 4 }), "{error}");
-    assert!(error.to_string().contains("99") && error.to_string().contains('4'));
-    sql(&folder.db(), "PRAGMA user_version = 4");
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 5 }), "{error}");
+    assert!(error.to_string().contains("99") && error.to_string().contains('5'));
+    sql(&folder.db(), "PRAGMA user_version = 5");
     drop(folder.open());
 }
 
@@ -559,7 +559,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     assert_eq!((checksum("plain"), checksum("blocked")), (-43900088757068297, -7054719790225027295));
     sql(
         &folder.db(),
-        "DROP TABLE revisions; ALTER TABLE links DROP COLUMN rules; ALTER TABLE links DROP COLUMN archived_at; ALTER TABLE links DROP COLUMN notes; \
+        "DROP INDEX links_tagged; DROP TABLE revisions; ALTER TABLE links DROP COLUMN rules; ALTER TABLE links DROP COLUMN archived_at; ALTER TABLE links DROP COLUMN notes; \
          ALTER TABLE links DROP COLUMN password; ALTER TABLE links DROP COLUMN signs; PRAGMA user_version = 1",
     );
     let store = folder.open();
@@ -573,6 +573,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
         revision: Revision(2),
         ..plain
     };
+    assert_eq!(store.tags(plain.owner, 9).await.unwrap(), [TagCount { tag: "a".into(), links: 1 }]);
     assert_eq!(store.update(&flagged, Revision(1)).await.unwrap(), Updated::Done);
     drop(store);
     assert_eq!(folder.open().get(&flagged.key).await.unwrap(), Some(flagged));

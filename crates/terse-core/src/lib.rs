@@ -47,7 +47,7 @@ pub use refusal::{Refusal, RefusalKind};
 pub use screening::{Evidence, Flags, Judgement, NoScreening, Screening, UNREACHABLE, UNSCREENED};
 pub use store::{
     BoxError, ChangeFeed, Cursor, Insert, Inserted, LinkStore, ListQuery, NoFeed, Page, Past, REVISIONS, Request, Sort, Spent,
-    StoreError, Updated,
+    StoreError, TagCount, Updated,
 };
 pub use target::{Target, TargetRules, is_bad_port};
 pub use text::{Notes, Tags, Title};

@@ -10,15 +10,15 @@ use crate::when::Moment;
 use crate::clock::Clock;
 use crate::code::Code;
 use crate::codes::{CodeSource, CodeSourceError, Wanted};
-use crate::domain::Hosts;
+use crate::domain::{Domain, Hosts};
 use crate::events::{LinkEvents, NoEvents, kind_of};
 use crate::link::{Judge, Link, LinkKey, OwnerId, Revision, Standing, Status};
 use crate::patch::{Change, Patch};
 use crate::refusal::{Refusal, RefusalKind};
-use crate::registry::EventKind;
+use crate::registry::{EventKind, Suspended};
 use crate::rules::{self, Typed};
 use crate::screening::{self, Evidence, Flags, Judgement, Screening, UNREACHABLE, UNSCREENED};
-use crate::store::{ChangeFeed, Insert, Inserted, LinkStore, ListQuery, Page, Request, StoreError, Updated};
+use crate::store::{ChangeFeed, Insert, Inserted, LinkStore, ListQuery, Page, Request, Sort, StoreError, TagCount, Updated};
 use crate::target::{Target, TargetRules};
 use crate::text::{Tags, Title};
 use crate::wish::{NewLink, Wish};
@@ -150,6 +150,7 @@ pub struct Links {
     screen: Arc<dyn Screening>,
     events: Arc<dyn LinkEvents>,
     rules: Rules,
+    suspended: Suspended,
     clock: Clock,
 }
 
@@ -163,7 +164,8 @@ impl Links {
         rules: Rules,
         clock: Clock,
     ) -> Self {
-        Self { store, codes, feed, screen, events: Arc::new(NoEvents), rules, clock }
+        let (events, suspended) = (Arc::new(NoEvents), Suspended::default());
+        Self { store, codes, feed, screen, events, rules, suspended, clock }
     }
 
     /// The same, with somebody who is told what happens.
@@ -174,6 +176,11 @@ impl Links {
     /// What the operator decided.
     pub fn rules(&self) -> &Rules {
         &self.rules
+    }
+
+    /// Who is suspended, to be told by whoever asks the registry.
+    pub fn suspended(&self) -> &Suspended {
+        &self.suspended
     }
 
     /// What is odd about a link, in sentences for whoever wonders whether to follow it.
@@ -284,7 +291,7 @@ impl Links {
 
     /// What anyone may see of a link before following it.
     pub async fn preview(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
-        self.store.get(key).await
+        Ok(self.store.get(key).await?.map(|link| self.suspended.applied(link)))
     }
 
     /// Changes a link. With `expected`, only if it is still at that revision.
@@ -401,6 +408,52 @@ impl Links {
         }
         let now = query.now;
         Ok(Listing { page: self.store.list(&query).await?, now })
+    }
+
+    /// The caller's own tags, those of most links first.
+    pub async fn tags(&self, caller: Caller, limit: usize) -> Result<Vec<TagCount>, LinkError> {
+        match caller {
+            Caller::Anonymous => Err(LinkError::KeyNeeded),
+            caller => Ok(self.store.tags(caller.owner(), limit).await?),
+        }
+    }
+
+    /// Puts another tag in the place of one, or none. Doing it again changes nothing.
+    pub async fn retag(&self, caller: Caller, key: &LinkKey, tag: &str, by: Option<&str>) -> Result<Link, LinkError> {
+        self.change(caller, key, None, |link, now| {
+            let mut new = Link { tags: link.tags.replaced(tag, by), ..link.clone() };
+            if new != *link {
+                new.updated_at = now.max(link.updated_at);
+                new.revision.0 += 1;
+            }
+            Ok(new)
+        })
+        .await
+    }
+
+    /// A target of something other than a link, under the same rules.
+    pub fn target(&self, caller: Caller, text: &str, field: &'static str) -> Result<Target, Refusal> {
+        let target = Target::parse(text, &self.rules.targets).map_err(|refusal| refusal.on(field))?;
+        let asked = Asked { field, target: &target, evidence: Evidence::Typed(text) };
+        self.judge(caller, caller.owner(), [asked])?;
+        Ok(target)
+    }
+
+    /// Whether there is any link on a domain, but for deleted ones.
+    pub async fn any_on(&self, domain: &Domain) -> Result<bool, StoreError> {
+        let (now, domain) = (self.clock.now(), Some(domain.clone()));
+        let (owner, tag, text, status, archived, after) = (None, None, None, None, None, None);
+        let mut query = ListQuery { owner, domain, tag, text, status, archived, sort: Sort::Newest, after, limit: 1, now };
+        loop {
+            let page = self.store.list(&query).await?;
+            if !page.links.is_empty() {
+                return Ok(true);
+            }
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => return Ok(false),
+            }
+        }
     }
 
     /// A stored link as the screen would have it now, or `None` if it is so already. A moderator's word is not touched.

@@ -148,6 +148,28 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
+/// A tag, and how many links of an owner have it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TagCount {
+    /// The tag.
+    pub tag: String,
+    /// How many links.
+    pub links: u64,
+}
+
+impl TagCount {
+    /// How many different tags of one owner are counted; what comes after these is left out.
+    pub const MOST: usize = 100_000;
+
+    /// The `limit` of them that most links have, those first; by name where as many have them.
+    pub fn ranked(counts: impl IntoIterator<Item = (String, u64)>, limit: usize) -> Vec<Self> {
+        let mut all: Vec<Self> = counts.into_iter().map(|(tag, links)| Self { tag, links }).collect();
+        all.sort_unstable_by(|a, b| b.links.cmp(&a.links).then_with(|| a.tag.cmp(&b.tag)));
+        all.truncate(limit);
+        all
+    }
+}
+
 /// Where links live. Every implementation runs `terse_testkit::link_store!`.
 ///
 /// Every write is one atomic, conditional operation and is durable when it returns `Ok`. A write that returns an error other
@@ -201,6 +223,9 @@ pub trait LinkStore: Send + Sync + 'static {
 
     /// Lists links that existed throughout a walk exactly once, whatever is written meanwhile.
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
+
+    /// The tags of an owner's links, but for deleted ones, as [`TagCount::ranked`] has them. Nobody's links have none here.
+    async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError>;
 
     /// Hands out numbers for codes of this length that nobody else will ever get. May be shorter than asked for, never empty.
     /// `Exhausted` at `capacity`.

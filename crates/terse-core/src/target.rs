@@ -4,6 +4,7 @@ use std::fmt;
 
 use url::{Host, Url};
 
+use crate::domain::Hosts;
 use crate::host::{BlockedHosts, is_public_address, is_public_name};
 use crate::refusal::{Refusal, RefusalKind};
 
@@ -14,8 +15,8 @@ pub struct Target(Box<str>);
 /// What an operator allows targets to be.
 #[derive(Clone, Debug, Default)]
 pub struct TargetRules {
-    /// Our own host names, canonical: a link to them would be a loop.
-    pub own_hosts: Vec<String>,
+    /// Our own hosts: a link to them would be a loop.
+    pub hosts: Option<Hosts>,
     /// Private and loopback destinations are fine, as inside a company.
     pub allow_private: bool,
     /// Hosts nobody may shorten.
@@ -119,7 +120,7 @@ fn check_host(url: &Url, rules: &TargetRules) -> Result<(), Refusal> {
         Some(_) => url.host_str().unwrap_or_default(),
         None => return refuse(RefusalKind::InvalidUrl, "a URL needs a host"),
     };
-    if rules.own_hosts.iter().any(|own| own == host) {
+    if rules.hosts.as_ref().is_some_and(|own| own.domain_of(host).is_some()) {
         return refuse(RefusalKind::SelfReference, "this is one of our own short domains: the link would lead back to us");
     }
     let public = match url.host() {
@@ -169,7 +170,7 @@ mod tests {
 
     fn rules() -> TargetRules {
         TargetRules {
-            own_hosts: vec!["go.example".into()],
+            hosts: Hosts::new(&Url::parse("https://go.example/").unwrap(), &[], vec![]),
             allow_private: false,
             blocked: BlockedHosts::parse(&["evil.example"]).unwrap(),
         }

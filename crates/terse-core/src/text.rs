@@ -98,6 +98,18 @@ impl Tags {
         self.0.iter().map(|tag| &**tag)
     }
 
+    /// With another tag in place of one, or with none. Each is still there once.
+    pub fn replaced(&self, tag: &str, by: Option<&str>) -> Self {
+        let mut tags: Vec<Box<str>> = Vec::with_capacity(self.0.len());
+        for have in &self.0 {
+            let kept = if **have == *tag { by } else { Some(&**have) };
+            if let Some(kept) = kept.filter(|kept| !tags.iter().any(|have| **have == **kept)) {
+                tags.push(kept.into());
+            }
+        }
+        Self(tags)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -129,6 +141,12 @@ mod tests {
         let tags = Tags::parse(&["spring", " sale ", "spring"]).unwrap();
         assert_eq!(tags.joined(), "spring,sale");
         assert_eq!(Tags::from_stored(&tags.joined()), tags);
+        for (by, want) in
+            [(Some("sale"), "sale"), (Some("summer"), "summer,sale"), (None, "sale"), (Some("spring"), "spring,sale")]
+        {
+            assert_eq!(tags.replaced("spring", by).joined(), want);
+        }
+        assert_eq!(tags.replaced("Spring", None), tags);
         for bad in [vec!["a,b"], vec![""], vec!["x\n"; 21]] {
             assert!(Tags::parse(&bad).is_err(), "{bad:?}");
         }

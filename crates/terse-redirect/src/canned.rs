@@ -121,7 +121,7 @@ pub struct FailurePages {
 }
 
 /// One failure in one shape: as a whole response, and as the bytes of one.
-struct Ready {
+pub(crate) struct Ready {
     status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
@@ -156,19 +156,12 @@ impl Canned {
 
     /// Appends a failure, with a `Date` line and what ends the head.
     pub(crate) fn write(&self, failure: Failure, html: bool, date: &[u8], close: bool, out: &mut Vec<u8>) {
-        let ready = self.pick(failure, html);
-        out.extend_from_slice(&ready.head);
-        crate::fast_path::end_head(date, close, out);
-        out.extend_from_slice(&ready.body);
+        self.pick(failure, html).write(date, close, out);
     }
 
     /// A failure as a response.
     pub(crate) fn response(&self, failure: Failure, html: bool) -> Response<Bytes> {
-        let ready = self.pick(failure, html);
-        let mut response = Response::new(ready.body.clone());
-        *response.status_mut() = ready.status;
-        *response.headers_mut() = ready.headers.clone();
-        response
+        self.pick(failure, html).response()
     }
 
     fn pick(&self, failure: Failure, html: bool) -> &Ready {
@@ -204,6 +197,33 @@ impl Ready {
         headers.insert(header::CONTENT_LENGTH, body.len().into());
         let head = write_head(status, &headers);
         Self { status, headers, body: body.into(), head }
+    }
+
+    /// A redirect that is not a link's. `None` if a header cannot say where to.
+    pub(crate) fn elsewhere(location: &str) -> Option<Self> {
+        let (status, mut headers) = (StatusCode::FOUND, HeaderMap::new());
+        headers.insert(header::LOCATION, HeaderValue::from_str(location).ok()?);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=0, no-store"));
+        headers.insert("x-robots-tag", HeaderValue::from_static("noindex"));
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        let head = write_head(status, &headers);
+        Some(Self { status, headers, body: Bytes::new(), head })
+    }
+
+    /// Appends it, with a `Date` line and what ends the head.
+    pub(crate) fn write(&self, date: &[u8], close: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head);
+        crate::fast_path::end_head(date, close, out);
+        out.extend_from_slice(&self.body);
+    }
+
+    /// As a response.
+    pub(crate) fn response(&self) -> Response<Bytes> {
+        let mut response = Response::new(self.body.clone());
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers.clone();
+        response
     }
 }
 

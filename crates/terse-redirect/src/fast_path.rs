@@ -131,7 +131,9 @@ pub fn answer<'a>(
     (asked.domain, asked.code, asked.query) = (domain, code, query);
 
     let fail = |failure: Failure, outcome: Outcome, out: &mut Vec<u8>| {
-        redirector.canned.write(failure, manner.html(), date, close, out);
+        if !redirector.fallbacks.write(domain, failure, date, close, out) {
+            redirector.canned.write(failure, manner.html(), date, close, out);
+        }
         Step::Answered(Answered { used, outcome, close, refresh: None, owner: 0, born_ms: 0, spelled: None })
     };
     let client = || origin.client(&redirector.settings.proxies, &asked.seen);

@@ -79,9 +79,12 @@ impl Flights {
         routes.remove(name);
     }
 
-    /// Something changed that concerns every link: let no look-up that began before this be remembered.
+    /// Something changed that may be about any link: lets no look-up that began before this be remembered. What is remembered
+    /// already is left to the caller.
     pub(crate) fn outdate_all(&self) {
-        self.lock().values_mut().for_each(|flight| flight.outdated = true);
+        for flight in self.lock().values_mut() {
+            flight.outdated = true;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Flight>> {

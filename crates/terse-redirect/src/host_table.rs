@@ -1,25 +1,45 @@
 //! Which domain a `Host` field means.
+//!
+//! The domains of the settings are in plain tables that never change, so that what nearly every visitor asks for costs nothing
+//! more than before there were others. Those that are added while running are in tables that are read without a lock.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use terse_core::{Domain, Hosts};
 
+/// How many domains can be added in the life of a process, those that were removed again included: numbers are never used twice,
+/// so that what is remembered under one stays right.
+const MOST_ADDED: usize = 4096;
+
 /// Domains by small numbers, and the spellings of `Host` that need no thought.
-#[derive(Clone, Debug)]
 pub struct HostTable {
     hosts: Hosts,
+    port: u16,
     domains: Vec<Domain>,
     ready: Vec<(Box<[u8]>, u16)>,
+    /// Numbered behind those above, in the order in which they came.
+    added: Box<[OnceLock<Domain>]>,
+    added_ready: papaya::HashMap<Box<[u8]>, u16, foldhash::quality::RandomState>,
+    /// How many of `added` are taken.
+    taken: Mutex<usize>,
 }
 
 impl HostTable {
     /// For these hosts; `port` is the one visitors will most likely mention.
     pub fn new(hosts: Hosts, port: u16) -> Self {
-        let domains: Vec<Domain> = hosts.domains().collect();
-        let mut table = Self { hosts, domains, ready: Vec::new() };
-        let names: Vec<String> = table.hosts.names().map(str::to_owned).collect();
-        for name in names {
+        let domains: Vec<Domain> = hosts.settled().collect();
+        let mut table = Self {
+            hosts,
+            port,
+            domains,
+            ready: Vec::new(),
+            added: (0..MOST_ADDED).map(|_| OnceLock::new()).collect(),
+            added_ready: papaya::HashMap::default(),
+            taken: Mutex::new(0),
+        };
+        for name in table.hosts.names() {
             if let Some(domain) = table.look_up(name.as_bytes()) {
-                table.ready.push((name.clone().into_bytes().into(), domain));
-                table.ready.push((format!("{name}:{port}").into_bytes().into(), domain));
+                table.ready.extend(spellings(&name, port).map(|spelling| (spelling, domain)));
             }
         }
         table
@@ -29,18 +49,67 @@ impl HostTable {
     pub fn domain(&self, host: &[u8]) -> Option<u16> {
         match self.ready.iter().find(|(spelling, _)| **spelling == *host) {
             Some(&(_, domain)) => Some(domain),
-            None => self.look_up(host),
+            None => self.domain_added(host),
         }
+    }
+
+    #[cold]
+    fn domain_added(&self, host: &[u8]) -> Option<u16> {
+        let ready = self.added_ready.pin().get(host).copied();
+        ready.or_else(|| self.look_up(host))
     }
 
     /// The domain with this number.
     pub fn name(&self, domain: u16) -> &Domain {
-        &self.domains[usize::from(domain)]
+        match self.domains.get(usize::from(domain)) {
+            Some(name) => name,
+            None => self.name_added(domain),
+        }
     }
 
-    /// The number of a domain, if it is one of ours.
+    #[cold]
+    fn name_added(&self, domain: u16) -> &Domain {
+        let name = self.added.get(usize::from(domain) - self.domains.len()).and_then(OnceLock::get);
+        name.expect("only numbers that were given out are asked for")
+    }
+
+    /// The number of a domain that is or was one of ours.
     pub fn number(&self, domain: &Domain) -> Option<u16> {
-        self.domains.iter().position(|have| have == domain).and_then(|at| u16::try_from(at).ok())
+        let added = self.added.iter().map_while(OnceLock::get);
+        self.domains.iter().chain(added).position(|have| have == domain).and_then(|at| u16::try_from(at).ok())
+    }
+
+    /// Gives each of these domains the number that it keeps for the life of the process; `None` when there are none left.
+    pub(crate) fn reserve<'a>(&self, domains: impl Iterator<Item = &'a Domain>) -> Vec<Option<u16>> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserve = |domain: &Domain| {
+            if let Some(number) = self.number(domain) {
+                return Some(number);
+            }
+            let Some(place) = self.added.get(*taken) else {
+                tracing::error!("no more domains can be added before a restart");
+                return None;
+            };
+            let _ = place.set(domain.clone());
+            *taken += 1;
+            self.number(domain)
+        };
+        domains.map(&mut reserve).collect()
+    }
+
+    /// Answers for these domains besides those of the settings, and for no others.
+    pub(crate) fn set_added<'a>(&self, domains: impl Iterator<Item = (u16, &'a Domain)>) {
+        let added = domains.filter(|(number, _)| usize::from(*number) >= self.domains.len()).collect::<Vec<_>>();
+        self.hosts.set_added(added.iter().map(|(_, domain)| (*domain).clone()));
+        // What the settings call the primary domain is not added, whatever it was before.
+        let known = self.hosts.added();
+        let ready = self.added_ready.pin();
+        ready.retain(|_, number| known.contains(self.name(*number)));
+        for (number, domain) in added.iter().filter(|(_, domain)| known.contains(domain)) {
+            for spelling in spellings(domain.as_str(), self.port) {
+                ready.insert(spelling, *number);
+            }
+        }
     }
 
     fn look_up(&self, host: &[u8]) -> Option<u16> {
@@ -55,6 +124,11 @@ impl HostTable {
         };
         self.number(&self.hosts.domain_of(name)?)
     }
+}
+
+/// How a host is most likely spelled.
+fn spellings(name: &str, port: u16) -> [Box<[u8]>; 2] {
+    [name.as_bytes().into(), format!("{name}:{port}").into_bytes().into()]
 }
 
 #[cfg(test)]
@@ -83,5 +157,30 @@ mod tests {
         ] {
             assert_eq!(table.domain(host.as_bytes()), want, "{host}");
         }
+    }
+
+    #[test]
+    fn added_domains_keep_their_numbers_and_removed_ones_are_not_answered_for() {
+        let base = "http://go.example:8080/".parse().unwrap();
+        let table = HostTable::new(Hosts::new(&base, &[], vec![]).unwrap(), 8080);
+        let named = |names: &[&str]| names.iter().map(|name| Domain::parse(name).unwrap()).collect::<Vec<_>>();
+        let settle = |names: &[&str]| {
+            let domains = named(names);
+            let numbers = table.reserve(domains.iter());
+            table.set_added(numbers.iter().flatten().copied().zip(&domains));
+            numbers
+        };
+        let number = |host: &str| table.domain(host.as_bytes());
+        assert_eq!(settle(&["c.example", "b.example"]), [Some(1), Some(2)]);
+        assert_eq!((number("b.example:8080"), number("C.example.")), (Some(2), Some(1)));
+        assert_eq!(settle(&["a.example", "b.example"]), [Some(3), Some(2)]);
+        assert_eq!((number("b.example"), number("c.example"), number("C.EXAMPLE")), (Some(2), None, None));
+        assert_eq!(table.name(1).as_str(), "c.example", "what is remembered of it is still its own");
+        assert_eq!(settle(&["c.example", "go.example"]).len(), 2);
+        assert_eq!((number("c.example"), number("go.example"), number("a.example")), (Some(1), Some(0), None));
+        let many: Vec<String> = (0..MOST_ADDED + 9).map(|n| format!("d{n}.example")).collect();
+        let numbers = settle(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(numbers[0].is_some() && numbers[MOST_ADDED].is_none());
+        assert_eq!((number("d0.example"), number(&format!("d{MOST_ADDED}.example"))), (numbers[0], None));
     }
 }

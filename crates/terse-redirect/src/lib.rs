@@ -10,6 +10,7 @@
 //! Absent on purpose: logging on success, locks shared between threads on the way of a hit, anything that waits for the API,
 //! the dashboard, the click pipeline or the disk.
 
+mod bans;
 mod canned;
 mod chooser;
 mod clicks;
@@ -17,6 +18,7 @@ mod connection;
 mod counts;
 mod date;
 mod desk;
+mod fallbacks;
 pub mod fast_path;
 mod flights;
 mod handover;

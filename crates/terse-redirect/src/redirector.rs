@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use terse_core::clicks::Marks;
+use terse_core::registry::Suspended;
 use terse_core::rules::Onlooker;
 use terse_core::{
     ChangeFeed, Clock, Code, Hosts, Judge, Link, LinkKey, LinkStore, Moment, NoScreening, PasswordHash, Screening, Spent,
@@ -17,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::canned::{Canned, Failure, FailurePages};
 use crate::chooser::Chooser;
 use crate::counts::Snapshot;
+use crate::fallbacks::Fallbacks;
 use crate::fast_path::accepts_html;
 use crate::flights::{Boarding, Flights, Landed};
 use crate::host_table::HostTable;
@@ -107,7 +109,8 @@ pub struct Redirector {
     store: Arc<dyn LinkStore>,
     screen: Arc<dyn Screening>,
     clock: Clock,
-    flights: Flights,
+    pub(crate) suspended: Suspended,
+    pub(crate) flights: Flights,
     lookups: Lookups,
     gate: Semaphore,
     last_complaint_ms: AtomicI64,
@@ -117,6 +120,7 @@ pub struct Redirector {
     pub(crate) routes: Routes,
     pub(crate) hosts: HostTable,
     pub(crate) canned: Canned,
+    pub(crate) fallbacks: Fallbacks,
     pub(crate) turnstile: Turnstile,
     pub(crate) settings: Settings,
 }
@@ -151,6 +155,7 @@ impl Redirector {
     ) -> Self {
         Self {
             clock,
+            suspended: Suspended::default(),
             flights: Flights::default(),
             lookups: Lookups::new(Arc::clone(&store)),
             gate: Semaphore::new(settings.store_concurrency.max(1)),
@@ -163,6 +168,7 @@ impl Redirector {
             routes: Routes::new(settings.cache_bytes, settings.negative_entries),
             hosts: HostTable::new(hosts, port),
             canned: Canned::new(pages, &settings),
+            fallbacks: Fallbacks::default(),
             turnstile: Turnstile::new(settings.redirect_per_address, settings.redirect_per_code, settings.guesses_per_address),
             settings,
         }
@@ -364,7 +370,7 @@ impl Redirector {
     async fn look_without_spending(&self, link: &Link, visitor: &Visitor<'_>, origin: Origin) -> Answer {
         let deadline = Instant::now() + self.settings.store_timeout;
         match timeout_at(deadline, self.store.get(&link.key)).await {
-            Ok(Ok(Some(link))) => match terse_core::visit(&self.screened(link.clone()), self.clock.now()) {
+            Ok(Ok(Some(link))) => match terse_core::visit(&self.as_known_now(link.clone()), self.clock.now()) {
                 Visit::Go | Visit::GoIfSpent => self.redirect(&link, visitor, origin, self.now_ms()),
                 Visit::Gone => self.fail(Failure::Gone, visitor),
                 Visit::Blocked => self.fail(Failure::Blocked, visitor),
@@ -402,6 +408,9 @@ impl Redirector {
     }
 
     fn failure(&self, failure: Failure, visitor: &Visitor<'_>) -> Response<Bytes> {
+        if let Some(elsewhere) = self.fallbacks.response(visitor.domain, failure) {
+            return elsewhere;
+        }
         if self.settings.errors == ErrorStyle::Page && failure != Failure::Unavailable && !failure.is_limited() {
             let location = format!("/r/{}?error={}", visitor.code, failure.code());
             let response = Response::builder()
@@ -505,18 +514,20 @@ impl Redirector {
         let Some(key) = self.key(domain, code) else { return Ok(missing()) };
         let _turn = self.gate.acquire().await;
         if let Some(link) = self.lookups.get(key.clone()).await? {
-            return Ok(Route::of_link(domain, self.screened(link), self.clock.now(), &self.settings));
+            return Ok(Route::of_link(domain, self.as_known_now(link), self.clock.now(), &self.settings));
         }
         if self.settings.loose
             && let Some(link) = self.store.get_folded(&key).await?
         {
-            return Ok(Route::of_other_spelling(domain, code, self.screened(link), self.clock.now(), &self.settings));
+            return Ok(Route::of_other_spelling(domain, code, self.as_known_now(link), self.clock.now(), &self.settings));
         }
         Ok(missing())
     }
 
-    /// A link as the screen would have it now, if it would have it taken down. Lesser doubts can wait until the store knows.
-    fn screened(&self, mut link: Link) -> Link {
+    /// A link as it is by what is known beside the store: taken down if its owner is suspended or the screen would have it so.
+    /// Lesser doubts can wait until the store knows.
+    fn as_known_now(&self, link: Link) -> Link {
+        let mut link = self.suspended.applied(link);
         let judged = link.judged == Judge::Screen && link.standing != Standing::Blocked;
         if judged && link.targets().any(|target| self.screen.blocks(target)) {
             link.standing = Standing::Blocked;

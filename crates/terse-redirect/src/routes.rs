@@ -110,6 +110,14 @@ impl Routes {
         self.forget(&mut rings, name);
     }
 
+    /// Forgets the routes that are so. Looks at all of them: not for a serving thread.
+    pub(crate) fn remove_where(&self, is_so: impl Fn(&Route) -> bool) -> usize {
+        let names: Vec<u64> = self.map.pin().iter().filter(|(_, route)| is_so(route)).map(|(&name, _)| name).collect();
+        // One at a time, so that no visitor whose link was just looked up waits long.
+        names.iter().for_each(|&name| self.remove(name));
+        names.len()
+    }
+
     fn forget(&self, rings: &mut Rings, name: u64) {
         let map = self.map.pin();
         let Some(old) = map.remove(&name) else { return };

@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use terse_core::*;
-use terse_server::{ApiStats, Keys, Limits, Parts, Passwords, router};
+use terse_server::{ApiStats, Bell, Keys, Limits, Parts, Passwords, router};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let base = url::Url::parse(&format!("http://{address}/"))?;
     let hosts = Hosts::new(&base, &["localhost"], vec![]).ok_or("no host")?;
     let rules = Rules {
-        targets: TargetRules { own_hosts: hosts.names().map(str::to_owned).collect(), ..TargetRules::default() },
+        targets: TargetRules { hosts: Some(hosts.clone()), ..TargetRules::default() },
         hosts,
         anonymous_create: std::env::var_os("CLOSED").is_none(),
         anonymous_ttl: Duration::from_secs(8 * 3600),
@@ -37,6 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         links,
         keys,
         registry: Arc::new(terse_testkit::MemoryRegistry::new()),
+        bell: Bell::default(),
         passwords: Passwords::new(1),
         used_keys: Arc::default(),
         onlooker: Arc::new(terse_core::rules::NoOnlooker),

@@ -6,6 +6,7 @@
 
 mod api;
 mod asker;
+mod bell;
 mod erasure;
 mod gate;
 mod keys;
@@ -20,6 +21,7 @@ mod webhooks;
 
 pub use api::openapi;
 pub use api::request::Peer;
+pub use bell::{Bell, BellTower, Rung};
 pub use erasure::{ErasureError, Erasures};
 pub use gate::{Gate, Gatekeeper, Knock};
 pub use keys::Keys;

@@ -1,6 +1,6 @@
 //! The router: every route of the web side, and what is true of each answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -17,6 +17,7 @@ use terse_core::rules::Onlooker;
 use tokio::sync::watch;
 
 use crate::api::problem::{self, Problem};
+use crate::bell::Bell;
 use crate::keys::Keys;
 use crate::limits::Limits;
 use crate::passwords::Passwords;
@@ -37,6 +38,8 @@ pub struct Parts {
     pub keys: Keys,
     /// Owners, their keys and sessions.
     pub registry: Arc<dyn Registry>,
+    /// To be rung after a change of the registry that visitors should feel: who is suspended, which domains there are.
+    pub bell: Bell,
     /// Hashes and checks passwords.
     pub passwords: Passwords,
     /// Where it is noted that a key was used.
@@ -67,17 +70,12 @@ pub(crate) type Web = State<Arc<Parts>>;
 /// Everything but redirects, `/livez`, `/readyz` and `/metrics`.
 pub fn router(parts: Parts) -> Router {
     let parts = Arc::new(parts);
-    let document = api::document(parts.links.rules().hosts.names());
-    let docs = Bytes::from(api::docs_page(&document));
-    let document = Bytes::from(document);
-    let json = move || {
-        let document = document.clone();
-        async move { ([(header::CONTENT_TYPE, "application/json")], document) }
+    let described: Arc<Described> = Arc::default();
+    let json = {
+        let described = Arc::clone(&described);
+        async move |State(parts): Web| ([(header::CONTENT_TYPE, "application/json")], described.get(&parts).0)
     };
-    let docs = move || {
-        let docs = docs.clone();
-        async move { pages::page(StatusCode::OK, docs) }
-    };
+    let docs = async move |State(parts): Web| pages::page(StatusCode::OK, described.get(&parts).1);
     let (described, _) = api::described().split_for_parts();
     described
         .route("/openapi.json", get(json.clone()))
@@ -89,6 +87,24 @@ pub fn router(parts: Parts) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(parts.clone(), finish))
         .with_state(parts)
+}
+
+/// The description of the API and the page made of it. They name the domains that there are, so they are made again when those
+/// change.
+#[derive(Default)]
+struct Described(Mutex<(Vec<String>, Bytes, Bytes)>);
+
+impl Described {
+    fn get(&self, parts: &Parts) -> (Bytes, Bytes) {
+        let hosts = parts.links.rules().hosts.names();
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.0 != hosts {
+            let document = api::document(&hosts);
+            let docs = Bytes::from(api::docs_page(&document));
+            *made = (hosts, document.into(), docs);
+        }
+        (made.1.clone(), made.2.clone())
+    }
 }
 
 /// A path that is no route.

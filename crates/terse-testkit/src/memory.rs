@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::{
     Alphabet, Code, Cursor, Domain, Identity, Insert, Inserted, LONGEST, Link, LinkKey, LinkStore, ListQuery, Moment, Numbering,
-    Page, Past, REVISIONS, Request, Revision, SHORTEST, Sort, Spent, Standing, Status, StoreError, Updated,
+    OwnerId, Page, Past, REVISIONS, Request, Revision, SHORTEST, Sort, Spent, Standing, Status, StoreError, TagCount, Updated,
 };
 
 /// Keeps links in memory and nowhere else. Tests can make it fail, make it slow, and count what is read from it.
@@ -283,6 +283,17 @@ impl LinkStore for MemoryStore {
         }
         let next = found.peek().and(last).map(|(at, serial)| Cursor([at.as_ms().to_be_bytes(), serial.to_be_bytes()].concat()));
         Ok(Page { links, next })
+    }
+
+    async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError> {
+        self.enter().await?;
+        let mut counts = BTreeMap::<String, u64>::new();
+        let state = self.state();
+        let own = state.links.values().filter(|link| link.owner == owner && owner != OwnerId::ANONYMOUS);
+        for tag in own.filter(|link| link.deleted_at.is_none()).flat_map(|link| link.tags.iter()) {
+            *counts.entry(tag.to_owned()).or_default() += 1;
+        }
+        Ok(TagCount::ranked(counts, limit))
     }
 
     async fn lease(&self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, StoreError> {

@@ -90,10 +90,17 @@ impl IntoResponse for Refused {
 }
 
 impl Rooms {
-    /// Visits of links that are in memory.
+    /// Visits of links that are in memory, and of roots that lead elsewhere.
     fn open_now(&self, request: &Request<Incoming>, desk: &Desk) -> Option<Response<Either<Full<Bytes>, Body>>> {
         let get = matches!(*request.method(), Method::GET | Method::HEAD) && request.uri().query() != Some("report");
-        let code = code_in(request.uri().path()).ok().flatten().filter(|_| get && self.roles.redirect)?;
+        if !get || !self.roles.redirect {
+            return None;
+        }
+        if request.uri().path() == "/" {
+            let elsewhere = self.redirector.root(self.check(request).ok()?)?;
+            return Some(elsewhere.map(|body| Either::Left(Full::new(body))));
+        }
+        let code = code_in(request.uri().path()).ok().flatten()?;
         let domain = self.check(request).ok()?;
         match desk.answer_now(Visitor::of(request, domain, &code))? {
             Reply::Response(response) => Some(response.map(|body| Either::Left(Full::new(body)))),
@@ -225,7 +232,7 @@ impl Rooms {
             None if OPERATING.contains(&request.uri().path()) => Ok(0),
             None => {
                 let detail = format!(
-                    "this server answers for {}; if it should answer for the host you asked, set base_url or domains",
+                    "this server answers for {}; if it should answer for the host you asked, set base_url or domains, or add it",
                     self.primary_host
                 );
                 Err(Refused(StatusCode::MISDIRECTED_REQUEST, "unknown_host", detail))

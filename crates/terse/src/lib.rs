@@ -21,6 +21,7 @@ mod operating;
 mod outgoing;
 mod owner_chores;
 mod problem;
+mod registry_watch;
 mod rescan;
 pub mod run_file;
 mod safety;

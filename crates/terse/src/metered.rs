@@ -11,8 +11,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use terse_core::{
-    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Moment, Page, Past, Revision, Spent, StoreError,
-    Updated,
+    Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, Moment, OwnerId, Page, Past, Revision, Spent,
+    StoreError, TagCount, Updated,
 };
 
 /// One of the store's calls, and how it ended.
@@ -125,6 +125,10 @@ impl LinkStore for Metered {
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         self.count("list", self.store.list(query)).await
+    }
+
+    async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError> {
+        self.count("tags", self.store.tags(owner, limit)).await
     }
 
     async fn lease(&self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, StoreError> {

@@ -75,10 +75,9 @@ impl Safety {
     /// elsewhere the last good copy is taken; without one the list is missing until it was fetched.
     pub(crate) fn open(config: &Config, hosts: &Hosts, clock: &Clock) -> anyhow::Result<Self> {
         let safety = Self::closed(config, clock);
-        let own_hosts: Vec<String> = hosts.names().map(str::to_owned).collect();
         let mut held = Vec::new();
         for source in &config.safety.lists.0 {
-            let mut list = Held::new(source.clone(), own_hosts.clone(), &safety.folder);
+            let mut list = Held::new(source.clone(), hosts.clone(), &safety.folder);
             match &source.place {
                 ListPlace::File(path) => {
                     let offered = list.read_file(path).with_context(|| format!("safety.lists: {}", path.display()))?;

@@ -13,7 +13,7 @@ use terse_core::{
     Rules, Snowflake, TargetRules,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
-use terse_server::{ApiStats, Erasures, Gatekeeper, Keys, Limits, Parts, Passwords, UsedKeys};
+use terse_server::{ApiStats, Bell, Erasures, Gatekeeper, Keys, Limits, Parts, Passwords, UsedKeys};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use url::Url;
@@ -29,6 +29,7 @@ use crate::metrics::Rooms;
 use crate::operating::Operating;
 use crate::outgoing::Outside;
 use crate::owner_chores::OwnerChores;
+use crate::registry_watch::RegistryWatch;
 use crate::rescan::{Rescan, RescanCounts};
 use crate::run_file::{DataDir, LockGuard, RunInfo};
 use crate::safety::{OnFirstUse, Recall, Safety};
@@ -64,7 +65,7 @@ pub struct Server {
     clock: Clock,
     data_dir: DataDir,
     // Last: the store closes when everything that uses it is gone, and then the folder is let go.
-    _store: Store,
+    store: Store,
     _lock: LockGuard,
 }
 
@@ -114,11 +115,16 @@ impl Server {
         let used_keys: Arc<UsedKeys> = Arc::default();
         let cursor_key = store.links.identity().derive("terse list cursors v1");
         let (stop, stopped) = watch::channel(false);
+        let watch = RegistryWatch::begin(Arc::clone(&store.registry), Arc::clone(&redirector), Arc::clone(&links));
+        let watch = back_office.block_on(watch)?;
+        let (bell, tower) = Bell::new();
+        back_office.spawn(watch.run(tower, stopped.clone()));
         let counting = Counting::start(config, &store.clicks, threads, &clock, &back_office, &stopped)?;
         let parts = Parts {
             links: Arc::clone(&links),
             keys,
             registry: Arc::clone(&store.registry),
+            bell,
             passwords: passwords(),
             used_keys: Arc::clone(&used_keys),
             onlooker: lookout.clone(),
@@ -229,7 +235,7 @@ impl Server {
             stop,
             clock,
             data_dir,
-            _store: store,
+            store,
             _lock: lock,
         })
     }
@@ -247,6 +253,12 @@ impl Server {
     /// The admin key, if it was made at this start.
     pub fn fresh_key(&self) -> Option<&str> {
         self.fresh_key.as_deref()
+    }
+
+    /// Its registry, for those who test what another node may change in it.
+    #[doc(hidden)]
+    pub fn registry(&self) -> &Arc<dyn terse_core::registry::Registry> {
+        &self.store.registry
     }
 
     /// The time it lives by.
@@ -292,6 +304,8 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
     let store = backends::open(config).await?;
     let base_url = config.base_url();
     let hosts = hosts(config, &base_url, config.listen)?;
+    let places = store.registry.places().await.context("reading which domains there are")?;
+    hosts.set_added(places.into_iter().map(|place| place.domain));
     let screen = Arc::new(OnFirstUse::new(config.clone(), hosts.clone()));
     let rules = rules(config, hosts)?;
     let clock = Clock::default();
@@ -308,6 +322,7 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
         links,
         keys: Keys::new(vec![hash]),
         registry: Arc::clone(&store.registry),
+        bell: Bell::default(),
         passwords: passwords(),
         used_keys: Arc::default(),
         onlooker: Arc::new(Lookout::new(config.clicks.geo_database.clone())),
@@ -407,9 +422,8 @@ fn hosts(config: &Config, base_url: &Url, address: SocketAddr) -> anyhow::Result
 fn rules(config: &Config, hosts: Hosts) -> anyhow::Result<Rules> {
     let blocked = BlockedHosts::parse(&config.safety.blocked_hosts)
         .map_err(|host| anyhow::anyhow!("safety.blocked_hosts: {host:?} is not a host"))?;
-    let own_hosts = hosts.names().map(str::to_owned).collect();
     Ok(Rules {
-        targets: TargetRules { own_hosts, allow_private: config.safety.allow_private_targets, blocked },
+        targets: TargetRules { hosts: Some(hosts.clone()), allow_private: config.safety.allow_private_targets, blocked },
         hosts,
         anonymous_create: config.anonymous.create,
         anonymous_ttl: config.anonymous.ttl.get(),

@@ -9,6 +9,7 @@ mod line;
 mod place;
 mod report;
 mod store;
+mod suspended;
 mod webhook;
 
 pub use account::{ForeignIdentity, NewUser, Role, Suspension, User, UserChange, UserName};
@@ -22,6 +23,7 @@ pub use line::{Line, forget_person, subject};
 pub use place::{BlockedHost, Place};
 pub use report::{NewReport, Report, ReportId, ReportState, Reported};
 pub use store::{Audits, Change, FIRST_USER, KEPT_WHEN_EXPIRED, KEYS_EACH, Registry, RegistryError, SESSIONS_EACH, Watermark};
+pub use suspended::Suspended;
 pub use webhook::{
     Disabled, EventKind, Events, NewWebhook, WEBHOOKS_EACH, Webhook, WebhookChange, WebhookId, WebhookKey, receiver,
 };

@@ -6,7 +6,7 @@ use crate::{BlockedHosts, Code, Domain, LinkKey, Moment, RefusalKind, TargetRule
 
 fn targets() -> TargetRules {
     TargetRules {
-        own_hosts: vec!["go.example".into()],
+        hosts: crate::Hosts::new(&url::Url::parse("https://go.example/").unwrap(), &[], vec![]),
         allow_private: false,
         blocked: BlockedHosts::parse(&["evil.example"]).unwrap(),
     }

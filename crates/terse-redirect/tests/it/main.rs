@@ -1,7 +1,9 @@
 //! The redirect plane through its public door, on a store in memory.
 #![allow(clippy::disallowed_methods, reason = "tests are clients, which may wait")]
 
+mod bans;
 mod connections;
+mod domains;
 mod fixture;
 mod journal;
 mod journal_files;

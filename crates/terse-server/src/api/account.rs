@@ -152,6 +152,7 @@ pub(super) async fn erase(
 pub(super) async fn erase_user(parts: &Arc<Parts>, user: &User, by: By) -> Result<StatusCode, Problem> {
     let (erasures, id) = (Erasures::of(parts), user.id);
     erasures.begin(user, by.clone()).await?;
+    parts.bell.ring().await;
     let Ok(turn) = UNDER_WAY.try_acquire() else { return Ok(StatusCode::ACCEPTED) };
     let task = tokio::spawn(async move {
         let _turn = turn;

@@ -60,6 +60,14 @@ problems! {
     WebhookProblems: 400 401 403 404 503;
     /// Making or changing a webhook.
     WebhookChangeProblems: 400 401 403 404 409 413 415 422 503;
+    /// Renaming a tag.
+    RenameTagProblems: 400 401 403 409 413 415 503;
+    /// Removing one.
+    TouchTagProblems: 400 401 403 409 503;
+    /// Adding or changing a domain.
+    PutDomainProblems: 400 401 403 409 413 415 422 503;
+    /// Removing one.
+    RemoveDomainProblems: 400 401 403 404 409 503;
     /// Drawing one.
     QrProblems: 400 404 429 503;
 }

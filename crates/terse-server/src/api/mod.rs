@@ -9,6 +9,7 @@ mod clicks;
 mod counts;
 mod cursor;
 mod docs;
+mod domains;
 mod export;
 mod invitations;
 mod keys;
@@ -28,6 +29,7 @@ pub(crate) mod shapes;
 mod stats;
 mod stats_shapes;
 mod streamed;
+mod tags;
 mod trial;
 mod users;
 mod webhooks;
@@ -61,6 +63,8 @@ use crate::router::Parts;
          (name = "Clicks", description = "See what becomes of links."),
          (name = "Webhooks", description = "Be told what happens to your links."),
          (name = "Pages", description = "What anyone can see of a link."),
+         (name = "Tags", description = "The words that you find links by."),
+         (name = "Domains", description = "The short domains that links live on."),
          (name = "Account", description = "Your account, its keys and sessions."),
          (name = "Admin", description = "For moderators and admins.")),
     components(schemas(problem::ProblemBody, rule_schemas::Rule))
@@ -93,6 +97,10 @@ pub(crate) fn described() -> OpenApiRouter<Arc<Parts>> {
         .routes(routes!(webhooks::get, webhooks::patch, webhooks::delete))
         .routes(routes!(webhooks::test))
         .routes(routes!(webhooks::deliveries))
+        .routes(routes!(tags::list))
+        .routes(routes!(tags::rename, tags::remove))
+        .routes(routes!(domains::list))
+        .routes(routes!(domains::put, domains::remove))
         .routes(routes!(qr::draw))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))
@@ -119,8 +127,8 @@ pub fn openapi() -> OpenApi {
 }
 
 /// The description of the API on this server, as JSON: it names the domains that there are.
-pub(crate) fn document<'a>(hosts: impl Iterator<Item = &'a str>) -> String {
-    let hosts: Vec<Value> = hosts.map(Into::into).collect();
+pub(crate) fn document(hosts: &[String]) -> String {
+    let hosts: Vec<Value> = hosts.iter().map(String::as_str).map(Into::into).collect();
     let mut document = serde_json::to_value(openapi()).unwrap_or_default();
     for name in ["CreateLink", "ImportLink"] {
         let domain = &mut document["components"]["schemas"][name]["properties"]["domain"];

@@ -49,6 +49,7 @@ kinds! {
     LAST_ADMIN = 409 "last_admin" "There would be no admin left";
     TOO_MANY = 409 "too_many" "There are as many as there may be";
     NO_ACCOUNT = 409 "no_account" "No account belongs to this key";
+    DOMAIN_IN_USE = 409 "domain_in_use" "There are links on the domain";
     CONFLICT = 409 "conflict" "Somebody else changed it";
     PRECONDITION_FAILED = 412 "precondition_failed" "The link is not at that revision any more";
     TOO_LARGE = 413 "too_large" "The body is too large";

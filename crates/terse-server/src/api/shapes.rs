@@ -449,5 +449,5 @@ pub(crate) fn short_url(link: &LinkKey, hosts: &Hosts) -> String {
 
 /// The host that a link lives under.
 pub(crate) fn host_of<'a>(link: &'a LinkKey, hosts: &'a Hosts) -> &'a str {
-    if link.domain.is_primary() { hosts.primary_host() } else { link.domain.as_str() }
+    hosts.name_of(&link.domain)
 }

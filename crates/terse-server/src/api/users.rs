@@ -298,6 +298,9 @@ async fn change_user(
     }
     let change = Change { id: user.id, change, expected: Some(user.revision) };
     let changed = parts.registry.change_user(change, by(actor, parts.links.now(), why)).await?;
+    if changed.suspended.is_some() != user.suspended.is_some() {
+        parts.bell.ring().await;
+    }
     Ok(axum::Json(UserBody::from(&changed)))
 }
 

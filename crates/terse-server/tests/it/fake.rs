@@ -139,6 +139,14 @@ impl LinkStore for Fake {
         Ok(Page { links: all[skip.min(end)..end].to_vec(), next })
     }
 
+    async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError> {
+        let mut counts = BTreeMap::<String, u64>::new();
+        for tag in self.open()?.links.values().filter(|link| link.owner == owner).flat_map(|link| link.tags.iter()) {
+            *counts.entry(tag.to_owned()).or_default() += 1;
+        }
+        Ok(TagCount::ranked(counts, limit))
+    }
+
     async fn lease(&self, _: u8, count: u64, _: u64) -> Result<Range<u64>, StoreError> {
         let mut inner = self.open()?;
         let start = inner.next;

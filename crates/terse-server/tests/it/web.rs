@@ -13,7 +13,7 @@ use terse_core::registry::{
     Actor, By, FIRST_USER, KeyId, NewKey, NewUser, Registry, Role, Scope, Session, Token, UserName, WebhookKey,
 };
 use terse_core::*;
-use terse_server::{ApiStats, Erasures, Keys, Limits, Parts, Passwords, Webhooks, router};
+use terse_server::{ApiStats, Bell, Erasures, Keys, Limits, Parts, Passwords, Webhooks, router};
 use terse_testkit::MemoryRegistry;
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -137,10 +137,9 @@ impl Web {
     fn build(change: impl FnOnce(&mut Rules), limits: Limits, webhooks: bool) -> Self {
         let base = url::Url::parse("https://go.example/").unwrap();
         let hosts = Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
-        let own_hosts = hosts.names().map(str::to_owned).collect();
         let blocked = BlockedHosts::parse(&["evil.example"]).unwrap();
         let mut rules = Rules {
-            targets: TargetRules { own_hosts, allow_private: false, blocked },
+            targets: TargetRules { hosts: Some(hosts.clone()), allow_private: false, blocked },
             hosts,
             anonymous_create: true,
             anonymous_ttl: Duration::from_secs(8 * 3600),
@@ -161,6 +160,7 @@ impl Web {
             links,
             keys,
             registry: registry.clone(),
+            bell: Bell::default(),
             passwords: Passwords::new(1),
             used_keys: Arc::default(),
             onlooker: Arc::new(Onlooking),

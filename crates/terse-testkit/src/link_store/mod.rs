@@ -15,6 +15,7 @@ mod list_filters;
 mod numbers;
 mod requests;
 mod reuse;
+mod tags;
 mod update;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub use list_filters::*;
 pub use numbers::*;
 pub use requests::*;
 pub use reuse::*;
+pub use tags::*;
 pub use update::*;
 
 /// What every promise is about.
@@ -86,6 +88,8 @@ macro_rules! link_store {
             lists_are_filtered_by_owner_domain_and_tag
             archived_links_are_listed_as_asked_for
             text_is_searched_literally
+            tags_are_counted_by_owner
+            the_tags_of_most_links_come_first
             states_are_judged_at_the_given_moment
             leases_never_overlap
             leases_end_at_the_capacity

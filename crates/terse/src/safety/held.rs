@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use std::{fs, io};
 
 use sha2::{Digest as _, Sha256};
+use terse_core::Hosts;
 use terse_outgoing::{Limits, Validators};
 use terse_safety::{Entry, Guard, ParsedList, parse};
 
@@ -24,7 +25,7 @@ pub(crate) struct Held {
     parsed: Option<ParsedList>,
     /// Of the bytes it was made of.
     digest: [u8; 32],
-    own_hosts: Vec<String>,
+    own_hosts: Hosts,
     kept: Option<Kept>,
     /// The file as it was when it was read, and as it was at the last look.
     read: Option<Look>,
@@ -48,7 +49,7 @@ pub(crate) enum Offered {
 }
 
 impl Held {
-    pub(crate) fn new(source: ListSource, own_hosts: Vec<String>, folder: &Path) -> Self {
+    pub(crate) fn new(source: ListSource, own_hosts: Hosts, folder: &Path) -> Self {
         let kept = match &source.place {
             ListPlace::File(_) => None,
             ListPlace::Url(url) => Some(Kept::new(folder, url.as_str())),
@@ -104,7 +105,8 @@ impl Held {
         // Whether it would block us is seen below: single short links of ours are simply left out.
         let guard = Guard { own_hosts: Vec::new(), platforms: !from_elsewhere };
         let new = parse(&self.source.name, bytes, &guard);
-        if new.entries().any(|entry| self.blocks_us(entry)) {
+        let ours = self.own_hosts.names();
+        if new.entries().any(|entry| blocks(entry, &ours)) {
             return Offered::Refused("it would block our own hosts");
         }
         if from_elsewhere && new.is_empty() {
@@ -117,11 +119,6 @@ impl Held {
         let taken = Offered::Taken { entries: new.len(), skipped: new.skipped() };
         (self.parsed, self.digest) = (Some(new), digest);
         taken
-    }
-
-    fn blocks_us(&self, entry: Entry<'_>) -> bool {
-        let Entry::Host(host) = entry else { return false };
-        self.own_hosts.iter().any(|own| own.strip_suffix(host).is_some_and(|before| before.is_empty() || before.ends_with('.')))
     }
 
     /// Takes the last good copy.
@@ -164,12 +161,19 @@ fn look(path: &Path) -> io::Result<Look> {
     Ok((found.modified()?, found.len()))
 }
 
+/// Whether an entry is about one of these hosts.
+fn blocks(entry: Entry<'_>, ours: &[String]) -> bool {
+    let Entry::Host(host) = entry else { return false };
+    ours.iter().any(|own| own.strip_suffix(host).is_some_and(|before| before.is_empty() || before.ends_with('.')))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn held(place: &str) -> Held {
-        Held::new(ListSource::parse(place).unwrap(), vec!["go.example".into()], Path::new("nowhere"))
+        let hosts = Hosts::new(&"https://go.example/".parse().unwrap(), &[], vec![]).unwrap();
+        Held::new(ListSource::parse(place).unwrap(), hosts, Path::new("nowhere"))
     }
 
     fn hosts(count: usize) -> Vec<u8> {

@@ -108,6 +108,11 @@ impl TestTerse {
         self.server.as_ref().expect("it is running").clock()
     }
 
+    /// Its registry, as another node would use it: nobody here is told of what is changed.
+    pub(crate) fn registry(&self) -> &std::sync::Arc<dyn terse_core::registry::Registry> {
+        self.server.as_ref().expect("it is running").registry()
+    }
+
     pub(crate) fn admin_address(&self) -> Option<SocketAddr> {
         self.server.as_ref().and_then(Server::admin_address)
     }

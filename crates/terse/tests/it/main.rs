@@ -1,10 +1,12 @@
 //! Behaviour, through the public door.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod bans;
 mod clicks;
 mod commands;
 mod crash;
 mod crash_clicks;
+mod domains;
 mod erasure;
 mod following;
 mod harness;
@@ -24,4 +26,5 @@ mod safe_browsing;
 mod safe_browsing_server;
 mod same_answer;
 mod screening;
+mod tags;
 mod webhooks;

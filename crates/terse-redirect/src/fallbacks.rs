@@ -1,0 +1,101 @@
+//! Where a domain sends those whom no link of it is for, ready to be copied like the canned answers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use http::Response;
+use terse_core::Target;
+use terse_core::registry::Place;
+
+use crate::canned::{Failure, Ready};
+use crate::redirector::Redirector;
+
+/// What led nowhere.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Way {
+    /// No code at all.
+    Root,
+    /// A code that no link has.
+    NotFound,
+    /// A link that is over.
+    Expired,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Root, Self::NotFound, Self::Expired];
+
+    fn of(failure: Failure) -> Option<Self> {
+        match failure {
+            Failure::NotFound => Some(Self::NotFound),
+            Failure::Gone => Some(Self::Expired),
+            _ => None,
+        }
+    }
+
+    fn target(self, place: &Place) -> Option<&Target> {
+        match self {
+            Self::Root => place.root.as_ref(),
+            Self::NotFound => place.not_found.as_ref(),
+            Self::Expired => place.expired.as_ref(),
+        }
+    }
+}
+
+/// By the number of the domain. Read without a lock, and not at all where there are none.
+#[derive(Default)]
+pub(crate) struct Fallbacks {
+    any: AtomicBool,
+    ready: papaya::HashMap<(u16, Way), Ready, foldhash::fast::RandomState>,
+}
+
+impl Fallbacks {
+    /// Appends where a visitor is sent instead of this failure; `false` if nowhere.
+    pub(crate) fn write(&self, domain: u16, failure: Failure, date: &[u8], close: bool, out: &mut Vec<u8>) -> bool {
+        self.with(domain, Way::of(failure), |ready| ready.write(date, close, out)).is_some()
+    }
+
+    /// The same as a response.
+    pub(crate) fn response(&self, domain: u16, failure: Failure) -> Option<Response<Bytes>> {
+        self.with(domain, Way::of(failure), Ready::response)
+    }
+
+    fn with<T>(&self, domain: u16, way: Option<Way>, give: impl FnOnce(&Ready) -> T) -> Option<T> {
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.ready.pin().get(&(domain, way?)).map(give)
+    }
+
+    fn replace(&self, places: &[(u16, &Place)]) {
+        let ready = self.ready.pin();
+        let wanted = |(domain, way): (u16, Way)| {
+            places.iter().find(|(number, _)| *number == domain).and_then(|(_, place)| way.target(place))
+        };
+        ready.retain(|&name, _| wanted(name).is_some());
+        for &(domain, place) in places {
+            for way in Way::ALL {
+                if let Some(answer) = way.target(place).and_then(|target| Ready::elsewhere(target.as_str())) {
+                    ready.insert((domain, way), answer);
+                }
+            }
+        }
+        self.any.store(!ready.is_empty(), Ordering::Relaxed);
+    }
+}
+
+impl Redirector {
+    /// Answers for these domains besides those of the settings from now on, and for no others that were added before; and sends
+    /// those whom no link is for where they say.
+    pub fn settle(&self, places: &[Place]) {
+        // First where they lead: a domain is not open before its fallbacks are there.
+        let numbered = self.hosts.reserve(places.iter().map(|place| &place.domain));
+        let numbered: Vec<_> = places.iter().zip(numbered).filter_map(|(place, number)| Some((number?, place))).collect();
+        self.fallbacks.replace(&numbered);
+        self.hosts.set_added(numbered.iter().map(|(number, place)| (*number, &place.domain)));
+    }
+
+    /// Where the root of a domain leads, if not to our own page.
+    pub fn root(&self, domain: u16) -> Option<Response<Bytes>> {
+        self.fallbacks.with(domain, Some(Way::Root), Ready::response)
+    }
+}

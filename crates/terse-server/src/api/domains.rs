@@ -1,0 +1,199 @@
+//! The short domains, and where each sends those whom no link is for.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use terse_core::registry::{Actor, By, Place};
+use terse_core::{Caller, Domain, Refusal, RefusalKind, Target};
+use utoipa::ToSchema;
+
+use super::answers::{ListProblems, PutDomainProblems, RemoveDomainProblems};
+use super::problem::{DOMAIN_IN_USE, NOT_FOUND, Problem, TOO_MANY};
+use super::request::{Json, Keyed, Name, NoParams, Operator, SMALL, parse_object};
+use crate::router::{Parts, Web};
+
+/// How many domains may be added.
+const MOST: usize = 1000;
+
+/// A short domain.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Domain, example = json!({
+    "domain": "go.example", "base_url": "https://go.example", "primary": true, "settled": true,
+    "root": "https://example.com/", "not_found": null, "expired": null
+}))]
+pub(crate) struct DomainBody {
+    /// Its name.
+    domain: String,
+    /// What its short links begin with.
+    base_url: String,
+    /// Whether it is the one that links are made on unless another is asked for.
+    primary: bool,
+    /// Whether it is in the settings, so that it cannot be removed here.
+    settled: bool,
+    /// Where `/` leads; null is our own page.
+    #[schema(required = true)]
+    root: Option<String>,
+    /// Where a code leads that no link has; null is our own page.
+    #[schema(required = true)]
+    not_found: Option<String>,
+    /// Where a link leads that has expired or is used up; null is our own page.
+    #[schema(required = true)]
+    expired: Option<String>,
+}
+
+/// All of them.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct DomainList {
+    /// The primary one first.
+    domains: Vec<DomainBody>,
+}
+
+/// Where a domain sends those whom no link is for. What is left out is our own page.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(example = json!({ "root": "https://example.com/", "not_found": "https://example.com/lost" }))]
+pub(crate) struct PutDomain {
+    /// Where `/` leads.
+    #[schema(max_length = 8192)]
+    root: Option<String>,
+    /// Where a code leads that no link has.
+    #[serde(alias = "notFound")]
+    #[schema(max_length = 8192)]
+    not_found: Option<String>,
+    /// Where a link leads that has expired or is used up.
+    #[schema(max_length = 8192)]
+    expired: Option<String>,
+}
+
+impl DomainBody {
+    fn new(parts: &Parts, domain: &Domain, place: Option<&Place>) -> Self {
+        let hosts = &parts.links.rules().hosts;
+        let text = |of: fn(&Place) -> &Option<Target>| place.and_then(|place| of(place).as_ref()).map(ToString::to_string);
+        Self {
+            domain: hosts.name_of(domain).to_owned(),
+            base_url: hosts.base_of(domain),
+            primary: domain.is_primary(),
+            settled: hosts.settled().any(|settled| settled == *domain),
+            root: text(|place| &place.root),
+            not_found: text(|place| &place.not_found),
+            expired: text(|place| &place.expired),
+        }
+    }
+}
+
+/// List the short domains
+///
+/// Those that links can be made on, and where each sends those whom no link is for.
+#[utoipa::path(get, path = "/api/v1/domains", operation_id = "list_domains", tag = "Domains",
+    responses((status = 200, description = "All of them", body = DomainList), ListProblems),
+    security(("key" = [])))]
+pub(super) async fn list(State(parts): Web, Keyed(_): Keyed, _: NoParams) -> Result<axum::Json<DomainList>, Problem> {
+    let places = parts.registry.places().await?;
+    let hosts = &parts.links.rules().hosts;
+    // What the registry says, which may be newer than what this node has heard of.
+    let settled: Vec<Domain> = hosts.settled().collect();
+    // A name that has become another name of the primary domain since is not one of its own.
+    let apart = |domain: &&Domain| hosts.domain_of(domain.as_str()).is_none_or(|known| known == **domain);
+    let added = places.iter().map(|place| &place.domain).filter(|domain| !settled.contains(domain)).filter(apart);
+    let place_of = |domain: &Domain| places.iter().find(|place| place.domain == *domain);
+    let domains = settled.iter().chain(added).map(|domain| DomainBody::new(&parts, domain, place_of(domain)));
+    Ok(axum::Json(DomainList { domains: domains.collect() }))
+}
+
+/// Add or change a short domain
+///
+/// A domain that is new is answered for at once on this node, and within seconds on all others; its name must lead here. For a
+/// domain of the settings, only where it sends those whom no link is for is kept.
+#[utoipa::path(put, path = "/api/v1/domains/{domain}", operation_id = "put_domain", tag = "Domains",
+    request_body(content = PutDomain),
+    params(("domain" = String, Path, description = "A host name, without a port", min_length = 1, max_length = 253)),
+    responses((status = 200, description = "The domain as it is now", body = DomainBody), PutDomainProblems),
+    security(("key" = [])))]
+pub(super) async fn put(
+    State(parts): Web,
+    Operator(caller): Operator,
+    _: NoParams,
+    Name(name): Name,
+    Json(body): Json<SMALL>,
+) -> Result<axum::Json<DomainBody>, Problem> {
+    let body: PutDomain = parse_object(&body)?;
+    let domain = named(&parts, &name)?;
+    let target = |text: Option<String>, field| text.map(|text| fallback(&parts, caller, &domain, &text, field)).transpose();
+    let place = Place {
+        root: target(body.root, "root")?,
+        not_found: target(body.not_found, "not_found")?,
+        expired: target(body.expired, "expired")?,
+        domain: domain.clone(),
+    };
+    let places = parts.registry.places().await?;
+    if places.len() >= MOST && !places.iter().any(|have| have.domain == domain) {
+        return Err(Problem::new(&TOO_MANY, "there are as many domains as there may be; remove one first").on("domain"));
+    }
+    parts.registry.put_place(place.clone(), by(&parts, caller)).await?;
+    parts.bell.ring().await;
+    Ok(axum::Json(DomainBody::new(&parts, &domain, Some(&place))))
+}
+
+/// Remove a short domain
+///
+/// Refused while there are links on it. Of a domain of the settings, only where it sends those whom no link is for is removed.
+#[utoipa::path(delete, path = "/api/v1/domains/{domain}", operation_id = "remove_domain", tag = "Domains",
+    params(("domain" = String, Path, description = "A host name, without a port", min_length = 1, max_length = 253)),
+    responses((status = 204, description = "It is gone"), RemoveDomainProblems),
+    security(("key" = [])))]
+pub(super) async fn remove(
+    State(parts): Web,
+    Operator(caller): Operator,
+    _: NoParams,
+    Name(name): Name,
+) -> Result<StatusCode, Problem> {
+    let domain = named(&parts, &name).map_err(|_| no_domain())?;
+    let places = parts.registry.places().await?;
+    if !places.iter().any(|place| place.domain == domain) {
+        return Err(no_domain());
+    }
+    let settled = parts.links.rules().hosts.settled().any(|settled| settled == domain);
+    if !settled && parts.links.any_on(&domain).await? {
+        return Err(Problem::new(&DOMAIN_IN_USE, "there are links on this domain; delete them first").on("domain"));
+    }
+    parts.registry.remove_place(&domain, by(&parts, caller)).await?;
+    parts.bell.ring().await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn by(parts: &Parts, caller: Caller) -> By {
+    By { actor: Actor::Owner(caller.owner()), at: parts.links.now(), why: None }
+}
+
+fn no_domain() -> Problem {
+    Problem::new(&NOT_FOUND, "there is no such domain").on("domain")
+}
+
+/// The domain that somebody means, ours or not yet.
+fn named(parts: &Parts, name: &str) -> Result<Domain, Problem> {
+    let hosts = &parts.links.rules().hosts;
+    let domain = Domain::parse(name).ok_or_else(|| Problem::invalid("domain", "not a host name"))?;
+    if domain.as_str() == hosts.primary_host() {
+        return Ok(Domain::primary());
+    }
+    if hosts.domain_of(domain.as_str()).is_some_and(|known| known.is_primary()) {
+        return Err(Problem::invalid("domain", "this is another name of the primary domain"));
+    }
+    let label = |label: &str| (1..=63).contains(&label.len());
+    let name = domain.as_str();
+    let address = name.starts_with('[') || name.parse::<std::net::Ipv4Addr>().is_ok();
+    if address || name.len() > 253 || !name.split('.').all(label) {
+        return Err(Problem::invalid("domain", "not a host name"));
+    }
+    Ok(domain)
+}
+
+/// A target under all rules, and not on the domain that is just being added.
+fn fallback(parts: &Parts, caller: Caller, domain: &Domain, text: &str, field: &'static str) -> Result<Target, Problem> {
+    let target = parts.links.target(caller, text, field)?;
+    if target.host().is_some_and(|host| host.trim_end_matches('.') == domain.as_str()) {
+        let detail = "this is one of our own short domains: it would lead back to us";
+        return Err(Refusal::new(RefusalKind::SelfReference, field, detail).into());
+    }
+    Ok(target)
+}

@@ -1,0 +1,160 @@
+//! The words that an owner finds links by, over all of their links at once.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use serde::{Deserialize, Serialize};
+use terse_core::{Caller, LinkError, ListQuery, Sort, Tags};
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use super::answers::{ListProblems, RenameTagProblems, TouchTagProblems};
+use super::problem::Problem;
+use super::request::{Json, Keyed, Name, NoParams, SMALL, parse_object};
+use crate::router::{Parts, Web};
+
+/// How many tags are told.
+const MOST_TOLD: usize = 1000;
+/// How many links one call changes. Whoever has more calls again.
+const MOST_CHANGED: usize = 1000;
+/// How long one call goes on to look for links. It may take longer by what it has found by then.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Links read at once.
+const PAGE: usize = 100;
+/// Writes under way at once: the store takes them together.
+const WRITES: usize = 16;
+
+/// A tag of yours.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Tag, example = json!({ "tag": "spring", "links": 12 }))]
+pub(crate) struct TagBody {
+    /// The tag.
+    tag: String,
+    /// How many of your links have it.
+    links: u64,
+}
+
+/// Your tags.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TagList {
+    /// Those of most links first.
+    #[schema(max_items = 1000)]
+    tags: Vec<TagBody>,
+}
+
+/// A new name for a tag.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "name": "summer" }))]
+pub(crate) struct RenameTag {
+    /// What the tag is to be. If a link has it already, it still has it once.
+    #[schema(min_length = 1, max_length = 50, pattern = "^[^,\\u0000-\\u001f\\u007f-\\u009f]*$")]
+    name: String,
+}
+
+/// How far a change of many links has come.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "changed": 12, "more": false }))]
+pub(crate) struct Retagged {
+    /// How many links were changed.
+    changed: usize,
+    /// Whether there may be more: call again to go on.
+    more: bool,
+}
+
+/// List your tags
+///
+/// With how many of your links have each, but for deleted ones.
+#[utoipa::path(get, path = "/api/v1/tags", operation_id = "list_tags", tag = "Tags",
+    responses((status = 200, description = "Your tags", body = TagList), ListProblems),
+    security(("key" = [])))]
+pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, _: NoParams) -> Result<axum::Json<TagList>, Problem> {
+    let tags = parts.links.tags(caller, MOST_TOLD).await?;
+    let tags = tags.into_iter().map(|count| TagBody { tag: count.tag, links: count.links });
+    Ok(axum::Json(TagList { tags: tags.collect() }))
+}
+
+/// Rename a tag
+///
+/// On all your links that have it, but for deleted ones; up to 1,000 a call. Calling again goes on where it ended, and changes
+/// nothing when all is done.
+#[utoipa::path(patch, path = "/api/v1/tags/{tag}", operation_id = "rename_tag", tag = "Tags",
+    request_body(content = RenameTag),
+    params(("tag" = String, Path, description = "The tag", min_length = 1, max_length = 50)),
+    responses((status = 200, description = "How far it has come", body = Retagged), RenameTagProblems),
+    security(("key" = [])))]
+pub(super) async fn rename(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    _: NoParams,
+    Name(tag): Name,
+    Json(body): Json<SMALL>,
+) -> Result<axum::Json<Retagged>, Problem> {
+    let RenameTag { name } = parse_object(&body)?;
+    let tag = one(&tag, "tag")?;
+    let name = one(&name, "name")?;
+    // Else every link would be found again and again.
+    if name == tag {
+        return Ok(axum::Json(Retagged { changed: 0, more: false }));
+    }
+    retag(&parts, caller, &tag, Some(&name)).await.map(axum::Json)
+}
+
+/// Remove a tag
+///
+/// From all your links that have it, as renaming does. The links stay.
+#[utoipa::path(delete, path = "/api/v1/tags/{tag}", operation_id = "remove_tag", tag = "Tags",
+    params(("tag" = String, Path, description = "The tag", min_length = 1, max_length = 50)),
+    responses((status = 200, description = "How far it has come", body = Retagged), TouchTagProblems),
+    security(("key" = [])))]
+pub(super) async fn remove(
+    State(parts): Web,
+    Keyed(caller): Keyed,
+    _: NoParams,
+    Name(tag): Name,
+) -> Result<axum::Json<Retagged>, Problem> {
+    retag(&parts, caller, &one(&tag, "tag")?, None).await.map(axum::Json)
+}
+
+/// A tag as links have it.
+fn one(text: &str, field: &'static str) -> Result<String, Problem> {
+    let tags = Tags::parse(&[text]).map_err(|refusal| refusal.on(field))?;
+    Ok(tags.joined())
+}
+
+/// Changes what is found, until there is no more, or until it was enough for one call.
+async fn retag(parts: &Parts, caller: Caller, tag: &str, by: Option<&str>) -> Result<Retagged, Problem> {
+    // An admin sees everyone's links, but tags are about one's own.
+    let caller = Caller::Owner(caller.owner());
+    let (begun, mut changed) = (Instant::now(), 0);
+    let mut query = ListQuery {
+        owner: None,
+        domain: None,
+        tag: Some(tag.to_owned()),
+        text: None,
+        status: None,
+        archived: None,
+        sort: Sort::Newest,
+        after: None,
+        limit: PAGE,
+        now: parts.links.now(),
+    };
+    loop {
+        let page = parts.links.list(caller, query.clone()).await?.page;
+        changed += page.links.len();
+        let writes = page.links.into_iter().map(|link| async move {
+            match parts.links.retag(caller, &link.key, tag, by).await {
+                // Purged meanwhile.
+                Ok(_) | Err(LinkError::NotFound) => Ok(()),
+                Err(error) => Err(error),
+            }
+        });
+        stream::iter(writes).buffer_unordered(WRITES).try_collect::<()>().await?;
+        let Some(next) = page.next else { return Ok(Retagged { changed, more: false }) };
+        if changed >= MOST_CHANGED || begun.elapsed() >= PATIENCE {
+            return Ok(Retagged { changed, more: true });
+        }
+        query.after = Some(next);
+    }
+}

@@ -1,0 +1,85 @@
+//! What the registry knows and visitors feel, brought to the redirect plane: at start, once a second, and when somebody rings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use terse_core::Links;
+use terse_core::registry::{Registry, Watermark};
+use terse_redirect::Redirector;
+use terse_server::{BellTower, Rung};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// How often it is asked whether anything changed. A ban is to be felt within five seconds on every node.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long the registry may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Looks into the registry for those who must not wait for it. While it is away, what was known holds.
+pub(crate) struct RegistryWatch {
+    registry: Arc<dyn Registry>,
+    redirector: Arc<Redirector>,
+    links: Arc<Links>,
+    /// What was read was at least this new.
+    known: Option<Watermark>,
+    away: bool,
+}
+
+impl RegistryWatch {
+    /// Reads it for the first time, so that nobody is answered without it.
+    pub(crate) async fn begin(
+        registry: Arc<dyn Registry>,
+        redirector: Arc<Redirector>,
+        links: Arc<Links>,
+    ) -> anyhow::Result<Self> {
+        let mut watch = Self { registry, redirector, links, known: None, away: false };
+        watch.look().await.context("reading the registry of owners")?;
+        Ok(watch)
+    }
+
+    /// Looks until told to stop.
+    pub(crate) async fn run(mut self, mut bell: BellTower, mut stop: watch::Receiver<bool>) {
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            // Whoever rang is let go when this is dropped.
+            let _rung = tokio::select! {
+                _ = looks.tick() => Rung::default(),
+                rung = bell.rung() => rung,
+                _ = stop.wait_for(|stop| *stop) => return,
+            };
+            match self.look().await {
+                Ok(()) if self.away => tracing::info!("the registry of owners answers again"),
+                Ok(()) => {}
+                Err(error) if !self.away => {
+                    tracing::warn!(error = format!("{error:#}"), "the registry of owners does not answer; what is known holds");
+                    self.away = true;
+                    continue;
+                }
+                Err(_) => continue,
+            }
+            self.away = false;
+        }
+    }
+
+    async fn look(&mut self) -> anyhow::Result<()> {
+        let read = async {
+            // Before the rest: what changes in between is found at the next look.
+            let mark = self.registry.watermark().await?;
+            if self.known == Some(mark) {
+                return anyhow::Ok(None);
+            }
+            Ok(Some((mark, self.registry.suspended().await?, self.registry.places().await?)))
+        };
+        let read = timeout(PATIENCE, read).await.context("it took too long")??;
+        let Some((mark, suspended, places)) = read else { return Ok(()) };
+        self.redirector.settle(&places);
+        self.links.suspended().replace(suspended.iter().copied());
+        let redirector = Arc::clone(&self.redirector);
+        // It may look at every remembered route.
+        tokio::task::spawn_blocking(move || redirector.suspend(&suspended)).await.context("telling the redirect plane")?;
+        self.known = Some(mark);
+        Ok(())
+    }
+}
