@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use terse_core::*;
-use terse_server::{ApiStats, Bell, Keys, Limits, Parts, Passwords, router};
+use terse_server::{Accounts, ApiStats, Bell, Keys, Limits, Parts, Passwords, router};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,6 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         registry: Arc::new(terse_testkit::MemoryRegistry::new()),
         bell: Bell::default(),
         passwords: Passwords::new(1),
+        accounts: Accounts::closed(),
         used_keys: Arc::default(),
         onlooker: Arc::new(terse_core::rules::NoOnlooker),
         cursor_key: [0; 32],

@@ -8,10 +8,13 @@ use terse_core::{Caller, OwnerId};
 
 use crate::api::problem::{FORBIDDEN, Problem, SUSPENDED, UNAUTHORIZED};
 use crate::keys::Keys;
+use crate::pages::is_secure;
 use crate::router::Parts;
 
-/// The cookie of a browser that is signed in.
-pub(crate) const SESSION_COOKIE: &str = "terse_session";
+/// The cookie of a browser that is signed in. By https it has a name that no other host, not even one below ours, can set.
+pub(crate) fn session_cookie(parts: &Parts) -> &'static str {
+    if is_secure(parts) { "__Host-terse_session" } else { "terse_session" }
+}
 
 /// Whoever asks.
 #[derive(Clone, Debug)]
@@ -75,7 +78,7 @@ impl Asker {
     }
 
     async fn of_session(parts: &Parts, method: &Method, headers: &HeaderMap) -> Result<Self, Problem> {
-        let Some(cookie) = cookie(headers, SESSION_COOKIE) else { return Ok(Self::NOBODY) };
+        let Some(cookie) = cookie(headers, session_cookie(parts)) else { return Ok(Self::NOBODY) };
         let Some(hash) = Keys::checked_hash(cookie) else { return Ok(Self::NOBODY) };
         let token = Token(hash);
         let Some((_, user)) = parts.registry.session(&token, parts.links.now()).await? else { return Ok(Self::NOBODY) };

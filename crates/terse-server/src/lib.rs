@@ -4,6 +4,7 @@
 //! what is decided here is how things look from outside. Absent on purpose: redirects (their plane is a crate of its own),
 //! health and metrics (the binary's), and anything about how links are stored.
 
+mod accounts;
 mod api;
 mod asker;
 mod bell;
@@ -11,6 +12,7 @@ mod erasure;
 mod gate;
 mod keys;
 mod limits;
+mod oidc;
 mod pages;
 mod passes;
 mod passwords;
@@ -19,6 +21,7 @@ mod stats;
 mod used_keys;
 mod webhooks;
 
+pub use accounts::Accounts;
 pub use api::openapi;
 pub use api::request::Peer;
 pub use bell::{Bell, BellTower, Rung};
@@ -26,6 +29,7 @@ pub use erasure::{ErasureError, Erasures};
 pub use gate::{Gate, Gatekeeper, Knock};
 pub use keys::Keys;
 pub use limits::Limits;
+pub use oidc::{Oidc, OidcError, OidcSettings};
 pub use pages::{CSP, Pages, pages, warning_page};
 pub use passwords::{PasswordError, Passwords};
 pub use router::{Parts, router};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header};
+use sha2::{Digest as _, Sha256};
 use terse_core::Caller;
 use terse_core::limits::{Act, Limit, Limiter, NoLimiter, Subject, Verdict, Who, give_back_by_address, take_by_address};
 
@@ -38,6 +39,8 @@ pub struct Limits {
     pub guesses_per_address: Limit,
     /// Passwords of links tried in vain by one address.
     pub passwords_per_address: Limit,
+    /// Attempts to sign in from one address, and as many under one name.
+    pub sign_in: Limit,
 }
 
 impl Limits {
@@ -49,6 +52,7 @@ impl Limits {
             create_per_key: Limit::OFF,
             guesses_per_address: Limit::OFF,
             passwords_per_address: Limit::OFF,
+            sign_in: Limit::OFF,
         }
     }
 
@@ -162,6 +166,34 @@ impl Limits {
         }
     }
 
+    /// Counts an attempt to show who one is: by where it comes from, and by the name, whether anybody has it or not. Whoever
+    /// guesses from many places gets no further than whoever guesses many names from one.
+    pub(crate) async fn sign_in(&self, address: IpAddr, name: Option<&str>) -> Result<Attempt, Problem> {
+        let refuse = |verdict: Verdict| {
+            let words = format!("too many attempts; try again in {}", wait(verdict.retry));
+            Err(Problem::new(&RATE_LIMITED, words).limited(verdict))
+        };
+        let attempt = Attempt { address, name: name.map(number_of) };
+        let verdict = self.count(Act::SignIn, Whose::Address(address), self.sign_in, 1).await;
+        if !verdict.allowed {
+            return refuse(verdict);
+        }
+        let Some(name) = attempt.name else { return Ok(attempt) };
+        let verdict = self.count(Act::SignIn, Whose::Key(name), self.sign_in, 1).await;
+        if verdict.allowed { Ok(attempt) } else { refuse(verdict) }
+    }
+
+    /// An attempt that succeeded does not count.
+    pub(crate) async fn succeeded(&self, Attempt { address, name }: Attempt) {
+        if self.sign_in.is_off() {
+            return;
+        }
+        give_back_by_address(&*self.limiter, Act::SignIn, address, self.sign_in, 1).await;
+        if let Some(name) = name {
+            self.limiter.give_back(Subject { act: Act::SignIn, who: Who::Key(name) }, self.sign_in, 1).await;
+        }
+    }
+
     async fn count(&self, act: Act, whose: Whose, limit: Limit, count: u32) -> Verdict {
         if limit.is_off() {
             return Verdict::UNLIMITED;
@@ -184,6 +216,19 @@ pub(crate) struct Allowance {
 enum Whose {
     Address(IpAddr),
     Key(u64),
+}
+
+/// An attempt to sign in that was counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    address: IpAddr,
+    name: Option<u64>,
+}
+
+/// A number that stands for a name in any mixture of cases.
+fn number_of(name: &str) -> u64 {
+    let hash: [u8; 32] = Sha256::digest(name.to_ascii_lowercase().as_bytes()).into();
+    hash.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }
 
 /// What was taken of an allowance.

@@ -9,7 +9,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use tokio::sync::Semaphore;
 
 /// A password is at most this long: nobody hashes more for a stranger.
-pub(crate) const LONGEST: usize = 128;
+pub(crate) const LONGEST: usize = 1024;
 /// 19 MiB and two passes, as OWASP has it for Argon2id.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
@@ -25,7 +25,7 @@ pub enum PasswordError {
     #[error("too many passwords are being checked")]
     Busy,
     /// It is empty or too long.
-    #[error("a password has 1 to 128 octets")]
+    #[error("a password has 1 to 1024 octets")]
     Length,
     /// Something that should not happen.
     #[error("the password could not be hashed")]

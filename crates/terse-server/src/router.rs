@@ -16,6 +16,7 @@ use terse_core::registry::Registry;
 use terse_core::rules::Onlooker;
 use tokio::sync::watch;
 
+use crate::accounts::Accounts;
 use crate::api::problem::{self, Problem};
 use crate::bell::Bell;
 use crate::keys::Keys;
@@ -42,6 +43,8 @@ pub struct Parts {
     pub bell: Bell,
     /// Hashes and checks passwords.
     pub passwords: Passwords,
+    /// How people come to have an account.
+    pub accounts: Accounts,
     /// Where it is noted that a key was used.
     pub used_keys: Arc<UsedKeys>,
     /// Looks closer at visitors, where rules are tried on them.

@@ -167,6 +167,10 @@ impl Registry for MemoryRegistry {
         Ok(self.enter().await?.setup.is_some())
     }
 
+    async fn awaits_setup_by(&self, token: &Token) -> Answer<bool> {
+        Ok(self.enter().await?.setup == Some(*token))
+    }
+
     async fn add_user(&self, user: NewUser, by: By) -> Answer<User> {
         let mut state = self.enter().await?;
         let user = state.make(user)?;

@@ -52,6 +52,10 @@ settings! {
         pub clicks: Clicks = Clicks::default(),
         /// Links made without a key.
         pub anonymous: Anonymous = Anonymous::default(),
+        /// People with an account.
+        pub accounts: Accounts = Accounts::default(),
+        /// Signing in with an account elsewhere.
+        pub oidc: Oidc = Oidc::default(),
         /// How often something may be done.
         pub limits: Limits = Limits::default(),
         /// Which targets are refused or warned of.
@@ -204,6 +208,44 @@ settings! {
 }
 
 settings! {
+    /// `[accounts]`: people with an account.
+    pub struct Accounts {
+        /// `closed`: accounts are made by invitation, or by an admin. `open`: anybody may make one at `/signup`.
+        pub sign_up: SignUp = SignUp::Closed,
+        /// How long a browser stays signed in; `1m` to `365d`.
+        pub session_ttl: Span = Span::days(30),
+    }
+}
+
+choice! {
+    /// Who may make an account.
+    pub enum SignUp ("`closed`, `open`") {
+        /// Whoever is invited.
+        Closed = "closed",
+        /// Anybody.
+        Open = "open",
+    }
+}
+
+settings! {
+    /// `[oidc]`: signing in with an account elsewhere, by OpenID Connect.
+    pub struct Oidc {
+        /// The provider, such as `https://id.example.com`; by https, unless it is on this machine. What else is to be known of
+        /// it is found there. It sends people back to `/auth/oidc/callback`.
+        pub issuer: Option<String> = None,
+        /// What the provider calls this server.
+        pub client_id: Option<String> = None,
+        /// What the provider has given this server to be known by. Without it, only PKCE protects the exchange.
+        pub client_secret: Option<Secret> = None,
+        /// What people call the provider. Its host name, if it is not set.
+        pub name: Option<String> = None,
+        /// Whether whoever the provider knows gets an account at the first sign-in. Otherwise they connect one they have, or
+        /// are invited.
+        pub sign_up: bool = false,
+    }
+}
+
+settings! {
     /// `[limits]`: how often something may be done.
     pub struct Limits {
         /// How many links one address may make without a key, as in `30/h`, `5/m`, `1/s` or `100/d`; `0` is no limit. An address
@@ -221,6 +263,9 @@ settings! {
         /// How many times one address may be wrong about the passwords of links. Beyond it, 429. All addresses together may be
         /// wrong about one link twenty times as often.
         pub password_attempts_per_ip: Limit = Limit::per_hour(10),
+        /// How often somebody may try to sign in from one address; and as often under one name, wherever from. Attempts that
+        /// succeed do not count.
+        pub sign_in_per_ip: Limit = Limit::per_minute(10),
     }
 }
 
@@ -323,6 +368,7 @@ impl Limits {
             redirect_per_code: Limit::OFF,
             guesses_per_ip: Limit::OFF,
             password_attempts_per_ip: Limit::OFF,
+            sign_in_per_ip: Limit::OFF,
         }
     }
 }
@@ -367,6 +413,25 @@ impl Config {
     /// Where the owners are.
     pub fn registry_file(&self) -> PathBuf {
         self.data_dir.join("registry.db")
+    }
+
+    /// The provider that people can sign in with, checked when the settings were read.
+    pub(crate) fn issuer(&self) -> Result<Option<Url>, String> {
+        let Some(text) = &self.oidc.issuer else { return Ok(None) };
+        let url = Url::parse(text).map_err(|_| "an absolute URL such as https://id.example.com is expected")?;
+        let local = match url.host() {
+            Some(url::Host::Domain(name)) => name == "localhost",
+            Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+            Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+            None => false,
+        };
+        if url.scheme() != "https" && !(url.scheme() == "http" && local) {
+            return Err("https is needed, but for a provider on this machine".into());
+        }
+        if url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() || url.password().is_some() {
+            return Err("a query, a fragment or a password does not belong here".into());
+        }
+        Ok(Some(url))
     }
 
     /// The proxies whose word is taken; checked when the settings were read.

@@ -8,12 +8,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use terse_clicks::Lookout;
+use terse_core::registry::Token;
 use terse_core::{
     Alphabet, BlockedHosts, ChangeFeed, Clock, CodeSource, Domain, Hashed, Hosts, LinkStore, Links, NoFeed, Numbered, Random,
     Rules, Snowflake, TargetRules,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
-use terse_server::{ApiStats, Bell, Erasures, Gatekeeper, Keys, Limits, Parts, Passwords, UsedKeys};
+use terse_server::{
+    Accounts, ApiStats, Bell, Erasures, Gatekeeper, Keys, Limits, Oidc, OidcSettings, Parts, Passwords, UsedKeys,
+};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use url::Url;
@@ -57,6 +60,7 @@ pub struct Server {
     admin_address: Option<SocketAddr>,
     base_url: Url,
     fresh_key: Option<String>,
+    setup_link: Option<String>,
     workers: Arc<Workers>,
     counting: Counting,
     back_office: Runtime,
@@ -107,6 +111,10 @@ impl Server {
         let admin = config.admin.listen.map(|at| listen(at).context("admin")).transpose()?;
         // Only now, when nothing that an operator can get wrong is left: a key that was kept but never shown would be lost.
         let (keys, fresh_key, local_key) = back_office.block_on(keys(config, &store))?;
+        let setup_link = match config.roles.web {
+            true => back_office.block_on(setup_link(&store, &base_url))?,
+            false => None,
+        };
         let codes = code_source(config, &metered, &clock);
         let outside = back_office.block_on(Outside::open(config, &store.registry, store.links.identity(), &hosts))?;
         let links = Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), safety.judging(), rules, clock.clone());
@@ -126,6 +134,7 @@ impl Server {
             registry: Arc::clone(&store.registry),
             bell,
             passwords: passwords(),
+            accounts: accounts(config, &base_url, &store)?,
             used_keys: Arc::clone(&used_keys),
             onlooker: lookout.clone(),
             cursor_key,
@@ -136,6 +145,7 @@ impl Server {
                 create_per_key: config.limits.create_per_key,
                 guesses_per_address: config.limits.guesses_per_ip,
                 passwords_per_address: config.limits.password_attempts_per_ip,
+                sign_in: config.limits.sign_in_per_ip,
             },
             stats: Arc::clone(&api),
             clicks: Arc::clone(&store.clicks),
@@ -228,6 +238,7 @@ impl Server {
             admin_address,
             base_url,
             fresh_key,
+            setup_link,
             workers: running,
             counting,
             back_office,
@@ -261,6 +272,11 @@ impl Server {
         &self.store.registry
     }
 
+    /// Where the first admin is made, as long as there has never been one.
+    pub fn setup_link(&self) -> Option<&str> {
+        self.setup_link.as_deref()
+    }
+
     /// The time it lives by.
     pub fn clock(&self) -> &Clock {
         &self.clock
@@ -284,6 +300,9 @@ impl Server {
         let base = self.base_url.as_str().trim_end_matches('/');
         tracing::info!(address = %self.address, base_url = base, "terse is listening");
         let mut text = format!("\nterse is listening on http://{}\n", self.address);
+        if let Some(link) = &self.setup_link {
+            text += &format!("\nSet up your account: {link}\n");
+        }
         if let Some(key) = &self.fresh_key {
             text += &format!("\nYour admin key, shown only this once:\n\n    {key}\n");
         }
@@ -324,6 +343,7 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
         registry: Arc::clone(&store.registry),
         bell: Bell::default(),
         passwords: passwords(),
+        accounts: accounts(config, &base_url, &store)?,
         used_keys: Arc::default(),
         onlooker: Arc::new(Lookout::new(config.clicks.geo_database.clone())),
         cursor_key,
@@ -383,6 +403,31 @@ fn telling(links: Links, outside: &Outside) -> Links {
         Some(events) => links.telling(events),
         None => links,
     }
+}
+
+/// Who may come, how long they stay signed in, and who else vouches for them.
+fn accounts(config: &Config, base_url: &Url, store: &Store) -> anyhow::Result<Accounts> {
+    let issuer = config.issuer().map_err(anyhow::Error::msg).context("oidc.issuer")?;
+    let oidc = config.oidc.issuer.clone().zip(issuer).zip(config.oidc.client_id.clone()).map(|((issuer, url), client_id)| {
+        Arc::new(Oidc::new(OidcSettings {
+            issuer,
+            client_id,
+            client_secret: config.oidc.client_secret.as_ref().map(|secret| secret.reveal().to_owned()),
+            name: config.oidc.name.clone().unwrap_or_else(|| url.host_str().unwrap_or_default().to_owned()),
+            sign_up: config.oidc.sign_up,
+            redirect_url: format!("{}/auth/oidc/callback", base_url.as_str().trim_end_matches('/')),
+            key: store.links.identity().derive("terse sign-in elsewhere v1"),
+        }))
+    });
+    let open = config.accounts.sign_up == config::SignUp::Open;
+    Ok(Accounts { open, session_ttl: config.accounts.session_ttl.get(), oidc })
+}
+
+/// The link that makes the first admin, as long as there has never been one. A new one at each start: only the hash is kept.
+async fn setup_link(store: &Store, base: &Url) -> anyhow::Result<Option<String>> {
+    let (token, hash) = Keys::generate().context("making the set-up link")?;
+    let offered = store.registry.offer_setup(Token(hash)).await.context("keeping the set-up link")?;
+    Ok(offered.then(|| format!("{}/setup?token={token}", base.as_str().trim_end_matches('/'))))
 }
 
 /// As many at once as there are cores: each keeps one busy.

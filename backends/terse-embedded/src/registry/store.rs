@@ -146,6 +146,11 @@ impl Registry for EmbeddedRegistry {
         self.look(|shelf| Ok(shelf.setup()?.is_some())).await
     }
 
+    async fn awaits_setup_by(&self, token: &Token) -> Answer<bool> {
+        let token = *token;
+        self.look(move |shelf| Ok(shelf.setup()? == Some(token))).await
+    }
+
     async fn add_user(&self, user: NewUser, by: By) -> Answer<User> {
         self.write(move |scribe| scribe.add_user(&user, &by)).await
     }

@@ -95,6 +95,8 @@ pub trait Registry: Send + Sync + 'static {
     async fn take_setup(&self, token: &Token, user: NewUser) -> Result<User, RegistryError>;
     /// Whether a set-up link is waiting to be used.
     async fn awaits_setup(&self) -> Result<bool, RegistryError>;
+    /// Whether the set-up link with this token is the one that is waiting.
+    async fn awaits_setup_by(&self, token: &Token) -> Result<bool, RegistryError>;
 
     /// Makes an account with an id that nobody ever had, from [`FIRST_USER`] upwards. `NameTaken` also if the name differs only by case, or if somebody has the identity.
     async fn add_user(&self, user: NewUser, by: By) -> Result<User, RegistryError>;

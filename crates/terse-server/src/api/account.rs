@@ -149,7 +149,7 @@ pub(super) async fn erase(
 
 /// Closes an account at once, and erases it. A large one takes longer than anybody waits: it goes on, and if this process
 /// ends, the next one finishes it. Nobody need join it for that reason.
-pub(super) async fn erase_user(parts: &Arc<Parts>, user: &User, by: By) -> Result<StatusCode, Problem> {
+pub(crate) async fn erase_user(parts: &Arc<Parts>, user: &User, by: By) -> Result<StatusCode, Problem> {
     let (erasures, id) = (Erasures::of(parts), user.id);
     erasures.begin(user, by.clone()).await?;
     parts.bell.ring().await;

@@ -209,6 +209,12 @@ async fn keys_of(parts: &Parts, owner: OwnerId) -> Result<axum::Json<KeyList>, P
 }
 
 async fn make(parts: &Parts, user: &User, wish: Wanted, actor: OwnerId) -> Result<(StatusCode, axum::Json<MadeKey>), Problem> {
+    let (key, made) = mint(parts, user.id, wish, actor).await?;
+    Ok((StatusCode::CREATED, axum::Json(MadeKey { key, about: KeyBody::from(&made) })))
+}
+
+/// Makes a key: the key itself, to be shown once, and what is kept of it.
+pub(crate) async fn mint(parts: &Parts, owner: OwnerId, wish: Wanted, actor: OwnerId) -> Result<(String, ApiKey), Problem> {
     let Wanted { name, scope, expires_at, plan } = wish;
     let (key, hash) = Keys::generate().map_err(|error| {
         tracing::error!(%error, "no key could be made");
@@ -216,9 +222,9 @@ async fn make(parts: &Parts, user: &User, wish: Wanted, actor: OwnerId) -> Resul
     })?;
     let (prefix, at) = (key[..RECOGNISABLE].to_owned(), parts.links.now());
     let plan = plan.map(|plan| plan.to_string());
-    let new = NewKey { owner: user.id, name, prefix, token: Token(hash), scope, created_at: at, expires_at, plan };
+    let new = NewKey { owner, name, prefix, token: Token(hash), scope, created_at: at, expires_at, plan };
     let made = parts.registry.add_key(new, by(actor, at, None)).await?;
-    Ok((StatusCode::CREATED, axum::Json(MadeKey { key, about: KeyBody::from(&made) })))
+    Ok((key, made))
 }
 
 async fn take_away(parts: &Parts, owner: OwnerId, id: &str, actor: OwnerId) -> Result<StatusCode, Problem> {
@@ -235,11 +241,11 @@ fn no_key() -> Problem {
 }
 
 /// A key as it is asked for, checked.
-struct Wanted {
-    name: String,
-    scope: Scope,
-    expires_at: Option<Moment>,
-    plan: Option<Limit>,
+pub(crate) struct Wanted {
+    pub(crate) name: String,
+    pub(crate) scope: Scope,
+    pub(crate) expires_at: Option<Moment>,
+    pub(crate) plan: Option<Limit>,
 }
 
 impl CreateKey {

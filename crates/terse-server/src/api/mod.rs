@@ -1,6 +1,6 @@
 //! The REST API. Each call is described beside its handler; the OpenAPI document and the documentation page are made from that.
 
-mod account;
+pub(crate) mod account;
 mod admin;
 mod answers;
 mod clear_text;
@@ -12,7 +12,7 @@ mod docs;
 mod domains;
 mod export;
 mod invitations;
-mod keys;
+pub(crate) mod keys;
 mod links;
 mod list;
 mod live;

@@ -5,17 +5,18 @@ use std::time::Duration;
 use askama::Template;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
-use terse_core::{Caller, Domain, Link, Wish};
+use terse_core::{Domain, Link, Wish};
 
+use super::form::{fields, sentence, shown_again};
 use super::qr::Matrix;
 use super::words::{moment, span};
 use super::{CROSS_SITE, domain_of, html, message, page};
-use crate::api::problem::{INVALID_REQUEST, Problem, UNSUPPORTED_MEDIA_TYPE};
-use crate::api::request::{Params, Peer, SMALL, read};
+use crate::api::problem::Problem;
+use crate::api::request::Peer;
 use crate::api::shapes::short_url;
-use crate::limits;
+use crate::asker::{Asker, cookie, session_cookie};
 use crate::router::{Parts, Web};
 use crate::stats::Outcome;
 
@@ -25,7 +26,9 @@ const LIVES: [u64; 7] = [600, 3600, 28_800, 86_400, 604_800, 2_592_000, 31_536_0
 #[derive(Template)]
 #[template(path = "home.html")]
 struct Home {
-    /// Whether links can be made without a key.
+    /// Whether somebody seems to be signed in.
+    known: bool,
+    /// Whether links can be made here.
     open: bool,
     /// How long they live at most.
     longest: String,
@@ -35,6 +38,18 @@ struct Home {
     made: Option<Made>,
     /// Under which field a problem is shown, and the problem.
     problem: Option<(&'static str, String)>,
+}
+
+/// Where somebody is, and whether their browser has a cookie of ours. Whether that still opens anything is asked where it matters.
+struct Here {
+    domain: Domain,
+    known: bool,
+}
+
+impl Here {
+    fn of(parts: &Parts, uri: &Uri, headers: &HeaderMap) -> Self {
+        Self { domain: domain_of(parts, uri, headers), known: cookie(headers, session_cookie(parts)).is_some() }
+    }
 }
 
 #[derive(Default)]
@@ -74,12 +89,13 @@ impl Made {
 }
 
 impl Home {
-    fn new(parts: &Parts, domain: &Domain, form: Form) -> Self {
+    fn new(parts: &Parts, here: &Here, form: Form) -> Self {
         let rules = parts.links.rules();
-        let shorter = LIVES.into_iter().filter(|life| Duration::from_secs(*life) < rules.anonymous_ttl);
-        let base = rules.hosts.base_of(domain);
+        let shorter = LIVES.into_iter().filter(|life| here.known || Duration::from_secs(*life) < rules.anonymous_ttl);
+        let base = rules.hosts.base_of(&here.domain);
         Self {
-            open: rules.anonymous_create,
+            known: here.known,
+            open: rules.anonymous_create || here.known,
             longest: span(rules.anonymous_ttl),
             base: base.split_once("://").map_or(base.as_str(), |(_, rest)| rest).to_owned(),
             lives: shorter.map(|life| (life, span(Duration::from_secs(life)), form.ttl == life.to_string())).collect(),
@@ -91,75 +107,71 @@ impl Home {
 }
 
 pub(super) async fn show(State(parts): Web, uri: Uri, headers: HeaderMap) -> Response {
-    page(StatusCode::OK, html(&Home::new(&parts, &domain_of(&parts, &uri, &headers), Form::default())))
+    page(StatusCode::OK, html(&Home::new(&parts, &Here::of(&parts, &uri, &headers), Form::default())))
 }
 
 pub(super) async fn shorten(State(parts): Web, Peer(address): Peer, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let domain = domain_of(&parts, &uri, &headers);
-    let base = parts.links.rules().hosts.base_of(&domain);
+    let here = Here::of(&parts, &uri, &headers);
+    let base = parts.links.rules().hosts.base_of(&here.domain);
     if !is_own_form(&headers, &uri, &base) {
         return message(&CROSS_SITE);
     }
     let limited = |problem: &Problem, form| {
         parts.stats.count_create(Outcome::Limited);
-        refused(&parts, &domain, form, problem)
+        refused(&parts, &here, form, problem)
     };
-    let allowance = parts.limits.strangers_allowance(Some(address));
+    // Whoever is signed in makes links of their own.
+    let asker = match Asker::of(&parts, &Method::POST, &headers).await {
+        Ok(asker) => asker,
+        Err(problem) => return refused(&parts, &here, Form::default(), &problem),
+    };
+    let allowance = parts.limits.allowance(&asker, Some(address));
     if let Err(problem) = parts.limits.ask(allowance).await {
         return limited(&problem, Form::default());
     }
     let form = match read_form(&headers, body).await {
         Ok(form) => form,
-        Err(problem) => return refused(&parts, &domain, Form::default(), &problem),
+        Err(problem) => return refused(&parts, &here, Form::default(), &problem),
     };
     let wish = Wish {
         long_url: form.long_url.clone(),
         custom_alias: Some(form.alias.trim().to_owned()).filter(|alias| !alias.is_empty()),
         ttl: form.ttl.parse().ok(),
-        domain: Some(domain.as_str().to_owned()).filter(|name| !name.is_empty()),
+        domain: Some(here.domain.as_str().to_owned()).filter(|name| !name.is_empty()),
         ..Wish::default()
     };
     let taken = match parts.limits.take(allowance, 1).await {
         Ok(taken) => taken,
         Err(problem) => return limited(&problem, form),
     };
-    let result = parts.links.create(Caller::Anonymous, wish, None).await;
+    let result = parts.links.create(asker.caller, wish, None).await;
     parts.stats.count_create(Outcome::of(&result));
     let mut response = match result {
         Ok(created) => {
-            let mut home = Home::new(&parts, &domain, Form::default());
+            let mut home = Home::new(&parts, &here, Form::default());
             home.made = Some(Made::new(&created.link, &parts));
             page(StatusCode::CREATED, html(&home))
         }
-        Err(error) => refused(&parts, &domain, form, &error.into()),
+        Err(error) => refused(&parts, &here, form, &error.into()),
     };
     taken.tell(response.headers_mut());
     response
 }
 
 /// The form again, with what was typed and what is wrong with it.
-fn refused(parts: &Parts, domain: &Domain, form: Form, problem: &Problem) -> Response {
-    let mut home = Home::new(parts, domain, form);
+fn refused(parts: &Parts, here: &Here, form: Form, problem: &Problem) -> Response {
+    let mut home = Home::new(parts, here, form);
     let field = match problem.field() {
         Some("custom_alias") => "alias",
         Some("ttl") => "ttl",
         _ => "long_url",
     };
-    let mut detail = problem.detail().to_owned();
-    // Details begin small, as they follow a field's name elsewhere.
-    if let Some(first) = detail.get(..1) {
-        detail.replace_range(..1, &first.to_uppercase());
-    }
-    home.problem = Some((field, format!("{}.", detail.trim_end_matches('.'))));
-    let mut response = page(StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST), html(&home));
-    if let Some(verdict) = problem.verdict() {
-        limits::tell(verdict, response.headers_mut());
-    }
-    response
+    home.problem = Some((field, sentence(problem)));
+    shown_again(problem, html(&home))
 }
 
-/// Whether a form was sent from a page of ours, as far as the browser tells. Programs that tell nothing are fine: there is no
-/// cookie that another site could abuse.
+/// Whether a form was sent from a page of ours, as far as the browser tells. Programs that tell nothing are fine: without a
+/// cookie there is nothing that another site could abuse, and with one more is asked for.
 pub(crate) fn is_own_form(headers: &HeaderMap, uri: &Uri, base: &str) -> bool {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     if let Some(site) = text("sec-fetch-site") {
@@ -174,14 +186,7 @@ pub(crate) fn is_own_form(headers: &HeaderMap, uri: &Uri, base: &str) -> bool {
 }
 
 async fn read_form(headers: &HeaderMap, body: Body) -> Result<Form, Problem> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-        return Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "this is not what our form sends"));
-    }
-    let bytes = read(body, SMALL).await?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| Problem::new(&INVALID_REQUEST, "this is not what our form sends"))?;
-    let mut params = Params::parse(text)?;
+    let mut params = fields(headers, body).await?;
     let mut take = |name| params.take(name).unwrap_or_default();
     let form = Form { long_url: with_scheme(&take("long_url")), alias: take("alias"), ttl: take("ttl") };
     params.done()?;

@@ -3,11 +3,17 @@
 //! Made on the server, readable without scripts, nothing loaded from elsewhere. What people typed is escaped by the templates,
 //! and what was asked for is never repeated on a page that says it is not there.
 
+mod account;
 mod assets;
+mod form;
 mod home;
+mod login;
+mod newcomer;
+mod oidc;
 mod password;
 mod preview;
 pub(crate) mod qr;
+mod session;
 mod words;
 
 use std::sync::Arc;
@@ -17,13 +23,14 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use terse_core::{Code, Domain, LinkKey};
 
 pub(crate) use assets::{css, js};
 pub(crate) use home::is_own_form;
 pub(crate) use password::password_page;
 pub use preview::warning_page;
+pub(crate) use session::is_secure;
 
 use crate::router::Parts;
 
@@ -40,6 +47,28 @@ pub(crate) fn routes() -> Router<Arc<Parts>> {
         .route("/favicon.ico", get(assets::icon))
         .route("/favicon.svg", get(assets::icon))
         .route("/robots.txt", get(assets::robots))
+        .merge(people())
+}
+
+/// The pages of people who have an account, or come to have one.
+fn people() -> Router<Arc<Parts>> {
+    Router::new()
+        .route("/setup", get(newcomer::setup).post(newcomer::set_up))
+        .route("/join", get(newcomer::join).post(newcomer::joined))
+        .route("/signup", get(newcomer::sign_up).post(newcomer::signed_up))
+        .route("/login", get(login::show).post(login::sign_in))
+        .route("/logout", post(login::sign_out))
+        .route("/account", get(account::show))
+        .route("/account/keys", post(account::make_key))
+        .route("/account/keys/revoke", post(account::revoke_key))
+        .route("/account/sessions/end", post(account::end_sessions))
+        .route("/account/password", post(account::change_password))
+        .route("/account/delete", post(account::delete))
+        .route("/account/connect", post(oidc::connect))
+        .route("/account/disconnect", post(oidc::disconnect))
+        .route("/join/oidc", post(oidc::join))
+        .route("/auth/oidc", get(oidc::leave))
+        .route("/auth/oidc/callback", get(oidc::arrive))
 }
 
 /// A page that says one thing.

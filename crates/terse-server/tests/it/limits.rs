@@ -41,6 +41,7 @@ fn web() -> Web {
         create_per_key: Limit::per_hour(5),
         guesses_per_address: Limit::per_minute(4),
         passwords_per_address: Limit::OFF,
+        sign_in: Limit::OFF,
     })
 }
 

@@ -13,7 +13,7 @@ use terse_core::registry::{
     Actor, By, FIRST_USER, KeyId, NewKey, NewUser, Registry, Role, Scope, Session, Token, UserName, WebhookKey,
 };
 use terse_core::*;
-use terse_server::{ApiStats, Bell, Erasures, Keys, Limits, Parts, Passwords, Webhooks, router};
+use terse_server::{Accounts, ApiStats, Bell, Erasures, Keys, Limits, Parts, Passwords, Webhooks, router};
 use terse_testkit::MemoryRegistry;
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -162,6 +162,7 @@ impl Web {
             registry: registry.clone(),
             bell: Bell::default(),
             passwords: Passwords::new(1),
+            accounts: Accounts::closed(),
             used_keys: Arc::default(),
             onlooker: Arc::new(Onlooking),
             cursor_key: [9; 32],

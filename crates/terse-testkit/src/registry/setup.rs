@@ -12,12 +12,13 @@ pub async fn the_set_up_link_makes_the_first_admin_once(store: Store) {
     assert!(!store.awaits_setup().await.unwrap());
     assert!(store.offer_setup(token(1)).await.unwrap());
     assert!(store.awaits_setup().await.unwrap());
+    assert!(store.awaits_setup_by(&token(1)).await.unwrap() && !store.awaits_setup_by(&token(2)).await.unwrap());
     refused!(store.take_setup(&token(2), new("mallory")).await, Missing);
     let admin = store.take_setup(&token(1), new("ann")).await.unwrap();
     assert_eq!((admin.role, admin.name.as_str()), (Role::Admin, "ann"), "whatever was asked for");
     assert_eq!(store.user(admin.id).await.unwrap(), Some(admin.clone()));
     refused!(store.take_setup(&token(1), new("mallory")).await, Missing);
-    assert!(!store.awaits_setup().await.unwrap());
+    assert!(!store.awaits_setup().await.unwrap() && !store.awaits_setup_by(&token(1)).await.unwrap());
     assert!(!store.offer_setup(token(3)).await.unwrap());
     assert!(!store.awaits_setup().await.unwrap());
     refused!(store.take_setup(&token(3), new("mallory")).await, Missing);

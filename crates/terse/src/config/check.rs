@@ -24,6 +24,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ("redirect.idle_timeout", c.redirect.idle_timeout, Span::secs(1), hour),
         ("clicks.keep_raw", c.clicks.keep_raw, Span::secs(0), Span::days(36_500)),
         ("clicks.keep_hours", c.clicks.keep_hours, Span::days(2), Span::days(366)),
+        ("accounts.session_ttl", c.accounts.session_ttl, Span::secs(60), Span::days(365)),
         ("anonymous.ttl", c.anonymous.ttl, Span::secs(1), Span::days(3650)),
         ("safety.lists_every", c.safety.lists_every, Span::secs(60), Span::days(7)),
         ("safety.rescan_every", c.safety.rescan_every, Span::secs(60), Span::days(365)),
@@ -49,6 +50,10 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     }
     if c.clicks_file() == c.store_file() {
         return Err(("clicks.store", "must be another file than store".into()));
+    }
+    let issuer = c.issuer().map_err(|why| ("oidc.issuer", why))?;
+    if issuer.is_some() != c.oidc.client_id.is_some() {
+        return Err(("oidc.client_id", "is needed with oidc.issuer, and only there".into()));
     }
     c.proxies().map_err(|why| ("trusted_proxies", why))?;
     if let Some(key) = &c.admin_key {

@@ -218,3 +218,72 @@ fn a_keyboard_is_enough() {
         browser.landed(&target).await;
     });
 }
+
+#[test]
+fn a_server_is_set_up_and_somebody_signs_in_makes_a_key_and_leaves() {
+    let (temp, data) = folder();
+    let said = temp.path().join("said");
+    let terse = Served::start_saying(&data, &[], &said);
+    let words = std::fs::read_to_string(&said).unwrap();
+    let link = words.split_whitespace().find(|word| word.contains("/setup?token=")).unwrap_or_else(|| panic!("{words}"));
+    walk(false, &[&terse.url], async |browser| {
+        let fill = async |id: &str, text: &str| {
+            let field = browser.client.find(Locator::Css(&format!("#{id}"))).await.unwrap();
+            field.clear().await.unwrap();
+            field.send_keys(text).await.unwrap();
+        };
+        let press = async |css: &str| browser.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+        browser.open(link).await;
+        browser.is_well_made().await;
+        browser.picture("setup").await;
+        let focused = browser.client.active_element().await.unwrap().attr("id").await.unwrap();
+        assert_eq!(focused.as_deref(), Some("name"));
+        fill("name", "ann").await;
+        fill("password", "correct horse battery").await;
+        fill("again", "correct horse batterz").await;
+        press("form button[type=submit]").await;
+        browser.wait("#password[aria-invalid]").await;
+        assert_eq!(browser.attribute("#name", "value").await, "ann");
+        browser.picture("setup-refused").await;
+        fill("password", "correct horse battery").await;
+        fill("again", "correct horse battery").await;
+        press("form button[type=submit]").await;
+        browser.wait("#keys").await;
+        assert_eq!(browser.text("h1").await, "ann");
+        browser.is_well_made().await;
+
+        press("form[action='/logout'] button").await;
+        browser.wait("a[href='/login']").await;
+        press("a[href='/login']").await;
+        browser.wait("form[action='/login']").await;
+        browser.is_well_made().await;
+        browser.picture("login").await;
+        fill("name", "ann").await;
+        fill("password", "wrong").await;
+        press("form button[type=submit]").await;
+        browser.wait("#problem").await;
+        browser.picture("login-refused").await;
+        fill("password", "correct horse battery").await;
+        press("form button[type=submit]").await;
+        browser.wait("#keys").await;
+        fill("key", "the newsletter").await;
+        press("form[action='/account/keys'] button").await;
+        browser.wait("#fresh").await;
+        browser.is_well_made().await;
+        let key = browser.text("#fresh").await;
+        assert!(key.starts_with("terse_") && key.len() == 49, "{key}");
+        browser.picture("account").await;
+        // The same on a telephone.
+        browser.client.set_window_size(500, 850).await.unwrap();
+        browser.open(&format!("{}/account", terse.url)).await;
+        browser.is_well_made().await;
+        browser.picture("account-narrow").await;
+        press(".keys button").await;
+        browser.wait(".done").await;
+        press("form[action='/logout'] button").await;
+        browser.wait("a[href='/login']").await;
+        browser.open(&format!("{}/account", terse.url)).await;
+        browser.wait("form[action='/login']").await;
+        browser.picture("login-narrow").await;
+    });
+}

@@ -121,6 +121,11 @@ impl TestTerse {
         self.server.as_ref().and_then(Server::fresh_key).map(str::to_owned)
     }
 
+    /// Where the first admin is made.
+    pub(crate) fn setup_link(&self) -> Option<String> {
+        self.server.as_ref().and_then(Server::setup_link).map(str::to_owned)
+    }
+
     pub(crate) fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }

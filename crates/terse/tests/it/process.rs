@@ -28,12 +28,29 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(data: &Path, settings: &[&str]) -> Self {
+        Self::start_with(data, settings, Stdio::null())
+    }
+
+    /// What it says on standard output goes to a file.
+    #[allow(dead_code, reason = "not every test binary listens")]
+    pub(crate) fn start_saying(data: &Path, settings: &[&str], to: &Path) -> Self {
+        let served = Self::start_with(data, settings, std::fs::File::create(to).expect("a file").into());
+        let begun = Instant::now();
+        // It speaks once it serves.
+        while std::fs::read_to_string(to).unwrap_or_default().is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "terse says nothing");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        served
+    }
+
+    fn start_with(data: &Path, settings: &[&str], stdout: Stdio) -> Self {
         let mut command = command(data);
         command.args(["serve", "--listen", "127.0.0.1:0"]);
         for setting in settings {
             command.args(["--set", setting]);
         }
-        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("terse starts");
+        let child = command.stdout(stdout).stderr(Stdio::piped()).spawn().expect("terse starts");
         let mut served = Self { child, url: String::new() };
         let begun = Instant::now();
         while served.url.is_empty() {

@@ -1,0 +1,317 @@
+//! The account page: who I am, my keys, my password, and the way out.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use terse_core::Moment;
+use terse_core::registry::{Actor, ApiKey, By, Change, KeyId, RegistryError, Scope, User, UserChange};
+
+use super::form::{Wrong, own_fields, sentence, shown_again};
+use super::html;
+use super::login::{away, try_password};
+use super::newcomer::check_new;
+use super::session::{SignedIn, begin, go, go_with, guard, no_cookie, private_page, signed_in};
+use super::words::{ago, moment};
+use crate::api::account::erase_user;
+use crate::api::keys::{Wanted, mint};
+use crate::api::problem::{FORBIDDEN, Problem};
+use crate::api::request::{Params, Peer};
+use crate::router::{Parts, Web};
+
+/// How long keys can be made to live, in days.
+const LIVES: [(u64, &str); 4] = [(30, "30 days"), (90, "90 days"), (365, "a year"), (0, "until I revoke it")];
+
+#[derive(Template)]
+#[template(path = "account.html")]
+struct Account {
+    name: String,
+    role: &'static str,
+    since: String,
+    has_password: bool,
+    /// Who else vouches for people, and whether for this one.
+    provider: Option<(String, bool)>,
+    keys: Vec<Key>,
+    /// A key that was made just now, which nobody sees again.
+    fresh: Option<String>,
+    /// What was done.
+    done: Option<&'static str>,
+    form: KeyForm,
+    wrong: Option<Wrong>,
+}
+
+struct Key {
+    id: u64,
+    name: String,
+    prefix: String,
+    opens: &'static str,
+    made: String,
+    used: String,
+    ends: String,
+    over: bool,
+}
+
+#[derive(Default)]
+struct KeyForm {
+    name: String,
+    scope: String,
+    days: String,
+}
+
+impl Key {
+    fn new(key: ApiKey, now: Moment) -> Self {
+        let opens = match key.scope {
+            Scope::Create => "makes links",
+            Scope::Read => "looks only",
+            Scope::Full => "everything",
+        };
+        let over = key.expires_at.is_some_and(|at| at <= now);
+        Self {
+            id: key.id.0,
+            name: key.name,
+            prefix: key.prefix,
+            opens,
+            made: ago(key.created_at, now),
+            used: key.last_used_at.map_or_else(|| "never".to_owned(), |at| ago(at, now)),
+            ends: key.expires_at.map_or_else(|| "never".to_owned(), moment),
+            over,
+        }
+    }
+}
+
+impl Account {
+    async fn of(parts: &Parts, user: &User) -> Result<Self, RegistryError> {
+        let now = parts.links.now();
+        let keys = parts.registry.keys(user.id).await?;
+        Ok(Self {
+            name: user.name.to_string(),
+            role: user.role.as_str(),
+            since: moment(user.created_at),
+            has_password: user.password.is_some(),
+            provider: parts.accounts.provider().map(|provider| (provider, user.identity.is_some())),
+            keys: keys.into_iter().map(|key| Key::new(key, now)).collect(),
+            fresh: None,
+            done: None,
+            form: KeyForm::default(),
+            wrong: None,
+        })
+    }
+
+    fn lives(&self) -> impl Iterator<Item = (u64, &'static str, bool)> {
+        let chosen = self.form.days.parse().unwrap_or(90);
+        LIVES.into_iter().map(move |(days, words)| (days, words, days == chosen))
+    }
+
+    /// Whether something is wrong with a field.
+    fn is_wrong(&self, field: &str) -> bool {
+        self.wrong.as_ref().is_some_and(|(wrong, _)| *wrong == field)
+    }
+
+    fn words(&self) -> &str {
+        self.wrong.as_ref().map(|(_, words)| words.as_str()).unwrap_or_default()
+    }
+}
+
+/// What a page says after a form; the word stands in its address.
+fn said(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "revoked" => "The key is revoked. Whatever used it is turned away from now on.",
+        "signed-out" => "All other browsers are signed out.",
+        "connected" => "From now on you can sign in with it.",
+        "disconnected" => "It does not sign you in here any more.",
+        "password" => "The password is changed, and all other browsers are signed out.",
+        _ => return None,
+    })
+}
+
+pub(super) async fn show(State(parts): Web, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
+    let here = match who(&parts, &headers).await {
+        Ok(here) => here,
+        Err(response) => return response,
+    };
+    match Account::of(&parts, &here.user).await {
+        Ok(mut account) => {
+            let done = params.ok().and_then(|mut params| params.take("done"));
+            account.done = done.and_then(|word| said(&word));
+            private_page(StatusCode::OK, html(&account))
+        }
+        Err(error) => away(&error),
+    }
+}
+
+/// Whoever is signed in; others are asked to sign in first.
+async fn who(parts: &Parts, headers: &HeaderMap) -> Result<SignedIn, Response> {
+    match signed_in(parts, headers).await {
+        Ok(Some(here)) => Ok(here),
+        Ok(None) => Err(go("/login")),
+        Err(error) => Err(away(&error)),
+    }
+}
+
+/// Whoever sent a form of ours, and what is in it.
+async fn sent(parts: &Parts, headers: &HeaderMap, body: Body) -> Result<(SignedIn, Params), Response> {
+    let fields = own_fields(parts, headers, body).await?;
+    Ok((who(parts, headers).await?, fields))
+}
+
+fn by(parts: &Parts, user: &User) -> By {
+    By { actor: Actor::Owner(user.id), at: parts.links.now(), why: None }
+}
+
+/// The page again, with what is wrong and what was typed.
+async fn again(parts: &Parts, user: &User, form: KeyForm, field: &'static str, problem: &Problem) -> Response {
+    match Account::of(parts, user).await {
+        Ok(mut account) => {
+            account.form = form;
+            account.wrong = Some((field, sentence(problem)));
+            let mut response = shown_again(problem, html(&account));
+            guard(response.headers_mut());
+            response
+        }
+        Err(error) => away(&error),
+    }
+}
+
+pub(super) async fn make_key(State(parts): Web, headers: HeaderMap, body: Body) -> Response {
+    let (here, mut fields) = match sent(&parts, &headers, body).await {
+        Ok(sent) => sent,
+        Err(response) => return response,
+    };
+    let mut take = |name| fields.take(name).unwrap_or_default();
+    let form = KeyForm { name: take("key"), scope: take("scope"), days: take("days") };
+    let made = match fields.done() {
+        Ok(()) => new_key(&parts, &here.user, &form).await,
+        Err(problem) => Err(problem),
+    };
+    match made {
+        Ok(key) => match Account::of(&parts, &here.user).await {
+            Ok(mut account) => {
+                account.fresh = Some(key);
+                private_page(StatusCode::CREATED, html(&account))
+            }
+            Err(error) => away(&error),
+        },
+        Err(problem) => again(&parts, &here.user, form, "key", &problem).await,
+    }
+}
+
+async fn new_key(parts: &Parts, user: &User, form: &KeyForm) -> Result<String, Problem> {
+    let name = form.name.trim();
+    if !(1..=64).contains(&name.chars().count()) || name.chars().any(char::is_control) {
+        return Err(Problem::invalid("key", "a key needs a name of 1 to 64 characters, so that you know it again"));
+    }
+    let scope = Scope::parse(&form.scope).ok_or_else(|| Problem::invalid("key", "choose what the key opens"))?;
+    let offered = LIVES.into_iter().map(|(days, _)| days).find(|days| days.to_string() == form.days);
+    let days = offered.ok_or_else(|| Problem::invalid("key", "choose how long the key lives"))?;
+    let now = parts.links.now();
+    let expires_at = (days > 0).then(|| now.checked_add(Duration::from_secs(days * 86_400)).unwrap_or(Moment::MAX));
+    let wish = Wanted { name: name.to_owned(), scope, expires_at, plan: None };
+    mint(parts, user.id, wish, user.id).await.map(|(key, _)| key)
+}
+
+pub(super) async fn revoke_key(State(parts): Web, headers: HeaderMap, body: Body) -> Response {
+    let (here, mut fields) = match sent(&parts, &headers, body).await {
+        Ok(sent) => sent,
+        Err(response) => return response,
+    };
+    let id = fields.take("id").and_then(|id| id.parse().ok()).map(KeyId);
+    let revoked = match id {
+        Some(id) => parts.registry.revoke_key(here.user.id, id, by(&parts, &here.user)).await,
+        None => Err(RegistryError::Missing),
+    };
+    match revoked {
+        // One that is gone already is as good.
+        Ok(()) | Err(RegistryError::Missing) => go("/account?done=revoked"),
+        Err(error) => away(&error),
+    }
+}
+
+pub(super) async fn end_sessions(State(parts): Web, headers: HeaderMap, body: Body) -> Response {
+    let (here, _) = match sent(&parts, &headers, body).await {
+        Ok(sent) => sent,
+        Err(response) => return response,
+    };
+    match parts.registry.end_sessions(here.user.id, Some(&here.token)).await {
+        Ok(()) => go("/account?done=signed-out"),
+        Err(error) => away(&error),
+    }
+}
+
+pub(super) async fn change_password(State(parts): Web, peer: Peer, headers: HeaderMap, body: Body) -> Response {
+    let (here, mut fields) = match sent(&parts, &headers, body).await {
+        Ok(sent) => sent,
+        Err(response) => return response,
+    };
+    let mut take = |name| fields.take(name).unwrap_or_default();
+    let (current, password, again_typed) = (take("current"), take("password"), take("again"));
+    // For programs that keep passwords.
+    take("username");
+    match new_password(&parts, peer, &here.user, current, password, &again_typed).await {
+        // All sessions have ended with the old password, this one too.
+        Ok(user) => match begin(&parts, &headers, &user).await {
+            Ok(cookie) => go_with("/account?done=password", cookie),
+            Err(_) => go_with("/login", no_cookie(&parts)),
+        },
+        Err(problem) => {
+            let field = match problem.field() {
+                Some("password") => "password",
+                _ => "current",
+            };
+            again(&parts, &here.user, KeyForm::default(), field, &problem).await
+        }
+    }
+}
+
+async fn new_password(
+    parts: &Parts,
+    peer: Peer,
+    user: &User,
+    current: String,
+    password: String,
+    again: &str,
+) -> Result<User, Problem> {
+    check_new(&user.name, &password, again)?;
+    let user = prove(parts, peer, user, current).await?;
+    let password = Some(Some(parts.passwords.hash(password).await?));
+    let change = UserChange { password, ..UserChange::default() };
+    let expected = Some(user.revision);
+    Ok(parts.registry.change_user(Change { id: user.id, change, expected }, by(parts, &user)).await?)
+}
+
+/// Somebody who sits at another's open browser does not know their password. Where there is none, the session is all there is.
+async fn prove(parts: &Parts, Peer(address): Peer, user: &User, password: String) -> Result<User, Problem> {
+    if user.password.is_none() {
+        return Ok(user.clone());
+    }
+    let proven = try_password(parts, address, user.name.as_str(), password).await;
+    proven.map_err(|problem| match problem.verdict() {
+        None if problem.status() == FORBIDDEN.status => Problem::new(&FORBIDDEN, "this is not your password"),
+        _ => problem,
+    })
+}
+
+pub(super) async fn delete(State(parts): Web, peer: Peer, headers: HeaderMap, body: Body) -> Response {
+    let (here, mut fields) = match sent(&parts, &headers, body).await {
+        Ok(sent) => sent,
+        Err(response) => return response,
+    };
+    let mut take = |name| fields.take(name).unwrap_or_default();
+    let (typed, password) = (take("typed"), take("proof"));
+    let erased = async {
+        if !typed.trim().eq_ignore_ascii_case(here.user.name.as_str()) {
+            return Err(Problem::invalid("typed", "type your name, so that this does not happen by accident"));
+        }
+        let user = prove(&parts, peer, &here.user, password).await.map_err(|problem| problem.on("proof"))?;
+        erase_user(&parts, &user, by(&parts, &user)).await.map(|_| ())
+    };
+    match erased.await {
+        Ok(()) => go_with("/", no_cookie(&parts)),
+        Err(problem) => {
+            let field = if problem.field() == Some("proof") { "proof" } else { "typed" };
+            again(&parts, &here.user, KeyForm::default(), field, &problem).await
+        }
+    }
+}

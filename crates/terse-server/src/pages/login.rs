@@ -1,0 +1,155 @@
+//! Signing in and out.
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use terse_core::registry::{RegistryError, User, UserName};
+
+use super::form::{Wrong, own_fields, sentence, shown_again};
+use super::session::{begin, end, go, go_with, guard, private_page, signed_in};
+use super::{UNAVAILABLE, html, message};
+use crate::api::problem::{FORBIDDEN, Problem};
+use crate::api::request::{Params, Peer};
+use crate::router::{Parts, Web};
+
+/// Where somebody goes who has signed in and did not want to go elsewhere.
+pub(super) const HOME: &str = "/account";
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct Login {
+    /// Whether anybody may make an account.
+    open: bool,
+    /// Who else vouches for people.
+    provider: Option<String>,
+    name: String,
+    next: String,
+    wrong: Option<Wrong>,
+}
+
+impl Login {
+    fn new(parts: &Parts, name: String, next: String) -> Self {
+        Self { open: parts.accounts.open, provider: parts.accounts.provider(), name, next, wrong: None }
+    }
+}
+
+pub(super) async fn show(State(parts): Web, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
+    let next = params.ok().and_then(|mut params| params.take("next")).unwrap_or_default();
+    match signed_in(&parts, &headers).await {
+        Ok(Some(_)) => go(inside(&next)),
+        Ok(None) => {
+            let next = if inside(&next) == HOME { String::new() } else { next };
+            private_page(StatusCode::OK, html(&Login::new(&parts, String::new(), next)))
+        }
+        Err(error) => away(&error),
+    }
+}
+
+pub(super) async fn sign_in(State(parts): Web, Peer(address): Peer, headers: HeaderMap, body: Body) -> Response {
+    let mut fields = match own_fields(&parts, &headers, body).await {
+        Ok(fields) => fields,
+        Err(response) => return response,
+    };
+    let mut take = |name| fields.take(name).unwrap_or_default();
+    let (name, password, next) = (take("name"), take("password"), take("next"));
+    let result = match fields.done() {
+        Ok(()) => try_password(&parts, address, &name, password).await,
+        Err(problem) => Err(problem),
+    };
+    match result {
+        Ok(user) => match begin(&parts, &headers, &user).await {
+            Ok(cookie) => go_with(inside(&next), cookie),
+            Err(RegistryError::Missing) => again(&parts, name, next, &suspended()),
+            Err(error) => again(&parts, name, next, &error.into()),
+        },
+        Err(problem) => again(&parts, name, next, &problem),
+    }
+}
+
+pub(super) async fn sign_out(State(parts): Web, headers: HeaderMap, body: Body) -> Response {
+    if let Err(response) = own_fields(&parts, &headers, body).await {
+        return response;
+    }
+    match end(&parts, &headers).await {
+        Ok(cookie) => go_with("/", cookie),
+        Err(error) => away(&error),
+    }
+}
+
+/// Whose name and password these are. It takes as long, and says the same, whether nobody has the name, or the password is
+/// wrong, or there is none.
+pub(super) async fn try_password(
+    parts: &Parts,
+    address: std::net::IpAddr,
+    name: &str,
+    password: String,
+) -> Result<User, Problem> {
+    let attempt = parts.limits.sign_in(address, Some(name)).await?;
+    let user = match UserName::parse(name) {
+        Some(name) => parts.registry.user_named(&name).await?,
+        None => None,
+    };
+    let kept = user.as_ref().and_then(|user| user.password.clone());
+    let right = parts.passwords.verify(password, kept).await?;
+    let user = user.filter(|_| right).ok_or_else(wrong)?;
+    parts.limits.succeeded(attempt).await;
+    Ok(user)
+}
+
+fn wrong() -> Problem {
+    Problem::new(&FORBIDDEN, "the name or the password is wrong")
+}
+
+/// For those who have shown who they are.
+pub(super) fn suspended() -> Problem {
+    Problem::new(&FORBIDDEN, "this account is suspended; ask whoever runs this server")
+}
+
+fn again(parts: &Parts, name: String, next: String, problem: &Problem) -> Response {
+    let mut login = Login::new(parts, name.chars().take(64).collect(), next);
+    login.wrong = Some(("name", sentence(problem)));
+    let mut response = shown_again(problem, html(&login));
+    guard(response.headers_mut());
+    response
+}
+
+/// The registry does not answer.
+pub(super) fn away(error: &RegistryError) -> Response {
+    tracing::error!(%error, "an account could not be looked up");
+    message(&UNAVAILABLE)
+}
+
+/// Where to go next: a path of ours, in plain characters, or home. `//host` and `/\host` lead elsewhere.
+pub(super) fn inside(next: &str) -> &str {
+    let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    let ours = next.starts_with('/') && !next.starts_with("//");
+    if plain && ours && next.len() <= 512 { next } else { HOME }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_sent_elsewhere_after_signing_in() {
+        for next in ["/", "/account?done=key", "/api/docs#x"] {
+            assert_eq!(inside(next), next);
+        }
+        let long = format!("/{}", "x".repeat(512));
+        for next in [
+            "",
+            "//evil.example",
+            "/\\evil.example",
+            "/a\\b",
+            "https://evil.example",
+            "javascript:alert(1)",
+            "/a b",
+            "/\n",
+            &long,
+        ] {
+            assert_eq!(inside(next), HOME, "{next:?}");
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Signing in with an account elsewhere, and all the ways in which a provider, a browser or a stranger may lie.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use terse::config::Secret;
+use terse_core::registry::Role;
+
+use crate::harness::{Answer, TestTerse};
+use crate::oidc_provider::{CLIENT, Lie, Provider, SECRET};
+use crate::sign_in::{self, PASSWORD};
+
+/// A browser that keeps every cookie.
+#[derive(Clone, Default)]
+pub(crate) struct Jar(BTreeMap<String, String>);
+
+impl Jar {
+    pub(crate) fn of(cookie: &str) -> Self {
+        let (name, value) = cookie.split_once('=').unwrap();
+        Self([(name.to_owned(), value.to_owned())].into())
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.0.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ")
+    }
+
+    pub(crate) fn keep(&mut self, answer: &Answer) {
+        for (_, set) in answer.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")) {
+            let (name, value) = set.split(';').next().unwrap().split_once('=').unwrap();
+            match value {
+                "" => drop(self.0.remove(name)),
+                value => drop(self.0.insert(name.to_owned(), value.to_owned())),
+            }
+        }
+    }
+
+    pub(crate) fn open(&mut self, terse: &TestTerse, path: &str) -> Answer {
+        let answer = terse.send("GET", path, &[("accept", "text/html"), ("cookie", &self.text())], None);
+        self.keep(&answer);
+        answer
+    }
+
+    pub(crate) fn post(&mut self, terse: &TestTerse, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let kind = ("content-type", "application/x-www-form-urlencoded");
+        let cookie = self.text();
+        let all = [("accept", "text/html"), kind, ("origin", "http://go.example"), ("cookie", &*cookie)];
+        let answer = terse.send("POST", path, &all, Some(body.as_bytes()));
+        self.keep(&answer);
+        answer
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+}
+
+pub(crate) fn start(issuer: &str, sign_up: bool) -> TestTerse {
+    TestTerse::with(|config| {
+        config.oidc.issuer = Some(issuer.to_owned());
+        config.oidc.client_id = Some(CLIENT.into());
+        config.oidc.client_secret = Some(Secret::new(SECRET));
+        config.oidc.name = Some("Example ID".into());
+        config.oidc.sign_up = sign_up;
+    })
+}
+
+/// There and back.
+fn sign_in(terse: &TestTerse, provider: &Provider, jar: &mut Jar, subject: &str) -> Answer {
+    let away = jar.open(terse, "/auth/oidc");
+    assert_eq!(away.status, 303, "{}", away.text());
+    let back = provider.visit(away.location().unwrap(), subject);
+    jar.open(terse, &back)
+}
+
+/// The address behind the button on the page between a form and the provider.
+fn onward(answer: &Answer) -> String {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let text = answer.text();
+    let address = text.split("id=\"onward\" href=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    address.replace("&#38;", "&")
+}
+
+#[test]
+fn whoever_the_provider_knows_gets_an_account_where_that_is_wanted() {
+    let provider = Provider::start();
+    let terse = start(&provider.issuer(), true);
+    assert!(terse.browse("/login").text().contains("Sign in with Example ID"));
+    let mut jar = Jar::default();
+    let in_ = sign_in(&terse, &provider, &mut jar, "ann");
+    assert_eq!((in_.status, in_.location()), (303, Some("/account")), "{}", in_.text());
+    assert!(jar.has("terse_session") && !jar.has("terse_flow"));
+    let page = jar.open(&terse, "/account").text();
+    assert!(page.contains("<h1>ann<") && page.contains("<dd>user</dd>") && page.contains("Example ID"), "{page}");
+    // The same person comes to the same account, another with the same name to another.
+    let mut again = Jar::default();
+    sign_in(&terse, &provider, &mut again, "ann");
+    assert!(again.open(&terse, "/account").text().contains("<h1>ann<"));
+    assert_eq!(provider.asked("/.well-known/openid-configuration"), 1, "looked up once");
+    let mut bob = sign_in::join(&terse, "bob");
+    let mut other = Jar::default();
+    assert_eq!(sign_in(&terse, &provider, &mut other, "bob").status, 303);
+    assert!(other.open(&terse, "/account").text().contains("<h1>bob@example.com<"), "nobody is taken for bob by name alone");
+    // Their only way in stays.
+    assert_eq!(jar.post(&terse, "/account/disconnect", &[]).status, 409);
+    assert_eq!(bob.send(&terse, "/account/disconnect", &[]).location(), Some("/account?done=disconnected"));
+}
+
+#[test]
+fn without_sign_up_an_account_is_connected_or_an_invitation_taken() {
+    let provider = Provider::start();
+    let terse = start(&provider.issuer(), false);
+    let unknown = sign_in(&terse, &provider, &mut Jar::default(), "ann");
+    assert_eq!(unknown.status, 403);
+    assert!(
+        unknown.text().contains("No account here")
+            && unknown.header("set-cookie").is_some_and(|set| set.starts_with("terse_flow=;"))
+    );
+
+    let admin = sign_in::set_up(&terse, "admin");
+    let mut jar = Jar::of(&admin.cookie);
+    let to = onward(&jar.post(&terse, "/account/connect", &[]));
+    let done = jar.open(&terse, &provider.visit(&to, "ann"));
+    assert_eq!((done.status, done.location()), (303, Some("/account?done=connected")), "{}", done.text());
+    let mut elsewhere = Jar::default();
+    assert_eq!(sign_in(&terse, &provider, &mut elsewhere, "ann").status, 303);
+    assert!(elsewhere.open(&terse, "/account").text().contains("<dd>admin</dd>"));
+
+    // An invitation, with the role that it has.
+    let token = sign_in::invite(&terse, Role::Moderator);
+    let mut bob = Jar::default();
+    assert!(bob.open(&terse, &format!("/join?token={token}")).text().contains("Join with Example ID instead"));
+    let to = onward(&bob.post(&terse, "/join/oidc", &[("token", &token)]));
+    assert_eq!(bob.open(&terse, &provider.visit(&to, "bob")).status, 303);
+    assert!(bob.open(&terse, "/account").text().contains("<dd>moderator</dd>"));
+    let mut late = Jar::default();
+    let to = onward(&late.post(&terse, "/join/oidc", &[("token", &token)]));
+    assert_eq!(late.open(&terse, &provider.visit(&to, "cid")).status, 404, "good once");
+
+    // What belongs to one account does not come to another.
+    let mut taker = Jar::of(&sign_in::join(&terse, "mallory").cookie);
+    let to = onward(&taker.post(&terse, "/account/connect", &[]));
+    assert_eq!(taker.open(&terse, &provider.visit(&to, "ann")).status, 409);
+
+    assert_eq!(jar.post(&terse, "/account/disconnect", &[]).location(), Some("/account?done=disconnected"));
+    assert_eq!(sign_in(&terse, &provider, &mut Jar::default(), "ann").status, 403);
+}
+
+#[test]
+fn a_token_that_lies_signs_nobody_in() {
+    let provider = Provider::start();
+    let terse = start(&provider.issuer(), true);
+    assert_eq!(sign_in(&terse, &provider, &mut Jar::default(), "ann").status, 303);
+    for lie in [
+        Lie::Nonce,
+        Lie::NoNonce,
+        Lie::Audience,
+        Lie::FurtherAudience,
+        Lie::Issuer,
+        Lie::Expired,
+        Lie::Unsigned,
+        Lie::PublicKeyAsSecret,
+        Lie::OtherKey,
+        Lie::Changed,
+        Lie::NoToken,
+    ] {
+        provider.lie(lie);
+        let mut jar = Jar::default();
+        let answer = sign_in(&terse, &provider, &mut jar, "ann");
+        assert_eq!((answer.status, answer.location()), (403, None), "{lie:?} {}", answer.text());
+        assert!(jar.0.is_empty(), "{lie:?} {:?}", jar.0);
+        crate::hostile_html::inert(&answer.text()).unwrap();
+    }
+    provider.lie(Lie::None);
+    assert_eq!(sign_in(&terse, &provider, &mut Jar::default(), "ann").status, 303, "and all is well again");
+}
+
+#[test]
+fn only_the_browser_that_left_comes_back_and_only_once() {
+    let provider = Provider::start();
+    let terse = start(&provider.issuer(), true);
+    let leave = || {
+        let mut jar = Jar::default();
+        let away = jar.open(&terse, "/auth/oidc");
+        let back = provider.visit(away.location().unwrap(), "ann");
+        (jar, back)
+    };
+    let refused = |mut jar: Jar, back: &str| {
+        let answer = jar.open(&terse, back);
+        assert_eq!((answer.status, jar.has("terse_session")), (403, false), "{back} {}", answer.text());
+        assert_eq!((answer.header("cache-control"), answer.header("referrer-policy")), (Some("no-store"), Some("strict-origin")));
+    };
+    // A browser that never left, as when a stranger sends a link with their own code.
+    let (_, back) = leave();
+    refused(Jar::default(), &back);
+    // Another browser's way.
+    let ((mine, _), (_, theirs)) = (leave(), leave());
+    refused(mine, &theirs);
+    // A state that is wrong or missing, no code, an error instead, another issuer, something twice.
+    for change in [
+        |back: &str| format!("{back}x"),
+        |back: &str| back.split("&state").next().unwrap().to_owned(),
+        |back: &str| back.replace("code=", "nocode="),
+        |back: &str| back.replace("code=", "error=access_denied&error_description=%3Cscript%3E&nocode="),
+        |back: &str| format!("{back}&iss=https%3A%2F%2Fevil.example"),
+        |back: &str| format!("{back}&code=another"),
+        |back: &str| back.replace("code=", "code=another"),
+    ] {
+        let (jar, back) = leave();
+        refused(jar, &change(&back));
+    }
+    // A cookie that was changed.
+    let (mut jar, back) = leave();
+    let cookie = jar.0.get_mut("terse_flow").unwrap();
+    cookie.replace_range(..1, if cookie.starts_with('A') { "B" } else { "A" });
+    refused(jar, &back);
+    // Without the verifier, or with another's, the code is worth nothing: here both halves of two ways are mixed by somebody who
+    // knows the code but not the cookie that goes with it.
+    let ((mut mine, my_back), (_, their_back)) = (leave(), leave());
+    let their_code = their_back.split("code=").nth(1).unwrap().split('&').next().unwrap();
+    let my_code = my_back.split("code=").nth(1).unwrap().split('&').next().unwrap().to_owned();
+    let mixed = my_back.replace(&my_code, their_code);
+    let answer = mine.open(&terse, &mixed);
+    assert_eq!((answer.status, mine.has("terse_session")), (403, false));
+    // Twice, with the cookie kept against our wish.
+    let (jar, back) = leave();
+    let mut first = jar.clone();
+    assert_eq!(first.open(&terse, &back).status, 303);
+    assert_eq!(first.open(&terse, &back).status, 403);
+    refused(jar, &back);
+    // Too late.
+    let (jar, back) = leave();
+    terse.clock().advance(Duration::from_secs(600));
+    refused(jar, &back);
+}
+
+#[test]
+fn connecting_ends_in_the_account_it_began_in() {
+    let provider = Provider::start();
+    let terse = start(&provider.issuer(), false);
+    let admin = sign_in::set_up(&terse, "admin");
+    let mallory = sign_in::join(&terse, "mallory");
+    // Mallory begins, and has the admin's browser end it: even with her cookie in it.
+    let mut hers = Jar::of(&mallory.cookie);
+    let to = onward(&hers.post(&terse, "/account/connect", &[]));
+    let back = provider.visit(&to, "mallory");
+    let mut victim = Jar::of(&admin.cookie);
+    victim.0.insert("terse_flow".into(), hers.0["terse_flow"].clone());
+    assert_eq!(victim.open(&terse, &back).status, 403);
+    assert_eq!(sign_in(&terse, &provider, &mut Jar::default(), "mallory").status, 403, "nothing was connected");
+    // Nor can another site begin it.
+    let sent = terse.send(
+        "POST",
+        "/account/connect",
+        &[("cookie", &admin.cookie), ("origin", "https://evil.example"), ("content-type", "application/x-www-form-urlencoded")],
+        Some(b""),
+    );
+    assert_eq!(sent.status, 403);
+}
+
+#[test]
+fn who_is_suspended_is_refused_here_too() {
+    let provider = Provider::start();
+    let terse = start(&provider.issuer(), true);
+    let mut jar = Jar::default();
+    assert_eq!(sign_in(&terse, &provider, &mut jar, "ann").status, 303);
+    sign_in::suspend(&terse, "ann");
+    assert_eq!(jar.open(&terse, "/account").location(), Some("/login"));
+    let mut again = Jar::default();
+    let answer = sign_in(&terse, &provider, &mut again, "ann");
+    assert_eq!((answer.status, again.has("terse_session")), (403, false));
+    assert!(answer.text().contains("suspended"));
+}
+
+#[test]
+fn a_provider_that_is_away_stops_nobody_else_and_is_found_when_it_is_back() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let terse = start(&format!("http://{address}"), true);
+    let away = Jar::default().open(&terse, "/auth/oidc");
+    assert_eq!((away.status, away.header("retry-after").is_some()), (503, true));
+    let mut admin = sign_in::set_up(&terse, "admin");
+    assert_eq!(admin.send(&terse, "/login", &[("name", "admin"), ("password", PASSWORD)]).status, 303);
+    let provider = Provider::at(TcpListener::bind(address).unwrap());
+    let begun = Instant::now();
+    loop {
+        let mut jar = Jar::default();
+        if jar.open(&terse, "/auth/oidc").status == 303 {
+            assert_eq!(sign_in(&terse, &provider, &mut jar, "ann").status, 303);
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "it is not found again");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    // It signs with another key, which is fetched when it is needed.
+    provider.rotate();
+    std::thread::sleep(Duration::from_millis(1100));
+    let keys = provider.asked("/jwks");
+    assert_eq!(sign_in(&terse, &provider, &mut Jar::default(), "ann").status, 303);
+    assert_eq!(provider.asked("/jwks"), keys + 1);
+}
+
+#[test]
+fn without_a_provider_there_are_no_such_pages() {
+    let terse = TestTerse::start();
+    for path in ["/auth/oidc", "/auth/oidc/callback?code=x&state=y"] {
+        assert_eq!(terse.browse(path).status, 404, "{path}");
+    }
+    assert!(!terse.browse("/login").text().contains("/auth/"));
+}
+
+#[test]
+fn whoever_comes_by_another_name_of_ours_begins_where_they_will_come_back() {
+    let provider = Provider::start();
+    let terse = start(&provider.issuer(), true);
+    let answer = terse.send("GET", "/auth/oidc", &[("host", "127.0.0.1"), ("accept", "text/html")], None);
+    assert_eq!((answer.status, answer.location()), (303, Some("http://go.example/auth/oidc")));
+}
