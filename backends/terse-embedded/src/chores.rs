@@ -32,7 +32,7 @@ impl Scribe {
         Ok(keys)
     }
 
-    pub(crate) fn purge(&mut self, before: Moment, limit: usize) -> Result<Vec<LinkKey>, Failure> {
+    pub(crate) fn purge(&mut self, before: Moment, limit: usize, hold: Option<Moment>) -> Result<Vec<LinkKey>, Failure> {
         let mut keys = Vec::new();
         for condition in [MARKED, UNMARKED, DELETED] {
             let left = limit.min(MOST) - keys.len();
@@ -41,6 +41,10 @@ impl Scribe {
                     let domain = self.domain_id(&link.key.domain)?;
                     let mut statement = self.conn.prepare_cached("DELETE FROM aliases WHERE domain = ?1 AND code = ?2")?;
                     statement.execute(params![domain, link.key.code.as_str()])?;
+                    drop(statement);
+                    if let (Some(until), Some(domain), false) = (hold, domain, link.generated) {
+                        self.hold(domain, &link, until)?;
+                    }
                 }
                 self.forget_history(id)?;
                 self.conn.prepare_cached("DELETE FROM links WHERE id = ?1")?.execute([id])?;

@@ -15,6 +15,7 @@ mod crew;
 mod engine;
 mod failure;
 mod health;
+mod held;
 mod history;
 mod issued;
 mod leases;

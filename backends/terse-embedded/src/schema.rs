@@ -28,6 +28,7 @@ pub(crate) const LINKS: Shape = Shape {
         include_str!("schema_3.sql"),
         include_str!("schema_4.sql"),
         include_str!("schema_5.sql"),
+        include_str!("schema_6.sql"),
     ],
 };
 
@@ -119,6 +120,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::chores::{DELETED, MARKED, UNMARKED};
+    use crate::held::{HELD_ALIAS, HELD_CODE, OVER};
     use crate::history::TOO_OLD;
     use crate::list::{Place, steps};
     use crate::tags::TAGS;
@@ -146,6 +148,9 @@ pub(crate) mod tests {
                 "aliases_folded (domain=? AND <expr>=?)",
             ),
             (TAGS, "COVERING INDEX links_tagged (owner=?"),
+            (HELD_CODE, "PRIMARY KEY (domain=? AND code=?)"),
+            (HELD_ALIAS, "held_folded (domain=? AND <expr>=?)"),
+            (OVER, "held_ending (until<?)"),
             ("SELECT id FROM requests WHERE at < ?1 ORDER BY at LIMIT ?2", "requests_by_age"),
             ("SELECT target FROM revisions WHERE id = ?1 ORDER BY n DESC LIMIT ?2", "revisions_of_a_link"),
             (&format!("SELECT n FROM revisions WHERE {TOO_OLD}"), "revisions_of_a_link"),

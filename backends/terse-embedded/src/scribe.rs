@@ -93,11 +93,14 @@ impl Scribe {
             self.remember(request.as_ref(), id, &existing, link.created_at)?;
             return Ok(Inserted::Existing(Box::new(existing)));
         }
-        if self.locate(&link.key)?.is_some() || self.looks_like_anothers(link)? {
+        if self.locate(&link.key)?.is_some() || self.looks_like_anothers(link)? || self.is_held(link)? {
             return Err(StoreError::CodeTaken.into());
         }
         // Nothing was written so far, and nothing is refused from here on.
         let domain = self.domain_id_or_new(&link.key.domain)?;
+        if !link.generated {
+            self.take_back(domain, link)?;
+        }
         let number =
             if link.generated { self.number_id(&link.key.code, |length| self.leased[usize::from(length)]) } else { None };
         let id = match number {

@@ -215,8 +215,12 @@ impl LinkStore for Embedded {
         self.crew.write(move |scribe| scribe.mark_expired(now, limit)).await
     }
 
-    async fn purge(&self, before: Moment, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
-        self.crew.write(move |scribe| scribe.purge(before, limit)).await
+    async fn purge(&self, before: Moment, limit: usize, hold: Option<Moment>) -> Result<Vec<LinkKey>, StoreError> {
+        self.crew.write(move |scribe| scribe.purge(before, limit, hold)).await
+    }
+
+    async fn release(&self, now: Moment, limit: usize) -> Result<usize, StoreError> {
+        self.crew.write(move |scribe| scribe.release(now, limit)).await
     }
 
     async fn forget_requests(&self, before: Moment, limit: usize) -> Result<usize, StoreError> {

@@ -13,11 +13,7 @@ impl BlockedHosts {
         let mut set = HashSet::new();
         for host in hosts {
             let host = host.as_ref();
-            let parsed = url::Url::parse(&format!("http://{host}/")).ok().filter(|url| url.path() == "/" && url.port().is_none());
-            match parsed.as_ref().and_then(url::Url::host_str) {
-                Some(name) => set.insert(name.trim_end_matches('.').into()),
-                None => return Err(host.to_owned()),
-            };
+            set.insert(canonical_host(host).ok_or_else(|| host.to_owned())?.into());
         }
         Ok(Self(set))
     }
@@ -38,6 +34,15 @@ impl BlockedHosts {
             }
         }
     }
+}
+
+/// A host name or address, in any spelling a URL may use, as a parsed target has it. `None` if it cannot be a host.
+pub fn canonical_host(typed: &str) -> Option<String> {
+    let parsed = url::Url::parse(&format!("http://{typed}/")).ok()?;
+    let beside = [parsed.username(), parsed.query().unwrap_or_default(), parsed.fragment().unwrap_or_default()];
+    let bare = parsed.path() == "/" && parsed.port().is_none() && beside.iter().all(|text| text.is_empty());
+    let name = parsed.host_str().filter(|_| bare)?.trim_end_matches('.');
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// Names that mean "here" or "inside" and never a public place.
@@ -164,6 +169,8 @@ mod tests {
         for host in ["notevil.example", "evil.example.org", "example"] {
             assert!(!blocked.contains(host), "{host}");
         }
-        assert!(BlockedHosts::parse(&["a/b"]).is_err());
+        for text in ["a/b", "", ".", "a b", "u@evil.example", "evil.example:8080", "evil.example?x", "evil.example#x"] {
+            assert!(BlockedHosts::parse(&[text]).is_err(), "{text:?}");
+        }
     }
 }

@@ -36,7 +36,7 @@ pub use codes::{
 };
 pub use domain::{Domain, Hosts};
 pub use events::{LinkEvents, NoEvents};
-pub use host::{BlockedHosts, is_public_address, is_public_name};
+pub use host::{BlockedHosts, canonical_host, is_public_address, is_public_name};
 pub use identity::Identity;
 pub use link::{Judge, Link, LinkKey, OwnerId, RedirectKind, Revision, Standing, Status};
 pub use links::{Caller, Created, LinkError, Links, Listing, Rules};
@@ -44,7 +44,7 @@ pub use password::PasswordHash;
 pub use patch::{Change, Patch};
 pub use proxies::{Proxies, ProxyRange};
 pub use refusal::{Refusal, RefusalKind};
-pub use screening::{Evidence, Flags, Judgement, NoScreening, Screening, UNREACHABLE, UNSCREENED};
+pub use screening::{Evidence, Flags, Judgement, NoScreening, REPORTED, Screening, UNREACHABLE, UNSCREENED};
 pub use store::{
     BoxError, ChangeFeed, Cursor, Insert, Inserted, LinkStore, ListQuery, NoFeed, Page, Past, REVISIONS, Request, Sort, Spent,
     StoreError, TagCount, Updated,

@@ -12,12 +12,13 @@ use crate::code::Code;
 use crate::codes::{CodeSource, CodeSourceError, Wanted};
 use crate::domain::{Domain, Hosts};
 use crate::events::{LinkEvents, NoEvents, kind_of};
+use crate::host::canonical_host;
 use crate::link::{Judge, Link, LinkKey, OwnerId, Revision, Standing, Status};
 use crate::patch::{Change, Patch};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::registry::{EventKind, Suspended};
 use crate::rules::{self, Typed};
-use crate::screening::{self, Evidence, Flags, Judgement, Screening, UNREACHABLE, UNSCREENED};
+use crate::screening::{self, Evidence, Flags, Judgement, REPORTED, Screening, UNREACHABLE, UNSCREENED};
 use crate::store::{ChangeFeed, Insert, Inserted, LinkStore, ListQuery, Page, Request, Sort, StoreError, TagCount, Updated};
 use crate::target::{Target, TargetRules};
 use crate::text::{Tags, Title};
@@ -85,6 +86,8 @@ pub struct Rules {
     pub anonymous_ttl: Duration,
     /// How long deleted links can be restored.
     pub grace: Duration,
+    /// How long an alias stays its former owner's once its link is gone; zero for not at all.
+    pub quarantine: Duration,
 }
 
 /// Why something could not be done.
@@ -154,6 +157,13 @@ pub struct Links {
     clock: Clock,
 }
 
+impl Rules {
+    /// Until when aliases of links that go now are held.
+    pub fn hold(&self, now: Moment) -> Option<Moment> {
+        (!self.quarantine.is_zero()).then(|| now.checked_add(self.quarantine).unwrap_or(Moment::MAX))
+    }
+}
+
 impl Links {
     /// Puts the parts together.
     pub fn new(
@@ -185,7 +195,25 @@ impl Links {
 
     /// What is odd about a link, in sentences for whoever wonders whether to follow it.
     pub fn reasons(&self, link: &Link) -> Vec<&'static str> {
-        link.flags.iter().filter_map(|flag| self.screen.sentence(flag)).collect()
+        let sentence = |flag: &str| match flag {
+            REPORTED => Some("Several people have reported it."),
+            flag => self.screen.sentence(flag),
+        };
+        link.flags.iter().filter_map(sentence).collect()
+    }
+
+    /// A host as a moderator typed it, canonical; or why it cannot be blocked with all names below it.
+    pub fn blockable(&self, typed: &str) -> Result<String, Refusal> {
+        let refuse = |detail: &'static str| Refusal::new(RefusalKind::InvalidRequest, "host", detail);
+        let host = canonical_host(typed).ok_or_else(|| refuse("a host name or an address, without scheme, port or path"))?;
+        let is_ours = |own: &String| own.strip_suffix(&*host).is_some_and(|before| before.is_empty() || before.ends_with('.'));
+        if self.rules.hosts.names().iter().any(is_ours) {
+            return Err(refuse("this would block our own links"));
+        }
+        if !self.screen.is_blockable(&host) {
+            return Err(refuse("this would block too much"));
+        }
+        Ok(host)
     }
 
     /// The time.
@@ -323,7 +351,9 @@ impl Links {
                     Change::Keep | Change::Clear => Vec::new(),
                 };
                 let asked = asked_anew(patch, link, &new, &drafted);
-                let (standing, flags) = self.judge(caller, link.owner, asked)?;
+                let judged = self.judge(caller, link.owner, asked)?;
+                // Or whoever was reported would only have to lead the link elsewhere and back.
+                let (standing, flags) = screening::still_reported(link, judged);
                 new.flags = flags;
                 // A moderator who cleared the old target knew nothing of the new one. One who took the link down meant its owner.
                 if patch.standing.is_none() && (link.judged == Judge::Screen || link.standing == Standing::Clear) {
@@ -394,7 +424,7 @@ impl Links {
 
     /// Deletes up to `limit` erased links for good, and says how many.
     pub async fn purge_erased(&self, limit: usize) -> Result<usize, LinkError> {
-        let keys = self.store.purge(LONG_AGO, limit).await?;
+        let keys = self.store.purge(LONG_AGO, limit, self.rules.hold(self.clock.now())).await?;
         keys.iter().for_each(|key| self.feed.announce(key));
         Ok(keys.len())
     }
@@ -484,9 +514,21 @@ impl Links {
 
     /// Judges a stored link again, by what is known now. `None` if that changes nothing, or if the link is gone.
     pub async fn rejudge(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.judge_stored(key, |link| self.screened(link)).await
+    }
+
+    /// Puts a warning page before a link that enough people have reported. A moderator's word stands above theirs. `None` if that
+    /// changes nothing, or if the link that was made at that moment is gone.
+    pub async fn warn(&self, key: &LinkKey, born: Moment) -> Result<Option<Link>, StoreError> {
+        let reported = |link: &Link| screening::reported(&*self.screen, link, self.clock.now());
+        self.judge_stored(key, |link| (link.created_at == born).then(|| reported(link)).flatten()).await
+    }
+
+    /// Reads, judges, writes if nobody was faster, announces.
+    async fn judge_stored(&self, key: &LinkKey, judge: impl Fn(&Link) -> Option<Link>) -> Result<Option<Link>, StoreError> {
         for _ in 0..UPDATE_ATTEMPTS {
             let Some(old) = self.store.get(key).await? else { return Ok(None) };
-            let Some(new) = self.screened(&old) else { return Ok(None) };
+            let Some(new) = judge(&old) else { return Ok(None) };
             match self.store.update(&new, old.revision).await {
                 Ok(Updated::Done) => {
                     self.feed.announce(key);
@@ -527,7 +569,8 @@ impl Links {
         let changed = self.change(Caller::OPERATOR, key, None, |link, now| {
             let mut new = link.clone();
             if link.flags.contains(UNREACHABLE) == answers && link.target == *target && link.deleted_at.is_none() {
-                new.flags = link.flags.with(UNREACHABLE, !answers);
+                let flags = &link.flags;
+                new.flags = if answers { flags.without(UNREACHABLE) } else { flags.with(UNREACHABLE) };
                 new.updated_at = now.max(link.updated_at);
                 new.revision.0 += 1;
             }

@@ -8,6 +8,7 @@ use crate::link::{Judge, Link, RedirectKind, Standing};
 use crate::password::PasswordHash;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::rules::{Drafted, Rules, Sent};
+use crate::screening::REPORTED;
 use crate::target::{Target, TargetRules};
 use crate::text::{Notes, Tags, Title};
 
@@ -119,6 +120,10 @@ impl Patch {
         new.crawlable = self.crawlable.unwrap_or(new.crawlable);
         if let Some(standing) = self.standing {
             (new.standing, new.judged) = (standing, Judge::Moderator);
+            // Whoever cleared it has heard those who reported it.
+            if standing == Standing::Clear {
+                new.flags = new.flags.without(REPORTED);
+            }
         }
         check_window(new.valid_from, new.expires_at)?;
         // A link that became something else is no longer what shortening its target again should give back.

@@ -44,6 +44,11 @@ pub trait Screening: Send + Sync + 'static {
     /// may be forgotten where there are too many.
     fn revisit(&self, _key: &LinkKey, _target: &Target) {}
 
+    /// Whether a canonical host, with all names below it, is not too much to block: not a whole registry such as `com`.
+    fn is_blockable(&self, _host: &str) -> bool {
+        true
+    }
+
     /// A flag in a sentence, for the visitor who is asked to look twice.
     fn sentence(&self, _flag: &str) -> Option<&'static str> {
         None
@@ -91,6 +96,10 @@ impl Screening for NoScreening {
     }
 }
 
+/// The flag of a link that several people have reported. Not the screen's word: no list and no new target takes it away, only a
+/// moderator does.
+pub const REPORTED: &str = "reported";
+
 /// What is odd about a target, in words that programs may rely on. Which words there are is for the screening to say.
 #[derive(Clone, Default, Eq, Hash, PartialEq)]
 pub struct Flags(Box<str>);
@@ -129,6 +138,18 @@ impl Flags {
         self.iter().any(|have| have == word)
     }
 
+    /// The same with one more, unless it is there already.
+    #[must_use]
+    pub fn with(&self, word: &str) -> Self {
+        if self.contains(word) { self.clone() } else { Self::new(self.iter().chain([word])) }
+    }
+
+    /// The same without one.
+    #[must_use]
+    pub fn without(&self, word: &str) -> Self {
+        Self::new(self.iter().filter(|have| *have != word))
+    }
+
     /// One by one.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.split(',').filter(|word| !word.is_empty())
@@ -158,13 +179,6 @@ impl Judgement {
 /// it away.
 pub const UNREACHABLE: &str = "unreachable";
 
-impl Flags {
-    /// With this word, or without it.
-    pub(crate) fn with(&self, word: &str, is: bool) -> Self {
-        Self::new(self.iter().filter(|one| *one != word).chain(is.then_some(word)))
-    }
-}
-
 /// What a judgement means for a link of this owner.
 pub(crate) fn standing(judgement: Judgement, owner: OwnerId, flags: &Flags) -> (Standing, Flags) {
     match judgement {
@@ -176,16 +190,33 @@ pub(crate) fn standing(judgement: Judgement, owner: OwnerId, flags: &Flags) -> (
     }
 }
 
+/// What people have said of a link stays said, whatever the screen thinks: at least a warning.
+pub(crate) fn still_reported(link: &Link, (standing, flags): (Standing, Flags)) -> (Standing, Flags) {
+    if !link.flags.contains(REPORTED) {
+        return (standing, flags);
+    }
+    (if standing == Standing::Clear { Standing::Suspicious } else { standing }, flags.with(REPORTED))
+}
+
 /// A stored link as the screen would have it, or `None` if it is so already. A moderator's word is not touched.
 pub(crate) fn screened(screen: &dyn Screening, link: &Link, now: Moment) -> Option<Link> {
+    judged_as(screen, link, link, now)
+}
+
+/// A stored link once enough people have reported it, or `None` if it is so already. A moderator's word is not touched.
+pub(crate) fn reported(screen: &dyn Screening, link: &Link, now: Moment) -> Option<Link> {
+    judged_as(screen, link, &Link { flags: link.flags.with(REPORTED), ..link.clone() }, now)
+}
+
+/// The link as it would be if it were `known`.
+fn judged_as(screen: &dyn Screening, link: &Link, known: &Link, now: Moment) -> Option<Link> {
     if link.judged == Judge::Moderator {
         return None;
     }
-    let kept = Evidence::Kept { flags: &link.flags, standing: link.standing };
-    let judgements = link.targets().map(|target| screen.judge(target, kept));
-    let judgement = judgements.reduce(Judgement::and)?;
-    let (standing, flags) = standing(judgement, link.owner, &link.flags);
-    let flags = if link.flags.contains(UNREACHABLE) { flags.with(UNREACHABLE, true) } else { flags };
+    let kept = Evidence::Kept { flags: &known.flags, standing: known.standing };
+    let judgement = known.targets().map(|target| screen.judge(target, kept)).reduce(Judgement::and)?;
+    let (standing, flags) = still_reported(known, standing(judgement, known.owner, &known.flags));
+    let flags = if link.flags.contains(UNREACHABLE) { flags.with(UNREACHABLE) } else { flags };
     if (standing, &flags) == (link.standing, &link.flags) {
         return None;
     }

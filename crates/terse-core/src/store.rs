@@ -203,7 +203,7 @@ pub trait LinkStore: Send + Sync + 'static {
 
     /// Claims the code: of two racing inserts one wins, the other sees `CodeTaken`. Also `CodeTaken`: an alias that differs
     /// only by case from an alias of another owner on the same domain (each anonymous one is another's). A deleted or
-    /// expired link holds its code until purged.
+    /// expired link holds its code until purged, and an alias that is held after that is like an alias of its former owner's.
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError>;
 
     /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner, `generated`, `created_at` and
@@ -235,8 +235,13 @@ pub trait LinkStore: Send + Sync + 'static {
     async fn mark_expired(&self, now: Moment, limit: usize) -> Result<Vec<LinkKey>, StoreError>;
 
     /// Deletes for good up to `limit` links that expired or were deleted by `before`, and says which. Blocked links stay, so that
-    /// their codes are never given out again.
-    async fn purge(&self, before: Moment, limit: usize) -> Result<Vec<LinkKey>, StoreError>;
+    /// their codes are never given out again. With `hold`, aliases that people chose are held until then in the same step: what
+    /// was printed and sent around must not lead to a stranger's page the day after. Their former owners can have them back;
+    /// nobody was the owner of an anonymous one.
+    async fn purge(&self, before: Moment, limit: usize, hold: Option<Moment>) -> Result<Vec<LinkKey>, StoreError>;
+
+    /// Frees up to `limit` aliases that were held until `now` or earlier, and says how many.
+    async fn release(&self, now: Moment, limit: usize) -> Result<usize, StoreError>;
 
     /// Forgets up to `limit` request ids older than `before`.
     async fn forget_requests(&self, before: Moment, limit: usize) -> Result<usize, StoreError>;

@@ -66,6 +66,7 @@ fn room() -> Room {
         anonymous_create: true,
         anonymous_ttl: Duration::from_secs(3600),
         grace: Duration::from_secs(3600),
+        quarantine: Duration::ZERO,
     };
     let store = Arc::new(MemoryStore::new());
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));

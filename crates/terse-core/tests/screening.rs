@@ -98,6 +98,7 @@ fn links(store: Arc<MemoryStore>, codes: Arc<dyn CodeSource>, screen: &Arc<Told>
         anonymous_create: true,
         anonymous_ttl: Duration::from_hours(8),
         grace: Duration::from_hours(24),
+        quarantine: Duration::ZERO,
     };
     let screen: Arc<dyn Screening> = screen.clone();
     Links::new(store, codes, Arc::new(NoFeed), screen, rules, Clock::default())
@@ -224,6 +225,34 @@ async fn a_new_target_is_judged_anew_unless_the_link_was_taken_down_by_hand() {
     links.patch(Caller::OPERATOR, &link.key, &judged(Standing::Blocked), None).await.unwrap();
     let still = links.patch(OWNER, &link.key, &to(ODD), None).await.unwrap();
     assert_eq!((still.standing, still.judged), (Standing::Blocked, Judge::Moderator));
+}
+
+#[tokio::test]
+async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
+    let (links, screen) = room();
+    for caller in [OWNER, Caller::OPERATOR] {
+        let link = make(&links, caller, GOOD).await.unwrap();
+        assert!(link.reusable);
+        let elder = Moment::from_ms(link.created_at.as_ms() - 1);
+        assert_eq!(links.warn(&link.key, elder).await.unwrap(), None, "that was another link");
+        let warned = links.warn(&link.key, link.created_at).await.unwrap().unwrap();
+        assert_eq!((warned.standing, warned.judged, warned.flags.joined()), (Standing::Suspicious, Judge::Screen, REPORTED));
+        assert_eq!((warned.reusable, links.reasons(&warned)), (false, vec!["Several people have reported it."]));
+        assert_eq!(links.warn(&link.key, link.created_at).await.unwrap(), None);
+        assert_eq!(links.rejudge(&link.key).await.unwrap(), None, "the screen has nothing to say about it");
+        // Neither a list that comes and goes nor another target makes it undone.
+        for (word, standing) in [("blocked", Standing::Blocked), ("clear", Standing::Suspicious)] {
+            screen.learn(GOOD, word);
+            assert_eq!(links.rejudge(&link.key).await.unwrap().unwrap().standing, standing, "{word}");
+        }
+        let elsewhere = links.patch(caller, &link.key, &to("https://fine.example/"), None).await.unwrap();
+        assert_eq!((elsewhere.standing, elsewhere.flags.joined()), (Standing::Suspicious, REPORTED));
+        links.delete(caller, &link.key).await.unwrap();
+        assert_eq!(links.restore(caller, &link.key).await.unwrap().standing, Standing::Suspicious);
+        let cleared = links.patch(Caller::OPERATOR, &link.key, &judged(Standing::Clear), None).await.unwrap();
+        assert_eq!((cleared.judged, cleared.flags.is_empty()), (Judge::Moderator, true));
+        assert_eq!(links.warn(&link.key, link.created_at).await.unwrap(), None, "a moderator has the last word");
+    }
 }
 
 #[tokio::test]

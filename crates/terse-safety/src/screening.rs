@@ -3,6 +3,7 @@
 use terse_core::{Evidence, Judgement, Screening, Target};
 
 use crate::flag::{Flag, Flags};
+use crate::list::Guard;
 use crate::verdict::{Screen, Verdict};
 
 impl Screening for Screen {
@@ -28,6 +29,10 @@ impl Screening for Screen {
         Screen::version(self)
     }
 
+    fn is_blockable(&self, host: &str) -> bool {
+        Guard { own_hosts: Vec::new(), platforms: true }.admits_host(host)
+    }
+
     fn sentence(&self, flag: &str) -> Option<&'static str> {
         Flag::parse(flag).map(Flag::sentence)
     }
@@ -42,7 +47,7 @@ mod tests {
     use terse_core::Standing;
 
     use super::*;
-    use crate::{Guard, Index, parse};
+    use crate::{Index, parse};
 
     #[test]
     fn words_and_lists_reach_the_house() {
@@ -60,5 +65,19 @@ mod tests {
         screen.replace(Index::build(&[parse("feed", b"example.com", &Guard::default())]));
         assert_eq!(house.judge(&target, kept), Judgement::Blocked { source: "feed".into() });
         assert_ne!(house.version(), before);
+    }
+
+    #[test]
+    fn nobody_blocks_a_whole_registry() {
+        for (host, blockable) in [
+            ("com", false),
+            ("co.uk", false),
+            ("localhost", false),
+            ("evil.example", true),
+            ("github.io", true),
+            ("8.8.8.8", true),
+        ] {
+            assert_eq!(Screening::is_blockable(&Screen::default(), host), blockable, "{host}");
+        }
     }
 }

@@ -28,6 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         anonymous_create: std::env::var_os("CLOSED").is_none(),
         anonymous_ttl: Duration::from_secs(8 * 3600),
         grace: Duration::from_secs(7 * 86_400),
+        quarantine: Duration::ZERO,
     };
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));
     let links = Arc::new(Links::new(fake::Fake::new(), codes, Arc::new(NoFeed), Arc::new(NoScreening), rules, Clock::default()));
@@ -44,6 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         onlooker: Arc::new(terse_core::rules::NoOnlooker),
         cursor_key: [0; 32],
         pass_key: [0; 32],
+        reporter_key: [0; 32],
         limits: Limits::off(),
         stats: Arc::new(ApiStats::default()),
         clicks: fake_clicks::FakeClicks::new(),

@@ -16,6 +16,7 @@ mod oidc;
 mod pages;
 mod passes;
 mod passwords;
+mod reporting;
 mod router;
 mod stats;
 mod used_keys;

@@ -41,6 +41,8 @@ pub struct Limits {
     pub passwords_per_address: Limit,
     /// Attempts to sign in from one address, and as many under one name.
     pub sign_in: Limit,
+    /// Reports written by one address.
+    pub reports_per_address: Limit,
 }
 
 impl Limits {
@@ -53,6 +55,7 @@ impl Limits {
             guesses_per_address: Limit::OFF,
             passwords_per_address: Limit::OFF,
             sign_in: Limit::OFF,
+            reports_per_address: Limit::OFF,
         }
     }
 
@@ -192,6 +195,15 @@ impl Limits {
         if let Some(name) = name {
             self.limiter.give_back(Subject { act: Act::SignIn, who: Who::Key(name) }, self.sign_in, 1).await;
         }
+    }
+
+    /// Counts that somebody reports a link.
+    pub(crate) async fn report(&self, address: IpAddr) -> Result<(), Problem> {
+        let verdict = self.count(Act::Report, Whose::Address(address), self.reports_per_address, 1).await;
+        if verdict.allowed {
+            return Ok(());
+        }
+        Err(Problem::new(&RATE_LIMITED, format!("too many reports; try again in {}", wait(verdict.retry))).limited(verdict))
     }
 
     async fn count(&self, act: Act, whose: Whose, limit: Limit, count: u32) -> Verdict {

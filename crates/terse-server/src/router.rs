@@ -53,6 +53,8 @@ pub struct Parts {
     pub cursor_key: [u8; 32],
     /// Signs the passes of visitors who knew a link's password. The same on every node of a fleet.
     pub pass_key: [u8; 32],
+    /// Tells reporters apart without keeping who they are. The same on every node of a fleet.
+    pub reporter_key: [u8; 32],
     /// How often links may be made.
     pub limits: Limits,
     /// Where to count.

@@ -34,6 +34,8 @@ struct State {
     history: HashMap<u64, Vec<Past>>,
     requests: HashMap<[u8; 32], Answered>,
     leased: HashMap<u8, u64>,
+    /// Aliases of links that are gone: whose they were, and until when nobody else gets them.
+    held: HashMap<LinkKey, (OwnerId, Moment)>,
 }
 
 #[derive(Debug)]
@@ -175,12 +177,22 @@ impl LinkStore for MemoryStore {
         }
         let folded = link.key.code.folded();
         let too_alike = |have: &Link| {
-            let anothers = have.owner != link.owner || have.owner == terse_core::OwnerId::ANONYMOUS;
+            let anothers = have.owner != link.owner || have.owner == OwnerId::ANONYMOUS;
             !have.generated && anothers && have.key.domain == link.key.domain && have.key.code.folded() == folded
         };
         if !link.generated && state.links.values().any(too_alike) {
             return Err(StoreError::CodeTaken);
         }
+        // Nobody was the owner of an anonymous one; and what is made by us avoids them all.
+        let is_anothers = |owner: OwnerId| owner != link.owner || owner == OwnerId::ANONYMOUS;
+        let is_held = |(key, (owner, _)): (&LinkKey, &(OwnerId, Moment))| match link.generated {
+            true => *key == link.key,
+            false => key.domain == link.key.domain && key.code.folded() == folded && is_anothers(*owner),
+        };
+        if state.held.iter().any(is_held) {
+            return Err(StoreError::CodeTaken);
+        }
+        state.held.remove(&link.key);
         state.last += 1;
         let serial = state.last;
         if let Some(request) = request {
@@ -329,7 +341,7 @@ impl LinkStore for MemoryStore {
         Ok(keys)
     }
 
-    async fn purge(&self, before: Moment, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
+    async fn purge(&self, before: Moment, limit: usize, hold: Option<Moment>) -> Result<Vec<LinkKey>, StoreError> {
         self.enter().await?;
         let mut state = self.state();
         let over = |at: Option<Moment>| at.is_some_and(|at| at <= before);
@@ -340,7 +352,21 @@ impl LinkStore for MemoryStore {
             .map(|(serial, _)| *serial)
             .take(limit)
             .collect();
+        let aliases = due.iter().filter_map(|serial| state.links.get(serial)).filter(|link| !link.generated);
+        let held: Vec<_> = aliases.filter_map(|link| Some((link.key.clone(), (link.owner, hold?)))).collect();
+        state.held.extend(held);
         Ok(due.into_iter().filter_map(|serial| state.remove(serial)).collect())
+    }
+
+    async fn release(&self, now: Moment, limit: usize) -> Result<usize, StoreError> {
+        self.enter().await?;
+        let mut state = self.state();
+        let over: Vec<LinkKey> =
+            state.held.iter().filter(|(_, (_, until))| *until <= now).map(|(key, _)| key.clone()).take(limit).collect();
+        for key in &over {
+            state.held.remove(key);
+        }
+        Ok(over.len())
     }
 
     async fn forget_requests(&self, before: Moment, limit: usize) -> Result<usize, StoreError> {

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use terse_core::registry::{
     Act, Actor, ApiKey, AuditEntry, Audits, BlockedHost, By, Change, Claim, Delivery, Due, FIRST_USER, ForeignIdentity,
     Invitation, KEPT_WHEN_EXPIRED, KEYS_EACH, KeyId, Line, NewEvent, NewKey, NewReport, NewUser, NewWebhook, Place, Registry,
-    RegistryError, Report, ReportId, ReportState, Reported, Role, SESSIONS_EACH, Session, Settlement, Token, User, UserName,
-    Watermark, Webhook, WebhookChange, WebhookId, forget_person,
+    RegistryError, Report, ReportId, ReportState, Reported, ReportedLink, Role, SESSIONS_EACH, Session, Settlement, TEXTS_SHOWN,
+    Token, User, UserName, Watermark, Webhook, WebhookChange, WebhookId, forget_person,
 };
 use terse_core::{Domain, LinkKey, Moment, OwnerId, Revision, StoreError};
 
@@ -443,6 +443,40 @@ impl Registry for MemoryRegistry {
         let state = self.enter().await?;
         let reports = state.reports.values().map(|(_, report)| report).filter(|report| report.state == wanted);
         Ok(reports.filter(|report| after.is_none_or(|after| report.id > after)).take(limit).cloned().collect())
+    }
+
+    async fn reported(&self, wanted: ReportState, after: Option<ReportId>, limit: usize) -> Answer<Vec<ReportedLink>> {
+        let state = self.enter().await?;
+        let mut links: Vec<ReportedLink> = Vec::new();
+        for (_, report) in state.reports.values().filter(|(_, report)| report.state == wanted) {
+            let at = match links.iter().position(|link| link.link == report.link && link.born == report.born) {
+                Some(at) => at,
+                None => {
+                    links.push(ReportedLink {
+                        link: report.link.clone(),
+                        born: report.born,
+                        first: report.id,
+                        count: 0,
+                        reasons: Vec::new(),
+                        since: report.at,
+                        last: report.at,
+                        texts: Vec::new(),
+                    });
+                    links.len() - 1
+                }
+            };
+            let link = &mut links[at];
+            (link.count, link.since, link.last) = (link.count + 1, link.since.min(report.at), link.last.max(report.at));
+            match link.reasons.binary_search_by(|(reason, _)| reason.cmp(&report.reason)) {
+                Ok(at) => link.reasons[at].1 += 1,
+                Err(at) => link.reasons.insert(at, (report.reason.clone(), 1)),
+            }
+            link.texts.splice(0..0, report.text.clone());
+            link.texts.truncate(TEXTS_SHOWN);
+        }
+        links.retain(|link| after.is_none_or(|after| link.first > after));
+        links.truncate(limit);
+        Ok(links)
     }
 
     async fn settle_reports(&self, link: &LinkKey, settled: ReportState, by: By) -> Answer<u64> {

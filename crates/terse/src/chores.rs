@@ -70,6 +70,7 @@ impl Reaper {
     pub(crate) async fn round(&self) -> Result<(usize, usize), StoreError> {
         let now = self.clock.now();
         let (mut expired, mut purged) = (0, 0);
+        let hold = self.links.rules().hold(now);
         loop {
             let keys = self.store.mark_expired(now, self.batch).await?;
             keys.iter().for_each(|key| self.feed.announce(key));
@@ -84,7 +85,7 @@ impl Reaper {
             }
         }
         loop {
-            let keys = self.store.purge(now.saturating_sub(self.grace), self.batch).await?;
+            let keys = self.store.purge(now.saturating_sub(self.grace), self.batch, hold).await?;
             keys.iter().for_each(|key| self.feed.announce(key));
             // Forgotten or not, the sweep of the clicks will find what is left.
             if let Err(error) = self.clicks.forget_links(&keys, now).await {
@@ -96,6 +97,7 @@ impl Reaper {
                 break;
             }
         }
+        while self.store.release(now, self.batch).await? > 0 {}
         while self.store.forget_requests(now.saturating_sub(REMEMBER_REQUESTS), self.batch).await? > 0 {}
         Ok((expired, purged))
     }

@@ -101,6 +101,8 @@ enum Command {
     User(commands::user::User),
     /// Make, list and revoke keys
     Key(commands::key::Key),
+    /// Block a host, or list and unblock blocked ones
+    Block(commands::block::Block),
     /// Copy the store into a new folder, also while serving
     Backup(commands::backup::Backup),
     /// Put a backup in the place of the store
@@ -233,6 +235,7 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
         Command::Export(command) => command.run(&context),
         Command::User(command) => command.run(&context),
         Command::Key(command) => command.run(&context),
+        Command::Block(command) => command.run(&context),
         Command::Backup(command) => command.run(&context),
         Command::Restore(command) => command.run(&context),
         Command::Doctor(command) => command.run(&context),

@@ -266,6 +266,8 @@ settings! {
         /// How often somebody may try to sign in from one address; and as often under one name, wherever from. Attempts that
         /// succeed do not count.
         pub sign_in_per_ip: Limit = Limit::per_minute(10),
+        /// How many reports one address may write.
+        pub report_per_ip: Limit = Limit::per_hour(10),
     }
 }
 
@@ -313,6 +315,9 @@ settings! {
     pub struct LinkChores {
         /// How long a deleted or expired link is kept; until then a deleted one can be brought back.
         pub grace: Span = Span::days(7),
+        /// How long after that an alias that somebody chose is held: until then only its former owner gets it. `0s` is not at all.
+        /// The codes of blocked links are held for ever.
+        pub quarantine: Span = Span::days(365),
         /// How often links that are over are looked for; `1s` to `1d`.
         pub reap_every: Span = Span::secs(15 * 60),
         /// How many are removed in one step, 1 to 100000.
@@ -369,6 +374,7 @@ impl Limits {
             guesses_per_ip: Limit::OFF,
             password_attempts_per_ip: Limit::OFF,
             sign_in_per_ip: Limit::OFF,
+            report_per_ip: Limit::OFF,
         }
     }
 }

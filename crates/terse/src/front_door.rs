@@ -114,10 +114,15 @@ impl Rooms {
             Err(refused) => return refused.into_response().map(Either::Right),
         };
         let code = match code_in(request.uri().path()) {
-            Ok(code) => code.filter(|_| self.roles.redirect),
+            Ok(code) => code,
             Err(refused) => return refused.into_response().map(Either::Right),
         };
-        let Some(code) = code else { return self.back_office(request).await.map(Either::Right) };
+        if let Some(code) = code.as_ref().filter(|_| is_about_report(&request)) {
+            // Whoever wants to report a link does not want to follow it.
+            let page = format!("/r/{code}/report");
+            return self.back_office(elsewhere(request, &page)).await.map(Either::Right);
+        }
+        let Some(code) = code.filter(|_| self.roles.redirect) else { return self.back_office(request).await.map(Either::Right) };
         if request.method() == Method::POST
             && let Some(own) = Code::parse(&code)
         {
@@ -126,11 +131,6 @@ impl Rooms {
         }
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return wrong_method().map(Either::Right);
-        }
-        if request.uri().query() == Some("report") {
-            // Whoever wants to report a link does not want to follow it.
-            let page = format!("/{code}+");
-            return self.back_office(elsewhere(request, &page)).await.map(Either::Right);
         }
         match desk.answer(Visitor::of(&request, domain, &code)).await {
             Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
@@ -304,6 +304,11 @@ fn code_in(path: &str) -> Result<Option<Cow<'_, str>>, Refused> {
     let segment = path.strip_prefix('/').unwrap_or_default();
     let decoded = percent_decode_str(segment).decode_utf8().map_err(|_| escaped("a path is UTF-8"))?;
     Ok((Code::shaped(decoded.as_bytes()) && !is_reserved(&decoded)).then_some(decoded))
+}
+
+/// Whether the form is asked for or sent with which a link is reported.
+fn is_about_report(request: &Request<Incoming>) -> bool {
+    request.uri().query() == Some("report") && matches!(*request.method(), Method::GET | Method::HEAD | Method::POST)
 }
 
 fn target_length(uri: &Uri) -> usize {

@@ -22,6 +22,7 @@ mod outgoing;
 mod owner_chores;
 mod problem;
 mod registry_watch;
+mod report_chore;
 mod rescan;
 pub mod run_file;
 mod safety;

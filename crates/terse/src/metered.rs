@@ -139,8 +139,12 @@ impl LinkStore for Metered {
         self.count("mark_expired", self.store.mark_expired(now, limit)).await
     }
 
-    async fn purge(&self, before: Moment, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
-        self.count("purge", self.store.purge(before, limit)).await
+    async fn purge(&self, before: Moment, limit: usize, hold: Option<Moment>) -> Result<Vec<LinkKey>, StoreError> {
+        self.count("purge", self.store.purge(before, limit, hold)).await
+    }
+
+    async fn release(&self, now: Moment, limit: usize) -> Result<usize, StoreError> {
+        self.count("release", self.store.release(now, limit)).await
     }
 
     async fn forget_requests(&self, before: Moment, limit: usize) -> Result<usize, StoreError> {

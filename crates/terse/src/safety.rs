@@ -1,5 +1,6 @@
 //! Blocklists: opened at start, read again when they change, compiled into the one index that every target is judged by.
 
+mod by_hand;
 mod feed;
 mod held;
 mod judging;
@@ -23,6 +24,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::config::{Config, ListPlace};
+use by_hand::ByHand;
 use held::{Held, Offered};
 use judging::Judging;
 pub(crate) use lazy::OnFirstUse;
@@ -47,6 +49,8 @@ pub(crate) struct Safety {
     held: Mutex<Vec<Held>>,
     /// The operator's own hosts, as a list.
     blocked_hosts: ParsedList,
+    /// The hosts that moderators have blocked.
+    by_hand: Mutex<ByHand>,
     settings: String,
     changed: watch::Sender<Fingerprint>,
     every: Duration,
@@ -111,6 +115,7 @@ impl Safety {
             counts: Arc::default(),
             held: Mutex::default(),
             blocked_hosts: terse_safety::parse("blocked_hosts", blocked.as_bytes(), &guard),
+            by_hand: Mutex::new(ByHand::new(&[])),
             settings: format!("{} {warn_on} {blocked}", env!("CARGO_PKG_VERSION")),
             changed: watch::Sender::new([0; 32]),
             every: config.safety.lists_every.get(),
@@ -224,7 +229,10 @@ impl Safety {
 
     /// Puts all lists in force.
     fn compile(&self, held: &[Held]) {
-        let index = Index::build(std::iter::once(&self.blocked_hosts).chain(held.iter().filter_map(Held::parsed)));
+        let by_hand = self.by_hand.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = [&self.blocked_hosts, by_hand.parsed()];
+        let index = Index::build(own.into_iter().chain(held.iter().filter_map(Held::parsed)));
+        drop(by_hand);
         self.counts.entries.store(index.len() as u64, Ordering::Relaxed);
         self.counts.missing.store(held.iter().filter(|list| list.parsed().is_none()).count() as u64, Ordering::Relaxed);
         self.screen.replace(index);
@@ -246,6 +254,8 @@ impl Safety {
             digest.update(list.name());
             digest.update(list.digest());
         }
+        digest.update([1]);
+        digest.update(self.by_hand.lock().unwrap_or_else(PoisonError::into_inner).digest());
         if let Some(service) = &self.service {
             digest.update(service.fingerprint());
         }

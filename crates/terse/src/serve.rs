@@ -33,6 +33,7 @@ use crate::operating::Operating;
 use crate::outgoing::Outside;
 use crate::owner_chores::OwnerChores;
 use crate::registry_watch::RegistryWatch;
+use crate::report_chore::ReportChore;
 use crate::rescan::{Rescan, RescanCounts};
 use crate::run_file::{DataDir, LockGuard, RunInfo};
 use crate::safety::{OnFirstUse, Recall, Safety};
@@ -108,6 +109,8 @@ impl Server {
         let redirector = Arc::new(redirector.with_onlooker(lookout.clone()).screened_by(safety.judging()));
         let feed: Arc<dyn ChangeFeed> = redirector.clone();
         let rules = rules(config, hosts.clone())?;
+        // Before anybody is let in: no link may be made that a moderator has forbidden.
+        let seen = back_office.block_on(safety.read_by_hand(&*store.registry)).context("reading the blocked hosts")?;
         let admin = config.admin.listen.map(|at| listen(at).context("admin")).transpose()?;
         // Only now, when nothing that an operator can get wrong is left: a key that was kept but never shown would be lost.
         let (keys, fresh_key, local_key) = back_office.block_on(keys(config, &store))?;
@@ -122,6 +125,7 @@ impl Server {
         let api = Arc::new(ApiStats::default());
         let used_keys: Arc<UsedKeys> = Arc::default();
         let cursor_key = store.links.identity().derive("terse list cursors v1");
+        let reporter_key = store.links.identity().derive("terse reporters v1");
         let (stop, stopped) = watch::channel(false);
         let watch = RegistryWatch::begin(Arc::clone(&store.registry), Arc::clone(&redirector), Arc::clone(&links));
         let watch = back_office.block_on(watch)?;
@@ -139,6 +143,7 @@ impl Server {
             onlooker: lookout.clone(),
             cursor_key,
             pass_key: pass_key(&store),
+            reporter_key,
             limits: Limits {
                 limiter: backends::limiter(&clock),
                 create_per_address: config.limits.create_per_ip,
@@ -146,6 +151,7 @@ impl Server {
                 guesses_per_address: config.limits.guesses_per_ip,
                 passwords_per_address: config.limits.password_attempts_per_ip,
                 sign_in: config.limits.sign_in_per_ip,
+                reports_per_address: config.limits.report_per_ip,
             },
             stats: Arc::clone(&api),
             clicks: Arc::clone(&store.clicks),
@@ -167,6 +173,7 @@ impl Server {
         let recall =
             Recall { redirector: Arc::clone(&redirector), screen: safety.screen.clone(), recalled: Arc::clone(&recalled) };
         back_office.spawn(recall.run(stopped.clone()));
+        back_office.spawn(Arc::clone(&safety).watch_registry(Arc::clone(&store.registry), seen, stopped.clone()));
         let (reaper, rescan) = (Arc::new(ReaperCounts::default()), Arc::new(RescanCounts::default()));
         if config.roles.worker {
             let chore = Reaper {
@@ -189,6 +196,8 @@ impl Server {
                 counts: Arc::clone(&rescan),
             };
             back_office.spawn(chore.run(stopped.clone()));
+            let reports = ReportChore { links: Arc::clone(&links), registry: Arc::clone(&store.registry), clock: clock.clone() };
+            back_office.spawn(reports.run(stopped.clone()));
             back_office.spawn(counting.tidy(config, &store.clicks, &metered, &clock).run(stopped.clone()));
         }
 
@@ -325,7 +334,8 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
     let hosts = hosts(config, &base_url, config.listen)?;
     let places = store.registry.places().await.context("reading which domains there are")?;
     hosts.set_added(places.into_iter().map(|place| place.domain));
-    let screen = Arc::new(OnFirstUse::new(config.clone(), hosts.clone()));
+    let by_hand = store.registry.blocked_hosts().await.context("reading the blocked hosts")?;
+    let screen = Arc::new(OnFirstUse::new(config.clone(), hosts.clone(), by_hand));
     let rules = rules(config, hosts)?;
     let clock = Clock::default();
     let codes = code_source(config, &store.links, &clock);
@@ -335,6 +345,7 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
     let links = Arc::new(telling(links, &outside));
     let (key, hash) = Keys::generate().context("making a key")?;
     let cursor_key = store.links.identity().derive("terse list cursors v1");
+    let reporter_key = store.links.identity().derive("terse reporters v1");
     // Nobody tells a command to stop but by ending it.
     let stop = watch::channel(false).1;
     let parts = Parts {
@@ -348,6 +359,7 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
         onlooker: Arc::new(Lookout::new(config.clicks.geo_database.clone())),
         cursor_key,
         pass_key: pass_key(&store),
+        reporter_key,
         // Whoever can run a command on the store is not to be kept from anything.
         limits: Limits::off(),
         stats: Arc::default(),
@@ -473,6 +485,7 @@ fn rules(config: &Config, hosts: Hosts) -> anyhow::Result<Rules> {
         anonymous_create: config.anonymous.create,
         anonymous_ttl: config.anonymous.ttl.get(),
         grace: config.links.grace.get(),
+        quarantine: config.links.quarantine.get(),
     })
 }
 

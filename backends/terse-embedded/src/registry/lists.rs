@@ -1,7 +1,10 @@
 //! What moderators read: domains, hosts, reports and the audit log.
 
-use rusqlite::params;
-use terse_core::registry::{Act, AuditEntry, Audits, BlockedHost, Place, Report, ReportId, ReportState};
+use rusqlite::{Row, params};
+use terse_core::registry::{
+    Act, AuditEntry, Audits, BlockedHost, Place, Report, ReportId, ReportState, ReportedLink, TEXTS_SHOWN,
+};
+use terse_core::{LinkKey, Moment};
 
 use crate::failure::Failure;
 use crate::registry::rows::{self, at_most, audit_columns, bound, report_columns};
@@ -11,6 +14,17 @@ pub(crate) const PLACES: &str = "SELECT domain, root, not_found, expired FROM pl
 pub(crate) const BLOCKED_HOSTS: &str = "SELECT host, at, why FROM blocked_hosts ORDER BY host";
 pub(crate) const REPORTS: &str =
     concat!("SELECT ", report_columns!(), " FROM reports WHERE state = ?1 AND id > ?2 ORDER BY id LIMIT ?3");
+/// The first report about each link. A link with many is found through its own index, not once per report.
+pub(crate) const REPORTED: &str = concat!(
+    "SELECT ",
+    report_columns!(),
+    " FROM reports r WHERE state = ?1 AND id > ?2 AND NOT EXISTS (SELECT 1 FROM reports e INDEXED BY reports_of \
+     WHERE e.domain = r.domain AND e.code = r.code AND e.born = r.born AND e.state = ?1 AND e.id < r.id) ORDER BY id LIMIT ?3"
+);
+pub(crate) const REASONS: &str = "SELECT reason, count(*), min(at), max(at) FROM reports INDEXED BY reports_of \
+     WHERE domain = ?1 AND code = ?2 AND born = ?3 AND state = ?4 GROUP BY reason ORDER BY reason";
+pub(crate) const TEXTS: &str = "SELECT text FROM reports INDEXED BY reports_of WHERE domain = ?1 AND code = ?2 AND born = ?3 \
+     AND state = ?4 AND text IS NOT NULL ORDER BY id DESC LIMIT ?5";
 pub(crate) const AUDIT: &str =
     concat!("SELECT ", audit_columns!(), " FROM audit WHERE number < ?1 ORDER BY number DESC LIMIT ?2");
 pub(crate) const AUDIT_BY_ACT: &str =
@@ -34,6 +48,40 @@ impl Shelf {
     pub(crate) fn reports(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Result<Vec<Report>, Failure> {
         let after = after.map_or(i64::MIN, |id| bound(id.0));
         self.all(REPORTS, params![state.as_str(), after, at_most(limit)], rows::report)
+    }
+
+    pub(crate) fn reported(
+        &self,
+        state: ReportState,
+        after: Option<ReportId>,
+        limit: usize,
+    ) -> Result<Vec<ReportedLink>, Failure> {
+        let after = after.map_or(i64::MIN, |id| bound(id.0));
+        let firsts = self.all(REPORTED, params![state.as_str(), after, at_most(limit)], rows::report)?;
+        firsts.into_iter().map(|first| self.reported_link(first)).collect()
+    }
+
+    /// Everything said about the link of a report.
+    fn reported_link(&self, Report { id, link, born, at, state, .. }: Report) -> Result<ReportedLink, Failure> {
+        let LinkKey { domain, code } = &link;
+        let (domain, code, word) = (domain.as_str(), code.as_str(), state.as_str());
+        let reason = |row: &Row<'_>| {
+            let count: i64 = row.get(1)?;
+            Ok((row.get(0)?, count.cast_unsigned(), Moment::from_ms(row.get(2)?), Moment::from_ms(row.get(3)?)))
+        };
+        let found: Vec<(String, u64, Moment, Moment)> = self.all(REASONS, params![domain, code, born.as_ms(), word], reason)?;
+        let texts =
+            self.all(TEXTS, params![domain, code, born.as_ms(), word, TEXTS_SHOWN as i64], |row| Ok(row.get::<_, String>(0)?))?;
+        Ok(ReportedLink {
+            first: id,
+            count: found.iter().map(|(_, count, _, _)| count).sum(),
+            since: found.iter().map(|(_, _, since, _)| *since).min().unwrap_or(at),
+            last: found.iter().map(|(_, _, _, last)| *last).max().unwrap_or(at),
+            reasons: found.into_iter().map(|(reason, count, _, _)| (reason, count)).collect(),
+            link,
+            born,
+            texts,
+        })
     }
 
     pub(crate) fn audit(&self, query: &Audits) -> Result<Vec<AuditEntry>, Failure> {

@@ -3,8 +3,11 @@
 use crate::schema::Shape;
 
 /// "trsr".
-pub(crate) const REGISTRY: Shape =
-    Shape { name: "registry", application: 0x7472_7372, steps: &[include_str!("schema.sql"), include_str!("schema_2.sql")] };
+pub(crate) const REGISTRY: Shape = Shape {
+    name: "registry",
+    application: 0x7472_7372,
+    steps: &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")],
+};
 
 #[cfg(test)]
 mod tests {
@@ -32,6 +35,9 @@ mod tests {
             (shelf::SESSIONS_OF, "sessions_of (owner=?)"),
             (shelf::INVITATIONS, "invitations_ending (expires_at>?)"),
             (lists::REPORTS, "reports_by_state (state=? AND rowid>?)"),
+            (lists::REPORTED, "reports_by_state (state=? AND rowid>?)"),
+            (lists::REPORTED, "reports_of (domain=? AND code=? AND state=? AND born=? AND rowid<?)"),
+            (lists::TEXTS, "reports_of (domain=? AND code=? AND state=? AND born=?)"),
             (lists::AUDIT, "INTEGER PRIMARY KEY (rowid<?)"),
             (lists::AUDIT_BY_ACT, "audit_by_act (act=? AND rowid<?)"),
             (lists::AUDIT_BY_SUBJECT, "audit_by_subject (subject=? AND rowid<?)"),
@@ -53,8 +59,6 @@ mod tests {
             (judging::PLACE, "PRIMARY KEY (domain=?)"),
             (judging::BLOCKED_HOST, "PRIMARY KEY (host=?)"),
             (judging::EARLIER, "reports_open (domain=? AND code=? AND born=? AND reporter=?)"),
-            (judging::REPORTERS, "reports_open (domain=? AND code=? AND born=?)"),
-            (judging::SETTLE, "reports_open (domain=? AND code=?)"),
             (outbox::WEBHOOKS_OF, "webhooks_of (owner=?)"),
             (outbox::WEBHOOK, "INTEGER PRIMARY KEY (rowid=?)"),
             (outbox::HOOKED, "webhooks_on"),
@@ -69,6 +73,8 @@ mod tests {
             (outbox::EMPTY, "deliveries_of (webhook=?)"),
             (outbox::EMPTY_OF, "webhooks_of (owner=?)"),
             (tidy::DELIVERIES, "deliveries_by_age (created_at<?)"),
+            (judging::REPORTERS, "reports_of (domain=? AND code=? AND state=? AND born=?)"),
+            (judging::SETTLE, "reports_of (domain=? AND code=? AND state=?)"),
             (tidy::SESSIONS, "sessions_ending (expires_at<?)"),
             (tidy::INVITATIONS, "invitations_ending (expires_at<?)"),
             (tidy::KEYS, "keys_expiring (expires_at>? AND expires_at<?)"),

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::registry::{
     Act, ApiKey, AuditEntry, Audits, BlockedHost, By, Change, Claim, Delivery, Due, ForeignIdentity, Invitation, KeyId, NewEvent,
-    NewKey, NewReport, NewUser, NewWebhook, Place, Registry, RegistryError, Report, ReportId, ReportState, Reported, Session,
-    Settlement, Token, User, UserName, Watermark, Webhook, WebhookChange, WebhookId,
+    NewKey, NewReport, NewUser, NewWebhook, Place, Registry, RegistryError, Report, ReportId, ReportState, Reported,
+    ReportedLink, Session, Settlement, Token, User, UserName, Watermark, Webhook, WebhookChange, WebhookId,
 };
 use terse_core::{Domain, LinkKey, Moment, OwnerId, Revision};
 
@@ -284,6 +284,10 @@ impl Registry for EmbeddedRegistry {
 
     async fn reports(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Answer<Vec<Report>> {
         self.list(move |shelf| shelf.reports(state, after, limit)).await
+    }
+
+    async fn reported(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Answer<Vec<ReportedLink>> {
+        self.list(move |shelf| shelf.reported(state, after, limit)).await
     }
 
     async fn settle_reports(&self, link: &LinkKey, state: ReportState, by: By) -> Answer<u64> {

@@ -21,7 +21,7 @@ pub use effect::Effect;
 pub use key::{ApiKey, Invitation, KeyId, NewKey, Scope, Session, Token};
 pub use line::{Line, forget_person, subject};
 pub use place::{BlockedHost, Place};
-pub use report::{NewReport, Report, ReportId, ReportState, Reported};
+pub use report::{NewReport, REPORTERS_WHO_WARN, Report, ReportId, ReportState, Reported, ReportedLink, TEXTS_SHOWN};
 pub use store::{Audits, Change, FIRST_USER, KEPT_WHEN_EXPIRED, KEYS_EACH, Registry, RegistryError, SESSIONS_EACH, Watermark};
 pub use suspended::Suspended;
 pub use webhook::{

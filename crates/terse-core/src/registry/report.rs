@@ -3,6 +3,11 @@
 use crate::link::{LinkKey, OwnerId};
 use crate::when::Moment;
 
+/// So many independent reporters put a warning page before a link.
+pub const REPORTERS_WHO_WARN: u64 = 3;
+/// How many of the texts about one link are shown together.
+pub const TEXTS_SHOWN: usize = 10;
+
 /// Names a report.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ReportId(pub u64);
@@ -85,4 +90,25 @@ pub struct Reported {
     pub id: ReportId,
     /// How many independent reporters have an open report about the link now.
     pub reporters: u64,
+}
+
+/// A link with its reports in one state.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ReportedLink {
+    /// The link.
+    pub link: LinkKey,
+    /// When that link was made.
+    pub born: Moment,
+    /// The first of the reports.
+    pub first: ReportId,
+    /// How many there are.
+    pub count: u64,
+    /// How often each reason was given, in the order of their names.
+    pub reasons: Vec<(String, u64)>,
+    /// When the first was written.
+    pub since: Moment,
+    /// When the last was written.
+    pub last: Moment,
+    /// What else was said, the latest first; at most [`TEXTS_SHOWN`].
+    pub texts: Vec<String>,
 }

@@ -9,7 +9,7 @@ use super::audit::{Act, AuditEntry, By};
 use super::delivery::{Claim, Delivery, Due, NewEvent, Settlement};
 use super::key::{ApiKey, Invitation, KeyId, NewKey, Session, Token};
 use super::place::{BlockedHost, Place};
-use super::report::{NewReport, Report, ReportId, ReportState, Reported};
+use super::report::{NewReport, Report, ReportId, ReportState, Reported, ReportedLink};
 use super::webhook::{NewWebhook, Webhook, WebhookChange, WebhookId};
 use crate::domain::Domain;
 use crate::link::{LinkKey, OwnerId, Revision};
@@ -172,6 +172,14 @@ pub trait Registry: Send + Sync + 'static {
     async fn report(&self, report: NewReport) -> Result<Reported, RegistryError>;
     /// Up to `limit` reports in a state behind `after`, the oldest first.
     async fn reports(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Result<Vec<Report>, RegistryError>;
+    /// Up to `limit` links that have reports in a state, those of one link together, ordered by the first of them, the oldest
+    /// first; behind `after`.
+    async fn reported(
+        &self,
+        state: ReportState,
+        after: Option<ReportId>,
+        limit: usize,
+    ) -> Result<Vec<ReportedLink>, RegistryError>;
     /// Settles all open reports about a link, and says how many there were. A line is written if there were any.
     async fn settle_reports(&self, link: &LinkKey, state: ReportState, by: By) -> Result<u64, RegistryError>;
 

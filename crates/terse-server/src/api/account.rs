@@ -47,11 +47,11 @@ pub(crate) struct PatchAccount {
     #[schema(min_length = 3, max_length = 64)]
     name: Option<String>,
     /// Another password. All other sessions end.
-    #[schema(min_length = 8, max_length = 128)]
+    #[schema(min_length = 8, max_length = 1024)]
     password: Option<String>,
     /// The password until now, where another one is given.
     #[serde(alias = "currentPassword")]
-    #[schema(max_length = 128)]
+    #[schema(max_length = 1024)]
     current_password: Option<String>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct PatchAccount {
 #[schema(example = json!({ "password": "correct horse battery staple" }))]
 pub(crate) struct EraseAccount {
     /// Your password, if you have one.
-    #[schema(max_length = 128)]
+    #[schema(max_length = 1024)]
     password: Option<String>,
     /// The name of your account, if you have no password.
     #[schema(max_length = 64)]

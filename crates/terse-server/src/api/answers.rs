@@ -68,6 +68,14 @@ problems! {
     PutDomainProblems: 400 401 403 409 413 415 422 503;
     /// Removing one.
     RemoveDomainProblems: 400 401 403 404 409 503;
+    /// Reporting one.
+    ReportProblems: 400 401 403 404 413 415 429 503;
+    /// Suspending an owner.
+    BanProblems: 400 401 403 404 409 413 415 503;
+    /// Blocking a host.
+    BlockProblems: 400 401 403 409 413 415 503;
+    /// Unblocking a host.
+    UnblockProblems: 400 401 403 404 503;
     /// Drawing one.
     QrProblems: 400 404 429 503;
 }

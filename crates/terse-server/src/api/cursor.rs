@@ -7,6 +7,8 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use terse_core::{Caller, Cursor};
 
+use super::problem::Problem;
+
 /// How much of the HMAC is kept: too much to guess.
 const TAG: usize = 16;
 
@@ -49,12 +51,23 @@ impl Seal {
         bool::from(self.tag(cursor).ct_eq(tag)).then(|| Cursor(cursor.to_vec()))
     }
 
+    /// The number that a cursor was made of.
+    pub(super) fn open_number(&self, text: &str) -> Result<u64, Problem> {
+        let Cursor(bytes) = self.open(text).ok_or_else(bad_cursor)?;
+        bytes.try_into().map(u64::from_be_bytes).map_err(|_| bad_cursor())
+    }
+
     fn tag(&self, cursor: &[u8]) -> [u8; TAG] {
         let whole = self.0.clone().chain_update(cursor).finalize().into_bytes();
         let mut tag = [0; TAG];
         tag.copy_from_slice(&whole[..TAG]);
         tag
     }
+}
+
+/// A cursor that does not belong here.
+pub(super) fn bad_cursor() -> Problem {
+    Problem::invalid("cursor", "not a cursor that we gave out for this list; start again without one")
 }
 
 #[cfg(test)]

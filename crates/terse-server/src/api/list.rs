@@ -2,17 +2,17 @@
 
 use axum::extract::State;
 use serde::Serialize;
-use terse_core::{ListQuery, Sort, Status};
+use terse_core::{Caller, ListQuery, OwnerId, Sort, Status};
 use utoipa::ToSchema;
 
 use super::answers::ListProblems;
 use super::counts::click_counts;
-use super::cursor::Seal;
+use super::cursor::{Seal, bad_cursor};
 use super::links::domain_of;
 use super::problem::Problem;
 use super::request::{Keyed, Params, whole_number};
 use super::shapes::LinkBody;
-use crate::router::Web;
+use crate::router::{Parts, Web};
 
 /// A part of a list.
 #[derive(Serialize, ToSchema)]
@@ -43,7 +43,21 @@ pub(crate) struct LinkList {
         ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is newest first", nullable = false)),
     responses((status = 200, description = "A part of the list", body = LinkList), ListProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, mut params: Params) -> Result<axum::Json<LinkList>, Problem> {
+pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, params: Params) -> Result<axum::Json<LinkList>, Problem> {
+    let (query, seal) = read_query(&parts, params, caller, None)?;
+    let listing = parts.links.list(caller, query).await?;
+    let (hosts, counts) = (&parts.links.rules().hosts, click_counts(&parts, listing.page.links.iter()).await);
+    let links = listing.page.links.iter().zip(counts).map(|(link, clicks)| LinkBody::new(link, clicks, hosts, listing.now));
+    Ok(axum::Json(LinkList { links: links.collect(), next_cursor: listing.page.next.map(|cursor| seal.close(&cursor)) }))
+}
+
+/// Which links are asked for, and what seals the cursors of their list.
+pub(super) fn read_query(
+    parts: &Parts,
+    mut params: Params,
+    caller: Caller,
+    owner: Option<OwnerId>,
+) -> Result<(ListQuery, Seal), Problem> {
     let hosts = &parts.links.rules().hosts;
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
     let text = short_enough("q", params.take("q"), 0, 256)?;
@@ -72,32 +86,21 @@ pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, mut params: Pa
     seal.bind(status.map(Status::as_str));
     seal.bind(archived.map(|archived| if archived { "archived" } else { "not archived" }));
     seal.bind(Some(if sort == Sort::Newest { "newest" } else { "oldest" }));
-    let bad_cursor = || Problem::invalid("cursor", "not a cursor that we gave out for this list; start again without one");
+    if let Some(OwnerId(owner)) = owner {
+        seal.bind(Some(&owner.to_string()));
+    }
     let after = cursor.map(|text| seal.open(&text).ok_or_else(bad_cursor)).transpose()?;
     let text = text.filter(|text| !text.is_empty());
-    let query = ListQuery {
-        owner: None,
-        domain,
-        tag,
-        text,
-        status,
-        archived,
-        sort,
-        after,
-        limit: limit as usize,
-        now: parts.links.now(),
-    };
-    let listing = parts.links.list(caller, query).await?;
-    let counts = click_counts(&parts, listing.page.links.iter()).await;
-    let links = listing.page.links.iter().zip(counts).map(|(link, clicks)| LinkBody::new(link, clicks, hosts, listing.now));
-    Ok(axum::Json(LinkList { links: links.collect(), next_cursor: listing.page.next.map(|cursor| seal.close(&cursor)) }))
+    let query =
+        ListQuery { owner, domain, tag, text, status, archived, sort, after, limit: limit as usize, now: parts.links.now() };
+    Ok((query, seal))
 }
 
 /// What a link can be at a given moment.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
-enum StatusWord {
+pub(super) enum StatusWord {
     Active,
     Scheduled,
     Expired,
@@ -120,7 +123,7 @@ enum ArchivedWord {
 /// The order of a list.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "its names are what matters")]
-enum SortWord {
+pub(super) enum SortWord {
     #[schema(rename = "-created_at")]
     Newest,
     #[schema(rename = "created_at")]

@@ -1,8 +1,10 @@
 //! The REST API. Each call is described beside its handler; the OpenAPI document and the documentation page are made from that.
 
 pub(crate) mod account;
-mod admin;
+mod all_links;
 mod answers;
+mod audit;
+mod blocklist;
 mod clear_text;
 mod click_rows;
 mod clicks;
@@ -17,9 +19,12 @@ mod links;
 mod list;
 mod live;
 mod many;
+mod moderated;
+mod moderation;
 pub(crate) mod people;
 mod period;
 pub(crate) mod problem;
+mod reports;
 pub(crate) mod request;
 mod revisions;
 mod rule_schemas;
@@ -116,7 +121,16 @@ pub(crate) fn described() -> OpenApiRouter<Arc<Parts>> {
         .routes(routes!(keys::revoke_of_user))
         .routes(routes!(invitations::list, invitations::create))
         .routes(routes!(invitations::revoke))
-        .routes(routes!(admin::set_standing))
+        .routes(routes!(reports::write))
+        .routes(routes!(reports::list))
+        .routes(routes!(all_links::list))
+        .routes(routes!(moderation::set_standing))
+        .routes(routes!(moderation::confirm))
+        .routes(routes!(moderation::clear))
+        .routes(routes!(moderation::ban_owner))
+        .routes(routes!(blocklist::list, blocklist::block))
+        .routes(routes!(blocklist::unblock))
+        .routes(routes!(audit::read))
         .routes(routes!(stats::orphan_stats))
         .routes(routes!(many::import_many))
 }

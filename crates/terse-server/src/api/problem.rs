@@ -50,6 +50,7 @@ kinds! {
     TOO_MANY = 409 "too_many" "There are as many as there may be";
     NO_ACCOUNT = 409 "no_account" "No account belongs to this key";
     DOMAIN_IN_USE = 409 "domain_in_use" "There are links on the domain";
+    NO_OWNER = 409 "no_owner" "Nobody with an account owns the link";
     CONFLICT = 409 "conflict" "Somebody else changed it";
     PRECONDITION_FAILED = 412 "precondition_failed" "The link is not at that revision any more";
     TOO_LARGE = 413 "too_large" "The body is too large";

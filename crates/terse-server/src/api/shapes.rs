@@ -56,8 +56,8 @@ pub(crate) struct CreateLink {
     /// What you want to remember about the link. Nobody else sees it.
     #[schema(max_length = 2000)]
     pub(crate) notes: Option<String>,
-    /// What visitors must know to follow the link: 1 to 128 octets. Kept only as a hash.
-    #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 128)]
+    /// What visitors must know to follow the link: 1 to 1,024 octets. Kept only as a hash.
+    #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 1024)]
     pub(crate) password: Option<ClearText>,
     /// Which visitors go elsewhere than to `long_url`.
     #[schema(schema_with = rule_schemas::rules_or_null)]
@@ -240,7 +240,7 @@ pub(crate) struct PatchLink {
     notes: Option<Option<String>>,
     /// A new password; null for none. It ends all passes that the old one gave.
     #[serde(default, deserialize_with = "given")]
-    #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 128)]
+    #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 1024)]
     pub(crate) password: Option<Option<ClearText>>,
     /// Whether the link is put away: it goes on working, and is left out of lists.
     #[serde(default, deserialize_with = "given")]
@@ -301,13 +301,16 @@ fn change<T>(field: Option<Option<T>>) -> Change<T> {
 }
 
 /// Moderation's word on a link.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({ "standing": "blocked" }))]
+#[schema(example = json!({ "standing": "blocked", "why": "imitates a bank" }))]
 pub(crate) struct SetStanding {
     /// `suspicious` puts a warning page before the link, `blocked` takes it down.
     #[schema(schema_with = schemas::standing)]
     pub(crate) standing: StandingWord,
+    /// For the audit log.
+    #[schema(min_length = 1, max_length = 1000)]
+    pub(crate) why: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -121,7 +121,7 @@ pub(super) async fn shorten(State(parts): Web, Peer(address): Peer, uri: Uri, he
         refused(&parts, &here, form, problem)
     };
     // Whoever is signed in makes links of their own.
-    let asker = match Asker::of(&parts, &Method::POST, &headers).await {
+    let asker = match Asker::of(&parts, &Method::POST, &headers).await.and_then(Asker::may_create) {
         Ok(asker) => asker,
         Err(problem) => return refused(&parts, &here, Form::default(), &problem),
     };

@@ -13,6 +13,7 @@ mod oidc;
 mod password;
 mod preview;
 pub(crate) mod qr;
+mod report;
 mod session;
 mod words;
 
@@ -31,6 +32,7 @@ pub(crate) use home::is_own_form;
 pub(crate) use password::password_page;
 pub use preview::warning_page;
 pub(crate) use session::is_secure;
+pub(crate) use words::unicode_host;
 
 use crate::router::Parts;
 
@@ -42,6 +44,8 @@ pub(crate) fn routes() -> Router<Arc<Parts>> {
     Router::new()
         .route("/", get(home::show).post(home::shorten))
         .route("/r/{code}", get(preview::state_page))
+        // Where the front door leads `/{code}?report`, which is a link's address otherwise.
+        .route("/r/{code}/report", get(report::show).post(report::send))
         .route("/{code}", get(preview::preview))
         .route("/assets/{name}", get(assets::asset))
         .route("/favicon.ico", get(assets::icon))

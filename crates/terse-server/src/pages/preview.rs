@@ -24,6 +24,7 @@ struct Preview<'a> {
     /// Why, if that is known.
     reasons: Vec<&'static str>,
     short: String,
+    code: &'a str,
     target: &'a str,
     host: String,
     /// The host in its own script, where that differs.
@@ -47,6 +48,7 @@ impl<'a> Preview<'a> {
             warn,
             reasons: if warn { parts.links.reasons(link) } else { Vec::new() },
             short: short_url(&link.key, &parts.links.rules().hosts),
+            code: link.key.code.as_str(),
             target: link.target.as_str(),
             host_unicode: unicode_host(&host),
             host,
@@ -65,6 +67,7 @@ impl<'a> Preview<'a> {
 #[derive(Template)]
 #[template(path = "warning.html")]
 struct Warning<'a> {
+    code: &'a str,
     target: &'a str,
     host: String,
     host_unicode: Option<String>,
@@ -86,7 +89,14 @@ fn elsewhere(link: &Link) -> Vec<&str> {
 /// The page before a suspicious link: 200, and going on takes a click. The reasons are sentences; there may be none.
 pub fn warning_page(link: &Link, reasons: &[&'static str]) -> String {
     let host = link.target.host().unwrap_or_default();
-    html(&Warning { target: link.target.as_str(), host_unicode: unicode_host(&host), host, reasons, elsewhere: elsewhere(link) })
+    html(&Warning {
+        code: link.key.code.as_str(),
+        target: link.target.as_str(),
+        host_unicode: unicode_host(&host),
+        host,
+        reasons,
+        elsewhere: elsewhere(link),
+    })
 }
 
 /// `/{code}+`. A path without the plus is a short link, which is none of our business, or nothing.
@@ -128,7 +138,7 @@ async fn by_state(parts: &Arc<Parts>, peer: Peer, uri: &Uri, headers: &HeaderMap
 }
 
 /// There is no such link; whoever says so too often to one asker helps a scanner.
-async fn unknown(parts: &Parts, Peer(address): Peer) -> Response {
+pub(super) async fn unknown(parts: &Parts, Peer(address): Peer) -> Response {
     let Err(problem) = parts.limits.guess(Some(address)).await else { return message(&NOT_FOUND) };
     let mut response = message(&LIMITED);
     if let Some(verdict) = problem.verdict() {

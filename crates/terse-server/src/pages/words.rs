@@ -32,7 +32,7 @@ pub(super) fn span(of: Duration) -> String {
 }
 
 /// A host in its own script, if that is not what it looks like already.
-pub(super) fn unicode_host(host: &str) -> Option<String> {
+pub(crate) fn unicode_host(host: &str) -> Option<String> {
     let (unicode, result) = idna::domain_to_unicode(host);
     (result.is_ok() && unicode != host).then_some(unicode)
 }

@@ -135,13 +135,18 @@ impl World {
         let token = Token(Keys::hash("invitation"));
         let invitation = Invitation { token, role: Role::User, by: writer, expires_at: Moment::MAX };
         web.registry.invite(invitation, by()).await.unwrap();
-        let wish = json!({ "long_url": "https://example.com/owned", "alias": "owned" });
+        let wish = json!({ "long_url": "https://example.com/owned", "alias": "owned", "tags": ["spring"] });
         assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, wish).await.status, 201);
         let key = LinkKey { domain: Domain::primary(), code: Code::parse("owned").unwrap() };
         let born = web.store.get(&key).await.unwrap().unwrap().created_at;
         web.clicks.add([Click::bare(web.clock.now(), Place::Link(LinkId { key, born }, OWNER.1))]);
         let hook = web.as_owner("POST /api/v1/webhooks", OWNER.0, json!({ "url": "https://hooks.example/" })).await;
         let webhook = hook.json()["id"].as_str().unwrap().to_owned();
+        let change = json!({ "title": "Changed" });
+        assert_eq!(web.as_owner("PATCH /api/v1/urls/owned", OWNER.0, change).await.status, 200);
+        let blocked = json!({ "host": "blocked.example", "why": "phishing" });
+        assert_eq!(web.api("POST /api/v1/admin/blocklist", blocked).await.status, 201);
+        assert_eq!(web.api("PUT /api/v1/domains/added.example", json!({})).await.status, 200);
         let home = web.page("/").await.text();
         let asset = home.split("/assets/").nth(1).and_then(|rest| rest.split('"').next()).unwrap().to_owned();
         Self { web, cookie, spare_key, victim, victims_key, spare_session, invitation: handle("invitation"), webhook, asset }
@@ -164,6 +169,9 @@ impl World {
                 ("/api/v1/account/sessions", "{id}") => here(self.spare_session.clone(), "0000000000000000"),
                 ("/api/v1/invitations", "{id}") => here(self.invitation.clone(), "0000000000000000"),
                 ("/api/v1/webhooks", "{id}") => here(self.webhook.clone(), "999999"),
+                ("/api/v1/tags", "{tag}") => here("spring".into(), "autumn"),
+                ("/api/v1/domains", "{domain}") => here("added.example".into(), "missing.example"),
+                ("/api/v1/admin/blocklist", "{host}") => here("blocked.example".into(), "missing.example"),
                 ("/assets", "{name}") => here(self.asset.clone(), "missing.css"),
                 (before, part) => {
                     panic!("authorisation.rs: World::fill does not know what {part} is behind {before}: add a line")
@@ -274,7 +282,9 @@ async fn everyone_may_do_what_the_table_says_and_nothing_else() {
             let answer = world.ask(&row, who, false).await;
             let (status, after) = (answer.status.as_u16(), world.state().await);
             statuses.push(status);
-            if row.path.starts_with("/api/v1/") && !SEES_IT.contains(&who.name) {
+            // Moderators judge everyone's links, and nothing but that.
+            let judges = who.name == "moderator" && row.path.starts_with("/api/v1/admin/");
+            if row.path.starts_with("/api/v1/") && !SEES_IT.contains(&who.name) && !judges {
                 assert!(
                     !answer.text().contains("example.com/owned"),
                     "{} tells {} where another's link leads",
@@ -284,7 +294,8 @@ async fn everyone_may_do_what_the_table_says_and_nothing_else() {
             }
             if after != state {
                 let what = format!("{} by {}: answered {status}", row.line(), who.name);
-                assert!((200..300).contains(&status), "{what}, but something changed: {}", difference(&state, &after));
+                let done = (200..300).contains(&status) || (status == 303 && !row.path.starts_with("/api/"));
+                assert!(done, "{what}, but something changed: {}", difference(&state, &after));
                 assert_ne!(row.method, "GET", "{what}, and looking changed something: {}", difference(&state, &after));
                 world = World::new().await;
                 state = world.state().await;
@@ -327,17 +338,20 @@ fn the_table_keeps_to_the_rules() {
             }
             assert_eq!(cell("suspended"), 403, "{line}: the suspended do nothing");
             assert_eq!(cell("create"), 403, "{line}: a key for making links does nothing else");
-            if row.method != "GET" {
+            // A trial is a question, however long.
+            if row.method != "GET" && !row.path.ends_with("/try") {
                 assert_eq!(cell("read"), 403, "{line}: a key for looking changes nothing");
                 assert_eq!(cell("forged"), 403, "{line}: another site does nothing in anybody's name");
             }
         } else {
             assert!(!row.path.starts_with("/api/v1/admin"), "{line}: not for everyone");
             if row.path.starts_with("/api/") && row.method != "GET" {
+                // Anyone reports, whatever else their key is for.
+                let looks = if row.path.ends_with("/report") { cell("anonymous") } else { 403 };
                 let shown = ["wrong", "revoked", "expired", "suspended", "read", "forged"].map(cell);
                 assert_eq!(
                     shown,
-                    [401, 401, 401, 403, 403, 403],
+                    [401, 401, 401, 403, looks, 403],
                     "{line}: what is shown must be good, even where nothing is needed"
                 );
             }

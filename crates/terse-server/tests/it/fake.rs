@@ -158,12 +158,16 @@ impl LinkStore for Fake {
         Ok(vec![])
     }
 
-    async fn purge(&self, before: Moment, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
+    async fn purge(&self, before: Moment, limit: usize, _: Option<Moment>) -> Result<Vec<LinkKey>, StoreError> {
         let mut inner = self.open()?;
         let over = |link: &&Link| link.standing != Standing::Blocked && link.deleted_at.is_some_and(|at| at <= before);
         let keys: Vec<LinkKey> = inner.links.values().filter(over).take(limit).map(|link| link.key.clone()).collect();
         keys.iter().for_each(|key| drop(inner.links.remove(key)));
         Ok(keys)
+    }
+
+    async fn release(&self, _: Moment, _: usize) -> Result<usize, StoreError> {
+        Ok(0)
     }
 
     async fn forget_requests(&self, _: Moment, _: usize) -> Result<usize, StoreError> {

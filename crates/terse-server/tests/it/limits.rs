@@ -42,6 +42,7 @@ fn web() -> Web {
         guesses_per_address: Limit::per_minute(4),
         passwords_per_address: Limit::OFF,
         sign_in: Limit::OFF,
+        reports_per_address: Limit::per_hour(2),
     })
 }
 

@@ -57,7 +57,8 @@ async fn a_key_is_shown_once_and_opens_what_it_is_for_until_it_is_revoked() {
         web.as_owner(&gone, OWNER.0, Value::Null).await.is_problem(404, "not_found", "");
         web.as_owner("GET /api/v1/urls", key, Value::Null).await.is_problem(401, "unauthorized", "Authorization");
     }
-    assert_eq!(acts(&web).await[4..6], [Act::KeyAdded, Act::KeyRevoked]);
+    let acts = acts(&web).await;
+    assert_eq!(acts[acts.len() - 2..], [Act::KeyAdded, Act::KeyRevoked]);
 }
 
 #[tokio::test]
@@ -336,7 +337,7 @@ async fn admins_look_after_accounts() {
         (json!({ "name": "a b c" }), "name"),
         (json!({ "name": "ann", "role": "king" }), "role"),
         (json!({ "name": "ann", "password": "short" }), "password"),
-        (json!({ "name": "ann", "password": "x".repeat(129) }), "password"),
+        (json!({ "name": "ann", "password": "x".repeat(1025) }), "password"),
         (json!({ "name": "ann", "id": 7 }), "id"),
     ] {
         web.api(users, body).await.is_problem(400, "invalid_request", field);
@@ -365,7 +366,7 @@ async fn admins_look_after_accounts() {
         let Some(next) = page["next_cursor"].as_str() else { break };
         line = format!("GET /api/v1/admin/users?limit=2&cursor={next}");
     }
-    assert_eq!(found, [1000, 1001, 1002]);
+    assert_eq!(found, [1000, 1001, 1002, 1003]);
     web.api("GET /api/v1/admin/users?cursor=AAAA", Value::Null).await.is_problem(400, "invalid_request", "cursor");
     assert_eq!(web.api(&format!("DELETE {place}"), Value::Null).await.status, 204);
     web.api(&format!("DELETE {place}"), Value::Null).await.is_problem(404, "not_found", "");

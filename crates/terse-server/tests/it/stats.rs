@@ -300,7 +300,6 @@ async fn links_carry_their_count_and_do_not_need_it() {
     let calls = [
         ("GET /api/v1/urls/abc", Value::Null),
         ("PATCH /api/v1/urls/abc", json!({"title": "t"})),
-        ("PUT /api/v1/admin/links/abc/standing", json!({"standing": "clear"})),
         ("POST /api/v1/urls/abc/restore", Value::Null),
     ];
     for (line, body) in calls {

@@ -13,7 +13,7 @@ use terse_core::registry::{
     Actor, By, FIRST_USER, KeyId, NewKey, NewUser, Registry, Role, Scope, Session, Token, UserName, WebhookKey,
 };
 use terse_core::*;
-use terse_server::{Accounts, ApiStats, Bell, Erasures, Keys, Limits, Parts, Passwords, Webhooks, router};
+use terse_server::{Accounts, ApiStats, Bell, Erasures, Keys, Limits, Parts, Passwords, Peer, Webhooks, router};
 use terse_testkit::MemoryRegistry;
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -25,6 +25,8 @@ pub(crate) const KEY: &str = "terse_test-key";
 /// An owner's, and another's.
 pub(crate) const OWNER: (&str, OwnerId) = ("terse_owner", FIRST_USER);
 pub(crate) const OTHER: (&str, OwnerId) = ("terse_other", OwnerId(FIRST_USER.0 + 1));
+/// A moderator's.
+pub(crate) const MODERATOR: (&str, OwnerId) = ("terse_moderator", OwnerId(FIRST_USER.0 + 2));
 
 /// Blocks one host and finds another odd.
 struct Watchful;
@@ -44,10 +46,10 @@ impl Screening for Watchful {
 }
 
 /// An account with this id, the next one, and a key that opens all of it.
-fn enrol(registry: &MemoryRegistry, key: &str, owner: OwnerId) {
+fn enrol(registry: &MemoryRegistry, key: &str, owner: OwnerId, role: Role) {
     let (at, by) = (Moment::from_ms(1), || By { actor: Actor::Terse, at: Moment::from_ms(1), why: None });
     let name = UserName::parse(&key.replace('_', "-")).unwrap();
-    let user = NewUser { name, role: Role::User, password: None, identity: None, created_at: at };
+    let user = NewUser { name, role, password: None, identity: None, created_at: at };
     let user = registry.add_user(user, by()).now_or_never().unwrap().unwrap();
     assert_eq!(user.id, owner);
     let token = Token(Keys::hash(key));
@@ -144,6 +146,7 @@ impl Web {
             anonymous_create: true,
             anonymous_ttl: Duration::from_secs(8 * 3600),
             grace: Duration::from_secs(7 * 86_400),
+            quarantine: Duration::ZERO,
         };
         change(&mut rules);
         let (store, clock, stats) = (Fake::new(), Clock::default(), Arc::new(ApiStats::default()));
@@ -151,8 +154,8 @@ impl Web {
         let links = Arc::new(Links::new(store.clone(), codes, Arc::new(NoFeed), Arc::new(Watchful), rules, clock.clone()));
         let keys = Keys::new(vec![Keys::hash(KEY)]);
         let registry = Arc::new(MemoryRegistry::new());
-        for (key, owner) in [OWNER, OTHER] {
-            enrol(&registry, key, owner);
+        for ((key, owner), role) in [(OWNER, Role::User), (OTHER, Role::User), (MODERATOR, Role::Moderator)] {
+            enrol(&registry, key, owner, role);
         }
         let (clicks, live, (stop, stopped)) = (FakeClicks::new(), Arc::new(Live::default()), watch::channel(false));
         let erasures = Erasures::new(links.clone(), clicks.clone(), registry.clone());
@@ -167,6 +170,7 @@ impl Web {
             onlooker: Arc::new(Onlooking),
             cursor_key: [9; 32],
             pass_key: [8; 32],
+            reporter_key: [8; 32],
             limits,
             stats: stats.clone(),
             clicks: clicks.clone(),
@@ -207,7 +211,7 @@ impl Web {
         let token = Token(Keys::hash(secret));
         let session = Session { token, owner, created_at: self.clock.now(), expires_at: Moment::MAX };
         self.registry.add_session(session, seen).await.unwrap();
-        format!("terse_session={secret}")
+        format!("__Host-terse_session={secret}")
     }
 
     /// As a browser that is signed in, from a page of ours.
@@ -220,6 +224,13 @@ impl Web {
     pub(crate) async fn open(&self, path: &str, key: &str) -> Response<Body> {
         let request = Request::builder().uri(path).header("authorization", key).body(Body::empty()).unwrap();
         self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    /// JSON from an address, without a key.
+    pub(crate) async fn from(&self, address: &str, line: &str, body: Value) -> Answer {
+        let (method, path) = line.split_once(' ').unwrap();
+        let request = Request::builder().method(method).uri(path).extension(Peer(address.parse().unwrap()));
+        self.send(request.header("content-type", "application/json").body(body.to_string().into()).unwrap()).await
     }
 
     /// As somebody with this key.

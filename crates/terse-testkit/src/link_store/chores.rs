@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use terse_core::{Inserted, Link, LinkKey, Revision, Standing};
+use terse_core::{Code, Domain, Inserted, Link, LinkKey, OwnerId, Revision, Standing};
 
-use super::{Store, leased_code, put};
+use super::{Store, leased_code, put, put_in_vain};
 use crate::{alias, generated, moment};
 
 fn sorted(mut keys: Vec<LinkKey>) -> Vec<LinkKey> {
@@ -49,8 +49,8 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
         put(&store, link).await;
     }
     store.mark_expired(moment(10), 1).await.unwrap();
-    assert_eq!(store.purge(moment(8), 10).await.unwrap(), []);
-    let gone = sorted(store.purge(moment(10), 10).await.unwrap());
+    assert_eq!(store.purge(moment(8), 10, None).await.unwrap(), []);
+    let gone = sorted(store.purge(moment(10), 10, None).await.unwrap());
     assert_eq!(gone, sorted([&expired, &numbered, &deleted, &both].map(|link| link.key.clone()).to_vec()));
     for key in &gone {
         assert_eq!(store.get(key).await.unwrap(), None);
@@ -58,7 +58,7 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
     for link in [&later, &blocked, &forever] {
         assert!(store.get(&link.key).await.unwrap().is_some(), "{:?}", link.key);
     }
-    assert_eq!(store.purge(moment(10), 10).await.unwrap(), []);
+    assert_eq!(store.purge(moment(10), 10, None).await.unwrap(), []);
     assert_eq!(store.get_folded(&expired.key).await.unwrap(), None);
     // The alias is free, for another owner and in another case.
     put(&store, &Link { owner: terse_core::OwnerId(5), ..alias("EXPIRED", "https://example.com/other") }).await;
@@ -76,7 +76,7 @@ pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
     }
     let mut gone = Vec::new();
     loop {
-        let keys = store.purge(moment(100), 1).await.unwrap();
+        let keys = store.purge(moment(100), 1, None).await.unwrap();
         assert!(keys.len() <= 1);
         match keys.is_empty() {
             true => break,
@@ -85,4 +85,59 @@ pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
     }
     let want = ["del-1", "del-3", "exp-1", "exp-3"].map(crate::key);
     assert_eq!(sorted(gone), want);
+}
+
+/// Anybody's link under an alias, already over.
+fn over(owner: OwnerId, code: &str) -> Link {
+    Link { owner, deleted_at: Some(moment(1)), ..alias(code, "https://example.com/") }
+}
+
+pub async fn freed_aliases_are_held_for_their_owners(store: Store) {
+    let (ann, bob) = (OwnerId(5), OwnerId(6));
+    let code = leased_code(&store).await;
+    for link in [over(ann, "Anns"), over(OwnerId::ANONYMOUS, "strangers"), over(ann, "also-anns")] {
+        put(&store, &link).await;
+    }
+    put(&store, &Link { deleted_at: Some(moment(1)), ..generated(&code, "https://example.com/") }).await;
+    assert_eq!(store.purge(moment(1), 10, Some(moment(100))).await.unwrap().len(), 4);
+    assert_eq!(store.get(&crate::key("Anns")).await.unwrap(), None);
+    assert_eq!(store.get_folded(&crate::key("anns")).await.unwrap(), None);
+    // Nobody else gets them, in no case; nor does anybody get what nobody owned, not even another stranger.
+    for (owner, code) in
+        [(bob, "Anns"), (bob, "ANNS"), (OwnerId::ANONYMOUS, "Anns"), (OwnerId::ANONYMOUS, "strangers"), (bob, "Strangers")]
+    {
+        put_in_vain(&store, &Link { owner, ..alias(code, "https://example.com/") }).await;
+    }
+    // Nor is a code made that is the same.
+    put_in_vain(&store, &Link { owner: ann, ..generated("Anns", "https://example.com/") }).await;
+    // On another domain it is another alias.
+    let elsewhere = LinkKey { domain: Domain::from_stored("b.example"), code: Code::parse("Anns").unwrap() };
+    put(&store, &Link { owner: bob, key: elsewhere, ..alias("Anns", "https://example.com/") }).await;
+    // What was made by us was nobody's choice.
+    put(&store, &generated(&code, "https://example.com/again")).await;
+    put(&store, &Link { owner: ann, ..alias("Anns", "https://example.com/back") }).await;
+    put(&store, &Link { owner: ann, ..alias("ALSO-anns", "https://example.com/back") }).await;
+    // Theirs again, it is theirs as any other; and once they let it go, it is held anew.
+    assert_eq!(store.release(moment(99), 10).await.unwrap(), 0);
+    assert_eq!(store.release(moment(100), 10).await.unwrap(), 2);
+    put_in_vain(&store, &Link { owner: bob, ..alias("Anns", "https://example.com/") }).await;
+}
+
+pub async fn held_aliases_are_free_once_released(store: Store) {
+    for n in 0..5 {
+        put(&store, &over(OwnerId(5), &format!("held-{n}"))).await;
+    }
+    store.purge(moment(1), 3, Some(moment(10))).await.unwrap();
+    store.purge(moment(1), 3, Some(moment(20))).await.unwrap();
+    assert_eq!(store.release(moment(9), 10).await.unwrap(), 0);
+    assert_eq!(store.release(moment(19), 2).await.unwrap(), 2);
+    assert_eq!(store.release(moment(19), 2).await.unwrap(), 1);
+    assert_eq!(store.release(moment(19), 2).await.unwrap(), 0);
+    let mut free = 0;
+    for n in 0..5 {
+        let link = Link { owner: OwnerId(6), ..alias(&format!("held-{n}"), "https://example.com/") };
+        free += usize::from(store.insert(terse_core::Insert { link, request: None }).await.is_ok());
+    }
+    assert_eq!(free, 3);
+    assert_eq!(store.release(moment(20), 10).await.unwrap(), 2);
 }

@@ -84,7 +84,7 @@ pub async fn a_history_goes_with_its_link(store: Store) {
         change(&store, &Link { crawlable: true, revision: Revision(2), ..link.clone() }).await;
         change(&store, &Link { deleted_at: Some(moment(1)), crawlable: true, revision: Revision(3), ..link.clone() }).await;
         assert_eq!(store.history(&link.key, 10).await.unwrap(), [past(&link, 0)]);
-        assert_eq!(store.purge(moment(2), 10).await.unwrap(), [link.key.clone()]);
+        assert_eq!(store.purge(moment(2), 10, None).await.unwrap(), [link.key.clone()]);
         assert_eq!(store.history(&link.key, 10).await.unwrap(), []);
         put(&store, &link).await;
         assert_eq!(store.history(&link.key, 10).await.unwrap(), [], "a later link of the same name begins anew");

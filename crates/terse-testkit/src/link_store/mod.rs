@@ -98,6 +98,8 @@ macro_rules! link_store {
             expired_links_are_marked_once
             purged_links_are_gone_and_their_aliases_free
             purging_has_a_limit_and_keeps_the_rest
+            freed_aliases_are_held_for_their_owners
+            held_aliases_are_free_once_released
             a_healthy_store_says_so
         }
     };

@@ -40,7 +40,7 @@ pub async fn numbers_are_never_handed_out_again(store: Store) {
     let code = leased_code(&store).await;
     let brief = terse_core::Link { expires_at: Some(crate::moment(1)), ..generated(&code, "https://example.com/") };
     put(&store, &brief).await;
-    assert_eq!(store.purge(crate::moment(2), 10).await.unwrap(), [brief.key.clone()]);
+    assert_eq!(store.purge(crate::moment(2), 10, None).await.unwrap(), [brief.key.clone()]);
     assert_eq!(store.get(&brief.key).await.unwrap(), None);
     let numbering = numbering(&store);
     let (_, n) = numbering.number(code.as_bytes()).unwrap();
@@ -78,7 +78,7 @@ pub async fn no_existing_link_is_surely_absent(store: Store) {
     }
     // Still, after leases reached them and a purge went by.
     store.lease(7, 1_000_005, numbering.capacity(7)).await.unwrap();
-    store.purge(crate::moment(1000), 100).await.unwrap();
+    store.purge(crate::moment(1000), 100, None).await.unwrap();
     for link in &links {
         assert!(!store.surely_absent(&link.key.domain, link.key.code.as_str()), "{:?}", link.key);
         assert!(store.get(&link.key).await.unwrap().is_some());

@@ -130,6 +130,7 @@ macro_rules! registry {
             of_too_many_that_wait_the_oldest_go
             few_of_the_settled_are_kept
             with_a_webhook_goes_all_that_waits
+            reports_are_told_link_by_link
             every_act_has_its_line
             a_refused_act_has_no_line
             no_secret_is_in_the_log

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use terse_core::OwnerId;
-use terse_core::registry::{Act, NewReport, Report, ReportState, subject};
+use terse_core::registry::{Act, NewReport, Report, ReportState, ReportedLink, TEXTS_SHOWN, subject};
 
 use super::{Store, acts, by, log, race};
 use crate::{key, moment};
@@ -109,4 +109,42 @@ pub async fn reports_are_walked_by_state(store: Store) {
     assert_eq!(walked, [0, 1, 3, 4, 7, 8, 9].map(moment));
     let confirmed = store.reports(ReportState::Confirmed, None, 2).await.unwrap();
     assert_eq!(confirmed.iter().map(|report| report.at).collect::<Vec<_>>(), [2, 5].map(moment));
+}
+
+async fn reported(store: &Store, state: ReportState) -> Vec<ReportedLink> {
+    store.reported(state, None, 1000).await.unwrap()
+}
+
+pub async fn reports_are_told_link_by_link(store: Store) {
+    let said = |code: &str, reporter: u8, reason: &str, text: Option<&str>| NewReport {
+        reason: reason.into(),
+        text: text.map(Into::into),
+        ..report(code, reporter)
+    };
+    store.report(said("abc", 3, "spam", Some("one"))).await.unwrap();
+    let other = store.report(said("other", 1, "malware", None)).await.unwrap();
+    store.report(said("abc", 1, "phishing", Some("two"))).await.unwrap();
+    store.report(said("abc", 2, "spam", None)).await.unwrap();
+    let younger = store.report(NewReport { born: moment(-4), ..said("abc", 1, "illegal", None) }).await.unwrap();
+    let links = reported(&store, ReportState::Open).await;
+    assert_eq!(links.len(), 3, "another link that had the same code is another link");
+    let ReportedLink { link, born, count, reasons, since, last, texts, .. } = &links[0];
+    assert_eq!((link, *born, *count), (&key("abc"), moment(-5), 3));
+    assert_eq!(*reasons, [("phishing".to_owned(), 1), ("spam".to_owned(), 2)]);
+    assert_eq!((*since, *last), (moment(1), moment(3)));
+    assert_eq!(*texts, ["two", "one"]);
+    assert_eq!((links[1].first, links[2].first), (other.id, younger.id));
+    // Page by page, and settled ones apart.
+    let first = store.reported(ReportState::Open, None, 2).await.unwrap();
+    assert_eq!(first, links[..2]);
+    assert_eq!(store.reported(ReportState::Open, Some(first[1].first), 2).await.unwrap(), links[2..]);
+    store.settle_reports(&key("abc"), ReportState::Cleared, by()).await.unwrap();
+    assert_eq!(reported(&store, ReportState::Open).await, links[1..2]);
+    assert_eq!(reported(&store, ReportState::Cleared).await, [links[0].clone(), links[2].clone()]);
+    // However much is said, a part of it is shown.
+    for n in 0..30 {
+        store.report(said("loud", n, "other", Some(&n.to_string()))).await.unwrap();
+    }
+    let loud = reported(&store, ReportState::Open).await.pop().unwrap();
+    assert_eq!((loud.count, loud.texts.len(), &*loud.texts[0]), (30, TEXTS_SHOWN, "29"));
 }

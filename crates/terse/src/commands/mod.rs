@@ -1,6 +1,7 @@
 //! One file per command. Each prints for people, or JSON with `--json`, and says whether all went well.
 
 pub(crate) mod backup;
+pub(crate) mod block;
 mod chart;
 pub(crate) mod config;
 pub(crate) mod delete;

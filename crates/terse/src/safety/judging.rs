@@ -44,6 +44,10 @@ impl Screening for Judging {
         }
     }
 
+    fn is_blockable(&self, host: &str) -> bool {
+        Screening::is_blockable(&*self.screen, host)
+    }
+
     fn sentence(&self, flag: &str) -> Option<&'static str> {
         Screening::sentence(&*self.screen, flag)
     }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use terse_core::registry::BlockedHost;
 use terse_core::{Clock, Evidence, Hosts, Judgement, Screening, Target};
 use terse_safety::Screen;
 
@@ -12,22 +13,25 @@ use crate::config::Config;
 pub(crate) struct OnFirstUse {
     config: Config,
     hosts: Hosts,
+    by_hand: Vec<BlockedHost>,
     screen: OnceLock<Arc<Screen>>,
 }
 
 impl OnFirstUse {
-    pub(crate) fn new(config: Config, hosts: Hosts) -> Self {
-        Self { config, hosts, screen: OnceLock::new() }
+    /// `by_hand`: the hosts that moderators have blocked.
+    pub(crate) fn new(config: Config, hosts: Hosts, by_hand: Vec<BlockedHost>) -> Self {
+        Self { config, hosts, by_hand, screen: OnceLock::new() }
     }
 
     fn screen(&self) -> &Screen {
-        self.screen.get_or_init(|| match Safety::open(&self.config, &self.hosts, &Clock::default()) {
-            Ok(safety) => safety.screen,
-            // The server judges again what is made now, once its lists can be read.
-            Err(error) => {
+        self.screen.get_or_init(|| {
+            let safety = Safety::open(&self.config, &self.hosts, &Clock::default()).unwrap_or_else(|error| {
+                // The server judges again what is made now, once its lists can be read.
                 tracing::warn!(error = format!("{error:#}"), "targets are judged without blocklists");
-                Safety::closed(&self.config, &Clock::default()).screen
-            }
+                Safety::closed(&self.config, &Clock::default())
+            });
+            safety.block_by_hand(&self.by_hand);
+            safety.screen
         })
     }
 }
@@ -35,6 +39,10 @@ impl OnFirstUse {
 impl Screening for OnFirstUse {
     fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement {
         Screening::judge(self.screen(), target, evidence)
+    }
+
+    fn is_blockable(&self, host: &str) -> bool {
+        Screening::is_blockable(self.screen(), host)
     }
 
     fn sentence(&self, flag: &str) -> Option<&'static str> {

@@ -347,3 +347,26 @@ fn told_to_stop_it_drains_and_exits_well() {
     assert!(!data.join("run.json").exists());
     assert_eq!(done(&data, &["resolve", "my-link"]).out, "https://example.com/\n");
 }
+
+#[test]
+fn hosts_are_blocked_by_commands_with_and_without_a_server() {
+    let (_temp, data) = folder();
+    let data = data.as_path();
+    done(data, &["shorten", "https://bad.example.net/1", "--alias", "before1"]);
+    assert_eq!(done(data, &["block", "--list"]).out, "no host is blocked\n");
+    let unexplained = run(data, &["block", "bad.example.net"]);
+    assert_eq!(unexplained.code, 2, "{}", unexplained.err);
+    assert_eq!(done(data, &["block", "Bad.example.net", "--why", "phishing"]).out, "blocked: bad.example.net\n");
+    assert_eq!(done(data, &["block", "bad.example.net", "--why", "again"]).out, "blocked before: bad.example.net\n");
+    let refused = run(data, &["shorten", "https://sub.bad.example.net/"]);
+    assert!(refused.code == 1 && refused.err.contains("blocked by moderators"), "{}", refused.err);
+    let list = done(data, &["--json", "block", "--list"]).json();
+    assert_eq!((&list["hosts"][0]["host"], &list["hosts"][0]["why"]), (&json!("bad.example.net"), &json!("phishing")));
+    assert!(done(data, &["block", "--list"]).out.contains("phishing"));
+    let served = Served::start(data, &[]);
+    assert!(done(data, &["block", "--list"]).out.contains("bad.example.net"));
+    assert_eq!(done(data, &["block", "--remove", "bad.example.net"]).out, "unblocked: bad.example.net\n");
+    let twice = run(data, &["block", "--remove", "bad.example.net"]);
+    assert!(twice.code == 1 && twice.err.contains("not blocked"), "{}", twice.err);
+    drop(served);
+}

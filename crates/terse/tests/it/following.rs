@@ -186,9 +186,11 @@ fn the_first_key_is_shown_once_and_works() {
 }
 
 #[test]
-fn what_is_over_is_removed_for_good_after_the_grace_time_and_its_alias_is_free() {
+fn what_is_over_is_removed_for_good_after_the_grace_time_and_its_alias_is_held_for_its_owner() {
     let terse = TestTerse::with(|config| config.links.reap_every = "1s".parse().unwrap());
     terse.create(json!({"long_url": TARGET, "custom_alias": "expired1", "ttl": 60}));
+    terse.create(json!({"long_url": TARGET, "custom_alias": "unclaimed1", "ttl": 60}));
+    terse.anonymous("POST", "/urls", Some(json!({"long_url": TARGET, "custom_alias": "strangers1", "ttl": 60})));
     terse.alias("deleted1", TARGET);
     terse.alias("blocked1", TARGET);
     terse.alias("staying1", TARGET);
@@ -201,7 +203,7 @@ fn what_is_over_is_removed_for_good_after_the_grace_time_and_its_alias_is_free()
     assert_eq!(terse.api("POST", "/urls/deleted1/restore", None).status, 200);
     terse.api("DELETE", "/urls/deleted1", None);
     terse.clock().advance(Duration::from_hours(8 * 24));
-    let purged = || terse.get("/metrics").text().contains("terse_reaped_total{what=\"purged\"} 2");
+    let purged = || terse.get("/metrics").text().contains("terse_reaped_total{what=\"purged\"} 4");
     for _ in 0..100 {
         if purged() {
             break;
@@ -212,7 +214,29 @@ fn what_is_over_is_removed_for_good_after_the_grace_time_and_its_alias_is_free()
     assert_eq!((terse.get("/expired1").status, terse.get("/staying1").status), (404, 302));
     assert_eq!(terse.api("POST", "/urls/deleted1/restore", None).status, 404);
     let again = |alias: &str| terse.api("POST", "/urls", Some(json!({"long_url": TARGET, "alias": alias}))).status;
+    // For a year an alias is held for its owner; nobody was a stranger's.
+    let taken = |alias: &str| {
+        let answer = terse.anonymous("POST", "/urls", Some(json!({"long_url": TARGET, "alias": alias})));
+        answer.status == 409 && answer.json()["code"] == "alias_taken"
+    };
+    for alias in ["expired1", "Expired1", "deleted1", "unclaimed1", "strangers1", "STRANGERS1"] {
+        assert!(taken(alias), "{alias}");
+    }
+    assert_eq!(again("strangers1"), 409);
     assert_eq!((again("expired1"), again("deleted1"), again("blocked1")), (201, 201, 409));
+    terse.clock().advance(Duration::from_hours(364 * 24));
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(taken("unclaimed1") && taken("strangers1"));
+    terse.clock().advance(Duration::from_hours(2 * 24));
+    for alias in ["unclaimed1", "strangers1"] {
+        let begun = std::time::Instant::now();
+        while taken(alias) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{alias} is never let go");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert_eq!(terse.get(&format!("/{alias}")).status, 302);
+    }
+    assert!(taken("blocked1"), "a blocked one is held for ever");
 }
 
 #[test]

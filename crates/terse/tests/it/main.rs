@@ -14,6 +14,7 @@ mod hostile;
 mod hostile_gen;
 mod hostile_html;
 mod limits;
+mod moderation;
 mod oidc;
 mod oidc_provider;
 mod oidc_real;

@@ -1,0 +1,65 @@
+//! Everyone's links, for moderators.
+
+use axum::extract::State;
+use serde::Serialize;
+use terse_core::{Caller, OwnerId};
+use utoipa::ToSchema;
+
+use super::answers::AdminListProblems;
+use super::list::{SortWord, StatusWord, read_query};
+use super::moderated::{ModeratedLink, Names};
+use super::problem::Problem;
+use super::request::{Moderator, Params};
+use crate::router::Web;
+
+/// A part of the list of everyone's links.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "links": [], "next_cursor": null }))]
+pub(crate) struct ModeratedList {
+    /// The links. May be fewer than asked for, even none, although there are more.
+    #[schema(max_items = 100)]
+    links: Vec<ModeratedLink>,
+    /// Give it as `cursor` to go on; null at the end.
+    #[schema(required = true)]
+    next_cursor: Option<String>,
+}
+
+/// List everyone's links
+///
+/// As `GET /api/v1/urls`, and by owner: 0 is nobody, 1 the operator.
+#[utoipa::path(get, path = "/api/v1/admin/links", operation_id = "list_all_links", tag = "Admin",
+    params(
+        ("owner" = Option<u64>, Query, description = "Only of this owner", nullable = false),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with the same filters",
+            min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
+        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false),
+        ("q" = Option<String>, Query, description = "Only those whose code, target or title contains this text", max_length = 256, nullable = false),
+        ("tag" = Option<String>, Query, description = "Only those with this tag", min_length = 1, max_length = 50, nullable = false),
+        ("domain" = Option<String>, Query, description = "Only those on this short domain", max_length = 253, nullable = false),
+        ("status" = inline(Option<StatusWord>), Query, description = "Only those in this state", nullable = false),
+        ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is newest first", nullable = false)),
+    responses((status = 200, description = "A part of the list", body = ModeratedList), AdminListProblems),
+    security(("key" = [])))]
+pub(super) async fn list(
+    State(parts): Web,
+    Moderator(asker): Moderator,
+    mut params: Params,
+) -> Result<axum::Json<ModeratedList>, Problem> {
+    let owner = params.take("owner").map(|text| {
+        let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+        number
+            .filter(|id| i64::try_from(*id).is_ok())
+            .map(OwnerId)
+            .ok_or_else(|| Problem::invalid("owner", "the number of an owner"))
+    });
+    let owner = owner.transpose()?;
+    // A moderator sees as much as an admin, of links.
+    let caller = Caller::Admin(asker.owner());
+    let (query, seal) = read_query(&parts, params, caller, owner)?;
+    let listing = parts.links.list(caller, query).await?;
+    let (mut links, mut names) = (Vec::with_capacity(listing.page.links.len()), Names::default());
+    for link in &listing.page.links {
+        links.push(ModeratedLink::new(&parts, &mut names, link).await?);
+    }
+    Ok(axum::Json(ModeratedList { links, next_cursor: listing.page.next.map(|cursor| seal.close(&cursor)) }))
+}

@@ -1,0 +1,101 @@
+//! The audit log: who did what, when and why.
+
+use axum::extract::State;
+use serde::Serialize;
+use serde_json::Value;
+use terse_core::Cursor;
+use terse_core::registry::{Act, Actor, AuditEntry, Audits};
+use utoipa::ToSchema;
+
+use super::answers::AdminListProblems;
+use super::cursor::Seal;
+use super::moderated::{Names, OwnerBody};
+use super::problem::Problem;
+use super::request::{Moderator, Params, whole_number};
+use crate::router::Web;
+
+/// A line of the log.
+#[derive(Serialize, ToSchema)]
+struct AuditLine {
+    /// Its place in the log.
+    #[schema(minimum = 1)]
+    number: u64,
+    /// When.
+    #[schema(format = DateTime)]
+    at: String,
+    /// Who; null if terse did it by itself.
+    #[schema(required = true, inline)]
+    actor: Option<OwnerBody>,
+    /// What was done, such as `link_judged`, `host_blocked` or `user_suspended`.
+    act: &'static str,
+    /// To what, such as `link:/x7Kq`, `host:evil.example` or `user:1000`.
+    subject: String,
+    /// Why.
+    #[schema(required = true)]
+    why: Option<String>,
+    /// How it was before; null if it was not.
+    #[schema(required = true)]
+    before: Option<Value>,
+    /// How it is since; null if it is not any more.
+    #[schema(required = true)]
+    after: Option<Value>,
+}
+
+/// A part of the log.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "entries": [], "next_cursor": null }))]
+pub(crate) struct AuditLog {
+    /// The lines, the latest first.
+    #[schema(max_items = 100)]
+    entries: Vec<AuditLine>,
+    /// Give it as `cursor` to go on; null at the end.
+    #[schema(required = true)]
+    next_cursor: Option<String>,
+}
+
+/// Read the audit log
+///
+/// The latest first. A line is written before its act: after a crash it may speak of something that was not done, or done later.
+#[utoipa::path(get, path = "/api/v1/admin/audit", operation_id = "read_audit", tag = "Admin",
+    params(
+        ("subject" = Option<String>, Query, description = "Only about this, such as `link:/x7Kq`", min_length = 1, max_length = 400, nullable = false),
+        ("act" = Option<String>, Query, description = "Only this, such as `link_judged`", min_length = 1, max_length = 64, nullable = false),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with the same filters",
+            min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
+        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false)),
+    responses((status = 200, description = "A part of the log", body = AuditLog), AdminListProblems),
+    security(("key" = [])))]
+pub(super) async fn read(
+    State(parts): Web,
+    Moderator(asker): Moderator,
+    mut params: Params,
+) -> Result<axum::Json<AuditLog>, Problem> {
+    let (cursor, limit) = (params.take("cursor"), params.take("limit"));
+    let subject = params.take("subject");
+    let act = params.take("act").map(|word| Act::parse(&word).ok_or_else(|| Problem::invalid("act", "no such act is known")));
+    let act = act.transpose()?;
+    params.done()?;
+    if subject.as_ref().is_some_and(|subject| !(1..=400).contains(&subject.chars().count())) {
+        return Err(Problem::invalid("subject", "expected 1 to 400 characters"));
+    }
+    let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
+    let limit = usize::try_from(limit).unwrap_or(100);
+    let mut seal = Seal::new(&parts.cursor_key, asker.caller);
+    seal.bind(Some("audit"));
+    seal.bind(subject.as_deref());
+    seal.bind(act.map(Act::as_str));
+    let before = cursor.map(|text| seal.open_number(&text)).transpose()?;
+    let found = parts.registry.audit(&Audits { before, subject, act, limit }).await?;
+    let next = found.last().filter(|_| found.len() == limit).map(|last| Cursor(last.number.to_be_bytes().to_vec()));
+    let (mut entries, mut names) = (Vec::with_capacity(found.len()), Names::default());
+    for AuditEntry { number, at, actor, act, subject, why, before, after } in found {
+        let actor = match actor {
+            Actor::Owner(owner) => Some(names.of(&parts, owner).await?),
+            Actor::Terse => None,
+        };
+        let json = |text: Option<String>| text.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)));
+        let (at, act, before, after) = (at.to_string(), act.as_str(), json(before), json(after));
+        entries.push(AuditLine { number, at, actor, act, subject, why, before, after });
+    }
+    Ok(axum::Json(AuditLog { entries, next_cursor: next.map(|cursor| seal.close(&cursor)) }))
+}

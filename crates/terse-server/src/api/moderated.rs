@@ -1,0 +1,138 @@
+//! A link as moderators see it: whose it is and what is thought of it, and none of its owner's own notes.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use serde::Serialize;
+use terse_core::registry::RegistryError;
+use terse_core::{Judge, Link, Moment, OwnerId, Standing, Title};
+use utoipa::ToSchema;
+
+use super::problem::Problem;
+use super::schemas;
+use super::shapes::{host_of, short_url};
+use crate::pages::unicode_host;
+use crate::router::Parts;
+
+/// Names of owners that were looked up already.
+#[derive(Default)]
+pub(super) struct Names(HashMap<OwnerId, Option<String>>);
+
+impl Names {
+    pub(super) async fn of(&mut self, parts: &Parts, owner: OwnerId) -> Result<OwnerBody, RegistryError> {
+        let name = match self.0.entry(owner) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => {
+                let user = parts.registry.user(owner).await?;
+                place.insert(user.map(|user| user.name.as_str().to_owned())).clone()
+            }
+        };
+        Ok(OwnerBody { id: owner.0, name })
+    }
+}
+
+/// Whose a link is.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Owner)]
+pub(crate) struct OwnerBody {
+    /// 0 is nobody, 1 the operator.
+    #[schema(minimum = 0)]
+    id: u64,
+    /// Their name; null for strangers, the operator, and accounts that were erased.
+    #[schema(required = true)]
+    name: Option<String>,
+}
+
+/// A link as moderators see it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct ModeratedLink {
+    /// The code.
+    #[schema(pattern = "^[A-Za-z0-9_-]{3,64}$")]
+    short_code: String,
+    /// The short link itself.
+    short_url: String,
+    /// The host it lives under.
+    domain: String,
+    /// Where it leads.
+    #[schema(max_length = 8192, pattern = "^https?://")]
+    long_url: String,
+    /// The host it leads to, as machines write it.
+    host: String,
+    /// The same in its own script, where that differs.
+    #[schema(required = true)]
+    host_unicode: Option<String>,
+    /// A name for people.
+    #[schema(required = true)]
+    title: Option<String>,
+    /// Whose it is.
+    #[schema(inline)]
+    owner: OwnerBody,
+    /// When it was made.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// When it was last changed.
+    #[schema(format = DateTime)]
+    updated_at: String,
+    /// When it ends.
+    #[schema(required = true, format = DateTime)]
+    expires_at: Option<String>,
+    /// When it was deleted.
+    #[schema(required = true, format = DateTime)]
+    deleted_at: Option<String>,
+    /// What it is right now.
+    #[schema(schema_with = schemas::status)]
+    status: &'static str,
+    /// What is thought of it.
+    #[schema(schema_with = schemas::standing)]
+    standing: &'static str,
+    /// Whose word that is: `moderator`, or `screen` for lists, flags and reports.
+    judged_by: &'static str,
+    /// What is odd about it. `reported`: several people have reported it.
+    #[schema(max_items = 32)]
+    flags: Vec<String>,
+    /// Which change of it this is.
+    #[schema(minimum = 0)]
+    pub(super) revision: u64,
+}
+
+impl ModeratedLink {
+    pub(super) async fn new(parts: &Parts, names: &mut Names, link: &Link) -> Result<Self, Problem> {
+        let hosts = &parts.links.rules().hosts;
+        let host = link.target.host().unwrap_or_default();
+        let text = |at: Option<Moment>| at.map(|at| at.to_string());
+        Ok(Self {
+            short_code: link.key.code.to_string(),
+            short_url: short_url(&link.key, hosts),
+            domain: host_of(&link.key, hosts).to_owned(),
+            long_url: link.target.to_string(),
+            host_unicode: unicode_host(&host),
+            host,
+            title: link.title.as_ref().map(Title::as_str).map(str::to_owned),
+            owner: names.of(parts, link.owner).await?,
+            created_at: link.created_at.to_string(),
+            updated_at: link.updated_at.to_string(),
+            expires_at: text(link.expires_at),
+            deleted_at: text(link.deleted_at),
+            status: link.status(parts.links.now()).as_str(),
+            standing: standing_word(link.standing),
+            judged_by: judge_word(link.judged),
+            flags: link.flags.iter().map(str::to_owned).collect(),
+            revision: link.revision.0,
+        })
+    }
+}
+
+pub(super) fn standing_word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Clear => "clear",
+        Standing::Suspicious => "suspicious",
+        Standing::Blocked => "blocked",
+    }
+}
+
+pub(super) fn judge_word(judge: Judge) -> &'static str {
+    match judge {
+        Judge::Screen => "screen",
+        Judge::Moderator => "moderator",
+    }
+}

@@ -1,0 +1,235 @@
+//! What moderators do about links and their owners. Each act is in the audit log before it is done: a crash in between leaves a
+//! line too many, never one too few.
+
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use terse_core::registry::{Act, Actor, By, Change, ReportState, Role, Suspension, User, UserChange, subject};
+use terse_core::{Caller, Link, LinkError, LinkKey, OwnerId, Patch, REPORTED, Standing};
+use utoipa::ToSchema;
+
+use super::answers::{BanProblems, StandingProblems};
+use super::links::link_key;
+use super::moderated::{ModeratedLink, Names, judge_word, standing_word};
+use super::problem::{CONFLICT, FORBIDDEN, NO_OWNER, Problem};
+use super::request::{Json, Moderator, Name, Params, SMALL, parse_object};
+use super::shapes::SetStanding;
+use crate::asker::Asker;
+use crate::router::{Parts, Web};
+
+/// How often a judgement is tried again when others change the same link.
+const ATTEMPTS: u32 = 8;
+/// How much may be said to explain an act, in characters.
+const LONGEST_WHY: usize = 1_000;
+
+/// Why something is done.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "why": "imitates a bank" }))]
+pub(crate) struct Because {
+    /// For the audit log.
+    #[schema(min_length = 1, max_length = 1000)]
+    why: String,
+}
+
+/// On whose behalf something is done.
+pub(super) fn by(parts: &Parts, asker: &Asker, why: Option<String>) -> By {
+    By { actor: Actor::Owner(asker.owner()), at: parts.links.now(), why }
+}
+
+/// A reason that was given, if it is one.
+pub(super) fn checked_why(why: &str) -> Result<String, Problem> {
+    let why = why.trim();
+    if !(1..=LONGEST_WHY).contains(&why.chars().count()) {
+        return Err(Problem::invalid("why", format!("expected 1 to {LONGEST_WHY} characters")));
+    }
+    Ok(why.to_owned())
+}
+
+/// Judge a link
+#[utoipa::path(put, path = "/api/v1/admin/links/{code}/standing", operation_id = "judge_link", tag = "Admin",
+    request_body(content = SetStanding),
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The link as it is now", body = ModeratedLink,
+            headers(("ETag" = String, description = "The revision"))),
+        StandingProblems),
+    security(("key" = [])))]
+pub(super) async fn set_standing(
+    State(parts): Web,
+    Moderator(asker): Moderator,
+    params: Params,
+    Name(code): Name,
+    Json(body): Json<SMALL>,
+) -> Result<Response, Problem> {
+    let key = link_key(&parts, params, &code)?;
+    let SetStanding { standing, why } = parse_object(&body)?;
+    let why = why.as_deref().map(checked_why).transpose()?;
+    judge(&parts, &asker, &key, standing.into(), why).await
+}
+
+/// Confirm reports: take the link down
+///
+/// It answers 451 from now on, and its code is never given out again. Its open reports are settled.
+#[utoipa::path(post, path = "/api/v1/admin/links/{code}/confirm", operation_id = "confirm_reports", tag = "Admin",
+    request_body(content = Because),
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The link as it is now", body = ModeratedLink,
+            headers(("ETag" = String, description = "The revision"))),
+        StandingProblems),
+    security(("key" = [])))]
+pub(super) async fn confirm(
+    State(parts): Web,
+    Moderator(asker): Moderator,
+    params: Params,
+    Name(code): Name,
+    Json(body): Json<SMALL>,
+) -> Result<Response, Problem> {
+    let key = link_key(&parts, params, &code)?;
+    let why = checked_why(&parse_object::<Because>(&body)?.why)?;
+    judge(&parts, &asker, &key, Standing::Blocked, Some(why)).await
+}
+
+/// Clear a link: nothing is wrong with it
+///
+/// It redirects from now on, whatever lists, flags and reports say, until its target changes or a moderator thinks otherwise. Its
+/// open reports are settled.
+#[utoipa::path(post, path = "/api/v1/admin/links/{code}/clear", operation_id = "clear_link", tag = "Admin",
+    request_body(content = Because),
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The link as it is now", body = ModeratedLink,
+            headers(("ETag" = String, description = "The revision"))),
+        StandingProblems),
+    security(("key" = [])))]
+pub(super) async fn clear(
+    State(parts): Web,
+    Moderator(asker): Moderator,
+    params: Params,
+    Name(code): Name,
+    Json(body): Json<SMALL>,
+) -> Result<Response, Problem> {
+    let key = link_key(&parts, params, &code)?;
+    let why = checked_why(&parse_object::<Because>(&body)?.why)?;
+    judge(&parts, &asker, &key, Standing::Clear, Some(why)).await
+}
+
+/// An owner who was suspended.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "id": 1000, "name": "ann", "suspended_at": "2026-11-15T21:00:00Z" }))]
+pub(crate) struct BannedOwner {
+    /// The account.
+    #[schema(minimum = 1000)]
+    id: u64,
+    /// Its name.
+    name: String,
+    /// Since when it is suspended.
+    #[schema(required = true, format = DateTime)]
+    suspended_at: Option<String>,
+}
+
+/// Suspend a link's owner
+///
+/// Their keys and sessions open nothing and their links lead nowhere, until they are reinstated. Only an admin suspends a moderator
+/// or an admin.
+#[utoipa::path(post, path = "/api/v1/admin/links/{code}/ban_owner", operation_id = "ban_owner", tag = "Admin",
+    request_body(content = Because),
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The owner as they are now", body = BannedOwner), BanProblems),
+    security(("key" = [])))]
+pub(super) async fn ban_owner(
+    State(parts): Web,
+    Moderator(asker): Moderator,
+    params: Params,
+    Name(code): Name,
+    Json(body): Json<SMALL>,
+) -> Result<axum::Json<BannedOwner>, Problem> {
+    let key = link_key(&parts, params, &code)?;
+    let why = checked_why(&parse_object::<Because>(&body)?.why)?;
+    let link = parts.links.get(Caller::OPERATOR, &key).await?;
+    let nobody = || Problem::new(&NO_OWNER, "nobody with an account owns this link");
+    if link.owner == OwnerId::ADMIN {
+        return Err(Problem::new(&FORBIDDEN, "this link is the operator's"));
+    }
+    let mut owner = parts.registry.user(link.owner).await?.ok_or_else(nobody)?;
+    if owner.role >= Role::Moderator && asker.role < Role::Admin {
+        return Err(Problem::new(&FORBIDDEN, "only an admin suspends a moderator or an admin"));
+    }
+    // A suspension that is there already stays as it is, with its own reason.
+    if owner.suspended.is_none() {
+        let by = by(&parts, &asker, Some(why.clone()));
+        let suspended = Some(Some(Suspension { at: by.at, why }));
+        // At this very revision: who has become a moderator since is another matter.
+        let change =
+            Change { id: owner.id, change: UserChange { suspended, ..UserChange::default() }, expected: Some(owner.revision) };
+        owner = parts.registry.change_user(change, by).await?;
+        parts.bell.ring().await;
+    }
+    let User { id, name, suspended, .. } = owner;
+    let suspended_at = suspended.map(|since| since.at.to_string());
+    Ok(axum::Json(BannedOwner { id: id.0, name: name.as_str().to_owned(), suspended_at }))
+}
+
+/// Notes what is about to be done, does it, settles the reports, and answers with the link.
+async fn judge(
+    parts: &Parts,
+    asker: &Asker,
+    key: &LinkKey,
+    standing: Standing,
+    why: Option<String>,
+) -> Result<Response, Problem> {
+    let link = judged(parts, asker, key, standing, why.clone()).await?;
+    let settled = match standing {
+        Standing::Clear => ReportState::Cleared,
+        Standing::Blocked => ReportState::Confirmed,
+        Standing::Suspicious => ReportState::Open,
+    };
+    if settled != ReportState::Open {
+        parts.registry.settle_reports(key, settled, by(parts, asker, why)).await?;
+    }
+    let body = ModeratedLink::new(parts, &mut Names::default(), &link).await?;
+    let tag = HeaderValue::try_from(format!("\"{}\"", body.revision)).ok();
+    let mut response = axum::Json(body).into_response();
+    if let Some(tag) = tag {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    Ok(response)
+}
+
+async fn judged(parts: &Parts, asker: &Asker, key: &LinkKey, standing: Standing, why: Option<String>) -> Result<Link, Problem> {
+    let patch = Patch { standing: Some(standing), ..Patch::default() };
+    let mut noted = None;
+    for _ in 0..ATTEMPTS {
+        let link = parts.links.get(Caller::OPERATOR, key).await?;
+        let (before, after) = (told(&link), told_after(&link, standing));
+        if before == after {
+            return Ok(link);
+        }
+        // Somebody who changed the title meanwhile makes it no other act.
+        if noted.as_ref() != Some(&before) {
+            let change = (Some(before.to_string()), Some(after.to_string()));
+            let by = by(parts, asker, why.clone());
+            parts.registry.note(Act::LinkJudged, &subject::link(key), change, by).await?;
+            noted = Some(before);
+        }
+        match parts.links.patch(Caller::OPERATOR, key, &patch, Some(link.revision)).await {
+            Err(LinkError::Conflict) => {}
+            outcome => return Ok(outcome?),
+        }
+    }
+    Err(Problem::new(&CONFLICT, "somebody else keeps changing the link; try again"))
+}
+
+fn told(link: &Link) -> Value {
+    let flags: Vec<&str> = link.flags.iter().collect();
+    json!({ "standing": standing_word(link.standing), "judged_by": judge_word(link.judged), "flags": flags })
+}
+
+fn told_after(link: &Link, standing: Standing) -> Value {
+    let flags: Vec<&str> = link.flags.iter().filter(|flag| standing != Standing::Clear || *flag != REPORTED).collect();
+    json!({ "standing": standing_word(standing), "judged_by": "moderator", "flags": flags })
+}

@@ -1,0 +1,170 @@
+//! Reports: anyone writes them, moderators read them link by link.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use terse_core::Cursor;
+use terse_core::registry::{ReportId, ReportState, ReportedLink};
+use utoipa::ToSchema;
+
+use super::answers::{AdminListProblems, ReportProblems};
+use super::cursor::Seal;
+use super::links::link_key;
+use super::moderated::{ModeratedLink, Names};
+use super::problem::Problem;
+use super::request::{Anyone, Json, Moderator, Name, Params, Peer, SMALL, parse_object, whole_number};
+use super::shapes::host_of;
+use crate::reporting::{self, Reason, Reporter};
+use crate::router::{Parts, Web};
+
+/// What is wrong with a link.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "reason": "phishing", "text": "It imitates my bank." }))]
+pub(crate) struct WriteReport {
+    /// In a word.
+    #[schema(inline)]
+    reason: Reason,
+    /// What else there is to say.
+    #[schema(max_length = 2000)]
+    text: Option<String>,
+}
+
+/// Report a link
+///
+/// Answers once the report is on stable storage. When three people report a link, each from an account or a network of their own,
+/// its visitors are warned; then a moderator decides.
+#[utoipa::path(post, path = "/api/v1/urls/{code}/report", operation_id = "report_link", tag = "Links",
+    request_body(content = WriteReport),
+    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    responses((status = 202, description = "The report is kept"), ReportProblems),
+    security((), ("key" = [])))]
+pub(super) async fn write(
+    State(parts): Web,
+    Anyone(asker): Anyone,
+    Peer(address): Peer,
+    params: Params,
+    Name(code): Name,
+    Json(body): Json<SMALL>,
+) -> Result<StatusCode, Problem> {
+    let key = link_key(&parts, params, &code)?;
+    let WriteReport { reason, text } = parse_object(&body)?;
+    reporting::report(&parts, Reporter { caller: asker.caller, address }, key, reason, text).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// How often a reason was given.
+#[derive(Serialize, ToSchema)]
+struct ReasonCount {
+    /// The reason.
+    #[schema(min_length = 1)]
+    reason: String,
+    /// How often.
+    #[schema(minimum = 1)]
+    count: u64,
+}
+
+/// A link and what was reported about it.
+#[derive(Serialize, ToSchema)]
+struct ReportedBody {
+    /// The link's code.
+    short_code: String,
+    /// The host it lives under.
+    domain: String,
+    /// The link; null if it is gone for good.
+    #[schema(required = true)]
+    link: Option<ModeratedLink>,
+    /// How many reporters there are.
+    #[schema(minimum = 1)]
+    count: u64,
+    /// Why they say it should not be.
+    reasons: Vec<ReasonCount>,
+    /// What else they said, the latest first; the last few of it.
+    texts: Vec<String>,
+    /// When the first of them wrote.
+    #[schema(format = DateTime)]
+    first_at: String,
+    /// When the last of them wrote.
+    #[schema(format = DateTime)]
+    last_at: String,
+}
+
+/// A part of the queue.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "reports": [], "next_cursor": null }))]
+pub(crate) struct ReportList {
+    /// Link by link.
+    #[schema(max_items = 100)]
+    reports: Vec<ReportedBody>,
+    /// Give it as `cursor` to go on; null at the end.
+    #[schema(required = true)]
+    next_cursor: Option<String>,
+}
+
+/// What became of a report.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "its names are what matters")]
+enum StateWord {
+    Open,
+    Confirmed,
+    Cleared,
+}
+
+/// List reported links
+///
+/// Those that have waited longest first.
+#[utoipa::path(get, path = "/api/v1/admin/reports", operation_id = "list_reports", tag = "Admin",
+    params(
+        ("state" = inline(Option<StateWord>), Query, description = "Only reports in this state; `open` by default", nullable = false),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with the same filters",
+            min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
+        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false)),
+    responses((status = 200, description = "A part of the list", body = ReportList), AdminListProblems),
+    security(("key" = [])))]
+pub(super) async fn list(
+    State(parts): Web,
+    Moderator(asker): Moderator,
+    mut params: Params,
+) -> Result<axum::Json<ReportList>, Problem> {
+    let state = match params.take("state") {
+        None => ReportState::Open,
+        Some(word) => ReportState::parse(&word).ok_or_else(|| Problem::invalid("state", "one of open, confirmed, cleared"))?,
+    };
+    let (cursor, limit) = (params.take("cursor"), params.take("limit"));
+    params.done()?;
+    let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
+    let mut seal = Seal::new(&parts.cursor_key, asker.caller);
+    seal.bind(Some("reports"));
+    seal.bind(Some(state.as_str()));
+    let after = cursor.map(|text| seal.open_number(&text)).transpose()?.map(ReportId);
+    let limit = usize::try_from(limit).unwrap_or(100);
+    let found = parts.registry.reported(state, after, limit).await?;
+    let next = found.last().filter(|_| found.len() == limit).map(|last| Cursor(last.first.0.to_be_bytes().to_vec()));
+    let (mut reports, mut names) = (Vec::with_capacity(found.len()), Names::default());
+    for reported in found {
+        reports.push(body(&parts, &mut names, reported).await?);
+    }
+    Ok(axum::Json(ReportList { reports, next_cursor: next.map(|cursor| seal.close(&cursor)) }))
+}
+
+async fn body(parts: &Parts, names: &mut Names, reported: ReportedLink) -> Result<ReportedBody, Problem> {
+    let ReportedLink { link: key, born, count, reasons, since, last, texts, .. } = reported;
+    // Another link that has got the same code since is none of theirs.
+    let link = parts.links.preview(&key).await?.filter(|link| link.created_at == born);
+    let link = match link {
+        Some(link) => Some(ModeratedLink::new(parts, names, &link).await?),
+        None => None,
+    };
+    Ok(ReportedBody {
+        domain: host_of(&key, &parts.links.rules().hosts).to_owned(),
+        short_code: key.code.to_string(),
+        link,
+        count,
+        reasons: reasons.into_iter().map(|(reason, count)| ReasonCount { reason, count }).collect(),
+        texts,
+        first_at: since.to_string(),
+        last_at: last.to_string(),
+    })
+}

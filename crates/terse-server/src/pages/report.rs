@@ -1,0 +1,131 @@
+//! The form at `/{code}?report`: for whoever thinks that a link should not be.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::Response;
+use terse_core::{Caller, LinkKey, Status};
+
+use super::form::{fields, sentence, shown_again};
+use super::home::is_own_form;
+use super::preview::unknown;
+use super::{BLOCKED, CROSS_SITE, NOT_FOUND, UNAVAILABLE, html, key_of, message, page};
+use crate::api::problem::Problem;
+use crate::api::request::{Name, Peer};
+use crate::api::shapes::short_url;
+use crate::asker::Asker;
+use crate::reporting::{self, MOST_SAID, Reason, Reporter};
+use crate::router::{Parts, Web};
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct ReportForm {
+    /// Whether it was sent already.
+    sent: bool,
+    code: String,
+    short: String,
+    reasons: Vec<(&'static str, &'static str, bool)>,
+    text: String,
+    most: usize,
+    /// What is wrong with what was sent.
+    problem: Option<String>,
+}
+
+impl ReportForm {
+    fn new(parts: &Parts, key: &LinkKey, chosen: Option<Reason>, text: String) -> Self {
+        let words = |reason| match reason {
+            Reason::Phishing => "It pretends to be another site, or asks for passwords or money",
+            Reason::Malware => "It brings harmful software",
+            Reason::Spam => "It is advertising that nobody asked for",
+            Reason::Illegal => "It leads to something unlawful",
+            Reason::Other => "Something else",
+        };
+        Self {
+            sent: false,
+            code: key.code.to_string(),
+            short: short_url(key, &parts.links.rules().hosts),
+            reasons: Reason::ALL.map(|reason| (reason.as_str(), words(reason), chosen == Some(reason))).to_vec(),
+            text,
+            most: MOST_SAID,
+            problem: None,
+        }
+    }
+}
+
+/// The form, or, once it was sent, a word of thanks.
+pub(super) async fn show(State(parts): Web, peer: Peer, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
+    let Some(key) = key_of(&parts, &uri, &headers, &code) else { return message(&NOT_FOUND) };
+    let mut form = ReportForm::new(&parts, &key, None, String::new());
+    if uri.query() == Some("sent") {
+        form.sent = true;
+        return page(StatusCode::OK, html(&form));
+    }
+    let link = match parts.links.preview(&key).await {
+        Ok(link) => link,
+        Err(error) => {
+            tracing::error!(%error, "a link to be reported could not be looked up");
+            return message(&UNAVAILABLE);
+        }
+    };
+    match link.map(|link| link.status(parts.links.now())) {
+        None | Some(Status::Deleted | Status::Scheduled) => unknown(&parts, peer).await,
+        Some(Status::Blocked) => message(&BLOCKED),
+        Some(_) => page(StatusCode::OK, html(&form)),
+    }
+}
+
+/// What the form sends. Answered by a page that can be loaded again without sending it twice.
+pub(super) async fn send(
+    State(parts): Web,
+    Peer(address): Peer,
+    uri: Uri,
+    headers: HeaderMap,
+    Name(code): Name,
+    body: Body,
+) -> Response {
+    let Some(key) = key_of(&parts, &uri, &headers, &code) else { return message(&NOT_FOUND) };
+    // Or any site could have its visitors report a link, each from an address of their own.
+    if !is_own_form(&headers, &uri, &parts.links.rules().hosts.base_of(&key.domain)) {
+        return message(&CROSS_SITE);
+    }
+    // Who is not who they say they are is a stranger; and a stranger may report.
+    let caller = Asker::of(&parts, &Method::POST, &headers).await.map_or(Caller::Anonymous, |asker| asker.caller);
+    let (reason, text) = match read_form(&headers, body).await {
+        Ok(form) => form,
+        Err(problem) => return refused(&parts, &key, None, String::new(), &problem),
+    };
+    let Some(chosen) = reason else {
+        return refused(&parts, &key, None, text, &Problem::invalid("reason", "choose one of the reasons"));
+    };
+    let said = Some(text.clone());
+    match reporting::report(&parts, Reporter { caller, address }, key.clone(), chosen, said).await {
+        Ok(()) => {
+            let mut response = page(StatusCode::SEE_OTHER, Body::empty());
+            if let Ok(place) = HeaderValue::try_from(format!("/r/{}/report?sent", key.code)) {
+                response.headers_mut().insert(header::LOCATION, place);
+            }
+            response
+        }
+        Err(problem) if problem.status() == 404 => message(&NOT_FOUND),
+        Err(problem) => refused(&parts, &key, Some(chosen), text, &problem),
+    }
+}
+
+async fn read_form(headers: &HeaderMap, body: Body) -> Result<(Option<Reason>, String), Problem> {
+    let mut form = fields(headers, body).await?;
+    let reason = form.take("reason").as_deref().and_then(Reason::parse);
+    // Browsers send line breaks as two characters, and count them as one.
+    let text = form.take("text").unwrap_or_default().replace("\r\n", "\n");
+    form.done()?;
+    Ok((reason, text))
+}
+
+/// The form again, with what was typed and what is wrong with it.
+fn refused(parts: &Arc<Parts>, key: &LinkKey, reason: Option<Reason>, text: String, problem: &Problem) -> Response {
+    let mut form = ReportForm::new(parts, key, reason, text);
+    form.problem = Some(sentence(problem));
+    shown_again(problem, html(&form))
+}

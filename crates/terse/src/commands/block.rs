@@ -1,0 +1,71 @@
+//! `terse block`: hosts that nobody may shorten.
+
+use clap::Args;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::text;
+use crate::cli::Context;
+use crate::client::{Absent, query, segment};
+use crate::terminal::{one_line, say, table, width};
+
+const BLOCKLIST: &str = "/api/v1/admin/blocklist";
+
+/// Block a host with all names below it: links to it are refused, and links that lead there are taken down.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  terse block evil.example --why 'phishing kits'
+  terse block --list
+  terse block --remove evil.example --why 'cleaned up'")]
+pub(crate) struct Block {
+    /// The host
+    #[arg(value_name = "HOST", required_unless_present_any = ["list", "remove"], requires = "why")]
+    host: Option<String>,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
+    /// List the hosts that are blocked
+    #[arg(long, conflicts_with_all = ["host", "remove", "why"])]
+    list: bool,
+    /// Unblock a host
+    #[arg(long, value_name = "HOST", conflicts_with = "host")]
+    remove: Option<String>,
+}
+
+impl Block {
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        let door = context.door(Absent::Refuse)?;
+        if let Some(host) = &self.remove {
+            let path = format!("{BLOCKLIST}/{}{}", escaped(host), query(&[("why", self.why.clone())]));
+            door.expect(&Method::DELETE, &path, None)?;
+            let told = json!({ "host": host, "blocked": false }).to_string();
+            say(&if context.json { told } else { format!("unblocked: {}", one_line(host)) })?;
+        } else if let Some(host) = &self.host {
+            let answer = door.expect(&Method::POST, BLOCKLIST, Some(&json!({ "host": host, "why": self.why })))?;
+            let told = if answer.status == 201 { "blocked" } else { "blocked before" };
+            say(&match context.json {
+                true => answer.body.to_string(),
+                false => format!("{told}: {}", one_line(text(&answer.body, "host"))),
+            })?;
+        } else {
+            let answer = door.expect(&Method::GET, BLOCKLIST, None)?;
+            if context.json {
+                say(&answer.body.to_string())?;
+                return Ok(true);
+            }
+            let row = |host: &Value| ["host", "since", "why"].map(|field| one_line(text(host, field))).to_vec();
+            let rows: Vec<_> = answer.body["hosts"].as_array().into_iter().flatten().map(row).collect();
+            say(&match rows.is_empty() {
+                true => "no host is blocked".to_owned(),
+                false => table(&["host", "since", "why"], &rows, &[2], width()).trim_end().to_owned(),
+            })?;
+        }
+        Ok(true)
+    }
+}
+
+/// A host as one segment of a path, its dots as they are: none of its parts can be nothing but dots.
+fn escaped(host: &str) -> String {
+    segment(host).replace("%2E", ".").trim_matches('.').to_owned()
+}
