@@ -28,7 +28,7 @@ pub(crate) struct Visited<'a> {
     pub(crate) code: &'a [u8],
     pub(crate) query: Option<&'a str>,
     pub(crate) seen: &'a Seen<'a>,
-    pub(crate) origin: Origin,
+    pub(crate) origin: &'a Origin,
     pub(crate) proxies: &'a Proxies,
     /// When it was answered, and when it had arrived, in microseconds.
     pub(crate) now_micros: i64,

@@ -186,13 +186,13 @@ impl Connection {
                 let moment = Moment { now_ms, date, closing: thread.stopping.get() };
                 let mut asked = Asked::default();
                 let redirector = &thread.redirector;
-                match fast_path::answer(&bytes[used..], redirector, self.origin, moment, found.as_ref(), &mut asked, output) {
+                match fast_path::answer(&bytes[used..], redirector, &self.origin, moment, found.as_ref(), &mut asked, output) {
                     Step::Answered(answered) => {
                         used += answered.used;
                         answers += 1;
                         note(&thread, &answered, found.is_none());
                         let arrived = if found.is_some() { self.missed_micros } else { started };
-                        write_down(&thread, &answered, &asked, self.origin, arrived);
+                        write_down(&thread, &answered, &asked, &self.origin, arrived);
                         if answered.close {
                             break Next::Close;
                         }
@@ -262,8 +262,22 @@ impl Connection {
 
 fn note(thread: &Thread, answered: &Answered, from_memory: bool) {
     let counts = &thread.counts;
-    match answered.outcome {
-        Outcome::Redirected => counts.redirected.add(1),
+    if answered.outcome == Outcome::Redirected {
+        counts.redirected.add(1);
+        counts.hits.add(u64::from(from_memory));
+    } else {
+        note_failure(thread, answered.outcome, from_memory);
+    }
+    if let Some(route) = &answered.refresh {
+        thread.redirector.refresh_soon(route);
+    }
+}
+
+#[cold]
+fn note_failure(thread: &Thread, outcome: Outcome, from_memory: bool) {
+    let counts = &thread.counts;
+    match outcome {
+        Outcome::Redirected => {}
         Outcome::NeverIssued => {
             counts.not_found.add(1);
             counts.never_issued.add(1);
@@ -274,17 +288,14 @@ fn note(thread: &Thread, answered: &Answered, from_memory: bool) {
         Outcome::Failed(Failure::Unavailable) => counts.unavailable.add(1),
         Outcome::Failed(Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors) => counts.limited.add(1),
     }
-    let limited = matches!(answered.outcome, Outcome::Failed(failure) if failure.is_limited());
-    if from_memory && !limited && answered.outcome != Outcome::NeverIssued {
+    let limited = matches!(outcome, Outcome::Failed(failure) if failure.is_limited());
+    if from_memory && !limited && outcome != Outcome::NeverIssued {
         counts.hits.add(1);
-    }
-    if let Some(route) = &answered.refresh {
-        thread.redirector.refresh_soon(route);
     }
 }
 
 /// Puts a visit into the journal. Called before anything of its answer is sent: what was answered is counted.
-fn write_down(thread: &Thread, answered: &Answered, asked: &Asked<'_>, origin: Origin, arrived_micros: i64) {
+fn write_down(thread: &Thread, answered: &Answered, asked: &Asked<'_>, origin: &Origin, arrived_micros: i64) {
     let Some(clicks) = &thread.clicks else { return };
     let outcome = match answered.outcome {
         Outcome::Redirected => clicks::Outcome::Redirected,

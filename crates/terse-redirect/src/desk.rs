@@ -64,7 +64,7 @@ impl Desk {
             code: spelled.as_ref().map_or(visitor.code, |code| code.as_str()).as_bytes(),
             query: visitor.query,
             seen: &visitor.seen,
-            origin: self.origin,
+            origin: &self.origin,
             proxies: &redirector.settings.proxies,
             now_micros: redirector.now_micros(),
             arrived_micros: self.arrived_micros,

@@ -109,7 +109,7 @@ pub struct Moment<'a> {
 pub fn answer<'a>(
     bytes: &'a [u8],
     redirector: &Redirector,
-    origin: Origin,
+    origin: &Origin,
     moment: Moment<'_>,
     found: Option<&Found>,
     asked: &mut Asked<'a>,
@@ -131,9 +131,7 @@ pub fn answer<'a>(
     (asked.domain, asked.code, asked.query) = (domain, code, query);
 
     let fail = |failure: Failure, outcome: Outcome, out: &mut Vec<u8>| {
-        if !redirector.fallbacks.write(domain, failure, date, close, out) {
-            redirector.canned.write(failure, manner.html(), date, close, out);
-        }
+        write_failure(redirector, domain, failure, &manner, (date, close), out);
         Step::Answered(Answered { used, outcome, close, refresh: None, owner: 0, born_ms: 0, spelled: None })
     };
     let client = || origin.client(&redirector.settings.proxies, &asked.seen);
@@ -193,6 +191,21 @@ pub fn answer<'a>(
     }
     let start = code.as_ptr() as usize - bytes.as_ptr() as usize;
     Step::Miss(Missed { domain, code: start..start + code.len() })
+}
+
+/// Where a visitor is sent instead, or what they are told. Apart, so that those who are redirected do not carry it along.
+#[cold]
+fn write_failure(
+    redirector: &Redirector,
+    domain: u16,
+    failure: Failure,
+    manner: &Manner<'_>,
+    (date, close): (&[u8], bool),
+    out: &mut Vec<u8>,
+) {
+    if !redirector.fallbacks.write(domain, failure, date, close, out) {
+        redirector.canned.write(failure, manner.html(), date, close, out);
+    }
 }
 
 /// Ends a head: the date, the wish to close, the blank line.

@@ -49,6 +49,7 @@ impl Turnstile {
     }
 
     /// Counts a redirect, and says whether it was one too many. `link` stands for the link's name.
+    #[inline(never)]
     pub(crate) fn redirect(&self, address: IpAddr, link: u64, now_ms: i64) -> Option<Failure> {
         if self.addresses.as_ref().is_some_and(|table| !self.take(table, address, now_ms)) {
             return Some(Failure::TooManyVisits);
@@ -57,6 +58,7 @@ impl Turnstile {
         (!table.take(link, 1, now_ms)).then_some(Failure::TooManyVisitors)
     }
 
+    #[inline(never)]
     fn take(&self, table: &Table, address: IpAddr, now_ms: i64) -> bool {
         let (network, above) = Network::of(address);
         table.take(self.number(network), 1, now_ms)
