@@ -13,16 +13,16 @@ use utoipa::ToSchema;
 use super::answers::{BanProblems, StandingProblems};
 use super::links::link_key;
 use super::moderated::{ModeratedLink, Names, judge_word, standing_word};
+use super::people::{LONGEST_WHY, words};
 use super::problem::{CONFLICT, FORBIDDEN, NO_OWNER, Problem};
 use super::request::{Json, Moderator, Name, Params, SMALL, parse_object};
 use super::shapes::SetStanding;
+use super::users::not_yourself;
 use crate::asker::Asker;
 use crate::router::{Parts, Web};
 
 /// How often a judgement is tried again when others change the same link.
 const ATTEMPTS: u32 = 8;
-/// How much may be said to explain an act, in characters.
-const LONGEST_WHY: usize = 1_000;
 
 /// Why something is done.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -39,13 +39,9 @@ pub(super) fn by(parts: &Parts, asker: &Asker, why: Option<String>) -> By {
     By { actor: Actor::Owner(asker.owner()), at: parts.links.now(), why }
 }
 
-/// A reason that was given, if it is one.
+/// A reason that was given, if it is one. In one line: a suspension with a control character in its reason means something else.
 pub(super) fn checked_why(why: &str) -> Result<String, Problem> {
-    let why = why.trim();
-    if !(1..=LONGEST_WHY).contains(&why.chars().count()) {
-        return Err(Problem::invalid("why", format!("expected 1 to {LONGEST_WHY} characters")));
-    }
-    Ok(why.to_owned())
+    words("why", why, LONGEST_WHY)
 }
 
 /// Judge a link
@@ -156,6 +152,9 @@ pub(super) async fn ban_owner(
         return Err(Problem::new(&FORBIDDEN, "this link is the operator's"));
     }
     let mut owner = parts.registry.user(link.owner).await?.ok_or_else(nobody)?;
+    if owner.id == asker.owner() {
+        return Err(not_yourself());
+    }
     if owner.role >= Role::Moderator && asker.role < Role::Admin {
         return Err(Problem::new(&FORBIDDEN, "only an admin suspends a moderator or an admin"));
     }

@@ -308,6 +308,6 @@ pub(super) fn role_of(word: &str) -> Result<Role, Problem> {
     Role::parse(word).ok_or_else(|| Problem::invalid("role", "user, moderator or admin"))
 }
 
-fn not_yourself() -> Problem {
+pub(super) fn not_yourself() -> Problem {
     Problem::new(&FORBIDDEN, "nobody judges themselves")
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use terse_core::OwnerId;
-use terse_core::registry::{Registry, Role};
+use terse_core::registry::{Registry, Role, Suspension};
 
 use crate::web::{Answer, MODERATOR, OTHER, OWNER, Web};
 
@@ -136,6 +136,12 @@ async fn an_owner_is_banned_by_their_link_but_not_those_above() {
     let by_admin = web.api("POST /api/v1/admin/links/moderator/ban_owner", json!({"why": WHY})).await;
     assert_eq!(by_admin.status, 200);
     assert!(web.registry.user(MODERATOR.1).await.unwrap().unwrap().suspended.is_some());
+    // Nor do admins ban themselves by mistake.
+    let admin = web.person("ada", Role::Admin).await;
+    web.give_key(admin, "terse_ada", |_| {}).await;
+    web.as_owner("POST /api/v1/urls", "terse_ada", json!({"long_url": "https://example.com/4", "alias": "adas"})).await;
+    let own = web.as_owner("POST /api/v1/admin/links/adas/ban_owner", "terse_ada", json!({"why": WHY})).await;
+    own.is_problem(403, "forbidden", "");
 }
 
 #[tokio::test]
@@ -205,6 +211,29 @@ async fn only_moderators_come_in_and_only_with_a_reason() {
         }
         let line = format!("POST /api/v1/admin/{}", path.replace("abc", "unknown1"));
         web.as_owner(&line, MODERATOR.0, json!({"why": WHY})).await.is_problem(404, "not_found", "");
+    }
+    assert_eq!(web.registry.suspended().await.unwrap(), Vec::<OwnerId>::new());
+}
+
+#[tokio::test]
+async fn no_reason_is_taken_for_an_erasure() {
+    let web = reported().await;
+    let mark = Suspension::of_erasure(web.clock.now()).why;
+    for why in [mark.as_str(), "two\nlines", "a\u{0}b", "\u{7f}"] {
+        for line in [
+            "POST /api/v1/admin/links/abc/ban_owner",
+            "POST /api/v1/admin/links/abc/confirm",
+            "POST /api/v1/admin/links/abc/clear",
+            "POST /api/v1/admin/users/1000/suspend",
+        ] {
+            web.as_owner(line, MODERATOR.0, json!({"why": why})).await.is_problem(400, "invalid_request", "why");
+        }
+        let judged = json!({"standing": "blocked", "why": why});
+        let line = "PUT /api/v1/admin/links/abc/standing";
+        web.as_owner(line, MODERATOR.0, judged).await.is_problem(400, "invalid_request", "why");
+        let blocked = json!({"host": "evil.example", "why": why});
+        let line = "POST /api/v1/admin/blocklist";
+        web.as_owner(line, MODERATOR.0, blocked).await.is_problem(400, "invalid_request", "why");
     }
     assert_eq!(web.registry.suspended().await.unwrap(), Vec::<OwnerId>::new());
 }
