@@ -399,6 +399,7 @@ impl Links {
             Ok(new)
         })
         .await
+        .inspect(|link| self.revisit_if_unscreened(link))
     }
 
     /// Takes a link of an owner who leaves out of the world: nobody can restore it, and [`Links::purge_erased`] deletes it. A

@@ -256,6 +256,46 @@ async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
 }
 
 #[tokio::test]
+async fn what_people_reported_is_not_undone_by_its_owner() {
+    let (links, _) = room();
+    let link = make(&links, OWNER, GOOD).await.unwrap();
+    let first = link.revision;
+    links.patch(OWNER, &link.key, &to("https://fine.example/"), None).await.unwrap();
+    links.warn(&link.key, link.created_at).await.unwrap().unwrap();
+    // Before anybody reported it, and back again.
+    for to in [Some(first), None] {
+        let undone = links.undo(OWNER, &link.key, to, None).await.unwrap();
+        assert_eq!((undone.standing, undone.flags.joined()), (Standing::Suspicious, REPORTED), "{to:?}");
+    }
+}
+
+#[tokio::test]
+async fn undoing_asks_about_the_target_as_any_change_does() {
+    let (links, screen) = room();
+    let link = make(&links, OWNER, GOOD).await.unwrap();
+    links.patch(OWNER, &link.key, &to("https://fine.example/"), None).await.unwrap();
+    screen.elsewhere.lock().unwrap().insert(GOOD.into(), "blocked");
+    // Nobody answers: it waits to be judged again.
+    screen.silent.store(true, Ordering::SeqCst);
+    assert!(links.undo(OWNER, &link.key, None, None).await.unwrap().flags.contains(UNSCREENED));
+    assert_eq!(*screen.revisits.lock().unwrap(), [link.key.clone()]);
+    links.patch(OWNER, &link.key, &to("https://fine.example/"), None).await.unwrap();
+    screen.silent.store(false, Ordering::SeqCst);
+    let refused = links.undo(OWNER, &link.key, None, None).await;
+    assert!(matches!(refused, Err(LinkError::Refused(refusal)) if refusal.kind == RefusalKind::BlockedDestination));
+}
+
+#[tokio::test]
+async fn a_restored_link_waits_to_be_judged_if_nobody_can_be_asked() {
+    let (links, screen) = room();
+    let link = make(&links, OWNER, GOOD).await.unwrap();
+    links.delete(OWNER, &link.key).await.unwrap();
+    screen.elsewhere.lock().unwrap().insert(GOOD.into(), "blocked");
+    assert!(links.restore(OWNER, &link.key).await.unwrap().flags.contains(UNSCREENED));
+    assert_eq!(*screen.revisits.lock().unwrap(), [link.key.clone()]);
+}
+
+#[tokio::test]
 async fn a_restored_link_is_judged_again() {
     let (links, screen) = room();
     let link = make(&links, OWNER, GOOD).await.unwrap();

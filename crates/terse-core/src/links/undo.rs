@@ -5,7 +5,7 @@ use crate::link::{Judge, Link, LinkKey, Revision, Standing};
 use crate::patch::check_window;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::rules::Rules;
-use crate::screening::Evidence;
+use crate::screening::{self, Evidence};
 use crate::store::{Past, REVISIONS};
 use crate::target::Target;
 use crate::when::Moment;
@@ -42,9 +42,11 @@ impl Links {
                 .find(|past| past.revision == to)
                 .ok_or_else(|| refuse("nothing is known of the link at that revision"))?,
         };
+        self.prepare(past.targets()).await;
         // Only what was looked at is taken back: with a change in between, another one would be the last.
-        self.change(caller, key, Some(expected.unwrap_or(seen.revision)), |link, now| self.back_to(caller, &past, link, now))
-            .await
+        let expected = Some(expected.unwrap_or(seen.revision));
+        let undone = self.change(caller, key, expected, |link, now| self.back_to(caller, &past, link, now)).await;
+        undone.inspect(|link| self.revisit_if_unscreened(link))
     }
 
     /// The link with the wishes of an earlier one.
@@ -90,7 +92,9 @@ impl Links {
                 target,
                 evidence: Evidence::Kept { flags: &past.flags, standing: past.standing },
             });
-            let (standing, flags) = self.judge(caller, link.owner, asked)?;
+            let judged = self.judge(caller, link.owner, asked)?;
+            // What people said since then was said of this link.
+            let (standing, flags) = screening::still_reported(link, judged);
             new.flags = flags;
             // As for any new target: a moderator who took the link down meant its owner.
             if link.judged == Judge::Screen || link.standing == Standing::Clear {
