@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
+use terse_core::registry::Scope;
 
-use crate::web::{Answer, Web};
+use crate::web::{Answer, OWNER, Web};
 
 const NASTY: &str = "\"><script>alert(1)</script>";
 
@@ -79,6 +80,16 @@ async fn other_sites_cannot_use_the_form() {
         is_page(&form(&web, "long_url=example.com", &headers).await, 403);
     }
     is_page(&form(&web, "long_url=example.com", &[("origin", "https://go.example")]).await, 201);
+}
+
+#[tokio::test]
+async fn a_key_that_only_looks_makes_no_links_by_the_form_either() {
+    let web = Web::new();
+    for (key, scope, status) in [("terse_r", Scope::Read, 403), ("terse_c", Scope::Create, 201), ("terse_f", Scope::Full, 201)] {
+        web.give_key(OWNER.1, key, |new| new.scope = scope).await;
+        let made = form(&web, "long_url=https://example.com/", &[("authorization", key)]).await;
+        assert_eq!(made.status, status, "{key}");
+    }
 }
 
 #[tokio::test]
