@@ -1,13 +1,17 @@
 //! The clicks of a link as they come.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use terse_core::LinkError;
 use terse_core::clicks::{Click, LinkId, Watch};
 use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use super::answers::GetProblems;
 use super::click_rows::LiveClick;
@@ -15,12 +19,15 @@ use super::links::readable;
 use super::problem::{Problem, STORE_UNAVAILABLE};
 use super::request::{Keyed, Name, Params};
 use super::streamed::{self, Sender};
-use crate::router::Web;
+use crate::asker::Asker;
+use crate::router::{Parts, Web};
 
 /// How often something is said when there is nothing to say, so that nobody in between takes the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// At once, so that the client knows that it is heard: how long to wait before coming again, in milliseconds.
 const BEGIN: &[u8] = b"retry: 2000\n\n";
+/// How often it is asked whether a client may still look: its key or session may have ended, or the link.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// How long a client may take to hear that it is over.
 const PARTING: Duration = Duration::from_secs(1);
 /// How many clicks are sent together where many come at once.
@@ -42,32 +49,68 @@ pub(super) async fn watch_link(
     Keyed(caller): Keyed,
     params: Params,
     Name(code): Name,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let link = readable(&parts, caller, params, &code).await?;
     let watch = parts.live.watch(LinkId::of(&link));
     let watch = watch.ok_or_else(|| Problem::new(&STORE_UNAVAILABLE, "too many are watching; try again later"))?;
     let (sender, body) = streamed::body();
-    tokio::spawn(tell(watch, sender, parts.stop.clone()));
+    let stop = parts.stop.clone();
+    tokio::spawn(tell(watch, sender, Onlooker { parts, headers, link: LinkId::of(&link) }, stop));
     Ok(([(header::CONTENT_TYPE, "text/event-stream"), (X_ACCEL_BUFFERING, "no")], body).into_response())
 }
 
 const X_ACCEL_BUFFERING: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");
 
-async fn tell(mut watch: Watch, sender: Sender, mut stop: watch::Receiver<bool>) {
+/// Somebody who watches a link, with what they showed.
+struct Onlooker {
+    parts: Arc<Parts>,
+    headers: HeaderMap,
+    link: LinkId,
+}
+
+impl Onlooker {
+    /// Whether they would be let in now. A registry or a store that is away takes nothing from anybody.
+    async fn may_look(&self) -> bool {
+        let Self { parts, headers, link } = self;
+        let asker = Asker::of(parts, &Method::GET, headers).await;
+        let asker = asker.and_then(Asker::known).and_then(|asker| asker.in_scope(&Method::GET));
+        let caller = match asker {
+            Ok(asker) => asker.caller,
+            Err(problem) => return problem.status() >= 500,
+        };
+        match parts.links.get(caller, &link.key).await {
+            Ok(found) => found.deleted_at.is_none() && LinkId::of(&found) == *link,
+            Err(error) => !matches!(error, LinkError::NotFound),
+        }
+    }
+}
+
+async fn tell(mut watch: Watch, sender: Sender, onlooker: Onlooker, mut stop: watch::Receiver<bool>) {
     let talk = async {
+        let mut again = interval_at(Instant::now() + LOOK_AGAIN, LOOK_AGAIN);
+        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next = Bytes::from_static(BEGIN);
         while sender.send(next).await {
             let mut clicks = Vec::new();
-            tokio::select! {
-                count = watch.recv_many(&mut clicks, TOGETHER) => {
-                    if count == 0 {
+            let mut silence = pin!(sleep(KEEP_ALIVE));
+            next = loop {
+                tokio::select! {
+                    // First, or a busy link would never come to it.
+                    biased;
+                    _ = again.tick() => if !onlooker.may_look().await {
                         return;
+                    },
+                    count = watch.recv_many(&mut clicks, TOGETHER) => {
+                        if count == 0 {
+                            return;
+                        }
+                        break clicks.iter().flat_map(|click| event(click)).collect();
                     }
-                    next = clicks.iter().flat_map(|click| event(click)).collect();
+                    () = &mut silence => break Bytes::from_static(b": nothing new\n\n"),
+                    () = sender.closed() => return,
                 }
-                () = tokio::time::sleep(KEEP_ALIVE) => next = Bytes::from_static(b": nothing new\n\n"),
-                () = sender.closed() => return,
-            }
+            };
         }
     };
     tokio::select! {

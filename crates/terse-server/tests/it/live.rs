@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use terse_core::clicks::*;
 use terse_core::*;
 
-use crate::web::{KEY, Web};
+use crate::web::{KEY, OWNER, Web};
 
 const PATH: &str = "/api/v1/urls/abc/live";
 
@@ -67,6 +67,35 @@ async fn silence_is_kept_alive() {
     }
     web.live.publish(&[click(&link)], web.clock.now());
     assert!(piece(body).await.unwrap().starts_with("event: click\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_look_no_longer_is_told_no_more() {
+    let ends: [(&str, &str); 3] = [
+        ("DELETE /api/v1/admin/users/1000/keys/", ""),
+        ("POST /api/v1/admin/users/1000/suspend", r#"{"why":"spam"}"#),
+        ("DELETE /api/v1/urls/theirs", ""),
+    ];
+    for (line, body) in ends {
+        let web = Web::new();
+        let id = web.give_key(OWNER.1, "terse_live", |_| {}).await;
+        let made = json!({"long_url": "https://example.com/", "alias": "theirs"});
+        let made = web.as_owner("POST /api/v1/urls", "terse_live", made).await.json();
+        let born = Moment::parse(made["created_at"].as_str().unwrap()).unwrap();
+        let link = LinkId { key: LinkKey { domain: Domain::primary(), code: Code::parse("theirs").unwrap() }, born };
+        let mut response = web.open("/api/v1/urls/theirs/live", "terse_live").await;
+        let line = if line.ends_with('/') { format!("{line}{}", id.0) } else { line.to_owned() };
+        let done = web.api(&line, serde_json::from_str(body).unwrap_or_default()).await;
+        assert!(done.status.is_success(), "{line}: {}", done.text());
+        // However busy the link is.
+        let mut told = 0;
+        while told < 60 && piece(response.body_mut()).await.is_some() {
+            web.live.publish(&[click(&link)], web.clock.now());
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            told += 1;
+        }
+        assert!(told < 60, "{line}");
+    }
 }
 
 #[tokio::test]
