@@ -1,11 +1,13 @@
 //! Where a domain sends those whom no link of it is for, ready to be copied like the canned answers.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::Response;
-use terse_core::Target;
 use terse_core::registry::Place;
+use terse_core::{Screening, Target};
 
 use crate::canned::{Failure, Ready};
 use crate::redirector::Redirector;
@@ -45,6 +47,8 @@ impl Way {
 #[derive(Default)]
 pub(crate) struct Fallbacks {
     any: AtomicBool,
+    /// As they were told: what may be followed of them is for the screen to say, and it may say otherwise later.
+    told: Mutex<Vec<(u16, Place)>>,
     ready: papaya::HashMap<(u16, Way), Ready, foldhash::fast::RandomState>,
 }
 
@@ -66,31 +70,38 @@ impl Fallbacks {
         self.ready.pin().get(&(domain, way?)).map(give)
     }
 
-    fn replace(&self, places: &[(u16, &Place)]) {
+    /// Takes what is told, if anything is, and makes ready what the screen does not block.
+    fn replace(&self, places: Option<Vec<(u16, Place)>>, screen: &dyn Screening) {
+        // Held to the end, so that of two who come at once the later one has the last word.
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        *told = places.unwrap_or_else(|| std::mem::take(&mut *told));
+        let ways = told.iter().flat_map(|(domain, place)| Way::ALL.map(|way| ((*domain, way), way.target(place))));
+        let open = ways.filter_map(|(name, target)| Some((name, target.filter(|target| !screen.blocks(target))?)));
+        let open: HashMap<_, _> = open.collect();
         let ready = self.ready.pin();
-        let wanted = |(domain, way): (u16, Way)| {
-            places.iter().find(|(number, _)| *number == domain).and_then(|(_, place)| way.target(place))
-        };
-        ready.retain(|&name, _| wanted(name).is_some());
-        for &(domain, place) in places {
-            for way in Way::ALL {
-                if let Some(answer) = way.target(place).and_then(|target| Ready::elsewhere(target.as_str())) {
-                    ready.insert((domain, way), answer);
-                }
+        ready.retain(|name, _| open.contains_key(name));
+        for (name, target) in open {
+            if let Some(answer) = Ready::elsewhere(target.as_str()) {
+                ready.insert(name, answer);
             }
         }
         self.any.store(!ready.is_empty(), Ordering::Relaxed);
+    }
+
+    /// The screen may think otherwise of where they lead.
+    pub(crate) fn rescreen(&self, screen: &dyn Screening) {
+        self.replace(None, screen);
     }
 }
 
 impl Redirector {
     /// Answers for these domains besides those of the settings from now on, and for no others that were added before; and sends
-    /// those whom no link is for where they say.
+    /// those whom no link is for where they say, unless the screen blocks that.
     pub fn settle(&self, places: &[Place]) {
         // First where they lead: a domain is not open before its fallbacks are there.
         let numbered = self.hosts.reserve(places.iter().map(|place| &place.domain));
-        let numbered: Vec<_> = places.iter().zip(numbered).filter_map(|(place, number)| Some((number?, place))).collect();
-        self.fallbacks.replace(&numbered);
+        let numbered: Vec<_> = places.iter().zip(numbered).filter_map(|(place, number)| Some((number?, place.clone()))).collect();
+        self.fallbacks.replace(Some(numbered.clone()), &*self.screen);
         self.hosts.set_added(numbered.iter().map(|(number, place)| (*number, &place.domain)));
     }
 

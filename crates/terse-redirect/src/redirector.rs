@@ -107,7 +107,7 @@ pub(crate) enum Resolved {
 /// The redirect plane's mind, shared by all serving threads.
 pub struct Redirector {
     store: Arc<dyn LinkStore>,
-    screen: Arc<dyn Screening>,
+    pub(crate) screen: Arc<dyn Screening>,
     clock: Clock,
     pub(crate) suspended: Suspended,
     pub(crate) flights: Flights,
@@ -191,6 +191,7 @@ impl Redirector {
     pub fn rescreen(&self) -> usize {
         // First: a look-up that begins from here on is judged by what the screen knows now.
         self.flights.outdate_all();
+        self.fallbacks.rescreen(&*self.screen);
         let outdated = self.routes.all().into_iter().filter(|(_, route)| route.is_outdated_by(&*self.screen));
         outdated.map(|(name, _)| self.flights.outdate(name, &self.routes)).count()
     }

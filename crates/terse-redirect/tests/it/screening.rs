@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use terse_core::{Clock, Evidence, Flags, Hosts, Insert, Judge, Judgement, Link, LinkStore, Screening, Standing, Target};
+use terse_core::registry::Place;
+use terse_core::{Clock, Domain, Evidence, Flags, Hosts, Insert, Judge, Judgement, Link, LinkStore, Screening, Standing, Target};
 use terse_redirect::{FailurePages, Redirector, Reply, Settings, Visitor};
 use terse_testkit::{MemoryStore, alias};
 
@@ -169,4 +170,27 @@ async fn a_million_remembered_links_are_looked_at_again() {
     let recalled = plane.redirector.rescreen();
     println!("{} remembered, {recalled} forgotten in {:?}", plane.redirector.routes().len() + recalled, begun.elapsed());
     assert_eq!(recalled, 200);
+}
+
+#[tokio::test]
+async fn nobody_is_sent_to_a_fallback_that_the_screen_blocks_now() {
+    let plane = Plane::new(|_| ());
+    let to = |path: &str| Some(Target::from_stored(format!("https://{path}.example/")));
+    let place = Place { domain: Domain::primary(), root: to("bad"), not_found: to("bad"), expired: to("good") };
+    let open = || [plane.redirector.root(0).is_some(), plane.redirector.domain(b"go.example").is_some()];
+    let lost = async || match plane.redirector.answer_uncounted(visitor("none")).await {
+        Reply::Response(response) => response.status().as_u16(),
+        other => panic!("{other:?}"),
+    };
+    plane.redirector.settle(std::slice::from_ref(&place));
+    assert_eq!((open(), lost().await), ([true, true], 302));
+    plane.screen.learn("bad");
+    plane.redirector.rescreen();
+    assert_eq!((open(), lost().await), ([false, true], 404));
+    // Told again, for whatever reason, it is no other place.
+    plane.redirector.settle(std::slice::from_ref(&place));
+    assert_eq!((open(), lost().await), ([false, true], 404));
+    plane.screen.learn("");
+    plane.redirector.rescreen();
+    assert_eq!((open(), lost().await), ([true, true], 302));
 }
