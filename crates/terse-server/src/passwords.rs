@@ -38,14 +38,15 @@ pub enum PasswordError {
 pub struct Passwords(Arc<Desk>);
 
 struct Desk {
-    turns: Semaphore,
-    queue: Semaphore,
+    turns: Arc<Semaphore>,
+    queue: Arc<Semaphore>,
 }
 
 impl Passwords {
     /// So many at the same time.
     pub fn new(at_once: usize) -> Self {
-        Self(Arc::new(Desk { turns: Semaphore::new(at_once.max(1)), queue: Semaphore::new(at_once.max(1) + WAITING) }))
+        let seats = |count| Arc::new(Semaphore::new(count));
+        Self(Arc::new(Desk { turns: seats(at_once.max(1)), queue: seats(at_once.max(1) + WAITING) }))
     }
 
     /// What is kept of a password, in the PHC format.
@@ -72,9 +73,14 @@ impl Passwords {
     }
 
     async fn in_turn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, PasswordError> {
-        let _place = self.0.queue.try_acquire().map_err(|_| PasswordError::Busy)?;
-        let turn = tokio::time::timeout(PATIENCE, self.0.turns.acquire()).await;
-        let _turn = turn.map_err(|_| PasswordError::Busy)?.map_err(|_| PasswordError::Failed)?;
+        let place = Arc::clone(&self.0.queue).try_acquire_owned().map_err(|_| PasswordError::Busy)?;
+        let turn = tokio::time::timeout(PATIENCE, Arc::clone(&self.0.turns).acquire_owned()).await;
+        let turn = turn.map_err(|_| PasswordError::Busy)?.map_err(|_| PasswordError::Failed)?;
+        // Both go with the work, which nothing can call off: whoever stops waiting for it must not let another begin.
+        let work = move || {
+            let _seats = (place, turn);
+            work()
+        };
         tokio::task::spawn_blocking(work).await.map_err(|_| PasswordError::Failed)
     }
 }
@@ -118,6 +124,27 @@ mod tests {
         for bad in ["", &"x".repeat(LONGEST + 1)] {
             assert_eq!(passwords.hash(bad.into()).await, Err(PasswordError::Length));
         }
+    }
+
+    #[tokio::test]
+    async fn who_stops_waiting_does_not_let_another_begin() {
+        let passwords = Passwords::new(1);
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let (ours, free) = (passwords.clone(), || passwords.0.turns.available_permits());
+        let task = tokio::spawn(async move {
+            let work = move || {
+                let _ = begun.send(());
+                let _ = ends.recv();
+            };
+            ours.in_turn(work).await
+        });
+        has_begun.await.unwrap();
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        assert_eq!(free(), 0);
+        drop(end);
+        let _turn = passwords.0.turns.acquire().await.unwrap();
     }
 
     #[tokio::test]
