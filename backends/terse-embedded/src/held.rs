@@ -1,7 +1,7 @@
 //! Aliases of links that are gone: held for a while, so that what was printed does not lead to a stranger.
 
 use rusqlite::params;
-use terse_core::{Link, Moment};
+use terse_core::{Link, Moment, OwnerId};
 
 use crate::failure::Failure;
 use crate::scribe::Scribe;
@@ -24,6 +24,13 @@ impl Scribe {
             true => {
                 let mut statement = self.conn.prepare_cached(HELD_CODE)?;
                 statement.query_row(params![domain, link.key.code.as_str()], |row| row.get(0))?
+            }
+            // What we made was given to somebody, who may have printed it.
+            false
+                if link.owner != OwnerId::ADMIN
+                    && self.number_id(&link.key.code, |length| self.issued.leased(length)).is_some() =>
+            {
+                true
             }
             false => {
                 let mut statement = self.conn.prepare_cached(HELD_ALIAS)?;

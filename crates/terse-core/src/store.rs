@@ -203,7 +203,8 @@ pub trait LinkStore: Send + Sync + 'static {
 
     /// Claims the code: of two racing inserts one wins, the other sees `CodeTaken`. Also `CodeTaken`: an alias that differs
     /// only by case from an alias of another owner on the same domain (each anonymous one is another's). A deleted or
-    /// expired link holds its code until purged, and an alias that is held after that is like an alias of its former owner's.
+    /// expired link holds its code until purged, and an alias that is held after that is like an alias of its former owner's. A
+    /// code that was made by us once is no alias for anybody but the operator, whatever became of its link.
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError>;
 
     /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner, `generated`, `created_at` and

@@ -183,6 +183,12 @@ impl LinkStore for MemoryStore {
         if !link.generated && state.links.values().any(too_alike) {
             return Err(StoreError::CodeTaken);
         }
+        // What was made by us is nobody's to choose.
+        let issued = |(length, n): (u8, u64)| n < state.leased.get(&length).copied().unwrap_or(0);
+        let made = self.numbering.number(link.key.code.as_str().as_bytes()).is_some_and(issued);
+        if made && !link.generated && link.owner != OwnerId::ADMIN {
+            return Err(StoreError::CodeTaken);
+        }
         // Nobody was the owner of an anonymous one; and what is made by us avoids them all.
         let is_anothers = |owner: OwnerId| owner != link.owner || owner == OwnerId::ANONYMOUS;
         let is_held = |(key, (owner, _)): (&LinkKey, &(OwnerId, Moment))| match link.generated {

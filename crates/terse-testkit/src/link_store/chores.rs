@@ -113,7 +113,9 @@ pub async fn freed_aliases_are_held_for_their_owners(store: Store) {
     // On another domain it is another alias.
     let elsewhere = LinkKey { domain: Domain::from_stored("b.example"), code: Code::parse("Anns").unwrap() };
     put(&store, &Link { owner: bob, key: elsewhere, ..alias("Anns", "https://example.com/") }).await;
-    // What was made by us was nobody's choice.
+    // What was made by us is nobody's to choose, but for the operator.
+    put_in_vain(&store, &Link { owner: bob, ..alias(&code, "https://example.com/") }).await;
+    put_in_vain(&store, &Link { owner: OwnerId::ANONYMOUS, ..alias(&code, "https://example.com/") }).await;
     put(&store, &generated(&code, "https://example.com/again")).await;
     put(&store, &Link { owner: ann, ..alias("Anns", "https://example.com/back") }).await;
     put(&store, &Link { owner: ann, ..alias("ALSO-anns", "https://example.com/back") }).await;
