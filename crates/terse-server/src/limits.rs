@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
-use terse_core::Caller;
 use terse_core::limits::{Act, Limit, Limiter, NoLimiter, Subject, Verdict, Who, give_back_by_address, take_by_address};
+use terse_core::registry::{Role, User};
+use terse_core::{Caller, OwnerId};
 
 use crate::api::problem::{Problem, RATE_LIMITED};
 use crate::asker::{Asker, Shown};
@@ -18,6 +19,10 @@ const ASKING: u32 = 10;
 
 /// How often somebody who is signed in may try their password: a session that was left open is not the key to the rest.
 const PROOFS: Limit = Limit::per_minute(10);
+
+/// How often somebody may make a key: each comes with links of its own to make, so that who makes one key after the other would
+/// make as many links as they like.
+const NEW_KEYS: Limit = Limit::per_hour(20);
 
 /// Sets an owner's browsers apart from keys; no key has such a high number.
 const BROWSERS: u64 = 1 << 63;
@@ -137,6 +142,19 @@ impl Limits {
         }
         let detail = format!("too many passwords were tried; try again in {}", wait(verdict.retry));
         Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
+    }
+
+    /// Counts that somebody makes a key for themselves.
+    pub(crate) async fn make_key(&self, user: &User) -> Result<(), Problem> {
+        if user.role == Role::Admin || self.create_per_key.is_off() {
+            return Ok(());
+        }
+        let OwnerId(owner) = user.id;
+        let verdict = self.count(Act::MakeKey, Whose::Key(owner), NEW_KEYS, 1).await;
+        if verdict.allowed {
+            return Ok(());
+        }
+        Err(Problem::new(&RATE_LIMITED, format!("too many new keys; try again in {}", wait(verdict.retry))).limited(verdict))
     }
 
     /// Counts that somebody tries the password of a link, before it is known whether it is the right one.

@@ -25,6 +25,8 @@ pub enum Act {
     LinkPassword,
     /// Reporting a link.
     Report,
+    /// Making a key.
+    MakeKey,
 }
 
 /// By what those who do it are told apart.

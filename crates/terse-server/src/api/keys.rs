@@ -135,6 +135,7 @@ pub(super) async fn create(
     let user = account_of(&parts, &asker).await?;
     let mut wish = wish.parse(parts.links.now())?;
     wish.within(&Power::of(&parts, &asker).await?)?;
+    parts.limits.make_key(&user).await?;
     make(&parts, &user, wish, asker.owner()).await
 }
 

@@ -208,6 +208,7 @@ async fn new_key(parts: &Parts, user: &User, form: &KeyForm) -> Result<String, P
     let days = offered.ok_or_else(|| Problem::invalid("key", "choose how long the key lives"))?;
     let now = parts.links.now();
     let expires_at = (days > 0).then(|| now.checked_add(Duration::from_secs(days * 86_400)).unwrap_or(Moment::MAX));
+    parts.limits.make_key(user).await?;
     let wish = Wanted { name: name.to_owned(), scope, expires_at, plan: None };
     mint(parts, user.id, wish, user.id).await.map(|(key, _)| key)
 }
