@@ -206,6 +206,10 @@ impl Links {
     pub fn blockable(&self, typed: &str) -> Result<String, Refusal> {
         let refuse = |detail: &'static str| Refusal::new(RefusalKind::InvalidRequest, "host", detail);
         let host = canonical_host(typed).ok_or_else(|| refuse("a host name or an address, without scheme, port or path"))?;
+        // Nobody means a host by these: it would be in the list and match nothing.
+        if host.contains('*') || host.split('.').any(str::is_empty) {
+            return Err(refuse("a host with all names below it is meant anyway; leave out stars and empty labels"));
+        }
         let is_ours = |own: &String| own.strip_suffix(&*host).is_some_and(|before| before.is_empty() || before.ends_with('.'));
         if self.rules.hosts.names().iter().any(is_ours) {
             return Err(refuse("this would block our own links"));

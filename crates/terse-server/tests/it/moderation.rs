@@ -152,7 +152,17 @@ async fn hosts_are_blocked_listed_and_unblocked() {
     let blocked = block(" MÜNCHEN.Example. ").await;
     assert_eq!((blocked.status.as_u16(), &blocked.json()["host"]), (201, &json!("xn--mnchen-3ya.example")));
     assert_eq!(block("münchen.example").await.status, 200);
-    for host in ["", "a/b", "https://evil.example", "evil.example:8080", "go.example", "b.example", "example"] {
+    for host in [
+        "",
+        "a/b",
+        "https://evil.example",
+        "evil.example:8080",
+        "go.example",
+        "b.example",
+        "example",
+        "*.evil.example",
+        "evil..example",
+    ] {
         block(host).await.is_problem(400, "invalid_request", "host");
     }
     let list = look(&web, "/blocklist").await;
