@@ -233,6 +233,9 @@ impl Registry for MemoryRegistry {
         state.sessions.retain(|session| session.owner != id);
         state.invitations.retain(|invitation| invitation.by != id);
         state.outbox.forget(id);
+        for (_, report) in state.reports.values_mut().filter(|(_, report)| report.account == Some(id)) {
+            (report.account, report.text) = (None, None);
+        }
         state.write(Line::user_erased(&user), by);
         let about = state.audit.values().filter(|(about, _)| *about == Some(id));
         let mut lines: Vec<AuditEntry> = about.map(|(_, entry)| entry.clone()).collect();

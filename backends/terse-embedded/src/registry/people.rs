@@ -20,13 +20,14 @@ const ADD: &str = "INSERT INTO users (name, role, created_at, password, issuer, 
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1)";
 const CHANGE: &str = "UPDATE users SET name = ?2, role = ?3, password = ?4, issuer = ?5, subject = ?6, \
      suspended_at = ?7, suspended_why = ?8, revision = ?9 WHERE id = ?1";
-pub(crate) const ERASE: [&str; 6] = [
+pub(crate) const ERASE: [&str; 7] = [
     "DELETE FROM users WHERE id = ?1",
     "DELETE FROM keys WHERE owner = ?1",
     END_SESSIONS,
     "DELETE FROM invitations WHERE writer = ?1",
     EMPTY_OF,
     REMOVE_OF,
+    "UPDATE reports SET account = NULL, text = NULL WHERE account = ?1",
 ];
 pub(crate) const END_SESSIONS: &str = "DELETE FROM sessions WHERE owner = ?1";
 

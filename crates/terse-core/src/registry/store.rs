@@ -113,7 +113,7 @@ pub trait Registry: Send + Sync + 'static {
     /// lines of their own in the audit log and move the watermark.
     async fn change_user(&self, change: Change, by: By) -> Result<User, RegistryError>;
     /// Erases an account with its keys, sessions, invitations and webhooks; `LastAdmin` as above. Its id and the audit log's lines stay; its
-    /// name is free again and is taken out of the lines about it. Moves the watermark if it was suspended.
+    /// name is free again and is taken out of the lines about it. Its reports stay too, without its words and its id. Moves the watermark if it was suspended.
     async fn erase_user(&self, id: OwnerId, by: By) -> Result<(), RegistryError>;
     /// All suspended accounts.
     async fn suspended(&self) -> Result<Vec<OwnerId>, RegistryError>;

@@ -2,9 +2,11 @@
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Act, AuditEntry, Audits, ForeignIdentity, Invitation, NewKey, NewUser, RegistryError, Role, UserChange, subject,
+    Act, AuditEntry, Audits, ForeignIdentity, Invitation, NewKey, NewReport, NewUser, RegistryError, ReportState, Role,
+    UserChange, subject,
 };
 
+use super::reports::report;
 use super::{Store, acts, add, add_key, by, change, is_signed_in, log, name, new, new_key, refused, sign_in, suspend, token};
 use crate::moment;
 
@@ -20,8 +22,15 @@ pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
         let invitation = Invitation { token: token(n), role: Role::User, by: by_whom, expires_at: moment(9) };
         store.invite(invitation, by()).await.unwrap();
     }
+    for (n, account) in [(1, Some(ann.id)), (2, Some(bob.id)), (3, None)] {
+        store.report(NewReport { account, text: Some("I am Ann".into()), ..report("abc", n) }).await.unwrap();
+    }
     let before = store.watermark().await.unwrap();
     store.erase_user(ann.id, by()).await.unwrap();
+    // That somebody reported a link stays true; who it was and in which words is theirs.
+    let reports = store.reports(ReportState::Open, None, 10).await.unwrap();
+    let told: Vec<_> = reports.iter().map(|report| (report.account, report.text.is_some())).collect();
+    assert_eq!(told, [(None, false), (Some(bob.id), true), (None, true)]);
     assert_eq!(store.user(ann.id).await.unwrap(), None);
     assert_eq!(store.user_named(&name("ann")).await.unwrap(), None);
     assert_eq!(store.user_known_as(&identity).await.unwrap(), None);
