@@ -496,18 +496,28 @@ impl Links {
         screening::screened(&*self.screen, link, self.clock.now())
     }
 
-    /// Has a link judged again, soon, if asking elsewhere would tell more of its target than is known here.
+    /// Has a link judged again, soon, if asking elsewhere would tell more of the places it leads to than is known here.
     pub fn revisit_if_unsure(&self, link: &Link) {
-        let unsure = link.targets().find(|target| self.screen.is_unsure(target));
-        if let Some(target) = unsure.filter(|_| link.judged == Judge::Screen) {
-            self.screen.revisit(&link.key, target);
+        if link.judged == Judge::Screen {
+            self.unsure_of(link).for_each(|target| self.screen.revisit(&link.key, target));
         }
     }
 
     fn revisit_if_unscreened(&self, link: &Link) {
-        if link.flags.contains(UNSCREENED) {
+        if !link.flags.contains(UNSCREENED) {
+            return;
+        }
+        let mut unsure = self.unsure_of(link).peekable();
+        // It may have been told in between: then there is nothing to ask, and still something to judge.
+        if unsure.peek().is_none() {
             self.screen.revisit(&link.key, &link.target);
         }
+        unsure.for_each(|target| self.screen.revisit(&link.key, target));
+    }
+
+    /// Each of them is to be asked about: a visitor may be led to any.
+    fn unsure_of<'a>(&'a self, link: &'a Link) -> impl Iterator<Item = &'a Target> {
+        link.targets().filter(|target| self.screen.is_unsure(target))
     }
 
     /// Gives the screen a moment to ask elsewhere about targets that it is unsure of; about few, so that nobody waits long.

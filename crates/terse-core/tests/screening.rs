@@ -20,6 +20,7 @@ struct Told {
     elsewhere: Mutex<BTreeMap<String, &'static str>>,
     silent: AtomicBool,
     revisits: Mutex<Vec<LinkKey>>,
+    revisited: Mutex<Vec<String>>,
 }
 
 impl Told {
@@ -41,7 +42,8 @@ impl Screening for Told {
         self.elsewhere.lock().unwrap().contains_key(target.as_str()) && !self.words.lock().unwrap().contains_key(target.as_str())
     }
 
-    fn revisit(&self, key: &LinkKey, _target: &Target) {
+    fn revisit(&self, key: &LinkKey, target: &Target) {
+        self.revisited.lock().unwrap().push(target.as_str().to_owned());
         self.revisits.lock().unwrap().push(key.clone());
     }
 
@@ -165,6 +167,24 @@ async fn the_screen_may_ask_before_it_judges_and_is_told_what_it_could_not_judge
 }
 
 #[tokio::test]
+async fn every_place_that_could_not_be_judged_is_asked_about_again() {
+    let (links, screen) = room();
+    let place = |n: usize| format!("https://unsure.example/{n}");
+    let places: Vec<String> = (0..8).map(place).collect();
+    // More than are asked about while somebody waits.
+    screen.elsewhere.lock().unwrap().extend(places.iter().map(|place| (place.clone(), "clear")));
+    screen.silent.store(true, Ordering::SeqCst);
+    let rules: Vec<_> = places.iter().map(|place| json!({"device": "mobile", "to": place})).collect();
+    let wish = Wish { long_url: GOOD.into(), rules: Some(rules::Sent(rules.into())), ..Wish::default() };
+    let made = links.create(OWNER, wish, None).await.unwrap().link;
+    assert!(made.flags.contains(UNSCREENED));
+    let asked = || std::mem::take(&mut *screen.revisited.lock().unwrap());
+    assert_eq!(asked(), places);
+    links.revisit_if_unsure(&made);
+    assert_eq!(asked(), places);
+}
+
+#[tokio::test]
 async fn an_odd_target_is_made_with_a_warning_but_not_for_the_operator() {
     let (links, _) = room();
     for (caller, standing) in
@@ -278,7 +298,7 @@ async fn undoing_asks_about_the_target_as_any_change_does() {
     // Nobody answers: it waits to be judged again.
     screen.silent.store(true, Ordering::SeqCst);
     assert!(links.undo(OWNER, &link.key, None, None).await.unwrap().flags.contains(UNSCREENED));
-    assert_eq!(*screen.revisits.lock().unwrap(), [link.key.clone()]);
+    assert_eq!(*screen.revisits.lock().unwrap(), std::slice::from_ref(&link.key));
     links.patch(OWNER, &link.key, &to("https://fine.example/"), None).await.unwrap();
     screen.silent.store(false, Ordering::SeqCst);
     let refused = links.undo(OWNER, &link.key, None, None).await;
@@ -292,7 +312,7 @@ async fn a_restored_link_waits_to_be_judged_if_nobody_can_be_asked() {
     links.delete(OWNER, &link.key).await.unwrap();
     screen.elsewhere.lock().unwrap().insert(GOOD.into(), "blocked");
     assert!(links.restore(OWNER, &link.key).await.unwrap().flags.contains(UNSCREENED));
-    assert_eq!(*screen.revisits.lock().unwrap(), [link.key.clone()]);
+    assert_eq!(*screen.revisits.lock().unwrap(), std::slice::from_ref(&link.key));
 }
 
 #[tokio::test]
