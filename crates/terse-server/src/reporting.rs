@@ -10,6 +10,7 @@ use terse_core::registry::{NewReport, REPORTERS_WHO_WARN};
 use terse_core::{Caller, LinkKey, OwnerId, Status};
 use utoipa::ToSchema;
 
+use crate::accounts::Accounts;
 use crate::api::problem::{Problem, STORE_UNAVAILABLE};
 use crate::router::Parts;
 
@@ -61,9 +62,11 @@ impl Reporter {
     }
 
     /// Tells reporters apart: by their account, else by the network they are in. Nobody without the key can tell which.
-    fn name(self, key: &[u8; 32]) -> [u8; 16] {
+    fn name(self, key: &[u8; 32], accounts: &Accounts) -> [u8; 16] {
         let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-        match (self.account(), self.address.to_canonical()) {
+        // Where anybody can make accounts, three of them are no three people.
+        let account = self.account().filter(|_| !accounts.open);
+        match (account, self.address.to_canonical()) {
             (Some(account), _) => {
                 mac.update(b"account");
                 mac.update(&account.0.to_be_bytes());
@@ -106,7 +109,7 @@ pub(crate) async fn report(
         return Err(Problem::no_link());
     };
     let (born, reason) = (link.created_at, reason.as_str().to_owned());
-    let reporter = from.name(&parts.reporter_key);
+    let reporter = from.name(&parts.reporter_key, &parts.accounts);
     let report = NewReport { link: key, born, reporter, account: from.account(), reason, text, at: now };
     // On its own: whoever hangs up in between must not keep the warning from being put up.
     let kept = tokio::spawn(keep(Arc::clone(parts), report));
@@ -134,7 +137,9 @@ mod tests {
 
     #[test]
     fn reporters_are_told_apart_by_account_or_network() {
-        let name = |caller, address: &str| Reporter { caller, address: address.parse().unwrap() }.name(&[1; 32]);
+        let (closed, open) = (Accounts::closed(), Accounts { open: true, ..Accounts::closed() });
+        let from = |caller, address: &str| Reporter { caller, address: address.parse().unwrap() };
+        let name = |caller, address: &str| from(caller, address).name(&[1; 32], &closed);
         let (anyone, ann, bob) = (Caller::Anonymous, Caller::Owner(OwnerId(1000)), Caller::Owner(OwnerId(1001)));
         for (one, other, same) in [
             ((anyone, "203.0.113.7"), (anyone, "203.0.113.200"), true),
@@ -149,7 +154,11 @@ mod tests {
         ] {
             assert_eq!(name(one.0, one.1) == name(other.0, other.1), same, "{one:?} {other:?}");
         }
-        let other_key = Reporter { caller: ann, address: "203.0.113.7".parse().unwrap() }.name(&[2; 32]);
+        let other_key = from(ann, "203.0.113.7").name(&[2; 32], &closed);
         assert_ne!(name(ann, "203.0.113.7"), other_key);
+        let name = |caller, address: &str| from(caller, address).name(&[1; 32], &open);
+        assert_eq!(name(ann, "203.0.113.7"), name(bob, "203.0.113.8"), "accounts are for anybody");
+        assert_eq!(name(ann, "203.0.113.7"), name(anyone, "203.0.113.8"));
+        assert_ne!(name(ann, "203.0.113.7"), name(ann, "198.51.100.1"));
     }
 }
