@@ -24,7 +24,7 @@ use crate::router::{Parts, Web};
 const USUAL_TTL: u64 = 7 * 86_400;
 const LONGEST_TTL: u64 = 30 * 86_400;
 /// How many may be open at once, and how many of them by one moderator.
-const MOST: usize = 1000;
+pub(crate) const MOST: usize = 1000;
 const MOST_EACH: usize = 100;
 
 /// An invitation to be written.
@@ -120,7 +120,7 @@ pub(super) async fn create(
     let ttl = ttl.unwrap_or(USUAL_TTL);
     let now = parts.links.now();
     let ends = (1..=LONGEST_TTL).contains(&ttl).then(|| now.checked_add(Duration::from_secs(ttl))).flatten();
-    let expires_at = ends.ok_or_else(|| Problem::invalid("ttl", format!("1 to {LONGEST_TTL} seconds")))?;
+    let expires_at = ends.ok_or_else(|| Problem::invalid("ttl", format!("1 to {LONGEST_TTL} seconds, which is 30 days")))?;
     let open = parts.registry.invitations(now, MOST).await?;
     let own = open.iter().filter(|invitation| invitation.by == asker.owner()).count();
     if open.len() >= MOST || asker.role < Role::Admin && own >= MOST_EACH {

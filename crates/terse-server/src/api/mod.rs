@@ -13,7 +13,7 @@ mod cursor;
 mod docs;
 mod domains;
 mod export;
-mod invitations;
+pub(crate) mod invitations;
 pub(crate) mod keys;
 mod links;
 mod list;

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
-use terse_core::{Domain, Link, Wish};
+use terse_core::{Caller, Domain, Link, Wish};
 
 use super::form::{fields, sentence, shown_again};
 use super::qr::Matrix;
@@ -40,15 +40,18 @@ struct Home {
     problem: Option<(&'static str, String)>,
 }
 
-/// Where somebody is, and whether their browser has a cookie of ours. Whether that still opens anything is asked where it matters.
+/// Where somebody is, and whether they are signed in.
 struct Here {
     domain: Domain,
     known: bool,
 }
 
 impl Here {
-    fn of(parts: &Parts, uri: &Uri, headers: &HeaderMap) -> Self {
-        Self { domain: domain_of(parts, uri, headers), known: cookie(headers, session_cookie(parts)).is_some() }
+    /// A session that has ended is none, or the page would promise a link that stays, and make one that does not.
+    async fn of(parts: &Parts, uri: &Uri, headers: &HeaderMap) -> Self {
+        let known = cookie(headers, session_cookie(parts)).is_some()
+            && Asker::of(parts, &Method::GET, headers).await.is_ok_and(|asker| asker.caller != Caller::Anonymous);
+        Self { domain: domain_of(parts, uri, headers), known }
     }
 }
 
@@ -107,11 +110,11 @@ impl Home {
 }
 
 pub(super) async fn show(State(parts): Web, uri: Uri, headers: HeaderMap) -> Response {
-    page(StatusCode::OK, html(&Home::new(&parts, &Here::of(&parts, &uri, &headers), Form::default())))
+    page(StatusCode::OK, html(&Home::new(&parts, &Here::of(&parts, &uri, &headers).await, Form::default())))
 }
 
 pub(super) async fn shorten(State(parts): Web, Peer(address): Peer, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let here = Here::of(&parts, &uri, &headers);
+    let here = Here::of(&parts, &uri, &headers).await;
     let base = parts.links.rules().hosts.base_of(&here.domain);
     if !is_own_form(&headers, &uri, &base) {
         return message(&CROSS_SITE);

@@ -101,7 +101,7 @@ const GONE: Message = Message {
 const BLOCKED: Message = Message {
     status: 451,
     heading: "This link is blocked",
-    text: "It was taken down because its destination is harmful or unlawful. We do not show where it led.",
+    text: "It was taken down, because of where it leads or because of its owner. We do not show where it led.",
     hint: "You did nothing wrong by following it, and nothing was opened.",
 };
 const UNAVAILABLE: Message = Message {
@@ -131,7 +131,7 @@ const BAD_FORM: Message = Message {
 const WRONG_METHOD: Message = Message {
     status: 405,
     heading: "That does not work here",
-    text: "This address can be opened, but not in the way your program tried.",
+    text: "There is nothing to look at under this address: it only takes what our forms send.",
     hint: "Start again from the home page.",
 };
 const CROSS_SITE: Message = Message {

@@ -13,13 +13,12 @@ use super::form::{Wrong, own_fields, sentence, shown_again};
 use super::login::{HOME, away};
 use super::session::{begin, go_with, guard, private_page};
 use super::{Message, html, message};
+use crate::api::invitations::MOST as MOST_INVITATIONS;
+use crate::api::people::SHORTEST_PASSWORD as SHORTEST;
 use crate::api::problem::Problem;
 use crate::api::request::{Params, Peer};
 use crate::keys::Keys;
 use crate::router::{Parts, Web, nothing_here};
-
-/// Shorter ones can be guessed. In characters.
-const SHORTEST: usize = 10;
 
 const OVER: Message = Message {
     status: 404,
@@ -97,8 +96,19 @@ pub(super) async fn setup(State(parts): Web, uri: Uri, headers: HeaderMap, param
 pub(super) async fn join(State(parts): Web, uri: Uri, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
     match token_in(params) {
         token if token.is_empty() => nothing_here(uri, headers).await,
-        token => form(&parts, Door::Join, token),
+        // Said before anything is typed.
+        token => match is_open(&parts, &hashed(&token)).await {
+            Ok(true) => form(&parts, Door::Join, token),
+            Ok(false) => message(&OVER),
+            Err(error) => away(&error),
+        },
     }
+}
+
+/// Whether an invitation is still there to be taken. Whether whoever wrote it may still invite is asked when it is taken.
+async fn is_open(parts: &Parts, token: &Token) -> Result<bool, RegistryError> {
+    let open = parts.registry.invitations(parts.links.now(), MOST_INVITATIONS).await?;
+    Ok(open.iter().any(|invitation| invitation.token == *token))
 }
 
 pub(super) async fn sign_up(State(parts): Web, uri: Uri, headers: HeaderMap) -> Response {

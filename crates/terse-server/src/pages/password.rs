@@ -13,6 +13,7 @@ use crate::router::Parts;
 #[derive(Template)]
 #[template(path = "password.html")]
 struct Password<'a> {
+    code: &'a str,
     action: String,
     suspicious: bool,
     reasons: Vec<&'static str>,
@@ -30,6 +31,7 @@ pub(crate) fn password_page(
     let suspicious = link.status(parts.links.now()) == Status::Suspicious;
     let query = query.filter(|query| !query.is_empty()).map(|query| format!("?{query}")).unwrap_or_default();
     let asking = Password {
+        code: link.key.code.as_str(),
         action: format!("/{}{query}", link.key.code),
         suspicious,
         reasons: if suspicious { parts.links.reasons(link) } else { Vec::new() },
@@ -48,7 +50,8 @@ pub(crate) fn password_page(
 
 #[derive(Template)]
 #[template(path = "closed.html")]
-struct Closed {
+struct Closed<'a> {
+    code: &'a str,
     short: String,
     made: String,
     made_ago: String,
@@ -62,6 +65,7 @@ pub(super) fn closed_page(parts: &Parts, link: &Link) -> Response {
     let now = parts.links.now();
     let warn = link.status(now) == Status::Suspicious;
     let closed = Closed {
+        code: link.key.code.as_str(),
         short: short_url(&link.key, &parts.links.rules().hosts),
         made: moment(link.created_at),
         made_ago: ago(link.created_at, now),

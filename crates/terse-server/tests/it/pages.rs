@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 use terse_core::registry::Scope;
+use terse_core::registry::{Registry as _, Role};
 
 use crate::web::{Answer, OWNER, Web};
 
@@ -97,8 +98,34 @@ async fn a_closed_home_page_says_so() {
     let web = Web::with(|rules| rules.anonymous_create = false);
     let home = web.page("/").await;
     is_page(&home, 200);
-    assert!(home.text().contains("needs a key") && !home.text().contains("<form"));
+    assert!(home.text().contains("needs an account") && home.text().contains("/login") && !home.text().contains("<form"));
     is_page(&form(&web, "long_url=example.com", &[]).await, 401);
+}
+
+#[tokio::test]
+async fn only_a_session_that_holds_is_called_signed_in() {
+    let web = Web::new();
+    let ann = web.person("ann", Role::User).await;
+    let cookie = web.sign_in(ann, "terse_a-browser").await;
+    let shown = async || web.call("GET /", &[("cookie", &cookie), ("host", "go.example")], "").await.text();
+    assert!(shown().await.contains("You are signed in"));
+    web.registry.end_sessions(ann, None).await.unwrap();
+    let text = shown().await;
+    assert!(text.contains("href=\"/login\"") && !text.contains("You are signed in"), "{text}");
+}
+
+#[tokio::test]
+async fn an_invitation_that_is_over_says_so_before_anything_is_typed() {
+    let web = Web::new();
+    let made = web.api("POST /api/v1/invitations", json!({})).await.json();
+    let link = made["url"].as_str().unwrap().strip_prefix("https://go.example").unwrap();
+    let shown = web.page(link).await;
+    assert_eq!(shown.status, 200);
+    assert!(shown.text().contains("You are invited"));
+    web.api(&format!("DELETE /api/v1/invitations/{}", made["id"].as_str().unwrap()), Value::Null).await;
+    let shown = web.page(link).await;
+    is_page(&shown, 404);
+    assert!(shown.text().contains("This invitation is over") && !shown.text().contains("<form"));
 }
 
 #[tokio::test]
