@@ -47,7 +47,7 @@ pub(crate) struct PatchAccount {
     #[schema(min_length = 3, max_length = 64)]
     name: Option<String>,
     /// Another password. All other sessions end.
-    #[schema(min_length = 8, max_length = 1024)]
+    #[schema(min_length = 10, max_length = 1024)]
     password: Option<String>,
     /// The password until now, where another one is given.
     #[serde(alias = "currentPassword")]

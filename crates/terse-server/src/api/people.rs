@@ -10,8 +10,8 @@ use super::schemas;
 use crate::asker::{Asker, Shown};
 use crate::router::Parts;
 
-/// Shorter passwords are guessed.
-pub(crate) const SHORTEST_PASSWORD: usize = 8;
+/// Shorter passwords are guessed. In characters.
+pub(crate) const SHORTEST_PASSWORD: usize = 10;
 /// A reason is at most this long.
 pub(super) const LONGEST_WHY: usize = 1000;
 
@@ -150,8 +150,8 @@ pub(super) fn reason(why: Option<&str>) -> Result<Option<String>, Problem> {
 
 /// What is kept of a password that somebody chose.
 pub(crate) async fn hash_password(parts: &Parts, password: String) -> Result<String, Problem> {
-    if password.len() < SHORTEST_PASSWORD {
-        return Err(Problem::invalid("password", format!("a password has at least {SHORTEST_PASSWORD} octets")));
+    if password.chars().count() < SHORTEST_PASSWORD {
+        return Err(Problem::invalid("password", format!("a password has at least {SHORTEST_PASSWORD} characters")));
     }
     Ok(parts.passwords.hash(password).await?)
 }

@@ -29,7 +29,7 @@ pub(crate) struct CreateUser {
     #[schema(schema_with = schemas::role_or_null)]
     role: Option<String>,
     /// What they prove it with. Without one they have only the keys that you make for them.
-    #[schema(min_length = 8, max_length = 1024)]
+    #[schema(min_length = 10, max_length = 1024)]
     password: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct PatchUser {
     #[schema(schema_with = schemas::role_or_null)]
     role: Option<String>,
     /// Another password. It ends all their sessions.
-    #[schema(min_length = 8, max_length = 1024)]
+    #[schema(min_length = 10, max_length = 1024)]
     password: Option<String>,
     /// Whether the account is suspended. `true` needs a `why`.
     suspended: Option<bool>,

@@ -170,9 +170,9 @@ async fn a_new_password_needs_the_old_one_and_ends_all_other_sessions() {
     web.as_owner(patch, OWNER.0, json!({ "name": "ANN.2" })).await.is_problem(409, "name_taken", "name");
     web.as_owner(patch, OWNER.0, json!({ "name": "a b" })).await.is_problem(400, "invalid_request", "name");
     // A key alone is not enough for a first password; a session is.
-    web.as_owner(patch, OWNER.0, json!({ "password": "first one" })).await.is_problem(403, "forbidden", "password");
+    web.as_owner(patch, OWNER.0, json!({ "password": "the first one" })).await.is_problem(403, "forbidden", "password");
     let cookie = web.sign_in(OWNER.1, "owner").await;
-    assert_eq!(web.signed_in(patch, &cookie, json!({ "password": "first one" })).await.json()["has_password"], true);
+    assert_eq!(web.signed_in(patch, &cookie, json!({ "password": "the first one" })).await.json()["has_password"], true);
 }
 
 #[tokio::test]
