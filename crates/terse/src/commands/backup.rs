@@ -172,12 +172,14 @@ impl Backup {
             told["dir"] = json!(self.dir);
             say(&told.to_string())?;
         } else {
-            let links = manifest.links.map(|links| format!("{links} links, ")).unwrap_or_default();
-            let told = |copied: &Option<Copied>, what: &str| {
-                let count = copied.as_ref().and_then(|copied| copied.count);
-                count.map(|count| format!("{count} {what}, ")).unwrap_or_default()
+            let told = |count: Option<u64>, what: &str| match count {
+                Some(1) => format!("1 {what}, "),
+                Some(count) => format!("{count} {what}s, "),
+                None => String::new(),
             };
-            let (clicks, owners) = (told(&manifest.clicks, "clicks"), told(&manifest.owners, "owners"));
+            let links = told(manifest.links, "link");
+            let count = |copied: &Option<Copied>| copied.as_ref().and_then(|copied| copied.count);
+            let (clicks, owners) = (told(count(&manifest.clicks), "click"), told(count(&manifest.owners), "account"));
             let further = [&manifest.clicks, &manifest.owners].into_iter().flatten();
             let bytes = manifest.bytes + further.map(|copied| copied.bytes).sum::<u64>();
             say(&format!("{links}{clicks}{owners}{bytes} bytes in {}", self.dir.display()))?;

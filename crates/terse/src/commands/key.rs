@@ -60,15 +60,17 @@ enum Act {
 
 #[derive(Args, Debug)]
 struct Whose {
-    /// Whose it is: a name or a number
+    /// Whose it is: a name or a number; without it, that of the key that --server is asked with
     #[arg(long)]
     user: Option<String>,
 }
 
 impl Whose {
-    fn path(&self, door: &Door) -> anyhow::Result<String> {
+    fn path(&self, context: &Context, door: &Door) -> anyhow::Result<String> {
         match &self.user {
             Some(user) => Ok(format!("{}/keys", path_of(door, user)?)),
+            // The key of a folder is the operator's, who has no account and so no keys.
+            None if context.remote.is_none() => anyhow::bail!("say whose key: --user NAME (`terse user list` shows who there is)"),
             None => Ok("/api/v1/keys".into()),
         }
     }
@@ -79,7 +81,7 @@ impl Key {
         let door = context.door(Absent::Refuse)?;
         match &self.act {
             Act::List { whose } => {
-                let keys = door.expect(&Method::GET, &whose.path(&door)?, None)?.body;
+                let keys = door.expect(&Method::GET, &whose.path(context, &door)?, None)?.body;
                 if context.json { say(&keys.to_string())? } else { list(&keys)? }
             }
             Act::Add { name, whose, scope, expires, ttl, plan } => {
@@ -91,14 +93,14 @@ impl Key {
                 if let Some(plan) = plan {
                     body["plan"] = json!(plan);
                 }
-                let made = door.expect(&Method::POST, &whose.path(&door)?, Some(&body))?.body;
+                let made = door.expect(&Method::POST, &whose.path(context, &door)?, Some(&body))?.body;
                 say(if context.json { made.to_string() } else { one_line(text(&made, "key")) }.as_str())?;
                 if !context.json && is_out() {
                     eprintln!("It is never shown again. Its number is {}.", made["id"]);
                 }
             }
             Act::Revoke { id, whose } => {
-                door.expect(&Method::DELETE, &format!("{}/{id}", whose.path(&door)?), None)?;
+                door.expect(&Method::DELETE, &format!("{}/{id}", whose.path(context, &door)?), None)?;
                 say(if context.json { json!({ "id": id }).to_string() } else { format!("revoked: {id}") }.as_str())?;
             }
         }

@@ -51,8 +51,8 @@ fn link_path(typed: &str, domain: Option<&str>, below: &str) -> anyhow::Result<S
 /// A password out of a file, or from standard input: what is typed as an argument, others on the machine can see.
 fn read_password(file: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
-    // The longest password and a line break; more is refused by whoever gets it.
-    let most = 1024;
+    // More than the longest password and a line break; what is longer is refused by whoever gets it.
+    let most = 4096;
     match file == Path::new("-") {
         true => std::io::stdin().lock().take(most).read_to_string(&mut text).context("reading standard input")?,
         false => {

@@ -1,13 +1,13 @@
 //! `terse user …`: accounts, for whoever runs the server.
 
-use std::io::Read as _;
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::text;
+use super::{read_password, text};
 use crate::cli::Context;
 use crate::client::{Absent, Door, query};
 use crate::config::Span;
@@ -22,7 +22,7 @@ const PAGE: usize = 100;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  terse user add ann --role admin --password-stdin < password.txt
+  terse user add ann --role admin --password-file password.txt
   terse user invite --role user
   terse user suspend bob --why 'sends spam'")]
 pub(crate) struct User {
@@ -80,7 +80,7 @@ enum Act {
         /// What they may do: user, moderator or admin
         #[arg(long, default_value = "user")]
         role: String,
-        /// How long it is good: 8h, 7d
+        /// How long it is good: 8h, 7d; a week if not said, 30d at most
         #[arg(long, value_name = "DURATION")]
         ttl: Option<Span>,
     },
@@ -88,12 +88,12 @@ enum Act {
 
 #[derive(Args, Debug)]
 struct About {
-    /// What they may do: user, moderator or admin
+    /// What they may do: user, moderator or admin; without it a new account is a user's
     #[arg(long)]
     role: Option<String>,
-    /// Read the password from standard input
-    #[arg(long)]
-    password_stdin: bool,
+    /// The password they sign in with: a file that holds it, or - for standard input
+    #[arg(long, value_name = "FILE|-")]
+    password_file: Option<PathBuf>,
 }
 
 impl About {
@@ -101,11 +101,8 @@ impl About {
         if let Some(role) = &self.role {
             body.insert("role".into(), json!(role));
         }
-        if self.password_stdin {
-            let mut password = String::new();
-            // A password is short: what is longer is a mistake, and the server says so.
-            std::io::stdin().take(4096).read_to_string(&mut password).context("reading the password")?;
-            body.insert("password".into(), json!(password.trim_end_matches(['\r', '\n'])));
+        if let Some(file) = &self.password_file {
+            body.insert("password".into(), json!(read_password(file)?));
         }
         Ok(())
     }
@@ -121,7 +118,11 @@ impl User {
                 let mut body = Map::from_iter([("name".to_owned(), json!(name))]);
                 about.tell(&mut body)?;
                 let made = door.expect(&Method::POST, USERS, Some(&body.into()))?.body;
-                tell(context, &made, |user| format!("{} has an account ({}, number {})", user.name, user.role, user.id))
+                tell(context, &made, |user| format!("{} has an account ({}, number {})", user.name, user.role, user.id))?;
+                if !context.json && about.password_file.is_none() {
+                    eprintln!("It has no password, so nobody can sign in to it yet; `terse user set` with --password-file gives it one.");
+                }
+                Ok(true)
             }
             Act::Set { user, new_name, about } => {
                 let path = path_of(&door, user)?;
