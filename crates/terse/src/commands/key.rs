@@ -70,7 +70,9 @@ impl Whose {
         match &self.user {
             Some(user) => Ok(format!("{}/keys", path_of(door, user)?)),
             // The key of a folder is the operator's, who has no account and so no keys.
-            None if context.remote.is_none() => anyhow::bail!("say whose key: --user NAME (`terse user list` shows who there is)"),
+            None if context.remote.is_none() => {
+                anyhow::bail!("say whose key: --user NAME (`terse user list` shows who there is)")
+            }
             None => Ok("/api/v1/keys".into()),
         }
     }

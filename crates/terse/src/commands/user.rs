@@ -120,7 +120,9 @@ impl User {
                 let made = door.expect(&Method::POST, USERS, Some(&body.into()))?.body;
                 tell(context, &made, |user| format!("{} has an account ({}, number {})", user.name, user.role, user.id))?;
                 if !context.json && about.password_file.is_none() {
-                    eprintln!("It has no password, so nobody can sign in to it yet; `terse user set` with --password-file gives it one.");
+                    eprintln!(
+                        "It has no password, so nobody can sign in to it yet; `terse user set` with --password-file gives it one."
+                    );
                 }
                 Ok(true)
             }

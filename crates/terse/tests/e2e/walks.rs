@@ -287,3 +287,89 @@ fn a_server_is_set_up_and_somebody_signs_in_makes_a_key_and_leaves() {
         browser.picture("login-narrow").await;
     });
 }
+
+#[test]
+fn a_link_with_a_password_is_asked_about_opened_and_reported() {
+    let (_temp, data, terse) = serve(&[]);
+    let target = format!("http://{}/secret", destination());
+    let secret = data.with_file_name("secret");
+    std::fs::write(&secret, "open sesame\n").unwrap();
+    let made = command(&data).args(["shorten", &target, "--alias", "locked", "--password-file"]).arg(&secret).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let hosts = [&*terse.url, target.split_at(target.rfind('/').unwrap()).0];
+    walk(false, &hosts, async |browser| {
+        let press = async |css: &str| browser.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+        let fill = async |css: &str, text: &str| {
+            browser.client.find(Locator::Css(css)).await.unwrap().send_keys(text).await.unwrap();
+        };
+        // What a stranger may see, and the way on from there.
+        browser.open(&format!("{}/locked+", terse.url)).await;
+        browser.is_well_made().await;
+        assert!(!browser.client.source().await.unwrap().contains("/secret"));
+        browser.picture("closed").await;
+        press("a.button[href='/locked']").await;
+        browser.wait("form[action='/locked']").await;
+        browser.is_well_made().await;
+        browser.picture("password").await;
+
+        press("a[href='/locked?report']").await;
+        browser.wait("form.report").await;
+        browser.is_well_made().await;
+        browser.picture("report").await;
+        fill("#reason", "It pretends").await;
+        fill("#text", "It imitates my bank.").await;
+        press("form.report button").await;
+        browser.wait("#thanks").await;
+        browser.is_well_made().await;
+        browser.picture("reported").await;
+
+        browser.open(&format!("{}/locked", terse.url)).await;
+        let focused = browser.client.active_element().await.unwrap().attr("id").await.unwrap();
+        assert_eq!(focused.as_deref(), Some("password"));
+        fill("#password", "open barley").await;
+        press("main form button").await;
+        browser.wait("#password[aria-invalid]").await;
+        browser.is_well_made().await;
+        browser.picture("password-wrong").await;
+        fill("#password", "open sesame").await;
+        press("main form button").await;
+        browser.landed(&target).await;
+        // Whoever was right is not asked again.
+        browser.open(&format!("{}/locked", terse.url)).await;
+        browser.landed(&target).await;
+    });
+    let kept = command(&data).args(["--json", "list"]).output().unwrap();
+    assert!(
+        kept.status.success() && String::from_utf8_lossy(&kept.stdout).contains("\"status\":\"active\""),
+        "one report warns nobody"
+    );
+}
+
+#[test]
+fn a_suspicious_link_is_warned_of_and_never_goes_on_by_itself() {
+    let (_temp, data, terse) = serve(&[]);
+    let made = command(&data).args(["user", "add", "ann"]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let key = command(&data).args(["key", "add", "test", "--user", "ann"]).output().unwrap();
+    let key = String::from_utf8(key.stdout).unwrap();
+    let mut far = command(&data);
+    far.env("TERSE_SERVER", &terse.url).env("TERSE_KEY", key.trim());
+    let made = far.args(["shorten", "https://p\u{430}ypal.com/login", "--alias", "lure"]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    walk(true, &[&terse.url], async |browser| {
+        browser.open(&format!("{}/lure", terse.url)).await;
+        browser.is_well_made().await;
+        assert_eq!(browser.text("h1").await, "Careful");
+        assert!(browser.text(".host").await.starts_with("xn--"), "the name as machines read it");
+        assert!(browser.text(".target").await.contains("p\u{430}ypal.com"), "and as it looks");
+        browser.picture("warning").await;
+        browser.client.set_window_size(500, 850).await.unwrap();
+        browser.picture("warning-narrow").await;
+        browser.is_well_made().await;
+        let report = browser.client.find(Locator::Css("a[href='/lure?report']")).await.unwrap();
+        report.click().await.unwrap();
+        browser.wait("form.report").await;
+        browser.is_well_made().await;
+        browser.picture("report-narrow").await;
+    });
+}
