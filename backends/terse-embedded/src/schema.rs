@@ -66,12 +66,16 @@ impl Shape {
     /// Brings the file from `version` up to date.
     pub(crate) fn migrate(&self, conn: &mut Connection, version: i64) -> Result<(), OpenError> {
         let Self { name, application, steps } = self;
+        let found = version;
         for (step, version) in steps.iter().zip(1..).skip(usize::try_from(version).unwrap_or(0)) {
             let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
             transaction.execute_batch(step)?;
             transaction.execute_batch(&format!("PRAGMA application_id = {application}; PRAGMA user_version = {version}"))?;
             transaction.commit()?;
-            tracing::info!(version, "brought the {name} file to schema version {version}");
+            // A file that was just made has nothing to be told about.
+            if found > 0 {
+                tracing::info!(version, "brought the {name} file to schema version {version}");
+            }
         }
         Ok(())
     }
