@@ -74,7 +74,7 @@ impl Somebody {
         terse.send("GET", "/api/v1/urls", &[("cookie", &format!("terse_session={}", self.cookie))], None).status
     }
 
-    fn suspend(&self, terse: &TestTerse, suspended: bool) {
+    pub(crate) fn suspend(&self, terse: &TestTerse, suspended: bool) {
         let suspension = suspended.then(|| Suspension { at: terse.clock().now(), why: "spam".into() });
         let change = UserChange { suspended: Some(suspension), ..UserChange::default() };
         wait(terse.registry().change_user(Change { id: self.user.id, change, expected: None }, by())).unwrap();

@@ -31,5 +31,6 @@ mod safe_browsing_server;
 mod same_answer;
 mod screening;
 mod sign_in;
+mod states;
 mod tags;
 mod webhooks;
