@@ -27,7 +27,7 @@ const SAME_BROWSER: &[(&str, &str)] = &[
     ("Edge Mobile", "Edge"),
     ("Opera Mobile", "Opera"),
 ];
-const SAME_SYSTEM: &[(&str, &str)] = &[("Mac OS X", "macOS"), ("Windows Mobile", "Windows Phone")];
+const SAME_SYSTEM: &[(&str, &str)] = &[("Mac OS X", "macOS"), ("Windows Mobile", "Windows Phone"), ("Web0S", "webOS")];
 
 /// What a user agent says.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -97,6 +97,7 @@ mod tests {
             assert_eq!(looks.device.as_deref(), Some(*device), "{agent}");
             assert_eq!(looks.system.as_deref().unwrap_or_default(), *system, "{agent}");
             assert!(terse_core::rules::DEVICES.contains(device), "{device}");
+            assert!(system.is_empty() || terse_core::rules::SYSTEMS.contains(system), "no rule can name {system}");
         }
         assert!(lookout.look(None, Some("8.8.8.8".parse().unwrap())).country.is_some());
         assert_eq!(lookout.look(Some(b""), Some("127.0.0.1".parse().unwrap())), Looks::default());
