@@ -108,7 +108,7 @@ impl Rooms {
         }
     }
 
-    async fn open(&self, request: Request<Incoming>, desk: Desk) -> Response<Either<Full<Bytes>, Body>> {
+    async fn open(&self, mut request: Request<Incoming>, desk: Desk) -> Response<Either<Full<Bytes>, Body>> {
         let domain = match self.check(&request) {
             Ok(domain) => domain,
             Err(refused) => return refused.into_response().map(Either::Right),
@@ -136,6 +136,9 @@ impl Rooms {
             Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
             Reply::Warning(code) => {
                 let page = format!("/r/{code}");
+                // What the page says depends on it: rules may, and the target may be given it.
+                let brought = request.uri().query().unwrap_or_default().to_owned();
+                request.extensions_mut().insert(terse_server::Brought(brought));
                 self.back_office(elsewhere(request, &page)).await.map(Either::Right)
             }
             Reply::Password(own) => {

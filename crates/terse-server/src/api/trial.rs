@@ -1,8 +1,6 @@
 //! Trials of rules: where a given visitor would go, and why.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -17,9 +15,8 @@ use super::request::{Json, Looker, Name, NoParams, Params, SMALL, parse_object};
 use super::rule_schemas;
 use super::schemas;
 use crate::router::{Parts, Web};
+use crate::way;
 
-/// Reading a database of places takes a while the first time.
-const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_TEXT: usize = 8192;
 const LONGEST_ID: usize = 200;
 
@@ -295,18 +292,12 @@ fn sentence(rule: usize, step: Option<&Step>) -> String {
     }
 }
 
-/// What can be told of the visitor, found out on a thread where that may take its time.
+/// What can be told of the visitor.
 async fn look(parts: &Parts, visitor: &Visitor) -> Result<Looks, Problem> {
-    let (onlooker, agent, address) = (Arc::clone(&parts.onlooker), visitor.agent.clone(), visitor.address);
-    let looking = tokio::task::spawn_blocking(move || {
-        let agent = agent.as_deref().map(|agent| rules::cut_agent(agent.as_bytes()));
-        onlooker.prepare(rules::Needs { agent: agent.is_some(), country: address.is_some() });
-        onlooker.look(agent, address)
-    });
-    let mut looks = match tokio::time::timeout(PATIENCE, looking).await {
-        Ok(Ok(looks)) => looks,
-        Ok(Err(_)) | Err(_) => return Err(Problem::new(&STORE_UNAVAILABLE, "the visitor could not be looked at; try again")),
-    };
+    let agent = visitor.agent.as_ref().map(|agent| agent.clone().into_bytes());
+    let mut looks = way::look(parts, agent, visitor.address)
+        .await
+        .ok_or_else(|| Problem::new(&STORE_UNAVAILABLE, "the visitor could not be looked at; try again"))?;
     if let Some(country) = visitor.country {
         looks.country = Some(country.into());
     }

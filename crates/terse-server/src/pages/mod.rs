@@ -30,7 +30,6 @@ use terse_core::{Code, Domain, LinkKey};
 pub(crate) use assets::{css, js};
 pub(crate) use home::is_own_form;
 pub(crate) use password::password_page;
-pub use preview::warning_page;
 pub(crate) use session::is_secure;
 pub(crate) use words::unicode_host;
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use askama::Template;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
-use terse_core::{Link, Status};
+use terse_core::{Link, Status, Target};
 
 use super::password::{closed_page, password_page};
 use super::words::{ago, moment, unicode_host};
@@ -16,6 +17,7 @@ use crate::api::shapes::short_url;
 use crate::limits;
 use crate::passes::Passes;
 use crate::router::{Parts, Web, nothing_here};
+use crate::way::{Brought, way};
 
 #[derive(Template)]
 #[template(path = "preview.html")]
@@ -59,7 +61,7 @@ impl<'a> Preview<'a> {
             made_at: link.created_at.to_string(),
             ends: link.expires_at.map(|at| (moment(at), at.to_string())),
             visits_left: link.max_clicks.map(|max| max.saturating_sub(link.spent_clicks)),
-            elsewhere: elsewhere(link),
+            elsewhere: elsewhere(link, &link.target),
         }
     }
 }
@@ -75,10 +77,10 @@ struct Warning<'a> {
     elsewhere: Vec<&'a str>,
 }
 
-/// The places that a link's rules lead to, each once.
-fn elsewhere(link: &Link) -> Vec<&str> {
+/// The other places that a link leads to, each once.
+fn elsewhere<'a>(link: &'a Link, shown: &Target) -> Vec<&'a str> {
     let mut places: Vec<&str> = Vec::new();
-    for target in link.targets().skip(1).filter(|target| **target != link.target) {
+    for target in link.targets().filter(|target| *target != shown) {
         if !places.contains(&target.as_str()) {
             places.push(target.as_str());
         }
@@ -86,33 +88,46 @@ fn elsewhere(link: &Link) -> Vec<&str> {
     places
 }
 
-/// The page before a suspicious link: 200, and going on takes a click. The reasons are sentences; there may be none.
-pub fn warning_page(link: &Link, reasons: &[&'static str]) -> String {
-    let host = link.target.host().unwrap_or_default();
-    html(&Warning {
+/// The page before a suspicious link: 200, and going on takes a click. It names the place where this visitor would go, and leads
+/// there: whoever is warned of one host must not come to another.
+async fn warning(parts: &Parts, link: &Link, headers: &HeaderMap, Peer(address): Peer, query: &str) -> Response {
+    let target = way(parts, link, headers, address, query).await;
+    let host = target.host().unwrap_or_default();
+    let whole = if link.forward_query && !query.is_empty() { target.with_query(query) } else { target.to_string() };
+    let warning = Warning {
         code: link.key.code.as_str(),
-        target: link.target.as_str(),
+        target: &whole,
         host_unicode: unicode_host(&host),
         host,
-        reasons,
-        elsewhere: elsewhere(link),
-    })
+        reasons: &parts.links.reasons(link),
+        elsewhere: elsewhere(link, target),
+    };
+    page(StatusCode::OK, html(&warning))
 }
 
 /// `/{code}+`. A path without the plus is a short link, which is none of our business, or nothing.
 pub(super) async fn preview(State(parts): Web, peer: Peer, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
     match code.strip_suffix('+') {
-        Some(code) => by_state(&parts, peer, &uri, &headers, code, false).await,
+        Some(code) => by_state(&parts, peer, &uri, &headers, code, None).await,
         None => nothing_here(uri, headers).await,
     }
 }
 
 /// `/r/{code}`: where redirects that failed may send a browser. Tells how the link is now, whatever the query claims.
-pub(super) async fn state_page(State(parts): Web, peer: Peer, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
-    by_state(&parts, peer, &uri, &headers, &code, true).await
+pub(super) async fn state_page(
+    State(parts): Web,
+    peer: Peer,
+    brought: Option<Extension<Brought>>,
+    uri: Uri,
+    headers: HeaderMap,
+    Name(code): Name,
+) -> Response {
+    let Brought(query) = brought.map(|Extension(brought)| brought).unwrap_or_default();
+    by_state(&parts, peer, &uri, &headers, &code, Some(&query)).await
 }
 
-async fn by_state(parts: &Arc<Parts>, peer: Peer, uri: &Uri, headers: &HeaderMap, code: &str, stopped: bool) -> Response {
+/// `stopped` is what somebody brought who was on the way to the target; `None` for whoever only asks about the link.
+async fn by_state(parts: &Arc<Parts>, peer: Peer, uri: &Uri, headers: &HeaderMap, code: &str, stopped: Option<&str>) -> Response {
     let Some(key) = key_of(parts, uri, headers, code) else { return message(&NOT_FOUND) };
     let link = match parts.links.preview(&key).await {
         Ok(Some(link)) => link,
@@ -127,13 +142,15 @@ async fn by_state(parts: &Arc<Parts>, peer: Peer, uri: &Uri, headers: &HeaderMap
         Status::Expired | Status::UsedUp => message(&GONE),
         Status::Blocked => message(&BLOCKED),
         // Where a link with a password leads is for those who know it; for strangers there is not much to see.
-        _ if link.password.is_some() && !stopped => closed_page(parts, &link),
+        _ if link.password.is_some() && stopped.is_none() => closed_page(parts, &link),
         _ if link.password.is_some() && !Passes::new(&parts.pass_key).shown(headers, &link, parts.links.now()) => {
-            password_page(parts, &link, None, StatusCode::OK, None)
+            password_page(parts, &link, stopped, StatusCode::OK, None)
         }
         // Somebody on the way to the target is warned; somebody who asked about the link is told about it.
-        Status::Suspicious if stopped => page(StatusCode::OK, warning_page(&link, &parts.links.reasons(&link))),
-        status => page(StatusCode::OK, html(&Preview::new(&link, parts, status == Status::Suspicious))),
+        status => match stopped.filter(|_| status == Status::Suspicious) {
+            Some(query) => warning(parts, &link, headers, peer, query).await,
+            None => page(StatusCode::OK, html(&Preview::new(&link, parts, status == Status::Suspicious))),
+        },
     }
 }
 

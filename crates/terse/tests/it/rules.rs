@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use terse_core::Moment;
+use terse_core::registry::Role;
 
+use crate::bans::{Somebody, until};
 use crate::harness::{Answer, TestTerse};
 
 const HOME: &str = "https://example.com/home";
@@ -167,6 +169,58 @@ fn the_preview_shows_every_place_a_link_may_lead_to() {
     let code = ruled(&terse, json!({"device": "mobile"}));
     let page = terse.browse(&format!("/{code}+")).text();
     assert!(page.contains(HOME) && page.contains(THERE), "{page}");
+}
+
+#[test]
+fn whoever_is_warned_is_led_where_the_rules_would_have_led_them() {
+    let terse = behind_a_proxy();
+    let rules = json!([
+        {"device": "mobile", "to": "https://phones.example.net/"},
+        {"query": {"name": "ref"}, "to": "https://refs.example.net/?own=1"},
+        {"country": "DE", "to": [{"url": "https://de-a.example.net/"}, {"url": "https://de-b.example.net/"}]},
+    ]);
+    let code = terse.create(json!({"long_url": HOME, "rules": rules, "forward_query": true, "reuse": false}));
+    let visitors: [(&str, &[(&str, &str)], &str); 5] = [
+        ("", &[("user-agent", WINDOWS)], HOME),
+        ("", &[("user-agent", IPHONE)], "https://phones.example.net/"),
+        ("?ref=%3Cb%3E", &[("user-agent", WINDOWS)], "https://refs.example.net/?own=1&ref=%3Cb%3E"),
+        ("", &[("x-forwarded-for", GERMAN), ("user-agent", WINDOWS)], "https://de-"),
+        ("", &[("x-forwarded-for", "141.20.1.2"), ("user-agent", UBUNTU)], "https://de-"),
+    ];
+    let ways = visitors.map(|(query, fields, want)| {
+        let way = follow(&terse, &format!("/{code}{query}"), fields).location().unwrap().to_owned();
+        assert!(way.starts_with(want), "{way} {want}");
+        way
+    });
+    terse.api("PUT", &format!("/admin/links/{code}/standing"), Some(json!({"standing": "suspicious"})));
+    for ((query, fields, _), way) in visitors.iter().zip(ways) {
+        let page = terse.send("GET", &format!("/{code}{query}"), fields, None);
+        assert_eq!((page.status, page.location()), (200, None));
+        let (text, host) = (page.text(), way.split('/').nth(2).unwrap().to_owned());
+        let button = format!("href=\"{}\" rel=\"noreferrer noopener nofollow\">Go on to {host}<", way.replace('&', "&#38;"));
+        assert!(text.contains(&button) && text.contains(&format!("<p class=\"host\">{host}</p>")), "{button} in {text}");
+        // The others are told of too, and none of them twice.
+        for other in [HOME, "https://phones.example.net/", "https://de-a.example.net/", "https://de-b.example.net/"] {
+            let listed = text.matches(&format!("<li>{other}</li>")).count();
+            assert_eq!(listed, usize::from(other != way), "{other} in {text}");
+        }
+    }
+}
+
+#[test]
+fn a_visit_by_a_rule_is_counted_once_and_for_the_links_owner() {
+    let terse = TestTerse::start();
+    let (ann, bob) = (Somebody::new(&terse, "ann", Role::User), Somebody::new(&terse, "bob", Role::User));
+    let made = ann.api(&terse, "POST", "/urls", Some(json!({"long_url": HOME, "rules": [{"device": "mobile", "to": THERE}]})));
+    let code = made.json()["short_code"].as_str().unwrap().to_owned();
+    let visit = |agent| terse.send("GET", &format!("/{code}"), &[("user-agent", agent)], None);
+    for (agent, way) in [(IPHONE, THERE), (IPHONE, THERE), (WINDOWS, HOME)] {
+        assert_eq!(visit(agent).location(), Some(way));
+    }
+    let total = |path: &str| ann.api(&terse, "GET", path, None).json()["total_clicks"].as_u64().unwrap_or(0);
+    until("the visits are counted", || total("/stats") >= 3);
+    assert_eq!((total("/stats"), total(&format!("/urls/{code}/stats"))), (3, 3));
+    assert_eq!(bob.api(&terse, "GET", "/stats", None).json()["total_clicks"], 0, "they are nobody else's");
 }
 
 #[test]
