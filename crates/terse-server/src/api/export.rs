@@ -24,6 +24,7 @@ use super::problem::{Problem, STORE_UNAVAILABLE};
 use super::request::{Member, NoParams};
 use super::shapes::{LinkBody, host_of};
 use super::streamed::{self, Sender};
+use super::webhooks::WebhookBody;
 use crate::router::{Parts, Web};
 
 /// How much of each is read at once.
@@ -38,9 +39,9 @@ const TAKING: Duration = Duration::from_secs(60);
 
 /// Take all your data away
 ///
-/// One JSON object a line, each with a `type`: your `account`, your `key`s without their secrets, your `session`s, your `link`s
-/// (deleted ones too, as long as they are kept) with each `click` that is kept behind its link, the `report`s you wrote, and
-/// what the `audit` log says about you. The last line is `{"type":"end"}`; without it something is missing.
+/// One JSON object a line, each with a `type`: your `account`, your `key`s and `webhook`s without their secrets, your `session`s, your
+/// `link`s (deleted ones too, as long as they are kept) with each `click` that is kept behind its link, the `report`s you wrote,
+/// and what the `audit` log says about you. The last line is `{"type":"end"}`; without it something is missing.
 #[utoipa::path(get, path = "/api/v1/account/export", operation_id = "export_account", tag = "Account",
     responses((status = 200, description = "All of it", headers(("Content-Disposition" = String, description = "A name for the file")),
             content((String = "application/x-ndjson"))),
@@ -50,14 +51,18 @@ pub(super) async fn export(State(parts): Web, Member(asker): Member, _: NoParams
     let user = account_of(&parts, &asker).await?;
     let turn = UNDER_WAY.try_acquire().map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many exports at once; try again"))?;
     // Before the answer begins: a registry that is away can still be told of.
-    let keys = parts.registry.keys(user.id).await?;
+    let (keys, webhooks) = (parts.registry.keys(user.id).await?, parts.registry.webhooks(user.id).await?);
     let (sender, body) = streamed::body();
     let mut lines = Lines { sender, waiting: Vec::new() };
     lines.put("account", &UserBody::from(&user));
     for key in &keys {
         lines.put("key", &KeyBody::from(key));
     }
-    let subjects = keys.iter().map(|key| subject::key(key.id)).chain([subject::user(user.id)]).collect();
+    for webhook in &webhooks {
+        lines.put("webhook", &WebhookBody::new(webhook, None));
+    }
+    let hooks = webhooks.iter().map(|webhook| subject::webhook(webhook.id));
+    let subjects = keys.iter().map(|key| subject::key(key.id)).chain(hooks).chain([subject::user(user.id)]).collect();
     tokio::spawn(write(parts, user, subjects, lines, turn));
     let name = "attachment; filename=\"terse-account.jsonl\"";
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson"), (header::CONTENT_DISPOSITION, name)], body).into_response())

@@ -89,7 +89,7 @@ pub(crate) struct WebhookBody {
 }
 
 impl WebhookBody {
-    fn new(webhook: &Webhook, secret: Option<String>) -> Self {
+    pub(super) fn new(webhook: &Webhook, secret: Option<String>) -> Self {
         let text = |at: Option<Moment>| at.map(|at| at.to_string());
         Self {
             id: webhook.id.0.to_string(),

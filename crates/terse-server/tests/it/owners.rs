@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use terse_core::clicks::{Click, LinkId, Place};
 use terse_core::limits::Limit;
-use terse_core::registry::{Act, Audits, Registry, Role, Scope, UserName};
-use terse_core::{Code, Domain, LinkKey, LinkStore, Moment, OwnerId};
+use terse_core::registry::{Act, Actor, Audits, By, EventKind, NewWebhook, Registry, Role, Scope, UserName};
+use terse_core::{Code, Domain, LinkKey, LinkStore, Moment, OwnerId, Target};
 use terse_server::Limits;
 
 use crate::web::{Answer, KEY, OTHER, OWNER, Web};
@@ -312,14 +312,24 @@ async fn an_export_has_all_of_ones_own_and_nothing_of_others() {
     with_links_and_clicks(&web, OTHER.1, OTHER.0, &["theirs"]).await;
     assert_eq!(web.as_owner("DELETE /api/v1/urls/gone", OWNER.0, Value::Null).await.status, 204);
     web.sign_in(OWNER.1, "secret-cookie").await;
+    for (owner, url) in [(OWNER.1, "https://hook.example/mine"), (OTHER.1, "https://hook.example/theirs")] {
+        let (url, events) = (Target::from_stored(url.into()), EventKind::ALL.into_iter().collect());
+        let by = By { actor: Actor::Owner(owner), at: web.clock.now(), why: None };
+        web.registry.add_webhook(NewWebhook { owner, url, events, created_at: web.clock.now() }, by).await.unwrap();
+    }
     let export = web.as_owner("GET /api/v1/account/export", OWNER.0, Value::Null).await;
     assert_eq!((export.status.as_u16(), export.header("content-type")), (200, "application/x-ndjson"));
     assert!(export.header("content-disposition").contains("attachment"));
     let lines: Vec<Value> = export.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let kinds: Vec<_> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["account", "key", "session", "link", "click", "link", "click", "audit", "audit", "end"]);
     assert_eq!(
-        (&lines[3]["short_code"], &lines[4]["short_code"], &lines[5]["short_code"]),
+        kinds,
+        ["account", "key", "webhook", "session", "link", "click", "link", "click", "audit", "audit", "audit", "end"]
+    );
+    assert_eq!((&lines[2]["url"], &lines[2]["secret"]), (&json!("https://hook.example/mine"), &Value::Null));
+    assert!(lines.iter().any(|line| line["act"] == "webhook_added" && line["by"] == "you"), "{}", export.text());
+    assert_eq!(
+        (&lines[4]["short_code"], &lines[5]["short_code"], &lines[6]["short_code"]),
         (&json!("mine"), &json!("mine"), &json!("gone"))
     );
     assert!(!export.text().contains("theirs") && !export.text().contains("secret-cookie") && !export.text().contains(OWNER.0));
