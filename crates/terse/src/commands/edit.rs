@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use http::Method;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::resolve::details;
-use super::{link_path, read_password, text};
+use super::{link_path, read_password, read_rules, text};
 use crate::cli::Context;
 use crate::client::Absent;
 use crate::config::Span;
@@ -21,7 +21,9 @@ Examples:
   terse edit x7Kq --url https://example.com/new
   terse edit spring --title 'Spring sale' --tag sale --tag 2030
   terse edit spring --clear-expiry
-  terse edit spring --archive --notes 'over since May'")]
+  terse edit spring --archive --notes 'over since May'
+  terse edit spring --rules by-device.json
+  terse edit spring --undo")]
 pub(crate) struct Edit {
     /// A code or a whole short URL
     #[arg(value_name = "CODE|URL")]
@@ -83,6 +85,12 @@ pub(crate) struct Edit {
     /// As many visits as come
     #[arg(long, conflicts_with = "max_clicks")]
     clear_max_clicks: bool,
+    /// Where some visitors go instead: a file with rules in JSON, in place of the old ones, or - for standard input
+    #[arg(long, value_name = "FILE|-")]
+    rules: Option<PathBuf>,
+    /// No rules
+    #[arg(long, conflicts_with = "rules")]
+    clear_rules: bool,
     /// The redirect status: 301, 302, 307 or 308
     #[arg(long, value_name = "STATUS")]
     redirect: Option<u64>,
@@ -92,10 +100,13 @@ pub(crate) struct Edit {
     /// Whether search engines may follow
     #[arg(long, value_name = "true|false")]
     crawlable: Option<bool>,
+    /// Take back the last change, or all since a revision
+    #[arg(long, value_name = "REVISION", num_args = 0..=1, require_equals = true)]
+    undo: Option<Option<u64>>,
 }
 
 impl Edit {
-    fn body(&self, password: Option<String>) -> Value {
+    fn body(&self, password: Option<String>, rules: Option<Value>) -> Value {
         let mut body = Map::new();
         let mut give = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
         let or_null = |value: Option<Value>, clear: bool| value.or(clear.then_some(Value::Null));
@@ -109,6 +120,7 @@ impl Edit {
         give("ttl", self.ttl.map(|ttl| ttl.get().as_secs().into()));
         give("valid_from", or_null(self.valid_from.as_deref().map(Value::from), self.clear_valid_from));
         give("max_clicks", or_null(self.max_clicks.map(Value::from), self.clear_max_clicks));
+        give("rules", or_null(rules, self.clear_rules));
         give("redirect", self.redirect.map(Value::from));
         give("forward_query", self.forward_query.map(Value::from));
         give("crawlable", self.crawlable.map(Value::from));
@@ -116,12 +128,18 @@ impl Edit {
     }
 
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let body = self.body(self.password_file.as_deref().map(read_password).transpose()?);
-        if body.as_object().is_none_or(Map::is_empty) {
-            return Err(Usage("say what to change, as in --url or --title; `terse edit --help` lists it all").into());
-        }
-        let path = link_path(&self.code, self.domain.as_deref(), "")?;
-        let link = context.door(Absent::Refuse)?.expect(&Method::PATCH, &path, Some(&body))?.body;
+        let password = self.password_file.as_deref().map(read_password).transpose()?;
+        let body = self.body(password, self.rules.as_deref().map(read_rules).transpose()?);
+        let (method, after, body) = match (self.undo, body.as_object().is_none_or(Map::is_empty)) {
+            (None, true) => {
+                return Err(Usage("say what to change, as in --url or --title; `terse edit --help` lists it all").into());
+            }
+            (Some(_), false) => return Err(Usage("--undo goes alone: take back a change, or make one").into()),
+            (None, false) => (Method::PATCH, "", body),
+            (Some(revision), true) => (Method::POST, "/undo", json!({ "revision": revision })),
+        };
+        let path = link_path(&self.code, self.domain.as_deref(), after)?;
+        let link = context.door(Absent::Refuse)?.expect(&method, &path, Some(&body))?.body;
         if context.json {
             say(&link.to_string())?;
         } else {
@@ -151,13 +169,14 @@ mod tests {
         let body = |line: &[&str]| {
             Line::parse_from([&["x", "abc"], line].concat())
                 .edit
-                .body(Some("p".into()).filter(|_| line.contains(&"--password-file")))
+                .body(Some("p".into()).filter(|_| line.contains(&"--password-file")), None)
         };
         assert_eq!(body(&["--clear-expiry", "--clear-tags"]), serde_json::json!({"expires_at": null, "tags": []}));
         assert_eq!(body(&["--title", "t", "--crawlable", "false"]), serde_json::json!({"title": "t", "crawlable": false}));
         assert_eq!(body(&["--domain", "b.example"]), serde_json::json!({}));
         assert_eq!(body(&["--archive", "--clear-password"]), serde_json::json!({"archived": true, "password": null}));
         assert_eq!(body(&["--unarchive", "--notes", "n"]), serde_json::json!({"archived": false, "notes": "n"}));
+        assert_eq!(body(&["--clear-rules"]), serde_json::json!({"rules": null}));
         assert_eq!(body(&["--password-file", "x"]), serde_json::json!({"password": "p"}));
     }
 }

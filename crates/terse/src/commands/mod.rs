@@ -53,6 +53,22 @@ fn read_password(file: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     // More than the longest password and a line break; what is longer is refused by whoever gets it.
     let most = 4096;
+    // The longest password and a line break; more is refused by whoever gets it.
+    let text = read_text(file, 1024)?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+}
+
+/// The rules in a file: JSON, as the API takes them. Whether they are good ones, the server knows.
+fn read_rules(file: &Path) -> anyhow::Result<Value> {
+    // More than the API takes.
+    let text = read_text(file, 1 << 20)?;
+    serde_json::from_str(&text).with_context(|| format!("reading rules, which are JSON, in {}", file.display()))
+}
+
+/// At most so much of a file, or of standard input.
+fn read_text(file: &Path, most: u64) -> anyhow::Result<String> {
+    let mut text = String::new();
     match file == Path::new("-") {
         true => std::io::stdin().lock().take(most).read_to_string(&mut text).context("reading standard input")?,
         false => {
@@ -60,8 +76,7 @@ fn read_password(file: &Path) -> anyhow::Result<String> {
             std::fs::File::open(file).with_context(reading)?.take(most).read_to_string(&mut text).with_context(reading)?
         }
     };
-    let line = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -77,6 +92,16 @@ mod tests {
             assert_eq!(read_password(&file).unwrap(), want);
         }
         assert!(read_password(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn rules_are_json_and_a_file_without_them_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rules.json");
+        std::fs::write(&file, r#"[{"to": "https://example.com/"}]"#).unwrap();
+        assert_eq!(read_rules(&file).unwrap()[0]["to"], "https://example.com/");
+        std::fs::write(&file, "none").unwrap();
+        assert!(format!("{:#}", read_rules(&file).unwrap_err()).contains("rules.json"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use clap::Args;
 use http::Method;
 use serde_json::{Map, Value};
 
-use super::{URLS, read_password, text};
+use super::{URLS, read_password, read_rules, text};
 use crate::cli::Context;
 use crate::client::Absent;
 use crate::config::Span;
@@ -50,6 +50,9 @@ pub(crate) struct Shorten {
     /// A password that visitors must know: a file that holds it, or - for standard input
     #[arg(long, value_name = "FILE|-")]
     password_file: Option<PathBuf>,
+    /// Where some visitors go instead: a file with rules in JSON, or - for standard input
+    #[arg(long, value_name = "FILE|-")]
+    rules: Option<PathBuf>,
     /// The redirect status: 301, 302, 307 or 308
     #[arg(long, value_name = "STATUS")]
     redirect: Option<u64>,
@@ -68,7 +71,7 @@ pub(crate) struct Shorten {
 }
 
 impl Shorten {
-    fn body(&self, password: Option<String>) -> Value {
+    fn body(&self, password: Option<String>, rules: Option<Value>) -> Value {
         let mut body = Map::from_iter([("long_url".to_owned(), Value::from(self.url.as_str()))]);
         let mut give = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
         give("custom_alias", self.alias.as_deref().map(Value::from));
@@ -80,6 +83,7 @@ impl Shorten {
         give("tags", (!self.tags.is_empty()).then(|| self.tags.as_slice().into()));
         give("notes", self.notes.as_deref().map(Value::from));
         give("password", password.map(Value::from));
+        give("rules", rules);
         give("redirect", self.redirect.map(Value::from));
         give("domain", self.domain.as_deref().map(Value::from));
         give("forward_query", self.forward_query.then_some(true.into()));
@@ -89,7 +93,8 @@ impl Shorten {
     }
 
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let body = self.body(self.password_file.as_deref().map(read_password).transpose()?);
+        let password = self.password_file.as_deref().map(read_password).transpose()?;
+        let body = self.body(password, self.rules.as_deref().map(read_rules).transpose()?);
         let answer = context.door(Absent::Make)?.expect(&Method::POST, URLS, Some(&body))?;
         let link = &answer.body;
         if context.json {
@@ -122,7 +127,7 @@ mod tests {
 
     #[test]
     fn only_what_was_wished_is_asked_for() {
-        let body = |line: &[&str]| Line::parse_from([&["x"], line].concat()).shorten.body(None);
+        let body = |line: &[&str]| Line::parse_from([&["x"], line].concat()).shorten.body(None, None);
         assert_eq!(body(&["https://e.com/"]), serde_json::json!({"long_url": "https://e.com/"}));
         let line =
             ["https://e.com/", "--alias", "a", "--ttl", "8h", "--tag", "x", "--tag", "y", "--no-reuse", "--redirect", "301"];

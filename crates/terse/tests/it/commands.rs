@@ -62,6 +62,14 @@ fn life(data: &Path) -> Vec<Value> {
         (&changed["long_url"], &changed["title"], &changed["revision"]),
         (&json!("https://example.com/b"), &Value::Null, &json!(2))
     );
+    let file = data.join("rules.json");
+    std::fs::write(&file, r#"[{"device": "mobile", "to": "https://example.com/m"}]"#).unwrap();
+    let ruled = step(0, &["edit", "my-link", "--rules", file.to_str().unwrap()]);
+    assert_eq!(ruled["rules"][0]["to"], "https://example.com/m");
+    assert_eq!(step(0, &["edit", "my-link", "--undo"])["rules"], Value::Null);
+    assert_eq!(step(0, &["edit", "my-link", "--undo=1"])["long_url"], "https://example.com/a");
+    assert_eq!(step(0, &["edit", "my-link", "--undo"])["long_url"], "https://example.com/b");
+    step(2, &["edit", "my-link", "--undo", "--title", "x"]);
     step(0, &["delete", "my-link"]);
     assert_eq!(step(1, &["resolve", "my-link"])["status"], 404);
     assert_eq!(step(0, &["list"])["links"], json!([]));
