@@ -11,7 +11,9 @@ use terse_server::{BellTower, Rung};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// How often it is asked whether anything changed. A ban is to be felt within five seconds on every node.
+use crate::safety::Safety;
+
+/// How often it is asked whether anything changed. A ban or a block is to be felt within five seconds on every node.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long the registry may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -21,6 +23,7 @@ pub(crate) struct RegistryWatch {
     registry: Arc<dyn Registry>,
     redirector: Arc<Redirector>,
     links: Arc<Links>,
+    safety: Arc<Safety>,
     /// What was read was at least this new.
     known: Option<Watermark>,
     away: bool,
@@ -32,8 +35,9 @@ impl RegistryWatch {
         registry: Arc<dyn Registry>,
         redirector: Arc<Redirector>,
         links: Arc<Links>,
+        safety: Arc<Safety>,
     ) -> anyhow::Result<Self> {
-        let mut watch = Self { registry, redirector, links, known: None, away: false };
+        let mut watch = Self { registry, redirector, links, safety, known: None, away: false };
         watch.look().await.context("reading the registry of owners")?;
         Ok(watch)
     }
@@ -70,15 +74,23 @@ impl RegistryWatch {
             if self.known == Some(mark) {
                 return anyhow::Ok(None);
             }
-            Ok(Some((mark, self.registry.suspended().await?, self.registry.places().await?)))
+            let read = (self.registry.suspended().await?, self.registry.places().await?, self.registry.blocked_hosts().await?);
+            Ok(Some((mark, read)))
         };
         let read = timeout(PATIENCE, read).await.context("it took too long")??;
-        let Some((mark, suspended, places)) = read else { return Ok(()) };
+        let Some((mark, (suspended, places, blocked))) = read else { return Ok(()) };
         self.redirector.settle(&places);
         self.links.suspended().replace(suspended.iter().copied());
-        let redirector = Arc::clone(&self.redirector);
-        // It may look at every remembered route.
-        tokio::task::spawn_blocking(move || redirector.suspend(&suspended)).await.context("telling the redirect plane")?;
+        let (redirector, safety) = (Arc::clone(&self.redirector), Arc::clone(&self.safety));
+        // It may look at every remembered route, and compile all lists.
+        let telling = tokio::task::spawn_blocking(move || {
+            redirector.suspend(&suspended);
+            // Whoever looks after remembered routes would do so in a moment; whoever rings has it done.
+            if safety.block_by_hand(&blocked) {
+                redirector.rescreen();
+            }
+        });
+        telling.await.context("telling the redirect plane")?;
         self.known = Some(mark);
         Ok(())
     }

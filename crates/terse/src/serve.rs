@@ -109,8 +109,6 @@ impl Server {
         let redirector = Arc::new(redirector.with_onlooker(lookout.clone()).screened_by(safety.judging()));
         let feed: Arc<dyn ChangeFeed> = redirector.clone();
         let rules = rules(config, hosts.clone())?;
-        // Before anybody is let in: no link may be made that a moderator has forbidden.
-        let seen = back_office.block_on(safety.read_by_hand(&*store.registry)).context("reading the blocked hosts")?;
         let admin = config.admin.listen.map(|at| listen(at).context("admin")).transpose()?;
         // Only now, when nothing that an operator can get wrong is left: a key that was kept but never shown would be lost.
         let (keys, fresh_key, local_key) = back_office.block_on(keys(config, &store))?;
@@ -127,7 +125,9 @@ impl Server {
         let cursor_key = store.links.identity().derive("terse list cursors v1");
         let reporter_key = store.links.identity().derive("terse reporters v1");
         let (stop, stopped) = watch::channel(false);
-        let watch = RegistryWatch::begin(Arc::clone(&store.registry), Arc::clone(&redirector), Arc::clone(&links));
+        // Before anybody is let in: no link may be made, and none followed, that a moderator has forbidden.
+        let watch =
+            RegistryWatch::begin(Arc::clone(&store.registry), Arc::clone(&redirector), Arc::clone(&links), Arc::clone(&safety));
         let watch = back_office.block_on(watch)?;
         let (bell, tower) = Bell::new();
         back_office.spawn(watch.run(tower, stopped.clone()));
@@ -173,7 +173,6 @@ impl Server {
         let recall =
             Recall { redirector: Arc::clone(&redirector), screen: safety.screen.clone(), recalled: Arc::clone(&recalled) };
         back_office.spawn(recall.run(stopped.clone()));
-        back_office.spawn(Arc::clone(&safety).watch_registry(Arc::clone(&store.registry), seen, stopped.clone()));
         let (reaper, rescan) = (Arc::new(ReaperCounts::default()), Arc::new(RescanCounts::default()));
         if config.roles.worker {
             let chore = Reaper {

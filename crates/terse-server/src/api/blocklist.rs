@@ -68,8 +68,8 @@ pub(super) async fn list(State(parts): Web, _: Moderator, _: NoParams) -> Result
 
 /// Block a host
 ///
-/// With all names below it. Within seconds no link can be made to it, and links that lead there answer 451. Blocking it again
-/// changes nothing.
+/// With all names below it. From now on no link can be made to it, and links that lead there answer 451; on other machines of yours
+/// within seconds. Blocking it again changes nothing.
 #[utoipa::path(post, path = "/api/v1/admin/blocklist", operation_id = "block_host", tag = "Admin",
     request_body(content = BlockHost),
     responses((status = 201, description = "It is blocked", body = BlockedBody),
@@ -94,6 +94,7 @@ pub(super) async fn block(
     let by = by(&parts, &asker, Some(why.clone()));
     let blocked = BlockedHost { host, at: by.at, why: Some(why) };
     parts.registry.block_host(blocked.clone(), by).await?;
+    parts.bell.ring().await;
     Ok((StatusCode::CREATED, axum::Json(blocked.into())))
 }
 
@@ -118,6 +119,10 @@ pub(super) async fn unblock(
     let host = terse_core::canonical_host(host.trim()).ok_or_else(missing)?;
     match parts.registry.unblock_host(&host, by(&parts, &asker, why)).await {
         Err(terse_core::registry::RegistryError::Missing) => Err(missing()),
-        outcome => Ok(outcome.map(|()| StatusCode::NO_CONTENT)?),
+        outcome => {
+            outcome?;
+            parts.bell.ring().await;
+            Ok(StatusCode::NO_CONTENT)
+        }
     }
 }
