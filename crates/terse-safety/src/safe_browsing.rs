@@ -117,6 +117,13 @@ impl SafeBrowsing {
         }
     }
 
+    /// Whether a target is known to be dangerous, and nothing else. Many are asked about at once whenever something was learned, so
+    /// nothing is hashed as long as no answer names any threat.
+    pub fn is_threat(&self, target: &Target) -> bool {
+        let known = self.answers.read().unwrap_or_else(PoisonError::into_inner).have_threats(self.clock.now());
+        known && self.word(target) == Word::Threat
+    }
+
     /// What has to be asked before a target can be judged.
     pub fn wanted(&self, target: &Target) -> Vec<u32> {
         let mut wanted = Vec::new();

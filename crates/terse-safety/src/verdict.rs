@@ -105,7 +105,7 @@ impl Screen {
 
     /// Whether a target is named by a list, or known to be dangerous, and nothing else.
     pub fn blocks(&self, target: &Target) -> bool {
-        find(&self.index(), target).is_some() || self.word(target) == Word::Threat
+        find(&self.index(), target).is_some() || self.safe_browsing.as_ref().is_some_and(|known| known.is_threat(target))
     }
 
     fn word(&self, target: &Target) -> Word {

@@ -18,7 +18,11 @@ const LONGEST: Duration = Duration::from_hours(24);
 
 /// By the first four bytes of the hashes.
 #[derive(Debug, Default)]
-pub(crate) struct Answers(HashMap<u32, Answer>);
+pub(crate) struct Answers {
+    by_prefix: HashMap<u32, Answer>,
+    /// No answer that names a threat holds for longer.
+    threats_until: Option<Moment>,
+}
 
 /// All that is dangerous below four bytes.
 #[derive(Debug)]
@@ -36,18 +40,18 @@ impl Answer {
 impl Answers {
     pub(crate) fn get(&self, prefix: u32, now: Moment) -> Option<&Answer> {
         // Nearly always there is nothing to look for.
-        if self.0.is_empty() {
+        if self.by_prefix.is_empty() {
             return None;
         }
-        self.0.get(&prefix).filter(|answer| now <= answer.until)
+        self.by_prefix.get(&prefix).filter(|answer| now <= answer.until)
     }
 
     /// Takes an answer for everything that was asked: that there is nothing is an answer too. Says how many are dangerous.
     pub(crate) fn learn(&mut self, asked: &[u32], found: &Found, now: Moment) -> usize {
-        if self.0.len() + asked.len() > MOST {
-            self.0.retain(|_, answer| now <= answer.until);
-            if self.0.len() + asked.len() > MOST {
-                self.0.clear();
+        if self.by_prefix.len() + asked.len() > MOST {
+            self.by_prefix.retain(|_, answer| now <= answer.until);
+            if self.by_prefix.len() + asked.len() > MOST {
+                self.by_prefix.clear();
             }
         }
         let keep = if found.any { found.keep } else { found.keep.max(NOTHING) }.min(LONGEST);
@@ -56,12 +60,20 @@ impl Answers {
         for prefix in asked {
             let below: Vec<[u8; 32]> = found.threats.iter().filter(|hash| beginning(hash) == *prefix).copied().collect();
             threats += below.len();
-            self.0.insert(*prefix, Answer { threats: below, until });
+            self.by_prefix.insert(*prefix, Answer { threats: below, until });
+        }
+        if threats > 0 {
+            self.threats_until = self.threats_until.max(Some(until));
         }
         threats
     }
 
+    /// Whether any answer says that something is dangerous. Nearly always none does.
+    pub(crate) fn have_threats(&self, now: Moment) -> bool {
+        self.threats_until.is_some_and(|until| now <= until)
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.by_prefix.len()
     }
 }

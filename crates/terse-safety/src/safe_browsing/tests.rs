@@ -110,6 +110,31 @@ fn what_is_on_no_list_is_clean_and_what_may_be_is_asked_for() {
 }
 
 #[test]
+fn nothing_is_hashed_while_no_answer_names_a_threat() {
+    let clock = Clock::default();
+    let known = Arc::new(listing(&clock, &["bad.example.net/", "fine.example.net/"]));
+    let screen = Screen::default().with_safe_browsing(Arc::clone(&known));
+    let (bad, fine) = (target("https://bad.example.net/x"), target("https://fine.example.net/"));
+    let blocked = || {
+        let before = expressions::HASHED.get();
+        let both = [screen.blocks(&bad), screen.blocks(&fine)];
+        (both, expressions::HASHED.get() > before)
+    };
+    assert_eq!(blocked(), ([false, false], false), "nobody was asked");
+    known.learn(&known.wanted(&fine), &answer(&[], 0)).unwrap();
+    assert_eq!(blocked(), ([false, false], false), "there was nothing");
+    known.learn(&known.wanted(&bad), &answer(&["bad.example.net/"], 60)).unwrap();
+    assert_eq!(blocked(), ([true, false], true));
+    clock.advance(Duration::from_secs(30));
+    known.learn(&[beginning(&hash("fine.example.net/"))], &answer(&["fine.example.net/"], 10)).unwrap();
+    assert_eq!(blocked(), ([true, true], true));
+    clock.advance(Duration::from_secs(11));
+    assert_eq!(blocked(), ([true, false], true), "the older answer holds for longer");
+    clock.advance(Duration::from_secs(20));
+    assert_eq!(blocked(), ([false, false], false), "all have expired");
+}
+
+#[test]
 fn a_whole_hash_that_was_not_asked_for_says_nothing() {
     let clock = Clock::default();
     let known = listing(&clock, &["bad.example.net/", "worse.example.net/"]);
