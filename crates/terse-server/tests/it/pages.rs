@@ -1,6 +1,5 @@
 use serde_json::{Value, json};
-use terse_core::registry::Scope;
-use terse_core::registry::{Registry as _, Role};
+use terse_core::registry::{Registry as _, Role, Scope};
 
 use crate::web::{Answer, OWNER, Web};
 

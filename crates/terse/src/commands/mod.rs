@@ -50,11 +50,8 @@ fn link_path(typed: &str, domain: Option<&str>, below: &str) -> anyhow::Result<S
 
 /// A password out of a file, or from standard input: what is typed as an argument, others on the machine can see.
 fn read_password(file: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
     // More than the longest password and a line break; what is longer is refused by whoever gets it.
-    let most = 4096;
-    // The longest password and a line break; more is refused by whoever gets it.
-    let text = read_text(file, 1024)?;
+    let text = read_text(file, 4096)?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
