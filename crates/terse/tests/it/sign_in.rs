@@ -422,7 +422,7 @@ fn a_new_password_ends_all_other_sessions() {
     };
     for (current, password, again, status, words) in [
         ("wrong", next, next, 403, "This is not your password."),
-        (PASSWORD, "short", "short", 400, "at least 10 characters"),
+        (PASSWORD, "nine char", "nine char", 400, "at least 10 characters"),
         (PASSWORD, next, "another passworD", 400, "The two are not the same"),
     ] {
         let answer = change(&mut ann, current, password, again);
