@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use terse_core::rules::{Looks, Needs, Who, cut_agent};
 use terse_core::{Link, Target};
 
@@ -31,7 +31,7 @@ pub(crate) async fn look(parts: &Parts, agent: Option<Vec<u8>>, address: Option<
 pub(crate) async fn way<'l>(parts: &Parts, link: &'l Link, headers: &HeaderMap, address: IpAddr, query: &str) -> &'l Target {
     let Some(rules) = &link.rules else { return &link.target };
     // The first that says something, as for visits.
-    let field = |name: HeaderName| headers.get_all(name).iter().map(|value| value.as_bytes()).find(|value| !value.is_empty());
+    let field = |name: HeaderName| headers.get_all(name).iter().map(HeaderValue::as_bytes).find(|value| !value.is_empty());
     let agent = field(header::USER_AGENT).unwrap_or_default();
     let needs = rules.needs();
     let looks = look(parts, needs.agent.then(|| agent.to_vec()), needs.country.then_some(address)).await.unwrap_or_default();

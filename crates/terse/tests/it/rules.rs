@@ -180,7 +180,8 @@ fn whoever_is_warned_is_led_where_the_rules_would_have_led_them() {
         {"country": "DE", "to": [{"url": "https://de-a.example.net/"}, {"url": "https://de-b.example.net/"}]},
     ]);
     let code = terse.create(json!({"long_url": HOME, "rules": rules, "forward_query": true, "reuse": false}));
-    let visitors: [(&str, &[(&str, &str)], &str); 5] = [
+    type Fields = &'static [(&'static str, &'static str)];
+    let visitors: [(&str, Fields, &str); 5] = [
         ("", &[("user-agent", WINDOWS)], HOME),
         ("", &[("user-agent", IPHONE)], "https://phones.example.net/"),
         ("?ref=%3Cb%3E", &[("user-agent", WINDOWS)], "https://refs.example.net/?own=1&ref=%3Cb%3E"),
