@@ -138,6 +138,14 @@ pub struct ListQuery {
     pub now: Moment,
 }
 
+impl ListQuery {
+    /// All that are not deleted, the first `limit` of them. What else is wished is changed in it.
+    pub fn all(sort: Sort, limit: usize, now: Moment) -> Self {
+        let (owner, domain, tag, text, status, archived, after) = (None, None, None, None, None, None, None);
+        Self { owner, domain, tag, text, status, archived, sort, after, limit, now }
+    }
+}
+
 /// A part of a list. It may be shorter than asked for, even empty, although `next` says that there is more: a store may stop
 /// looking after a while.
 #[derive(Clone, Debug)]

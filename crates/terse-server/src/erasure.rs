@@ -96,19 +96,7 @@ impl Erasures {
         for status in [None, Some(Status::Deleted)] {
             let mut after = None;
             loop {
-                let (now, limit) = (self.links.now(), PAGE);
-                let query = ListQuery {
-                    owner: None,
-                    domain: None,
-                    tag: None,
-                    text: None,
-                    status,
-                    archived: None,
-                    sort: Sort::Oldest,
-                    after,
-                    limit,
-                    now,
-                };
+                let query = ListQuery { status, after, ..ListQuery::all(Sort::Oldest, PAGE, self.links.now()) };
                 let page = self.links.list(Caller::Owner(owner), query).await?.page;
                 let erasing: Vec<_> =
                     page.links.into_iter().map(|link| erase_one(Arc::clone(&self.links), owner, link)).collect();

@@ -133,18 +133,7 @@ impl Rescan {
     async fn walk(&self, round: &mut Round) -> Result<(), LinkError> {
         loop {
             let begun = Instant::now();
-            let query = ListQuery {
-                owner: None,
-                domain: None,
-                tag: None,
-                text: None,
-                status: None,
-                archived: None,
-                sort: Sort::Newest,
-                after: round.after.clone(),
-                limit: PAGE,
-                now: self.clock.now(),
-            };
+            let query = ListQuery { after: round.after.clone(), ..ListQuery::all(Sort::Newest, PAGE, self.clock.now()) };
             let page = self.links.list(Caller::OPERATOR, query).await?.page;
             let read = begun.elapsed();
             let (links, count) = (Arc::clone(&self.links), page.links.len() as u64);

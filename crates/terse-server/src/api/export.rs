@@ -146,19 +146,8 @@ async fn write_all(parts: &Parts, owner: OwnerId, subjects: Vec<String>, lines: 
 async fn write_links(parts: &Parts, owner: OwnerId, status: Option<Status>, lines: &mut Lines) -> Result<(), Stop> {
     let (mut after, hosts) = (None, &parts.links.rules().hosts);
     loop {
-        let (now, limit) = (parts.links.now(), PAGE);
-        let query = ListQuery {
-            owner: None,
-            domain: None,
-            tag: None,
-            text: None,
-            status,
-            archived: None,
-            sort: Sort::Oldest,
-            after,
-            limit,
-            now,
-        };
+        let now = parts.links.now();
+        let query = ListQuery { status, after, ..ListQuery::all(Sort::Oldest, PAGE, now) };
         // An admin too takes only their own away.
         let page = parts.links.list(Caller::Owner(owner), query).await?.page;
         let counts = click_counts(parts, page.links.iter()).await;

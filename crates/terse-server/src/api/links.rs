@@ -217,13 +217,18 @@ pub(super) async fn patch(
     check_ttl(patch.ttl())?;
     let password = clear_text::change(&parts.passwords, patch.password.take()).await?;
     let changed = parts.links.patch(caller, &key, &patch.into_patch(password), expected).await;
-    let link = changed.map_err(|error| match error {
+    let link = changed.map_err(|error| conflict(error, expected))?;
+    Ok(answer(&parts, StatusCode::OK, &link).await)
+}
+
+/// Why a link was not changed: somebody else was first, and whoever said what they expected is told so.
+pub(super) fn conflict(error: LinkError, expected: Option<Revision>) -> Problem {
+    match error {
         LinkError::Conflict if expected.is_some() => {
             Problem::new(&PRECONDITION_FAILED, "the link was changed since; read it again").on("If-Match")
         }
         error => error.into(),
-    })?;
-    Ok(answer(&parts, StatusCode::OK, &link).await)
+    }
 }
 
 /// Delete a link

@@ -5,12 +5,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use terse_core::{Hosts, Link, LinkError, Moment, Revision};
+use terse_core::{Hosts, Link, Moment, Revision};
 use utoipa::ToSchema;
 
 use super::answers::{GetProblems, PatchProblems};
-use super::links::{answer, if_match, link_key};
-use super::problem::{PRECONDITION_FAILED, Problem};
+use super::links::{answer, conflict, if_match, link_key};
+use super::problem::Problem;
 use super::request::{Keyed, MaybeJson, Name, Params, SMALL, parse_object};
 use super::shapes::LinkBody;
 use crate::router::Web;
@@ -146,11 +146,6 @@ pub(super) async fn undo(
     let expected = if_match(&headers)?;
     let wanted = body.map(|body| parse_object::<Undo>(&body)).transpose()?.and_then(|undo| undo.revision);
     let undone = parts.links.undo(caller, &key, wanted.map(Revision), expected).await;
-    let link = undone.map_err(|error| match error {
-        LinkError::Conflict if expected.is_some() => {
-            Problem::new(&PRECONDITION_FAILED, "the link was changed since; read it again").on("If-Match")
-        }
-        error => error.into(),
-    })?;
+    let link = undone.map_err(|error| conflict(error, expected))?;
     Ok(answer(&parts, StatusCode::OK, &link).await)
 }
