@@ -10,10 +10,10 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
-use terse_core::Links;
 use terse_core::clicks::{ClickStore, Live};
-use terse_core::registry::Registry;
+use terse_core::registry::{Actor, By, Registry};
 use terse_core::rules::Onlooker;
+use terse_core::{Links, OwnerId};
 use tokio::sync::watch;
 
 use crate::accounts::Accounts;
@@ -67,6 +67,13 @@ pub struct Parts {
     pub webhooks: Option<Webhooks>,
     /// True once the server stops: answers without an end of their own end then.
     pub stop: watch::Receiver<bool>,
+}
+
+impl Parts {
+    /// Whose act something is, for the audit log: this owner's, now.
+    pub(crate) fn by(&self, owner: OwnerId, why: Option<String>) -> By {
+        By { actor: Actor::Owner(owner), at: self.links.now(), why }
+    }
 }
 
 /// What every handler is given.

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use super::answers::{OwnChangeProblems, OwnReadProblems};
-use super::people::{UserBody, account_of, by, hash_password, user_name};
+use super::people::{UserBody, account_of, hash_password, user_name};
 use super::problem::{FORBIDDEN, Problem, WRONG_PASSWORD};
 use super::request::{Json, Member, NoParams, SMALL, parse_object};
 use super::schemas;
@@ -113,7 +113,7 @@ pub(super) async fn patch(
     };
     let change =
         Change { id: user.id, change: UserChange { name, password, ..UserChange::default() }, expected: Some(user.revision) };
-    let changed = parts.registry.change_user(change, by(user.id, parts.links.now(), None)).await?;
+    let changed = parts.registry.change_user(change, parts.by(user.id, None)).await?;
     if let Some((session, _)) = session {
         // All sessions ended with the old password. The one who knew it stays.
         parts.registry.add_session(session, changed.revision).await?;
@@ -144,7 +144,7 @@ pub(super) async fn erase(
         (None, _, Some(name)) if name == user.name.as_str() => {}
         (None, _, _) => return Err(Problem::invalid("confirm", "this needs the name of your account")),
     }
-    erase_user(&parts, &user, by(user.id, parts.links.now(), Some("asked for by its owner".into()))).await
+    erase_user(&parts, &user, parts.by(user.id, Some("asked for by its owner".into()))).await
 }
 
 /// Closes an account at once, and erases it. A large one takes longer than anybody waits: it goes on, and if this process

@@ -7,7 +7,7 @@ use terse_core::registry::BlockedHost;
 use utoipa::ToSchema;
 
 use super::answers::{AdminListProblems, BlockProblems, UnblockProblems};
-use super::moderation::{by, checked_why};
+use super::people::reason;
 use super::problem::{NOT_FOUND, Problem, TOO_MANY};
 use super::request::{Json, Moderator, Name, NoParams, Params, SMALL, parse_object};
 use crate::router::Web;
@@ -82,7 +82,7 @@ pub(super) async fn block(
     Json(body): Json<SMALL>,
 ) -> Result<(StatusCode, axum::Json<BlockedBody>), Problem> {
     let BlockHost { host, why } = parse_object(&body)?;
-    let why = checked_why(&why)?;
+    let why = reason(&why)?;
     let host = parts.links.blockable(host.trim())?;
     let blocked = parts.registry.blocked_hosts().await?;
     if let Some(before) = blocked.iter().find(|before| before.host == host) {
@@ -91,7 +91,7 @@ pub(super) async fn block(
     if blocked.len() >= MOST {
         return Err(Problem::new(&TOO_MANY, format!("{MOST} hosts are blocked; put more of them into a list")));
     }
-    let by = by(&parts, &asker, Some(why.clone()));
+    let by = parts.by(asker.owner(), Some(why.clone()));
     let blocked = BlockedHost { host, at: by.at, why: Some(why) };
     parts.registry.block_host(blocked.clone(), by).await?;
     parts.bell.ring().await;
@@ -112,12 +112,12 @@ pub(super) async fn unblock(
     mut params: Params,
     Name(host): Name,
 ) -> Result<StatusCode, Problem> {
-    let why = params.take("why").as_deref().map(checked_why).transpose()?;
+    let why = params.take("why").as_deref().map(reason).transpose()?;
     params.done()?;
     let missing = || Problem::new(&NOT_FOUND, "this host is not blocked");
     // Whatever it is now: what was once blocked can be unblocked.
     let host = terse_core::canonical_host(host.trim()).ok_or_else(missing)?;
-    match parts.registry.unblock_host(&host, by(&parts, &asker, why)).await {
+    match parts.registry.unblock_host(&host, parts.by(asker.owner(), why)).await {
         Err(terse_core::registry::RegistryError::Missing) => Err(missing()),
         outcome => {
             outcome?;

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use terse_core::registry::{Actor, By, Place};
+use terse_core::registry::Place;
 use terse_core::{Caller, Domain, Refusal, RefusalKind, Target};
 use utoipa::ToSchema;
 
@@ -129,7 +129,7 @@ pub(super) async fn put(
     if places.len() >= MOST && !places.iter().any(|have| have.domain == domain) {
         return Err(Problem::new(&TOO_MANY, "there are as many domains as there may be; remove one first").on("domain"));
     }
-    parts.registry.put_place(place.clone(), by(&parts, caller)).await?;
+    parts.registry.put_place(place.clone(), parts.by(caller.owner(), None)).await?;
     parts.bell.ring().await;
     Ok(axum::Json(DomainBody::new(&parts, &domain, Some(&place))))
 }
@@ -156,13 +156,9 @@ pub(super) async fn remove(
     if !settled && parts.links.any_on(&domain).await? {
         return Err(Problem::new(&DOMAIN_IN_USE, "there are links on this domain; delete them first").on("domain"));
     }
-    parts.registry.remove_place(&domain, by(&parts, caller)).await?;
+    parts.registry.remove_place(&domain, parts.by(caller.owner(), None)).await?;
     parts.bell.ring().await;
     Ok(StatusCode::NO_CONTENT)
-}
-
-fn by(parts: &Parts, caller: Caller) -> By {
-    By { actor: Actor::Owner(caller.owner()), at: parts.links.now(), why: None }
 }
 
 fn no_domain() -> Problem {

@@ -10,7 +10,6 @@ use terse_core::registry::{Invitation, RegistryError, Role, Token};
 use utoipa::ToSchema;
 
 use super::answers::{AdminListProblems, UserChangeProblems};
-use super::people::by;
 use super::problem::{FORBIDDEN, NOT_FOUND, Problem, STORE_UNAVAILABLE};
 use super::request::{Json, Moderator, Name, NoParams, SMALL, parse_object};
 use super::schemas;
@@ -131,7 +130,7 @@ pub(super) async fn create(
         Problem::new(&STORE_UNAVAILABLE, "no invitation could be made; try again")
     })?;
     let invitation = Invitation { token: Token(hash), role, by: asker.owner(), expires_at };
-    parts.registry.invite(invitation.clone(), by(asker.owner(), now, None)).await?;
+    parts.registry.invite(invitation.clone(), parts.by(asker.owner(), None)).await?;
     let url = format!("{}/join?token={secret}", parts.links.rules().hosts.base_of(&Domain::primary()));
     Ok((StatusCode::CREATED, axum::Json(MadeInvitation { url, about: (&invitation).into() })))
 }
@@ -150,7 +149,7 @@ pub(super) async fn revoke(
     let missing = || Problem::new(&NOT_FOUND, "there is no such invitation");
     let open = open(&parts, &asker).await?;
     let wanted = open.iter().find(|invitation| handle(&invitation.token) == id).ok_or_else(missing)?;
-    match parts.registry.revoke_invitation(&wanted.token, by(asker.owner(), parts.links.now(), None)).await {
+    match parts.registry.revoke_invitation(&wanted.token, parts.by(asker.owner(), None)).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(RegistryError::Missing) => Err(missing()),
         Err(error) => Err(error.into()),

@@ -9,7 +9,7 @@ use terse_core::{Moment, OwnerId};
 use utoipa::ToSchema;
 
 use super::answers::{OwnChangeProblems, OwnReadProblems, UserChangeProblems, UserReadProblems};
-use super::people::{account_of, by, number, user_numbered, words};
+use super::people::{account_of, number, user_numbered, words};
 use super::problem::{FORBIDDEN, NOT_FOUND, Problem, STORE_UNAVAILABLE};
 use super::request::{Json, Member, Name, NoParams, Operator, SMALL, parse_object};
 use super::schemas;
@@ -224,13 +224,13 @@ pub(crate) async fn mint(parts: &Parts, owner: OwnerId, wish: Wanted, actor: Own
     let (prefix, at) = (key[..RECOGNISABLE].to_owned(), parts.links.now());
     let plan = plan.map(|plan| plan.to_string());
     let new = NewKey { owner, name, prefix, token: Token(hash), scope, created_at: at, expires_at, plan };
-    let made = parts.registry.add_key(new, by(actor, at, None)).await?;
+    let made = parts.registry.add_key(new, parts.by(actor, None)).await?;
     Ok((key, made))
 }
 
 async fn take_away(parts: &Parts, owner: OwnerId, id: &str, actor: OwnerId) -> Result<StatusCode, Problem> {
     let id = number(id).ok_or_else(no_key)?;
-    match parts.registry.revoke_key(owner, KeyId(id), by(actor, parts.links.now(), None)).await {
+    match parts.registry.revoke_key(owner, KeyId(id), parts.by(actor, None)).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(RegistryError::Missing) => Err(no_key()),
         Err(error) => Err(error.into()),

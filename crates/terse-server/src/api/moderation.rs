@@ -6,14 +6,14 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use terse_core::registry::{Act, Actor, By, Change, ReportState, Role, Suspension, User, UserChange, subject};
+use terse_core::registry::{Act, Change, ReportState, Role, Suspension, User, UserChange, subject};
 use terse_core::{Caller, Link, LinkError, LinkKey, OwnerId, Patch, REPORTED, Standing};
 use utoipa::ToSchema;
 
 use super::answers::{BanProblems, StandingProblems};
 use super::links::link_key;
 use super::moderated::{ModeratedLink, Names, judge_word, standing_word};
-use super::people::{LONGEST_WHY, words};
+use super::people::reason;
 use super::problem::{CONFLICT, FORBIDDEN, NO_OWNER, Problem};
 use super::request::{Json, Moderator, Name, Params, SMALL, parse_object};
 use super::shapes::SetStanding;
@@ -34,16 +34,6 @@ pub(crate) struct Because {
     why: String,
 }
 
-/// On whose behalf something is done.
-pub(super) fn by(parts: &Parts, asker: &Asker, why: Option<String>) -> By {
-    By { actor: Actor::Owner(asker.owner()), at: parts.links.now(), why }
-}
-
-/// A reason that was given, if it is one. In one line: a suspension with a control character in its reason means something else.
-pub(super) fn checked_why(why: &str) -> Result<String, Problem> {
-    words("why", why, LONGEST_WHY)
-}
-
 /// Judge a link
 #[utoipa::path(put, path = "/api/v1/admin/links/{code}/standing", operation_id = "judge_link", tag = "Admin",
     request_body(content = SetStanding),
@@ -62,7 +52,7 @@ pub(super) async fn set_standing(
 ) -> Result<Response, Problem> {
     let key = link_key(&parts, params, &code)?;
     let SetStanding { standing, why } = parse_object(&body)?;
-    let why = why.as_deref().map(checked_why).transpose()?;
+    let why = why.as_deref().map(reason).transpose()?;
     judge(&parts, &asker, &key, standing.into(), why).await
 }
 
@@ -85,7 +75,7 @@ pub(super) async fn confirm(
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
     let key = link_key(&parts, params, &code)?;
-    let why = checked_why(&parse_object::<Because>(&body)?.why)?;
+    let why = reason(&parse_object::<Because>(&body)?.why)?;
     judge(&parts, &asker, &key, Standing::Blocked, Some(why)).await
 }
 
@@ -109,7 +99,7 @@ pub(super) async fn clear(
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
     let key = link_key(&parts, params, &code)?;
-    let why = checked_why(&parse_object::<Because>(&body)?.why)?;
+    let why = reason(&parse_object::<Because>(&body)?.why)?;
     judge(&parts, &asker, &key, Standing::Clear, Some(why)).await
 }
 
@@ -145,7 +135,7 @@ pub(super) async fn ban_owner(
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<BannedOwner>, Problem> {
     let key = link_key(&parts, params, &code)?;
-    let why = checked_why(&parse_object::<Because>(&body)?.why)?;
+    let why = reason(&parse_object::<Because>(&body)?.why)?;
     let link = parts.links.get(Caller::OPERATOR, &key).await?;
     let nobody = || Problem::new(&NO_OWNER, "nobody with an account owns this link");
     if link.owner == OwnerId::ADMIN {
@@ -160,7 +150,7 @@ pub(super) async fn ban_owner(
     }
     // A suspension that is there already stays as it is, with its own reason.
     if owner.suspended.is_none() {
-        let by = by(&parts, &asker, Some(why.clone()));
+        let by = parts.by(asker.owner(), Some(why.clone()));
         let suspended = Some(Some(Suspension { at: by.at, why }));
         // At this very revision: who has become a moderator since is another matter.
         let change =
@@ -188,7 +178,7 @@ async fn judge(
         Standing::Suspicious => ReportState::Open,
     };
     if settled != ReportState::Open {
-        parts.registry.settle_reports(key, settled, by(parts, asker, why)).await?;
+        parts.registry.settle_reports(key, settled, parts.by(asker.owner(), why)).await?;
     }
     let body = ModeratedLink::new(parts, &mut Names::default(), &link).await?;
     let tag = HeaderValue::try_from(format!("\"{}\"", body.revision)).ok();
@@ -211,7 +201,7 @@ async fn judged(parts: &Parts, asker: &Asker, key: &LinkKey, standing: Standing,
         // Somebody who changed the title meanwhile makes it no other act.
         if noted.as_ref() != Some(&before) {
             let change = (Some(before.to_string()), Some(after.to_string()));
-            let by = by(parts, asker, why.clone());
+            let by = parts.by(asker.owner(), why.clone());
             parts.registry.note(Act::LinkJudged, &subject::link(key), change, by).await?;
             noted = Some(before);
         }

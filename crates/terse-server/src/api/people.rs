@@ -1,8 +1,8 @@
 //! Accounts, as they are shown and spoken of.
 
 use serde::Serialize;
-use terse_core::registry::{Actor, By, Suspension, User, UserName};
-use terse_core::{Moment, OwnerId};
+use terse_core::OwnerId;
+use terse_core::registry::{Suspension, User, UserName};
 use utoipa::ToSchema;
 
 use super::problem::{NO_ACCOUNT, NOT_FOUND, Problem};
@@ -123,11 +123,6 @@ pub(super) fn number(text: &str) -> Option<u64> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// On whose behalf something is done, for the audit log.
-pub(super) fn by(owner: OwnerId, at: Moment, why: Option<String>) -> By {
-    By { actor: Actor::Owner(owner), at, why }
-}
-
 /// A name that somebody can have.
 pub(super) fn user_name(text: &str) -> Result<UserName, Problem> {
     let detail = "3 to 64 letters, digits and . _ - + @, beginning with a letter or digit";
@@ -143,9 +138,9 @@ pub(super) fn words(field: &'static str, text: &str, most: usize) -> Result<Stri
     Ok(text.to_owned())
 }
 
-/// A reason, where one is given.
-pub(super) fn reason(why: Option<&str>) -> Result<Option<String>, Problem> {
-    why.map(|why| words("why", why, LONGEST_WHY)).transpose()
+/// A reason that was given, if it is one.
+pub(super) fn reason(why: &str) -> Result<String, Problem> {
+    words("why", why, LONGEST_WHY)
 }
 
 /// What is kept of a password that somebody chose.

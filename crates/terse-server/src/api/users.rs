@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::account::erase_user;
 use super::answers::{AdminListProblems, UserChangeProblems, UserReadProblems};
 use super::cursor::Seal;
-use super::people::{UserBody, by, hash_password, reason, user_name, user_numbered};
+use super::people::{UserBody, hash_password, reason, user_name, user_numbered};
 use super::problem::{CONFLICT, FORBIDDEN, Problem};
 use super::request::{Json, Moderator, Name, NoParams, Operator, Params, SMALL, parse_object, whole_number};
 use super::schemas;
@@ -144,7 +144,7 @@ pub(super) async fn create(
     };
     let now = parts.links.now();
     let new = NewUser { name, role, password, identity: None, created_at: now };
-    let user = parts.registry.add_user(new, by(caller.owner(), now, None)).await?;
+    let user = parts.registry.add_user(new, parts.by(caller.owner(), None)).await?;
     let mut response = (StatusCode::CREATED, axum::Json(UserBody::from(&user))).into_response();
     let place = HeaderValue::try_from(format!("/api/v1/admin/users/{}", user.id.0));
     response.headers_mut().extend(place.ok().map(|place| (header::LOCATION, place)));
@@ -180,7 +180,7 @@ pub(super) async fn patch(
 ) -> Result<axum::Json<UserBody>, Problem> {
     let PatchUser { name, role, password, suspended, why } = parse_object(&body)?;
     let (name, role) = (name.map(|name| user_name(&name)).transpose()?, role.map(|word| role_of(&word)).transpose()?);
-    let why = reason(why.as_deref())?;
+    let why = why.as_deref().map(reason).transpose()?;
     let user = user_numbered(&parts, &id).await?;
     let suspended = match suspended {
         None => None,
@@ -218,7 +218,7 @@ pub(super) async fn erase(
     if user.id == caller.owner() {
         return Err(Problem::new(&FORBIDDEN, "this is your own account; DELETE /api/v1/account erases it"));
     }
-    erase_user(&parts, &user, by(caller.owner(), parts.links.now(), None)).await
+    erase_user(&parts, &user, parts.by(caller.owner(), None)).await
 }
 
 /// Suspend an account
@@ -238,7 +238,7 @@ pub(super) async fn suspend(
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<UserBody>, Problem> {
     let SuspendUser { why } = parse_object(&body)?;
-    let why = reason(Some(&why))?.unwrap_or_default();
+    let why = reason(&why)?;
     let user = judged(&parts, &id, asker.role, asker.owner()).await?;
     let suspended = Some(Some(suspension(&parts, &user, why.clone())));
     let change = UserChange { suspended, ..UserChange::default() };
@@ -261,7 +261,7 @@ pub(super) async fn reinstate(
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<UserBody>, Problem> {
     let ReinstateUser { why } = parse_object(&body)?;
-    let why = reason(why.as_deref())?;
+    let why = why.as_deref().map(reason).transpose()?;
     let user = judged(&parts, &id, asker.role, asker.owner()).await?;
     let change = UserChange { suspended: Some(None), ..UserChange::default() };
     change_user(&parts, &user, change, asker.owner(), why).await
@@ -297,7 +297,7 @@ async fn change_user(
         return Err(Problem::new(&CONFLICT, "this account is being erased, which cannot be undone"));
     }
     let change = Change { id: user.id, change, expected: Some(user.revision) };
-    let changed = parts.registry.change_user(change, by(actor, parts.links.now(), why)).await?;
+    let changed = parts.registry.change_user(change, parts.by(actor, why)).await?;
     if changed.suspended.is_some() != user.suspended.is_some() {
         parts.bell.ring().await;
     }

@@ -5,8 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::registry::{
-    Actor, By, Delivery, Disabled, EventKind, Events, NewEvent, NewWebhook, RegistryError, Webhook, WebhookChange, WebhookId,
-    receiver,
+    Delivery, Disabled, EventKind, Events, NewEvent, NewWebhook, RegistryError, Webhook, WebhookChange, WebhookId, receiver,
 };
 use terse_core::{Moment, OwnerId};
 use utoipa::ToSchema;
@@ -205,7 +204,7 @@ pub(super) async fn create(
     let events = wish.events.map_or_else(|| Ok(EventKind::ALL.into_iter().collect()), |words| events(&words))?;
     let (owner, now) = (caller.owner(), parts.links.now());
     let webhook = NewWebhook { owner, url: receiver(&wish.url, &webhooks.rules)?, events, created_at: now };
-    let webhook = parts.registry.add_webhook(webhook, by(owner, now)).await?;
+    let webhook = parts.registry.add_webhook(webhook, parts.by(owner, None)).await?;
     webhooks.owners.add(owner);
     let secret = webhooks.key.secret(&webhook);
     Ok((StatusCode::CREATED, Answer(WebhookBody::new(&webhook, Some(secret)))))
@@ -251,7 +250,7 @@ pub(super) async fn patch(
         disabled: wish.enabled.map(|on| (!on).then(|| Disabled { at: now, why: "switched off by its owner".into() })),
         rotate: rotates.then_some(now),
     };
-    let changed = parts.registry.change_webhook(owner, id_of(&id)?, change, by(owner, now)).await;
+    let changed = parts.registry.change_webhook(owner, id_of(&id)?, change, parts.by(owner, None)).await;
     let webhook = changed.map_err(missing)?;
     if webhook.disabled.is_none() {
         webhooks.owners.add(owner);
@@ -270,8 +269,8 @@ pub(super) async fn patch(
     security(("key" = [])))]
 pub(super) async fn delete(State(parts): Web, Keyed(caller): Keyed, _: NoParams, Name(id): Name) -> Result<StatusCode, Problem> {
     switched_on(&parts)?;
-    let (owner, now) = (caller.owner(), parts.links.now());
-    parts.registry.remove_webhook(owner, id_of(&id)?, by(owner, now)).await.map_err(missing)?;
+    let owner = caller.owner();
+    parts.registry.remove_webhook(owner, id_of(&id)?, parts.by(owner, None)).await.map_err(missing)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -347,10 +346,6 @@ fn events(words: &[String]) -> Result<Events, Problem> {
         let all = EventKind::ALL.map(EventKind::as_str).join(", ");
         Problem::invalid("events", format!("expected one or more of {all}"))
     })
-}
-
-fn by(owner: OwnerId, at: Moment) -> By {
-    By { actor: Actor::Owner(owner), at, why: None }
 }
 
 /// Missing, or another's: the same words.

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use terse_core::Moment;
-use terse_core::registry::{Actor, ApiKey, By, Change, KeyId, RegistryError, Scope, User, UserChange};
+use terse_core::registry::{ApiKey, Change, KeyId, RegistryError, Scope, User, UserChange};
 
 use super::form::{Wrong, own_fields, sentence, shown_again};
 use super::html;
@@ -157,10 +157,6 @@ async fn sent(parts: &Parts, headers: &HeaderMap, body: Body) -> Result<(SignedI
     Ok((who(parts, headers).await?, fields))
 }
 
-fn by(parts: &Parts, user: &User) -> By {
-    By { actor: Actor::Owner(user.id), at: parts.links.now(), why: None }
-}
-
 /// The page again, with what is wrong and what was typed.
 async fn again(parts: &Parts, user: &User, form: KeyForm, field: &'static str, problem: &Problem) -> Response {
     match Account::of(parts, user).await {
@@ -220,7 +216,7 @@ pub(super) async fn revoke_key(State(parts): Web, headers: HeaderMap, body: Body
     };
     let id = fields.take("id").and_then(|id| id.parse().ok()).map(KeyId);
     let revoked = match id {
-        Some(id) => parts.registry.revoke_key(here.user.id, id, by(&parts, &here.user)).await,
+        Some(id) => parts.registry.revoke_key(here.user.id, id, parts.by(here.user.id, None)).await,
         None => Err(RegistryError::Missing),
     };
     match revoked {
@@ -279,7 +275,7 @@ async fn new_password(
     let password = Some(Some(parts.passwords.hash(password).await?));
     let change = UserChange { password, ..UserChange::default() };
     let expected = Some(user.revision);
-    Ok(parts.registry.change_user(Change { id: user.id, change, expected }, by(parts, &user)).await?)
+    Ok(parts.registry.change_user(Change { id: user.id, change, expected }, parts.by(user.id, None)).await?)
 }
 
 /// Somebody who sits at another's open browser does not know their password. Where there is none, the session is all there is.
@@ -306,7 +302,7 @@ pub(super) async fn delete(State(parts): Web, peer: Peer, headers: HeaderMap, bo
             return Err(Problem::invalid("typed", "type your name, so that this does not happen by accident"));
         }
         let user = prove(&parts, peer, &here.user, password).await.map_err(|problem| problem.on("proof"))?;
-        erase_user(&parts, &user, by(&parts, &user)).await.map(|_| ())
+        erase_user(&parts, &user, parts.by(user.id, None)).await.map(|_| ())
     };
     match erased.await {
         Ok(()) => go_with("/", no_cookie(&parts)),

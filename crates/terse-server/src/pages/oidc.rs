@@ -130,7 +130,8 @@ pub(super) async fn disconnect(State(parts): Web, headers: HeaderMap, body: Body
         return message(&ONLY_WAY);
     }
     let change = UserChange { identity: Some(None), ..UserChange::default() };
-    match parts.registry.change_user(Change { id: user.id, change, expected: Some(user.revision) }, by(&parts, user.id)).await {
+    match parts.registry.change_user(Change { id: user.id, change, expected: Some(user.revision) }, parts.by(user.id, None)).await
+    {
         Ok(_) => go("/account?done=disconnected"),
         Err(error) => away(&error),
     }
@@ -227,7 +228,7 @@ async fn come(
             let here = signed_in(parts, headers).await?.filter(|here| here.user.id == OwnerId(owner)).ok_or(&FAILED)?;
             let change = UserChange { identity: Some(Some(person.identity)), ..UserChange::default() };
             let change = Change { id: here.user.id, change, expected: Some(here.user.revision) };
-            match parts.registry.change_user(change, by(parts, here.user.id)).await {
+            match parts.registry.change_user(change, parts.by(here.user.id, None)).await {
                 Ok(_) => Ok(go("/account?done=connected")),
                 Err(RegistryError::NameTaken) => Err((&OTHERS).into()),
                 Err(error) => Err(error.into()),
@@ -272,10 +273,6 @@ async fn make(parts: &Parts, person: &Person, invitation: Option<Token>) -> Resu
         }
     }
     Err((&FAILED).into())
-}
-
-fn by(parts: &Parts, owner: OwnerId) -> By {
-    By { actor: Actor::Owner(owner), at: parts.links.now(), why: None }
 }
 
 fn flow_name(parts: &Parts) -> &'static str {

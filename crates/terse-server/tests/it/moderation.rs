@@ -32,6 +32,20 @@ async fn look(web: &Web, path: &str) -> Value {
 }
 
 #[tokio::test]
+async fn a_reason_is_a_line_wherever_one_is_given() {
+    let web = Web::new();
+    let host = |why: &str| json!({ "host": "evil.example.net", "why": why });
+    let because = |why: &str| json!({ "why": why });
+    for why in ["", " ", "two\nlines", "a\u{7}bell", &"x".repeat(1001)] {
+        web.api("POST /api/v1/admin/blocklist", host(why)).await.is_problem(400, "invalid_request", "why");
+        for line in ["POST /api/v1/admin/links/abc/confirm", "POST /api/v1/admin/users/1000/suspend"] {
+            web.api(line, because(why)).await.is_problem(400, "invalid_request", "why");
+        }
+    }
+    assert_eq!(web.api("POST /api/v1/admin/blocklist", host(" a line ")).await.json()["why"], "a line");
+}
+
+#[tokio::test]
 async fn the_queue_tells_everything_about_a_link_at_once() {
     let web = reported().await;
     web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "alias": "other"})).await;
