@@ -12,6 +12,9 @@ use super::problem::{DOMAIN_IN_USE, NOT_FOUND, Problem, TOO_MANY};
 use super::request::{Json, Keyed, Name, NoParams, Operator, SMALL, parse_object};
 use crate::router::{Parts, Web};
 
+/// The most a body may hold: three of the longest targets, however they are spelled.
+const THREE_TARGETS: usize = 4 * SMALL;
+
 /// How many domains may be added.
 const MOST: usize = 1000;
 
@@ -114,7 +117,7 @@ pub(super) async fn put(
     Operator(caller): Operator,
     _: NoParams,
     Name(name): Name,
-    Json(body): Json<SMALL>,
+    Json(body): Json<THREE_TARGETS>,
 ) -> Result<axum::Json<DomainBody>, Problem> {
     let body: PutDomain = parse_object(&body)?;
     let domain = named(&parts, &name)?;

@@ -20,6 +20,7 @@ use crate::router::{Parts, Web};
 /// How much of a key is kept to recognise it by: what all begin with, and six characters.
 const RECOGNISABLE: usize = 12;
 const LONGEST_NAME: usize = 100;
+const LONGEST_PLAN: usize = 32;
 
 /// A key to be made.
 #[derive(Deserialize, ToSchema)]
@@ -259,7 +260,8 @@ impl CreateKey {
             Some(Some(_)) => return Err(Problem::invalid("expires_at", "this moment has already passed")),
             Some(None) => return Err(Problem::invalid("expires_at", "not an RFC 3339 time with offset nor a date")),
         };
-        let plan = self.plan.map(|plan| plan.parse().map_err(|_| Problem::invalid("plan", PLAN))).transpose()?;
+        let read = |plan: String| plan.parse().ok().filter(|_| plan.len() <= LONGEST_PLAN);
+        let plan = self.plan.map(|plan| read(plan).ok_or_else(|| Problem::invalid("plan", PLAN))).transpose()?;
         Ok(Wanted { name, scope, expires_at, plan })
     }
 }

@@ -151,7 +151,8 @@ pub(crate) fn document(hosts: &[String]) -> String {
     let operations = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
     for operation in operations.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut()) {
         for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
-            if parameter["name"] == "domain" {
+            // Where a domain is part of the path, it may be one that is not there yet.
+            if parameter["name"] == "domain" && parameter["in"] == "query" {
                 parameter["schema"]["enum"] = json!(hosts);
             }
         }

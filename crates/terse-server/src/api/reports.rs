@@ -13,6 +13,7 @@ use super::links::link_key;
 use super::moderated::{ModeratedLink, Names};
 use super::problem::Problem;
 use super::request::{Anyone, Json, Moderator, Name, Params, Peer, SMALL, parse_object, whole_number};
+use super::schemas;
 use super::shapes::host_of;
 use crate::reporting::{self, Reason, Reporter};
 use crate::router::{Parts, Web};
@@ -23,7 +24,7 @@ use crate::router::{Parts, Web};
 #[schema(example = json!({ "reason": "phishing", "text": "It imitates my bank." }))]
 pub(crate) struct WriteReport {
     /// In a word.
-    #[schema(inline)]
+    #[schema(schema_with = schemas::reason)]
     reason: Reason,
     /// What else there is to say.
     #[schema(max_length = 2000)]

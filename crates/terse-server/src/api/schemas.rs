@@ -6,6 +6,8 @@ use terse_core::registry::{Role, Scope};
 use utoipa::openapi::schema::{AdditionalProperties, AnyOf, Array, Object, ObjectBuilder, OneOf, Ref, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 
+use crate::reporting::Reason;
+
 /// The furthest end that can be asked for in seconds: about 7,900 years, so that now plus it is still a date.
 pub(crate) const LONGEST_TTL: u64 = 250_000_000_000;
 /// How many links one request may bring.
@@ -53,6 +55,10 @@ pub(super) fn role_or_null() -> Object {
 pub(super) fn scope() -> Object {
     let about = "What a key opens: `create` makes links and nothing else, `read` looks and nothing else, `full` does all that its owner may.";
     word(about, &Scope::ALL.map(Scope::as_str))
+}
+
+pub(super) fn reason() -> Object {
+    word("Why a link should not be.", &Reason::ALL.map(Reason::as_str))
 }
 
 pub(super) fn status_or_null() -> Object {
