@@ -171,7 +171,10 @@ def start_terse(binary, folder, threads, cores=None, settings=None, before=(), p
 def start_nginx(config, folder, cores=None, before=(), patience=60):
     """`config` makes the text of the configuration from the two ports."""
     os.makedirs(folder, exist_ok=True)
-    port, port_h2 = free_port(), free_port()
+    port = free_port()
+    # A port that was free twice is one port.
+    while (port_h2 := free_port()) == port:
+        pass
     file = os.path.join(folder, "nginx.conf")
     with open(file, "w", encoding="ascii") as text:
         text.write(config(port, port_h2))
