@@ -46,4 +46,4 @@ pub use registry::{
     EmbeddedRegistry, RegistryOptions, RegistryReport, backup_registry, inspect_registry, skip_ahead_registry, verify_registry,
 };
 pub use store::Embedded;
-pub use verify::{Report, inspect, verify};
+pub use verify::{Problems, Report, inspect, verify};

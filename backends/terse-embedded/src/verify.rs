@@ -15,30 +15,39 @@ use crate::schema;
 use crate::shelf::Shelf;
 
 /// More problems than this are only counted.
-pub(crate) const MOST_TOLD: usize = 100;
+const MOST_TOLD: usize = 100;
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Problems {
+    /// How many there are.
+    pub count: u64,
+    /// The first hundred of them.
+    pub told: Vec<String>,
+}
+
+impl Problems {
+    pub(crate) fn tell(&mut self, problem: String) {
+        self.count += 1;
+        if self.told.len() < MOST_TOLD {
+            self.told.push(problem);
+        }
+    }
+}
 
 /// What was found.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Report {
     /// How many links can be read.
     pub links: u64,
-    /// How many problems there are.
-    pub problem_count: u64,
-    /// The first hundred of them.
-    pub problems: Vec<String>,
+    /// What is wrong.
+    pub problems: Problems,
 }
 
 impl Report {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
-        self.problem_count == 0
-    }
-
-    fn tell(&mut self, problem: String) {
-        self.problem_count += 1;
-        if self.problems.len() < MOST_TOLD {
-            self.problems.push(problem);
-        }
+        self.problems.count == 0
     }
 }
 
@@ -59,7 +68,7 @@ pub fn verify(db: &Path) -> Result<Report, OpenError> {
     let issued = Arc::new(Issued::load(&conn, &numbering)?);
     let shelf = Shelf::new(conn, numbering, issued);
     let mut report = Report::default();
-    check_pages(&shelf.conn, &mut |problem| report.tell(problem))?;
+    check_pages(&shelf.conn, &mut |problem| report.problems.tell(problem))?;
     check_links(&shelf, &mut report)?;
     check_aliases(&shelf, &mut report)?;
     check_history(&shelf, &mut report)?;
@@ -89,18 +98,18 @@ fn check_links(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
                     report.links += 1;
                     let id: i64 = row.get(0)?;
                     if id < FIRST_NAMED && shelf.number_id(&link.key.code, |length| shelf.issued.leased(length)) != Some(id) {
-                        report.tell(format!("row {id}: its number was never given out"));
+                        report.problems.tell(format!("row {id}: its number was never given out"));
                     }
                 }
                 Err(Failure::Refused(error)) => {
                     let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
-                    report.tell(cause);
+                    report.problems.tell(cause);
                 }
                 Err(Failure::Engine(error)) => return Err(error),
             },
             Err(error) => {
                 // The rest of the table cannot be reached.
-                report.tell(error.to_string());
+                report.problems.tell(error.to_string());
                 return Ok(());
             }
         }
@@ -118,12 +127,12 @@ fn check_history(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
                 Ok(_) => {}
                 Err(Failure::Refused(error)) => {
                     let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
-                    report.tell(format!("an earlier revision: {cause}"));
+                    report.problems.tell(format!("an earlier revision: {cause}"));
                 }
                 Err(Failure::Engine(error)) => return Err(error),
             },
             Err(error) => {
-                report.tell(error.to_string());
+                report.problems.tell(error.to_string());
                 return Ok(());
             }
         }
@@ -148,8 +157,8 @@ fn check_aliases(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
     ] {
         match shelf.conn.query_row(sql, [FIRST_NAMED], |row| row.get::<_, i64>(0)) {
             Ok(0) => {}
-            Ok(count) => report.tell(format!("{count} {what}")),
-            Err(error) => report.tell(error.to_string()),
+            Ok(count) => report.problems.tell(format!("{count} {what}")),
+            Err(error) => report.problems.tell(error.to_string()),
         }
     }
     Ok(())

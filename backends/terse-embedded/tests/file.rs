@@ -153,7 +153,7 @@ async fn a_damaged_link_is_an_error_and_never_a_redirect() {
     assert!(store.get(&key("other")).await.unwrap().is_some());
     store.check().await.unwrap();
     let report = verify(&folder.db()).unwrap();
-    assert_eq!((report.links, report.problem_count), (1, 2), "{report:?}");
+    assert_eq!((report.links, report.problems.count), (1, 2), "{report:?}");
 
     // By SQL, column by column.
     for (n, change) in [

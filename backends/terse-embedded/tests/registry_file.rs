@@ -231,7 +231,7 @@ async fn what_cannot_be_read_is_an_error_and_nothing_else() {
         registry.check().await.unwrap();
         if erased.is_err() {
             let report = verify_registry(&folder.db()).unwrap();
-            assert!(!report.is_clean() && report.problems[0].to_lowercase().contains(told), "{damage}: {report:?}");
+            assert!(!report.is_clean() && report.problems.told[0].to_lowercase().contains(told), "{damage}: {report:?}");
         }
     }
 }

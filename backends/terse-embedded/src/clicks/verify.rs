@@ -11,7 +11,7 @@ use crate::clicks::sum::{Slot, Sum, count};
 use crate::engine::{Site, connect_reader};
 use crate::failure::Failure;
 use crate::options::OpenError;
-use crate::verify::{MOST_TOLD, check_pages};
+use crate::verify::{Problems, check_pages};
 
 /// What was found.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -22,23 +22,14 @@ pub struct ClickReport {
     pub clicks: u64,
     /// How many of them are kept one by one.
     pub raw: u64,
-    /// How many problems there are.
-    pub problem_count: u64,
-    /// The first hundred of them.
-    pub problems: Vec<String>,
+    /// What is wrong.
+    pub problems: Problems,
 }
 
 impl ClickReport {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
-        self.problem_count == 0
-    }
-
-    fn tell(&mut self, problem: String) {
-        self.problem_count += 1;
-        if self.problems.len() < MOST_TOLD {
-            self.problems.push(problem);
-        }
+        self.problems.count == 0
     }
 }
 
@@ -63,7 +54,7 @@ pub fn verify_clicks(db: &Path) -> Result<ClickReport, OpenError> {
     // All of it as of one moment.
     conn.execute_batch("BEGIN")?;
     let mut report = ClickReport::default();
-    check_pages(&conn, &mut |problem| report.tell(problem))?;
+    check_pages(&conn, &mut |problem| report.problems.tell(problem))?;
     let subjects = "SELECT id, people, machines, sum, kind FROM subjects";
     check_sums(&conn, &mut report, subjects, |row| Ok(Slot::Ever { subject: row.get(0)? }))?;
     let hours = "SELECT hour, people, machines, sum, day, subject FROM hours";
@@ -92,7 +83,7 @@ fn check_sums(
                 match Sum::default().merge_row(row, 1, slot) {
                     Ok(()) => {}
                     Err(Failure::Engine(error)) => return Err(error),
-                    Err(failure) => report.tell(failure.to_string()),
+                    Err(failure) => report.problems.tell(failure.to_string()),
                 }
                 if let Slot::Ever { .. } = slot
                     && row.get::<_, i64>(4)? == 0
@@ -103,7 +94,7 @@ fn check_sums(
             }
             Err(error) => {
                 // The rest of the table cannot be reached.
-                report.tell(error.to_string());
+                report.problems.tell(error.to_string());
                 return Ok(());
             }
         }
@@ -121,12 +112,12 @@ fn check_totals(conn: &Connection, report: &mut ClickReport) {
     for (what, sql) in [("subjects whose sums do not fit together", wrong), ("subjects of raw clicks do not exist", lost)] {
         match conn.query_row(sql, [], |row| row.get::<_, i64>(0)) {
             Ok(0) => {}
-            Ok(count) => report.tell(format!("{count} {what}")),
-            Err(error) => report.tell(error.to_string()),
+            Ok(count) => report.problems.tell(format!("{count} {what}")),
+            Err(error) => report.problems.tell(error.to_string()),
         }
     }
     match conn.query_row("SELECT count(*) FROM clicks", [], |row| row.get::<_, i64>(0)) {
         Ok(raw) => report.raw = raw.cast_unsigned(),
-        Err(error) => report.tell(error.to_string()),
+        Err(error) => report.problems.tell(error.to_string()),
     }
 }

@@ -11,7 +11,7 @@ use crate::options::OpenError;
 use crate::registry::rows::{self, audit_columns, delivery_columns, key_columns, report_columns, user_columns, webhook_columns};
 use crate::registry::schema::REGISTRY;
 use crate::registry::shelf::Shelf;
-use crate::verify::{MOST_TOLD, check_pages};
+use crate::verify::{Problems, check_pages};
 
 /// Numbers a table that never had a row, too: it may have had one since. The watermark is one of the numbers others know.
 const SKIP: &str = "
@@ -31,23 +31,14 @@ pub struct RegistryReport {
     pub keys: u64,
     /// How many lines of the audit log can be read.
     pub lines: u64,
-    /// How many problems there are.
-    pub problem_count: u64,
-    /// The first hundred of them.
-    pub problems: Vec<String>,
+    /// What is wrong.
+    pub problems: Problems,
 }
 
 impl RegistryReport {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
-        self.problem_count == 0
-    }
-
-    fn tell(&mut self, problem: String) {
-        self.problem_count += 1;
-        if self.problems.len() < MOST_TOLD {
-            self.problems.push(problem);
-        }
+        self.problems.count == 0
     }
 }
 
@@ -87,9 +78,9 @@ pub fn verify_registry(db: &Path) -> Result<RegistryReport, OpenError> {
     // All of it as of one moment.
     shelf.conn.execute_batch("BEGIN")?;
     let mut report = RegistryReport::default();
-    check_pages(&shelf.conn, &mut |problem| report.tell(problem))?;
+    check_pages(&shelf.conn, &mut |problem| report.problems.tell(problem))?;
     if let Err(failure) = shelf.watermark().and(shelf.setup()) {
-        report.tell(failure.to_string());
+        report.problems.tell(failure.to_string());
     }
     let users = concat!("SELECT ", user_columns!(), " FROM users u");
     report.users = check_rows(&shelf, &mut report, users, |row| rows::user(row, 0).map(|_| ()))?;
@@ -118,8 +109,8 @@ pub fn verify_registry(db: &Path) -> Result<RegistryReport, OpenError> {
     for (what, sql) in strays.into_iter().chain([("deliveries", stray.to_owned())]) {
         match shelf.conn.query_row(&sql, [], |row| row.get::<_, i64>(0)) {
             Ok(0) => {}
-            Ok(count) => report.tell(format!("{count} {what} belong to nobody")),
-            Err(error) => report.tell(error.to_string()),
+            Ok(count) => report.problems.tell(format!("{count} {what} belong to nobody")),
+            Err(error) => report.problems.tell(error.to_string()),
         }
     }
     Ok(report)
@@ -141,11 +132,11 @@ fn check_rows(
             Ok(Some(row)) => match read(row) {
                 Ok(()) => count += 1,
                 Err(Failure::Engine(error)) => return Err(error),
-                Err(failure) => report.tell(failure.to_string()),
+                Err(failure) => report.problems.tell(failure.to_string()),
             },
             Err(error) => {
                 // The rest of the table cannot be reached.
-                report.tell(error.to_string());
+                report.problems.tell(error.to_string());
                 return Ok(count);
             }
         }
