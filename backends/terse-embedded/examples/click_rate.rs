@@ -5,8 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use terse_core::clicks::{Batch, Click, ClickStore, LinkId, Machine, Period, Place, Position, Retention, Subject, Unit, Word};
-use terse_core::{Code, Domain, LinkKey, Moment, OwnerId};
+use terse_core::clicks::{
+    Batch, BotKind, Click, ClickStore, ClickSubject, ClickTarget, Interned, LinkId, Period, Position, Retention, Unit,
+};
+use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 use terse_embedded::{ClickOptions, EmbeddedClicks};
 
 const BATCH: u64 = 20_000;
@@ -34,7 +36,7 @@ impl Dice {
     }
 }
 
-struct Words(Vec<Vec<Word>>);
+struct Words(Vec<Vec<Interned>>);
 
 impl Words {
     fn new() -> Self {
@@ -44,7 +46,7 @@ impl Words {
         )
     }
 
-    fn pick(&self, dice: &mut Dice, dimension: usize) -> Option<Word> {
+    fn pick(&self, dice: &mut Dice, dimension: usize) -> Option<Interned> {
         let words = &self.0[dimension];
         Some(words[dice.zipf(words.len() as u64) as usize].clone())
     }
@@ -52,15 +54,15 @@ impl Words {
 
 fn link(n: u64) -> LinkId {
     let code = Code::parse(&format!("c{n:06}")).unwrap();
-    LinkId { key: LinkKey { domain: Domain::primary(), code }, born: Moment::from_ms(NOW - 1_000_000) }
+    LinkId { key: LinkKey { domain: Domain::primary(), code }, born: Timestamp::from_ms(NOW - 1_000_000) }
 }
 
 fn click(dice: &mut Dice, words: &Words, n: u64, at: i64) -> Click {
-    let mut click = Click::bare(Moment::from_ms(at), Place::Link(link(n), OwnerId(n % 50)));
+    let mut click = Click::bare(Timestamp::from_ms(at), ClickTarget::Link(link(n), OwnerId(n % 50)));
     click.took_micros = dice.below(900) as u32;
     click.visitor = Some(dice.next() | 1);
     click.address = Some(format!("203.{}.{}.0/24", dice.below(256), dice.below(256)).into());
-    click.machine = (dice.below(10) == 0).then_some(Machine::Crawler);
+    click.machine = (dice.below(10) == 0).then_some(BotKind::Crawler);
     click.referrer = words.pick(dice, 0);
     click.country = words.pick(dice, 1);
     click.city = words.pick(dice, 2);
@@ -128,8 +130,8 @@ async fn report() {
     for (first, last, every) in [(day - 30 - 3 * 365, day - 30, 24), (day - 30, day, 1)] {
         for hour in (first * 24..last * 24).step_by(every) {
             let clicks = (0..400).map(|n: u64| {
-                let word = |dimension: u64| Some(Word::from(format!("quite-a-typical-value-{dimension}-{}", n % 120)));
-                let mut click = Click::bare(Moment::from_ms(hour * Unit::Hour.ms()), Place::Link(link(1), OwnerId(1)));
+                let word = |dimension: u64| Some(Interned::from(format!("quite-a-typical-value-{dimension}-{}", n % 120)));
+                let mut click = Click::bare(Timestamp::from_ms(hour * Unit::Hour.ms()), ClickTarget::Link(link(1), OwnerId(1)));
                 (click.referrer, click.country, click.city) = (word(0), word(1), word(2));
                 (click.device, click.browser, click.system, click.language) = (word(3), word(4), word(5), word(6));
                 click.utm = [7, 8, 9, 10, 11].map(word);
@@ -139,18 +141,18 @@ async fn report() {
             store.record(&Batch { clicks: clicks.collect(), moves: vec![] }).await.unwrap();
         }
     }
-    let before = Moment::from_ms((day - 30) * Unit::Day.ms());
-    while store.tidy(Retention { raw_before: before, hours_before: before, limit: 5000 }).await.unwrap().more {}
-    let now = Moment::from_ms(NOW);
+    let before = Timestamp::from_ms((day - 30) * Unit::Day.ms());
+    while store.prune(Retention { raw_before: before, hours_before: before, limit: 5000 }).await.unwrap().more {}
+    let now = Timestamp::from_ms(NOW);
     for (name, days) in
         [("all time", None), ("7 days", Some(7)), ("30 days", Some(30)), ("a year", Some(365)), ("3 years", Some(1125))]
     {
-        let from = days.map(|days| Moment::from_ms((day - days) * Unit::Day.ms()));
+        let from = days.map(|days| Timestamp::from_ms((day - days) * Unit::Day.ms()));
         let mut best = Duration::MAX;
         let mut buckets = 0;
         for _ in 0..5 {
             let begun = Instant::now();
-            let report = store.report(&Subject::Link(link(1)), Period { from, to: None }, now).await.unwrap();
+            let report = store.report(&ClickSubject::Link(link(1)), Period { from, to: None }, now).await.unwrap();
             best = best.min(begun.elapsed());
             buckets = report.buckets.len();
         }

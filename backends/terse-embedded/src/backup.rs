@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::engine::{self, Site, connect_reader};
+use crate::engine::{self, DbLocation, connect_reader};
 
 /// Why there is no backup.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ pub(crate) fn backup_without(db: &Path, to: &Path, statements: &str) -> Result<(
 }
 
 fn copy(db: &Path, partial: &Path, statements: &str) -> Result<(), BackupError> {
-    let conn = connect_reader(&Site::at(db))?;
+    let conn = connect_reader(&DbLocation::at(db))?;
     conn.execute_batch("PRAGMA query_only = OFF")?;
     // Made by us beforehand, so that nobody else can read it at any moment.
     engine::create(partial)?;

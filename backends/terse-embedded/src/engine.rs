@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 
 /// Where a file is, and by which way it is reached.
 #[derive(Clone, Debug)]
-pub(crate) struct Site {
+pub(crate) struct DbLocation {
     pub(crate) path: PathBuf,
     /// Another way to the file system.
     pub(crate) vfs: Option<String>,
@@ -21,7 +21,7 @@ pub(crate) struct Site {
     pub(crate) unsafe_no_sync: bool,
 }
 
-impl Site {
+impl DbLocation {
     /// The usual way.
     pub(crate) fn at(path: &Path) -> Self {
         Self { path: path.to_owned(), vfs: None, max_pages: None, unsafe_no_sync: false }
@@ -65,7 +65,7 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
 pub(crate) type LogLength = Arc<AtomicU32>;
 
 /// The connection that writes.
-pub(crate) fn connect_writer(site: &Site) -> rusqlite::Result<(Connection, LogLength)> {
+pub(crate) fn connect_writer(site: &DbLocation) -> rusqlite::Result<(Connection, LogLength)> {
     let mut conn = open(site, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     conn.busy_timeout(Duration::from_secs(5))?;
     close_quietly(&conn, true)?;
@@ -103,7 +103,7 @@ pub(crate) fn close_quietly(conn: &Connection, quietly: bool) -> rusqlite::Resul
 }
 
 /// A connection that only reads.
-pub(crate) fn connect_reader(site: &Site) -> rusqlite::Result<Connection> {
+pub(crate) fn connect_reader(site: &DbLocation) -> rusqlite::Result<Connection> {
     let conn = open(site, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     conn.busy_timeout(Duration::from_secs(1))?;
     // A map of a file that is written at the same time halves reads; a larger cache is dropped at every foreign commit.
@@ -112,11 +112,11 @@ pub(crate) fn connect_reader(site: &Site) -> rusqlite::Result<Connection> {
 }
 
 /// A bare connection, which has changed nothing yet.
-pub(crate) fn connect_bare(site: &Site) -> rusqlite::Result<Connection> {
+pub(crate) fn connect_bare(site: &DbLocation) -> rusqlite::Result<Connection> {
     open(site, OpenFlags::SQLITE_OPEN_READ_WRITE)
 }
 
-fn open(site: &Site, access: OpenFlags) -> rusqlite::Result<Connection> {
+fn open(site: &DbLocation, access: OpenFlags) -> rusqlite::Result<Connection> {
     crate::memory::stop_counting();
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = match &site.vfs {
@@ -128,7 +128,7 @@ fn open(site: &Site, access: OpenFlags) -> rusqlite::Result<Connection> {
 }
 
 /// Moves the log into the file and leaves nothing in it. `Ok(false)` if somebody stood in the way.
-pub(crate) fn empty_log(site: &Site) -> rusqlite::Result<bool> {
+pub(crate) fn empty_log(site: &DbLocation) -> rusqlite::Result<bool> {
     let (conn, _) = connect_writer(site)?;
     conn.busy_timeout(Duration::from_secs(1))?;
     checkpoint(&conn, "TRUNCATE")

@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
-use terse_core::{LONGEST, Numbering, SHORTEST};
+use terse_core::{MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering};
 
-use crate::engine::{self, Site};
+use crate::engine::{self, DbLocation};
 use crate::options::OpenError;
 use crate::row::FIRST_NAMED;
 use crate::schema;
 
 /// By code length, the first number that was not given out.
-pub(crate) type Leases = [u64; LONGEST as usize + 1];
+pub(crate) type Leases = [u64; MAX_CODE_LENGTH as usize + 1];
 
 /// As the file says.
 pub(crate) fn stored(conn: &Connection) -> rusqlite::Result<Leases> {
@@ -29,7 +29,7 @@ pub(crate) fn stored(conn: &Connection) -> rusqlite::Result<Leases> {
 /// As the file says, and beyond every link there is: whatever became of the counters, no number is used twice.
 pub(crate) fn beyond_links(conn: &Connection, numbering: &Numbering) -> rusqlite::Result<Leases> {
     let mut leases = stored(conn)?;
-    for length in SHORTEST..=LONGEST {
+    for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
         let first = numbering.id(length, 0) as i64;
         if let Some(last) = last_between(conn, first, first + numbering.capacity(length) as i64)? {
             let next = &mut leases[usize::from(length)];
@@ -57,7 +57,7 @@ const SKIP: u64 = 1_000_000_000;
 /// Makes a copy from the past safe to go on with: codes that were given out since are known to the world, but not to the
 /// copy. A billion numbers of each length, or a sixteenth of them, are left out. Nobody else may have the file open.
 pub fn skip_ahead(db: &Path) -> Result<(), OpenError> {
-    let mut conn = engine::connect_bare(&Site::at(db))?;
+    let mut conn = engine::connect_bare(&DbLocation::at(db))?;
     // One file before and after, with nothing beside it.
     conn.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
     conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON")?;
@@ -67,7 +67,7 @@ pub fn skip_ahead(db: &Path) -> Result<(), OpenError> {
     let numbering = Numbering::new(&identity);
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let leases = beyond_links(&transaction, &numbering)?;
-    for length in SHORTEST..=LONGEST {
+    for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
         let capacity = numbering.capacity(length);
         let next = leases[usize::from(length)].saturating_add(SKIP.min(capacity / 16)).min(capacity);
         transaction.execute("INSERT OR REPLACE INTO leases VALUES (?1, ?2)", params![length, next as i64])?;

@@ -9,41 +9,41 @@
 //! Absent from here: the lock on the data directory, which is the binary's.
 
 mod backup;
-mod chores;
 mod clicks;
-mod crew;
+mod connection_gate;
+mod database;
 mod engine;
+mod expiry;
 mod failure;
 mod health;
-mod held;
 mod history;
-mod issued;
+mod issued_codes;
 mod leases;
 mod limiter;
 mod list;
 mod memory;
 mod options;
+mod quarantined_aliases;
+mod queries;
 mod queue;
 mod reader;
 mod registry;
-mod roster;
 mod row;
 mod schema;
-mod scribe;
-mod shelf;
 mod store;
 mod tags;
-mod trade;
+mod threads;
 mod verify;
 mod writer;
+mod writes;
 
 pub use backup::{BackupError, backup};
-pub use clicks::{ClickOptions, ClickReport, EmbeddedClicks, backup_clicks, inspect_clicks, verify_clicks};
+pub use clicks::{ClickFileCheck, ClickOptions, EmbeddedClicks, backup_clicks, inspect_clicks, verify_clicks};
 pub use leases::skip_ahead;
 pub use limiter::LocalLimiter;
 pub use options::{OpenError, Options};
 pub use registry::{
-    EmbeddedRegistry, RegistryOptions, RegistryReport, backup_registry, inspect_registry, skip_ahead_registry, verify_registry,
+    EmbeddedRegistry, RegistryFileCheck, RegistryOptions, backup_registry, inspect_registry, skip_ahead_registry, verify_registry,
 };
 pub use store::Embedded;
-pub use verify::{Problems, Report, inspect, verify};
+pub use verify::{LinkFileCheck, Problems, inspect, verify};

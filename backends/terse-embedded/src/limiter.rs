@@ -14,7 +14,7 @@ use governor::middleware::StateInformationMiddleware;
 use governor::nanos::Nanos;
 use governor::{Quota, RateLimiter};
 use terse_core::Clock;
-use terse_core::limits::{Limit, Limiter, Subject, Verdict};
+use terse_core::limits::{Limit, LimitDecision, LimitSubject, Limiter};
 
 use buckets::Buckets;
 
@@ -40,7 +40,7 @@ impl governor::clock::Clock for Steady<'_> {
     }
 }
 
-type Rate<'a> = RateLimiter<Subject, &'a Buckets, Steady<'a>, StateInformationMiddleware>;
+type Rate<'a> = RateLimiter<LimitSubject, &'a Buckets, Steady<'a>, StateInformationMiddleware>;
 
 impl LocalLimiter {
     /// One that has counted nothing.
@@ -63,11 +63,11 @@ impl LocalLimiter {
         self.buckets.evicted()
     }
 
-    fn take_now(&self, subject: Subject, limit: Limit, count: NonZeroU32) -> Verdict {
+    fn take_now(&self, subject: LimitSubject, limit: Limit, count: NonZeroU32) -> LimitDecision {
         let (Some(most), Some(quota)) = (NonZeroU32::new(limit.count()), Quota::with_period(limit.interval())) else {
-            return Verdict::UNLIMITED;
+            return LimitDecision::UNLIMITED;
         };
-        let refused = Verdict { allowed: false, limit: most.get(), remaining: 0, reset: limit.per(), retry: limit.per() };
+        let refused = LimitDecision { allowed: false, limit: most.get(), remaining: 0, reset: limit.per(), retry: limit.per() };
         if count > most {
             return refused;
         }
@@ -78,14 +78,14 @@ impl LocalLimiter {
             Ok(Ok(state)) => {
                 let remaining = state.remaining_burst_capacity();
                 let reset = until_full(remaining);
-                Verdict { allowed: true, limit: most.get(), remaining, reset, retry: Duration::ZERO }
+                LimitDecision { allowed: true, limit: most.get(), remaining, reset, retry: Duration::ZERO }
             }
             Ok(Err(not_until)) => {
                 let retry = not_until.wait_time_from(self.buckets.now());
                 // So many are missing; the rest is there.
                 let missing = retry.as_nanos().div_ceil(limit.interval().as_nanos().max(1));
                 let remaining = count.get().saturating_sub(u32::try_from(missing).unwrap_or(u32::MAX));
-                Verdict { remaining, reset: until_full(remaining).max(retry), retry, ..refused }
+                LimitDecision { remaining, reset: until_full(remaining).max(retry), retry, ..refused }
             }
             Err(_) => refused,
         }
@@ -94,11 +94,11 @@ impl LocalLimiter {
 
 #[async_trait]
 impl Limiter for LocalLimiter {
-    async fn take(&self, subject: Subject, limit: Limit, count: u32) -> Verdict {
+    async fn take(&self, subject: LimitSubject, limit: Limit, count: u32) -> LimitDecision {
         self.take_now(subject, limit, NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN))
     }
 
-    async fn give_back(&self, subject: Subject, limit: Limit, count: u32) {
+    async fn give_back(&self, subject: LimitSubject, limit: Limit, count: u32) {
         self.buckets.give_back(&subject, limit.interval().saturating_mul(count));
     }
 }

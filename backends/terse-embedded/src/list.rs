@@ -3,15 +3,15 @@
 use terse_core::{Cursor, Link, ListQuery, OwnerId, Page, Sort, Status};
 
 use crate::failure::{Failure, corrupt};
+use crate::queries::LinkQueries;
 use crate::row::COLUMNS;
-use crate::shelf::Shelf;
 
 /// A search looks at this many links, then hands back what it has and where to go on.
-const MOST_EXAMINED: usize = 20_000;
+const MAX_EXAMINED: usize = 20_000;
 /// And gives back at most this many, however many are asked for.
-const MOST_GIVEN: usize = 1000;
+const MAX_PAGE: usize = 1000;
 
-impl Shelf {
+impl LinkQueries {
     /// Links by age, and by id where they are of the same age: both never change, so a walk misses nothing.
     pub(crate) fn list(&self, query: &ListQuery) -> Result<Page, Failure> {
         let domain = match &query.domain {
@@ -21,9 +21,9 @@ impl Shelf {
                 None => return Ok(Page { links: Vec::new(), next: None }),
             },
         };
-        let after = query.after.as_ref().map(Place::read).transpose()?;
+        let after = query.after.as_ref().map(ListPosition::read).transpose()?;
         let wanted = Wanted::new(query);
-        let limit = query.limit.clamp(1, MOST_GIVEN);
+        let limit = query.limit.clamp(1, MAX_PAGE);
         let mut links = Vec::new();
         let mut last = None;
         let mut examined = 0;
@@ -32,11 +32,11 @@ impl Shelf {
             let mut rows = statement.query(rusqlite::params_from_iter(values))?;
             while let Some(row) = rows.next()? {
                 // One row further than needed has been seen: there is more.
-                if links.len() == limit || examined == MOST_EXAMINED {
-                    return Ok(Page { links, next: last.as_ref().map(Place::write) });
+                if links.len() == limit || examined == MAX_EXAMINED {
+                    return Ok(Page { links, next: last.as_ref().map(ListPosition::write) });
                 }
                 examined += 1;
-                last = Some(Place { created_at: row.get(5)?, id: row.get(0)? });
+                last = Some(ListPosition { created_at: row.get(5)?, id: row.get(0)? });
                 if domain.is_some_and(|domain| row.get(1) != Ok(domain))
                     || query.owner.is_some_and(|owner| row.get(3) != Ok(owner.0 as i64))
                 {
@@ -57,7 +57,7 @@ impl Shelf {
 
 /// The queries that lead, one after the other, through everything behind a place. First the rest of its own moment, by id: in
 /// one query, SQLite would find the moment through the index and step over all of its links.
-pub(crate) fn steps(owner: Option<OwnerId>, sort: Sort, after: Option<Place>) -> Vec<(String, Vec<i64>)> {
+pub(crate) fn steps(owner: Option<OwnerId>, sort: Sort, after: Option<ListPosition>) -> Vec<(String, Vec<i64>)> {
     let (compare, order) = match sort {
         Sort::Newest => ("<", "DESC"),
         Sort::Oldest => (">", "ASC"),
@@ -73,7 +73,7 @@ pub(crate) fn steps(owner: Option<OwnerId>, sort: Sort, after: Option<Place>) ->
     };
     match after {
         None => vec![step("", &[])],
-        Some(Place { created_at, id }) => vec![
+        Some(ListPosition { created_at, id }) => vec![
             step(&format!(" AND created_at = ? AND id {compare} ?"), &[created_at, id]),
             step(&format!(" AND created_at {compare} ?"), &[created_at]),
         ],
@@ -110,12 +110,12 @@ impl<'a> Wanted<'a> {
 }
 
 /// A place in a list.
-pub(crate) struct Place {
+pub(crate) struct ListPosition {
     pub(crate) created_at: i64,
     pub(crate) id: i64,
 }
 
-impl Place {
+impl ListPosition {
     fn write(&self) -> Cursor {
         Cursor([self.created_at.to_be_bytes(), self.id.to_be_bytes()].concat())
     }

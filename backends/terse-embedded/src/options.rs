@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use terse_core::Alphabet;
 
-use crate::engine::Site;
+use crate::engine::DbLocation;
 
 /// How to open a store.
 #[derive(Clone, Debug)]
@@ -42,9 +42,9 @@ impl Options {
         }
     }
 
-    pub(crate) fn site(&self) -> Site {
+    pub(crate) fn site(&self) -> DbLocation {
         let Self { path, vfs, max_pages, unsafe_no_sync, .. } = self.clone();
-        Site { path, vfs, max_pages, unsafe_no_sync }
+        DbLocation { path, vfs, max_pages, unsafe_no_sync }
     }
 }
 

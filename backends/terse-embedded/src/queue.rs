@@ -26,7 +26,7 @@ pub(crate) enum Refused {
 }
 
 /// What a thread finds.
-pub(crate) enum Taken<T> {
+pub(crate) enum Dequeued<T> {
     Items(Vec<T>),
     /// Nothing in the time given.
     Nothing,
@@ -59,31 +59,31 @@ impl<T> Queue<T> {
     }
 
     /// Waits for something and takes up to `most` of it.
-    pub(crate) fn take(&self, most: usize) -> Taken<T> {
+    pub(crate) fn take(&self, most: usize) -> Dequeued<T> {
         loop {
             match self.take_within(most, Duration::from_secs(3600)) {
-                Taken::Nothing => {}
+                Dequeued::Nothing => {}
                 taken => return taken,
             }
         }
     }
 
     /// The same, but not for longer than this, and not beyond a nudge.
-    pub(crate) fn take_within(&self, most: usize, patience: Duration) -> Taken<T> {
+    pub(crate) fn take_within(&self, most: usize, patience: Duration) -> Dequeued<T> {
         let until = Instant::now() + patience;
         let mut inner = self.lock();
         let nudges = inner.nudges;
         loop {
             if !inner.items.is_empty() {
                 let count = inner.items.len().min(most);
-                return Taken::Items(inner.items.drain(..count).collect());
+                return Dequeued::Items(inner.items.drain(..count).collect());
             }
             if inner.closed {
-                return Taken::End;
+                return Dequeued::End;
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || inner.nudges != nudges {
-                return Taken::Nothing;
+                return Dequeued::Nothing;
             }
             inner.waiting += 1;
             inner = self.ready.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -92,7 +92,7 @@ impl<T> Queue<T> {
     }
 
     /// Wakes the threads that have nothing to do, so that they look around.
-    pub(crate) fn nudge(&self) {
+    pub(crate) fn wake(&self) {
         self.lock().nudges += 1;
         self.ready.notify_all();
     }
@@ -128,9 +128,9 @@ impl<T> Queue<T> {
 }
 
 /// Closes a queue when its last thread ends, even by a panic: whoever waits is answered instead of waiting for nobody.
-pub(crate) struct Attendant<T>(pub(crate) std::sync::Arc<Queue<T>>);
+pub(crate) struct QueueReceiver<T>(pub(crate) std::sync::Arc<Queue<T>>);
 
-impl<T> Drop for Attendant<T> {
+impl<T> Drop for QueueReceiver<T> {
     fn drop(&mut self) {
         self.0.abandon();
     }
@@ -148,9 +148,9 @@ mod tests {
         assert_eq!((queue.push(1), queue.push(2), queue.push(3)), (Ok(()), Ok(()), Err(Refused::Full)));
         queue.close();
         assert_eq!(queue.push(4), Err(Refused::Closed));
-        assert!(matches!(queue.take(1), Taken::Items(items) if items == [1]));
-        assert!(matches!(queue.take(9), Taken::Items(items) if items == [2]));
-        assert!(matches!(queue.take(9), Taken::End));
+        assert!(matches!(queue.take(1), Dequeued::Items(items) if items == [1]));
+        assert!(matches!(queue.take(9), Dequeued::Items(items) if items == [2]));
+        assert!(matches!(queue.take(9), Dequeued::End));
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
                 let queue = queue.clone();
                 std::thread::spawn(move || {
                     let mut sum = 0u64;
-                    while let Taken::Items(items) = queue.take(7) {
+                    while let Dequeued::Items(items) = queue.take(7) {
                         sum += items.iter().sum::<u64>();
                     }
                     sum

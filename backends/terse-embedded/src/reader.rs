@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use crate::connection_gate::{ConnectionGate, Permit};
+use crate::database::Database;
 use crate::engine::connect_reader;
 use crate::failure::{Failure, unavailable};
-use crate::queue::{Queue, Taken};
-use crate::roster::{Roster, Seat};
-use crate::trade::Trade;
+use crate::queue::{Dequeued, Queue};
 
 /// Something to look up, given a connection or the reason why there is none. Says whether the connection still works.
-pub(crate) type Errand<S> = Box<dyn FnOnce(Result<&S, &str>) -> Connected + Send>;
+pub(crate) type ReadJob<S> = Box<dyn FnOnce(Result<&S, &str>) -> Connected + Send>;
 
 /// Whether a connection can be used again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,19 +22,19 @@ pub(crate) enum Connected {
     No,
 }
 
-pub(crate) struct Reader<T: Trade> {
+pub(crate) struct Reader<T: Database> {
     pub(crate) trade: T,
-    pub(crate) queue: Arc<Queue<Errand<T::Shelf>>>,
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) queue: Arc<Queue<ReadJob<T::Queries>>>,
+    pub(crate) connection_gate: Arc<ConnectionGate>,
     /// How many errands share one read transaction, at most.
     pub(crate) batch: usize,
     /// How many readers serve this queue: the last one to leave closes it.
-    pub(crate) crew: Arc<AtomicUsize>,
+    pub(crate) threads: Arc<AtomicUsize>,
 }
 
-impl<T: Trade> Drop for Reader<T> {
+impl<T: Database> Drop for Reader<T> {
     fn drop(&mut self) {
-        if self.crew.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.queue.abandon();
         }
     }
@@ -42,53 +42,53 @@ impl<T: Trade> Drop for Reader<T> {
 
 /// An open connection. In this order, so that it is closed before its seat is free.
 struct Open<S> {
-    shelf: S,
-    seat: Seat,
+    queries: S,
+    permit: Permit,
 }
 
-impl<T: Trade> Reader<T> {
+impl<T: Database> Reader<T> {
     /// Reads until the queue is closed and empty.
     pub(crate) fn run(self) {
-        let mut open: Option<Open<T::Shelf>> = None;
+        let mut open: Option<Open<T::Queries>> = None;
         loop {
             let errands = match self.queue.take_within(self.batch, Duration::from_secs(3600)) {
-                Taken::Items(errands) => errands,
-                Taken::Nothing => Vec::new(),
-                Taken::End => return,
+                Dequeued::Items(errands) => errands,
+                Dequeued::Nothing => Vec::new(),
+                Dequeued::End => return,
             };
             // Whoever was sent away leaves at once, also one who has nothing to read.
-            let kept = open.take_if(|open| !open.seat.is_over());
+            let kept = open.take_if(|open| !open.permit.is_over());
             drop(open.take());
             if errands.is_empty() {
                 open = kept;
                 continue;
             }
-            match kept.map_or_else(|| self.open(), Ok).and_then(|open| Ok(begin(open.shelf.as_ref()).map(|()| open)?)) {
+            match kept.map_or_else(|| self.open(), Ok).and_then(|open| Ok(begin(open.queries.as_ref()).map(|()| open)?)) {
                 Ok(opened) => {
                     let mut connected = Connected::Yes;
-                    for errand in errands {
-                        if errand(Ok(&opened.shelf)) == Connected::No {
+                    for read_job in errands {
+                        if read_job(Ok(&opened.queries)) == Connected::No {
                             connected = Connected::No;
                         }
                     }
-                    if connected == Connected::Yes && end(opened.shelf.as_ref()).is_ok() {
+                    if connected == Connected::Yes && end(opened.queries.as_ref()).is_ok() {
                         open = Some(opened);
                     }
                 }
                 Err(error) => {
                     let why = error.to_string();
-                    for errand in errands {
-                        errand(Err(&why));
+                    for read_job in errands {
+                        read_job(Err(&why));
                     }
                 }
             }
         }
     }
 
-    fn open(&self) -> Result<Open<T::Shelf>, Failure> {
-        let seat = self.roster.enter().ok_or_else(|| unavailable("an earlier connection is still open"))?;
+    fn open(&self) -> Result<Open<T::Queries>, Failure> {
+        let permit = self.connection_gate.enter().ok_or_else(|| unavailable("an earlier connection is still open"))?;
         let conn = connect_reader(self.trade.site())?;
-        Ok(Open { shelf: self.trade.shelf(conn), seat })
+        Ok(Open { queries: self.trade.queries(conn), permit })
     }
 }
 

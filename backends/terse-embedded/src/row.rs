@@ -4,8 +4,8 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Row, ToSql};
 use terse_core::rules::Rules;
 use terse_core::{
-    Code, Domain, Flags, Judge, Link, LinkKey, Moment, Notes, OwnerId, PasswordHash, RedirectKind, Revision, Standing, Tags,
-    Target, Title,
+    Code, Domain, Flags, Link, LinkKey, ModerationSource, ModerationStatus, Notes, OwnerId, PasswordHash, RedirectKind, Revision,
+    Tags, Target, Timestamp, Title,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -104,19 +104,19 @@ impl<'a> RawRow<'a> {
             _ => RedirectKind::Permanent,
         };
         let standing = match (flags & SUSPICIOUS != 0, flags & BLOCKED != 0) {
-            (_, true) => Standing::Blocked,
-            (true, false) => Standing::Suspicious,
-            (false, false) => Standing::Clear,
+            (_, true) => ModerationStatus::Blocked,
+            (true, false) => ModerationStatus::Suspicious,
+            (false, false) => ModerationStatus::Clear,
         };
         Ok(Link {
             key: LinkKey { domain, code },
             generated: flags & GENERATED != 0,
             owner: OwnerId(owner as u64),
             target: Target::from_stored(self.fields.target.to_owned()),
-            created_at: Moment::from_ms(created_at),
-            updated_at: Moment::from_ms(self.fields.updated_at.unwrap_or(created_at)),
-            expires_at: self.fields.expires_at.map(Moment::from_ms),
-            valid_from: self.fields.valid_from.map(Moment::from_ms),
+            created_at: Timestamp::from_ms(created_at),
+            updated_at: Timestamp::from_ms(self.fields.updated_at.unwrap_or(created_at)),
+            expires_at: self.fields.expires_at.map(Timestamp::from_ms),
+            valid_from: self.fields.valid_from.map(Timestamp::from_ms),
             max_clicks: self.fields.max_clicks.map(|max| max as u64),
             spent_clicks: self.spent_clicks,
             redirect,
@@ -124,14 +124,18 @@ impl<'a> RawRow<'a> {
             tags: self.fields.tags.map(Tags::from_stored).unwrap_or_default(),
             notes: self.fields.notes.map(|notes| Notes::from_stored(notes.to_owned())),
             password: self.fields.password.map(PasswordHash::from_phc),
-            archived_at: self.fields.archived_at.map(Moment::from_ms),
+            archived_at: self.fields.archived_at.map(Timestamp::from_ms),
             rules: rules.transpose()?,
             forward_query: flags & FORWARD_QUERY != 0,
             crawlable: flags & CRAWLABLE != 0,
             standing,
-            judged: if (standing == Standing::Clear) != (flags & OTHER_JUDGE != 0) { Judge::Screen } else { Judge::Moderator },
+            judged: if (standing == ModerationStatus::Clear) != (flags & OTHER_JUDGE != 0) {
+                ModerationSource::Screen
+            } else {
+                ModerationSource::Moderator
+            },
             flags: self.fields.signs.map(Flags::from_stored).unwrap_or_default(),
-            deleted_at: self.fields.deleted_at.map(Moment::from_ms),
+            deleted_at: self.fields.deleted_at.map(Timestamp::from_ms),
             reusable: self.fields.reuse.is_some(),
             revision: Revision(self.fields.revision.map_or(1, |revision| revision as u64)),
         })
@@ -186,22 +190,22 @@ impl<'a> NewRow<'a> {
             flags: redirect
                 | flag(link.forward_query, FORWARD_QUERY)
                 | flag(link.crawlable, CRAWLABLE)
-                | flag(link.standing == Standing::Suspicious, SUSPICIOUS)
-                | flag(link.standing == Standing::Blocked, BLOCKED)
+                | flag(link.standing == ModerationStatus::Suspicious, SUSPICIOUS)
+                | flag(link.standing == ModerationStatus::Blocked, BLOCKED)
                 | flag(link.generated, GENERATED)
-                | flag((link.standing == Standing::Clear) != (link.judged == Judge::Screen), OTHER_JUDGE),
+                | flag((link.standing == ModerationStatus::Clear) != (link.judged == ModerationSource::Screen), OTHER_JUDGE),
             reuse: link.reusable.then(|| reuse_hash(link)),
             revision: Some(link.revision.0 as i64).filter(|revision| *revision != 1),
-            expires_at: link.expires_at.map(Moment::as_ms),
-            valid_from: link.valid_from.map(Moment::as_ms),
+            expires_at: link.expires_at.map(Timestamp::as_ms),
+            valid_from: link.valid_from.map(Timestamp::as_ms),
             max_clicks: link.max_clicks.map(|max| max as i64),
             title: link.title.as_ref().map(Title::as_str),
             tags: Some(&*texts.tags).filter(|tags| !tags.is_empty()),
-            deleted_at: link.deleted_at.map(Moment::as_ms),
+            deleted_at: link.deleted_at.map(Timestamp::as_ms),
             signs: Some(link.flags.joined()).filter(|signs| !signs.is_empty()),
             password: link.password.as_ref().map(PasswordHash::as_str),
             notes: link.notes.as_ref().map(Notes::as_str),
-            archived_at: link.archived_at.map(Moment::as_ms),
+            archived_at: link.archived_at.map(Timestamp::as_ms),
             rules: texts.rules.as_deref(),
         };
         let checksum = fields.checksum(id, link.key.domain.as_str(), code);

@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use terse_core::{Alphabet, Identity};
 
-use crate::engine::{self, Site};
+use crate::engine::{self, DbLocation};
 use crate::options::OpenError;
 
 /// What a file is made to be.
@@ -34,7 +34,7 @@ pub(crate) const LINKS: Shape = Shape {
 
 impl Shape {
     /// Opens a file for writing, making it if it is missing, and brings it up to date.
-    pub(crate) fn open(&self, site: &Site) -> Result<Connection, OpenError> {
+    pub(crate) fn open(&self, site: &DbLocation) -> Result<Connection, OpenError> {
         engine::create(&site.path)?;
         // Looked at before anything is changed: a file that is not ours stays as it is.
         let version = self.inspect(&engine::connect_bare(site)?, &site.path)?;
@@ -123,10 +123,10 @@ pub(crate) mod tests {
     use terse_core::{OwnerId, Sort};
 
     use super::*;
-    use crate::chores::{DELETED, MARKED, UNMARKED};
-    use crate::held::{HELD_ALIAS, HELD_CODE, OVER};
+    use crate::expiry::{DELETED, MARKED, UNMARKED};
     use crate::history::TOO_OLD;
-    use crate::list::{Place, steps};
+    use crate::list::{ListPosition, steps};
+    use crate::quarantined_aliases::{OVER, QUARANTINED_ALIAS, QUARANTINED_CODE};
     use crate::tags::TAGS;
 
     /// Every query that could meet millions of rows.
@@ -152,8 +152,8 @@ pub(crate) mod tests {
                 "aliases_folded (domain=? AND <expr>=?)",
             ),
             (TAGS, "COVERING INDEX links_tagged (owner=?"),
-            (HELD_CODE, "PRIMARY KEY (domain=? AND code=?)"),
-            (HELD_ALIAS, "held_folded (domain=? AND <expr>=?)"),
+            (QUARANTINED_CODE, "PRIMARY KEY (domain=? AND code=?)"),
+            (QUARANTINED_ALIAS, "held_folded (domain=? AND <expr>=?)"),
             (OVER, "held_ending (until<?)"),
             ("SELECT id FROM requests WHERE at < ?1 ORDER BY at LIMIT ?2", "requests_by_age"),
             ("SELECT target FROM revisions WHERE id = ?1 ORDER BY n DESC LIMIT ?2", "revisions_of_a_link"),
@@ -175,7 +175,7 @@ pub(crate) mod tests {
             ] {
                 let [(first, _)] = &steps(owner, sort, None)[..] else { panic!("one step") };
                 assert_plan(&conn, first, index);
-                let [(rest, _), (beyond, _)] = &steps(owner, sort, Some(Place { created_at: 1, id: 1 }))[..] else {
+                let [(rest, _), (beyond, _)] = &steps(owner, sort, Some(ListPosition { created_at: 1, id: 1 }))[..] else {
                     panic!("two steps")
                 };
                 let compare = if sort == Sort::Newest { "<" } else { ">" };

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use terse_core::{OwnerId, TagCount};
 
 use crate::failure::Failure;
-use crate::shelf::Shelf;
+use crate::queries::LinkQueries;
 
 /// Tags are kept joined, so links that have the same ones are counted together.
 pub(crate) const TAGS: &str = "SELECT tags, count(*) FROM links \
      WHERE owner = ?1 AND owner <> 0 AND tags IS NOT NULL AND deleted_at IS NULL GROUP BY tags";
 
-impl Shelf {
+impl LinkQueries {
     /// The tags that most links of an owner have.
     pub(crate) fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, Failure> {
         let mut statement = self.conn.prepare_cached(TAGS)?;
@@ -22,7 +22,7 @@ impl Shelf {
             for tag in joined.split(',').filter(|tag| !tag.is_empty()) {
                 if let Some(count) = counts.get_mut(tag) {
                     *count += links.unsigned_abs();
-                } else if counts.len() < TagCount::MOST {
+                } else if counts.len() < TagCount::MAX_TAGS {
                     counts.insert(tag.to_owned(), links.unsigned_abs());
                 }
             }

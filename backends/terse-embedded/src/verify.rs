@@ -6,16 +6,16 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use terse_core::Numbering;
 
-use crate::engine::{Site, connect_reader};
+use crate::engine::{DbLocation, connect_reader};
 use crate::failure::Failure;
-use crate::issued::Issued;
+use crate::issued_codes::IssuedCodes;
 use crate::options::OpenError;
+use crate::queries::LinkQueries;
 use crate::row::{COLUMNS, FIRST_NAMED};
 use crate::schema;
-use crate::shelf::Shelf;
 
 /// More problems than this are only counted.
-const MOST_TOLD: usize = 100;
+const MAX_SHOWN: usize = 100;
 
 /// What is wrong with a file.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -23,28 +23,28 @@ pub struct Problems {
     /// How many there are.
     pub count: u64,
     /// The first hundred of them.
-    pub told: Vec<String>,
+    pub shown: Vec<String>,
 }
 
 impl Problems {
     pub(crate) fn tell(&mut self, problem: String) {
         self.count += 1;
-        if self.told.len() < MOST_TOLD {
-            self.told.push(problem);
+        if self.shown.len() < MAX_SHOWN {
+            self.shown.push(problem);
         }
     }
 }
 
 /// What was found.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Report {
+pub struct LinkFileCheck {
     /// How many links can be read.
     pub links: u64,
     /// What is wrong.
     pub problems: Problems,
 }
 
-impl Report {
+impl LinkFileCheck {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.problems.count == 0
@@ -53,25 +53,25 @@ impl Report {
 
 /// A glance: whether this is a file of ours, of a version we know, whose identity can be read. Also while the store is in use.
 pub fn inspect(db: &Path) -> Result<(), OpenError> {
-    let conn = connect_reader(&Site::at(db))?;
+    let conn = connect_reader(&DbLocation::at(db))?;
     schema::LINKS.inspect(&conn, db)?;
     schema::stored_identity(&conn)?.map(|_| ()).ok_or_else(|| OpenError::NotTerse(db.to_owned()))
 }
 
 /// Checks every page, every index, every link's checksum, what links were before, and every alias, also while the store is in use.
-pub fn verify(db: &Path) -> Result<Report, OpenError> {
-    let conn = connect_reader(&Site::at(db))?;
+pub fn verify(db: &Path) -> Result<LinkFileCheck, OpenError> {
+    let conn = connect_reader(&DbLocation::at(db))?;
     // All of it as of one moment.
     conn.execute_batch("BEGIN")?;
     let identity = schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(db.to_owned()))?;
     let numbering = Numbering::new(&identity);
-    let issued = Arc::new(Issued::load(&conn, &numbering)?);
-    let shelf = Shelf::new(conn, numbering, issued);
-    let mut report = Report::default();
-    check_pages(&shelf.conn, &mut |problem| report.problems.tell(problem))?;
-    check_links(&shelf, &mut report)?;
-    check_aliases(&shelf, &mut report)?;
-    check_history(&shelf, &mut report)?;
+    let issued = Arc::new(IssuedCodes::load(&conn, &numbering)?);
+    let queries = LinkQueries::new(conn, numbering, issued);
+    let mut report = LinkFileCheck::default();
+    check_pages(&queries.conn, &mut |problem| report.problems.tell(problem))?;
+    check_links(&queries, &mut report)?;
+    check_aliases(&queries, &mut report)?;
+    check_history(&queries, &mut report)?;
     Ok(report)
 }
 
@@ -87,17 +87,17 @@ pub(crate) fn check_pages(conn: &Connection, tell: &mut dyn FnMut(String)) -> ru
     Ok(())
 }
 
-fn check_links(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
-    let mut statement = shelf.conn.prepare(&format!("SELECT {COLUMNS} FROM links ORDER BY id"))?;
+fn check_links(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite::Result<()> {
+    let mut statement = queries.conn.prepare(&format!("SELECT {COLUMNS} FROM links ORDER BY id"))?;
     let mut rows = statement.query([])?;
     loop {
         match rows.next() {
             Ok(None) => return Ok(()),
-            Ok(Some(row)) => match shelf.read(row, None) {
+            Ok(Some(row)) => match queries.read(row, None) {
                 Ok(link) => {
                     report.links += 1;
                     let id: i64 = row.get(0)?;
-                    if id < FIRST_NAMED && shelf.number_id(&link.key.code, |length| shelf.issued.leased(length)) != Some(id) {
+                    if id < FIRST_NAMED && queries.number_id(&link.key.code, |length| queries.issued.leased(length)) != Some(id) {
                         report.problems.tell(format!("row {id}: its number was never given out"));
                     }
                 }
@@ -117,13 +117,13 @@ fn check_links(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
 }
 
 /// A damaged revision misleads nobody but whoever goes back to it.
-fn check_history(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
-    let mut statement = shelf.conn.prepare(&format!("SELECT {COLUMNS} FROM revisions ORDER BY n"))?;
+fn check_history(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite::Result<()> {
+    let mut statement = queries.conn.prepare(&format!("SELECT {COLUMNS} FROM revisions ORDER BY n"))?;
     let mut rows = statement.query([])?;
     loop {
         match rows.next() {
             Ok(None) => return Ok(()),
-            Ok(Some(row)) => match shelf.read(row, None) {
+            Ok(Some(row)) => match queries.read(row, None) {
                 Ok(_) => {}
                 Err(Failure::Refused(error)) => {
                     let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
@@ -139,7 +139,7 @@ fn check_history(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
     }
 }
 
-fn check_aliases(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
+fn check_aliases(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite::Result<()> {
     for (what, sql) in [
         (
             "named links that no alias leads to",
@@ -155,7 +155,7 @@ fn check_aliases(shelf: &Shelf, report: &mut Report) -> rusqlite::Result<()> {
             "SELECT count(*) FROM aliases a WHERE a.id < ?1 OR NOT EXISTS (SELECT 1 FROM links l WHERE l.id = a.id)",
         ),
     ] {
-        match shelf.conn.query_row(sql, [FIRST_NAMED], |row| row.get::<_, i64>(0)) {
+        match queries.conn.query_row(sql, [FIRST_NAMED], |row| row.get::<_, i64>(0)) {
             Ok(0) => {}
             Ok(count) => report.problems.tell(format!("{count} {what}")),
             Err(error) => report.problems.tell(error.to_string()),

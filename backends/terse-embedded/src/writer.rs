@@ -15,23 +15,23 @@ use std::time::Duration;
 use terse_core::StoreError;
 use tokio::sync::oneshot;
 
+use crate::connection_gate::{ConnectionGate, Permit};
+use crate::database::{Database, Writes};
 use crate::engine::{LogLength, backfilled, checkpoint, close_quietly, connect_writer};
 use crate::failure::{Failure, concerns_one, corrupt, drops_pages, unavailable};
 use crate::health::Health;
-use crate::queue::{Attendant, Queue, Taken};
-use crate::reader::Errand;
-use crate::roster::{Roster, Seat};
-use crate::trade::{Scribe, Trade};
+use crate::queue::{Dequeued, Queue, QueueReceiver};
+use crate::reader::ReadJob;
 
 /// A log this many times as long as it should be was kept so by readers; now they are waited for, a little.
 const TOO_LONG: u32 = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// A write somebody waits for.
 pub(crate) trait Job<S>: Send {
     /// Does the work inside a transaction, and keeps the answer. May be called again after a rollback.
-    fn run(&mut self, scribe: &mut S) -> Result<(), rusqlite::Error>;
+    fn run(&mut self, writes: &mut S) -> Result<(), rusqlite::Error>;
     /// The work is on the disk.
     fn answer(self: Box<Self>);
     /// The work was not done, or nobody can tell.
@@ -58,8 +58,8 @@ where
     W: FnMut(&mut S) -> Result<T, Failure> + Send,
     T: Send,
 {
-    fn run(&mut self, scribe: &mut S) -> Result<(), rusqlite::Error> {
-        self.outcome = Some(match (self.work)(scribe) {
+    fn run(&mut self, writes: &mut S) -> Result<(), rusqlite::Error> {
+        self.outcome = Some(match (self.work)(writes) {
             Ok(answer) => Ok(answer),
             Err(Failure::Refused(error)) => Err(error),
             Err(Failure::Engine(error)) => return Err(error),
@@ -83,52 +83,52 @@ where
 
 type Jobs<S> = Vec<Box<dyn Job<S>>>;
 
-pub(crate) struct Writer<T: Trade> {
+pub(crate) struct Writer<T: Database> {
     pub(crate) trade: T,
     pub(crate) health: Arc<Health>,
-    pub(crate) queue: Arc<Queue<Box<dyn Job<T::Scribe>>>>,
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) queue: Arc<Queue<Box<dyn Job<T::Writes>>>>,
+    pub(crate) connection_gate: Arc<ConnectionGate>,
     /// Where the readers wait.
-    pub(crate) readers: Vec<Arc<Queue<Errand<T::Shelf>>>>,
+    pub(crate) readers: Vec<Arc<Queue<ReadJob<T::Queries>>>>,
 }
 
 /// An open connection. Its seat comes last, and is free when it is closed.
-struct Desk<S> {
-    scribe: S,
+struct WriterState<S> {
+    writes: S,
     log: LogLength,
     checkpoint_at: u32,
     restart_at: u32,
-    _seat: Seat,
+    _seat: Permit,
 }
 
 /// What kept a transaction from being committed.
-struct Stumble {
+struct TransactionError {
     error: rusqlite::Error,
     /// Which of the jobs it happened in, if in one.
     over: Option<usize>,
 }
 
-impl From<rusqlite::Error> for Stumble {
+impl From<rusqlite::Error> for TransactionError {
     fn from(error: rusqlite::Error) -> Self {
         Self { error, over: None }
     }
 }
 
 /// The disk failed: the connection cannot be trusted any more.
-struct Broken(rusqlite::Error);
+struct WriterFailed(rusqlite::Error);
 
-impl<T: Trade> Writer<T> {
+impl<T: Database> Writer<T> {
     /// Writes until the queue is closed and empty.
     pub(crate) fn run(self) {
-        let _attendant = Attendant(self.queue.clone());
+        let _attendant = QueueReceiver(self.queue.clone());
         let mut desk = match self.sit_down() {
             Ok(desk) => Some(desk),
             Err(error) => self.recover(error),
         };
         while let Some(mut seated) = desk.take() {
-            let Taken::Items(mut jobs) = self.queue.take(T::WRITES_AT_ONCE) else {
+            let Dequeued::Items(mut jobs) = self.queue.take(T::MAX_WRITES_PER_COMMIT) else {
                 // All is well, and everyone else has left: the log may go.
-                if let Err(error) = close_quietly(seated.scribe.conn(), false) {
+                if let Err(error) = close_quietly(seated.writes.conn(), false) {
                     tracing::warn!(%error, "the log stays beside the {} file", T::NAME);
                 }
                 return;
@@ -143,7 +143,7 @@ impl<T: Trade> Writer<T> {
             self.health.writing(false);
             desk = match outcome {
                 Ok(()) => Some(seated),
-                Err((Broken(error), jobs)) => {
+                Err((WriterFailed(error), jobs)) => {
                     drop(seated);
                     // Known to be broken before anyone hears of it, so that nobody who heard tries in vain.
                     self.health.broke(&error.to_string());
@@ -154,20 +154,20 @@ impl<T: Trade> Writer<T> {
         }
     }
 
-    fn sit_down(&self) -> Result<Desk<T::Scribe>, Failure> {
-        let seat = self.roster.enter().ok_or_else(|| unavailable("a reader does not let go of the file"))?;
+    fn sit_down(&self) -> Result<WriterState<T::Writes>, Failure> {
+        let permit = self.connection_gate.enter().ok_or_else(|| unavailable("a reader does not let go of the file"))?;
         let (conn, log) = connect_writer(self.trade.site())?;
-        Ok(Desk {
-            scribe: self.trade.scribe(conn)?,
+        Ok(WriterState {
+            writes: self.trade.writes(conn)?,
             log,
             checkpoint_at: T::CHECKPOINT_PAGES,
             restart_at: TOO_LONG * T::CHECKPOINT_PAGES,
-            _seat: seat,
+            _seat: permit,
         })
     }
 
     /// Turns everyone away until the disk is well again. `None` if the store is closed meanwhile.
-    fn recover(&self, error: Failure) -> Option<Desk<T::Scribe>> {
+    fn recover(&self, error: Failure) -> Option<WriterState<T::Writes>> {
         let mut why = error.to_string();
         tracing::error!(error = why, "{} cannot be written; trying to recover", T::NAME);
         let mut pages_dropped = false;
@@ -177,20 +177,20 @@ impl<T: Trade> Writer<T> {
             self.health.broke(&why);
             pages_dropped |= begin_anew;
             if begin_anew {
-                self.roster.dismiss();
-                self.readers.iter().for_each(|queue| queue.nudge());
+                self.connection_gate.dismiss();
+                self.readers.iter().for_each(|queue| queue.wake());
             }
-            match self.queue.take_within(T::WRITES_AT_ONCE, pause) {
-                Taken::End => return None,
-                Taken::Items(jobs) => {
+            match self.queue.take_within(T::MAX_WRITES_PER_COMMIT, pause) {
+                Dequeued::End => return None,
+                Dequeued::Items(jobs) => {
                     refuse(jobs, &why);
                     begin_anew = false;
                     continue;
                 }
-                Taken::Nothing => {}
+                Dequeued::Nothing => {}
             }
             // Once more, as one may have been about to fall asleep.
-            self.readers.iter().for_each(|queue| queue.nudge());
+            self.readers.iter().for_each(|queue| queue.wake());
             let error = match self.sit_down_again(pages_dropped) {
                 Ok(Some(desk)) => {
                     tracing::info!("{} can be written again", T::NAME);
@@ -200,22 +200,22 @@ impl<T: Trade> Writer<T> {
                 Ok(None) => {
                     why = "somebody keeps the file open, so its log cannot be read anew".into();
                     begin_anew = true;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(MAX_PAUSE);
                     continue;
                 }
                 Err(error) => error,
             };
             why = error.to_string();
             begin_anew = drops_pages(&error);
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 
     /// A new connection. If pages may have been dropped, nothing is left in the log, and all of it was written anew;
     /// `None` if that cannot be, as SQLite still believes from before that a part of the log is in the file.
-    fn sit_down_again(&self, pages_dropped: bool) -> Result<Option<Desk<T::Scribe>>, Failure> {
+    fn sit_down_again(&self, pages_dropped: bool) -> Result<Option<WriterState<T::Writes>>, Failure> {
         let desk = self.sit_down()?;
-        let conn = desk.scribe.conn();
+        let conn = desk.writes.conn();
         if !pages_dropped {
             // Whether the disk takes anything. A reader that stands in the way matters to nobody.
             checkpoint(conn, "PASSIVE")?;
@@ -237,54 +237,54 @@ fn refuse<S>(jobs: Jobs<S>, why: &str) {
     }
 }
 
-impl<S: Scribe> Desk<S> {
+impl<S: Writes> WriterState<S> {
     /// Writes and answers all of them, or gives back those that nobody has answered.
-    fn write(&mut self, mut jobs: Jobs<S>) -> Result<(), (Broken, Jobs<S>)> {
+    fn write(&mut self, mut jobs: Jobs<S>) -> Result<(), (WriterFailed, Jobs<S>)> {
         loop {
             match self.commit(&mut jobs) {
                 Ok(()) => break,
                 // It takes none of the others with it: they are tried again, together.
-                Err(Stumble { error, over: Some(one) }) if concerns_one(&error) => {
+                Err(TransactionError { error, over: Some(one) }) if concerns_one(&error) => {
                     tracing::error!(%error, "something cannot be written");
                     jobs.remove(one).refuse(corrupt(error.to_string()));
                 }
-                Err(Stumble { error, .. }) => return Err((Broken(error), jobs)),
+                Err(TransactionError { error, .. }) => return Err((WriterFailed(error), jobs)),
             }
         }
         jobs.into_iter().for_each(Job::answer);
-        self.tidy().map_err(|error| (Broken(error), Vec::new()))
+        self.prune().map_err(|error| (WriterFailed(error), Vec::new()))
     }
 
     /// One transaction. After an error nothing of it has happened, unless the error came from the very end of it.
-    fn commit(&mut self, jobs: &mut Jobs<S>) -> Result<(), Stumble> {
+    fn commit(&mut self, jobs: &mut Jobs<S>) -> Result<(), TransactionError> {
         let done = self.try_commit(jobs);
         if done.is_err() {
-            if !self.scribe.conn().is_autocommit() {
-                self.scribe.conn().execute_batch("ROLLBACK")?;
+            if !self.writes.conn().is_autocommit() {
+                self.writes.conn().execute_batch("ROLLBACK")?;
             }
             // Without its counters, nothing more may be written.
-            self.scribe.reload()?;
+            self.writes.reload()?;
         }
         done
     }
 
-    fn try_commit(&mut self, jobs: &mut Jobs<S>) -> Result<(), Stumble> {
-        self.scribe.conn().prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    fn try_commit(&mut self, jobs: &mut Jobs<S>) -> Result<(), TransactionError> {
+        self.writes.conn().prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for (n, job) in jobs.iter_mut().enumerate() {
-            job.run(&mut self.scribe).map_err(|error| Stumble { error, over: Some(n) })?;
+            job.run(&mut self.writes).map_err(|error| TransactionError { error, over: Some(n) })?;
         }
-        self.scribe.finish()?;
-        self.scribe.conn().prepare_cached("COMMIT")?.execute([])?;
+        self.writes.finish()?;
+        self.writes.conn().prepare_cached("COMMIT")?.execute([])?;
         Ok(())
     }
 
     /// Keeps the log short. Everyone has been answered by now.
-    fn tidy(&mut self) -> Result<(), rusqlite::Error> {
+    fn prune(&mut self) -> Result<(), rusqlite::Error> {
         let pages = self.log.load(Ordering::Relaxed);
         if pages < self.checkpoint_at {
             return Ok(());
         }
-        let conn = self.scribe.conn();
+        let conn = self.writes.conn();
         checkpoint(conn, "PASSIVE")?;
         if pages >= self.restart_at {
             conn.busy_timeout(Duration::from_millis(100))?;

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use rusqlite::Connection;
 use terse_core::clicks::{
-    Batch, Click, ClickStore, Count, Dimension, LinkId, Period, Place, Position, RawQuery, Recorded, Retention, Subject, Word,
+    Batch, Click, ClickStore, ClickSubject, ClickTarget, Count, Dimension, Interned, LinkId, Period, Position, RawQuery,
+    Recorded, Retention,
 };
 use terse_core::{OwnerId, StoreError};
 use terse_embedded::{
@@ -43,7 +44,7 @@ fn link(n: u64) -> LinkId {
 }
 
 fn click(n: u64) -> Click {
-    let click = Click::bare(moment(n as i64 * 1000), Place::Link(link(n % 10), OWNER));
+    let click = Click::bare(moment(n as i64 * 1000), ClickTarget::Link(link(n % 10), OWNER));
     Click { visitor: Some(n + 1), country: Some("DE".into()), took_micros: n as u32, ..click }
 }
 
@@ -62,7 +63,7 @@ async fn put(store: &EmbeddedClicks, clicks: Vec<Click>) {
 }
 
 async fn everything(store: &EmbeddedClicks) -> Count {
-    store.report(&Subject::Everything, ALWAYS, moment(0)).await.unwrap().tally.clicks
+    store.report(&ClickSubject::Everything, ALWAYS, moment(0)).await.unwrap().tally.clicks
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -81,7 +82,7 @@ async fn what_was_counted_is_there_when_opened_again() {
     assert_eq!(store.record(&batch(59)).await.unwrap(), Recorded::OutOfStep);
     assert_eq!(store.record(&batch(60)).await.unwrap(), Recorded::Done);
     let all: u64 = (0..61).map(size).sum();
-    assert_eq!(everything(&store).await.people, all);
+    assert_eq!(everything(&store).await.humans, all);
     assert_eq!((store.queue_depth(), store.disk_size() > 4096), (0, true));
     store.check().await.unwrap();
     store.close();
@@ -134,7 +135,7 @@ async fn a_damaged_sum_is_an_error_to_readers_and_does_not_stop_the_counting() {
             put(&store, (0..100).map(click).collect()).await;
             if table == "days" {
                 let (raw_before, hours_before) = (moment(0), moment(86_400_000));
-                store.tidy(Retention { raw_before, hours_before, limit: 100 }).await.unwrap();
+                store.prune(Retention { raw_before, hours_before, limit: 100 }).await.unwrap();
             }
         }
         // One bit in the middle of each.
@@ -158,18 +159,18 @@ async fn a_damaged_sum_is_an_error_to_readers_and_does_not_stop_the_counting() {
         assert!(!report.is_clean(), "{table}");
         let store = folder.open();
         let period = if buckets { Period { from: Some(moment(-1)), to: None } } else { ALWAYS };
-        for subject in [Subject::Link(link(1)), Subject::Everything] {
+        for subject in [ClickSubject::Link(link(1)), ClickSubject::Everything] {
             let error = store.report(&subject, period, moment(0)).await.unwrap_err();
             assert!(matches!(error, StoreError::Corrupt(_)), "{table}: {error:?}");
         }
         // The plain numbers are still there, and go on.
-        assert_eq!(store.counts(&[link(1)]).await.unwrap()[0].people, 10);
+        assert_eq!(store.counts(&[link(1)]).await.unwrap()[0].humans, 10);
         put(&store, (0..100).map(click).collect()).await;
         let retention = Retention { raw_before: moment(0), hours_before: moment(86_400_000), limit: 1000 };
-        store.tidy(retention).await.unwrap();
-        let found = store.report(&Subject::Everything, period, moment(0)).await.unwrap();
-        assert_eq!(found.tally.clicks.people, 200, "{table}");
-        assert_eq!(found.tally.values(Dimension::Country).unwrap().sum().people, 100, "{table}: what was damaged is unknown");
+        store.prune(retention).await.unwrap();
+        let found = store.report(&ClickSubject::Everything, period, moment(0)).await.unwrap();
+        assert_eq!(found.tally.clicks.humans, 200, "{table}");
+        assert_eq!(found.tally.values(Dimension::Country).unwrap().sum().humans, 100, "{table}: what was damaged is unknown");
         store.close();
         let report = verify_clicks(&folder.db()).unwrap();
         assert!(report.is_clean(), "{table}: {report:?}");
@@ -219,7 +220,7 @@ fn a_copy_is_whole_while_clicks_are_counted() {
         let store = EmbeddedClicks::open(ClickOptions::new(copy)).unwrap();
         let [(9, place)] = runtime.block_on(store.positions()).unwrap()[..] else { panic!("one position") };
         assert!(place >= 20);
-        assert_eq!(runtime.block_on(everything(&store)).people, (0..place).map(size).sum::<u64>(), "as of one moment");
+        assert_eq!(runtime.block_on(everything(&store)).humans, (0..place).map(size).sum::<u64>(), "as of one moment");
     }
 }
 
@@ -237,7 +238,7 @@ async fn a_full_file_refuses_whole_batches_and_recovers() {
         assert!(counted < 10_000, "the simulation has no teeth");
     };
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-    assert_eq!(everything(&store).await.people, (0..counted).map(size).sum::<u64>());
+    assert_eq!(everything(&store).await.humans, (0..counted).map(size).sum::<u64>());
     store.close();
     let store = folder.open();
     assert_eq!(store.positions().await.unwrap(), [(9, counted)]);
@@ -253,7 +254,7 @@ async fn without_raw_clicks_only_sums_are_kept() {
     put(&store, (0..100).map(click).collect()).await;
     let query = RawQuery { link: link(1), from: None, to: None, after: None, limit: 100 };
     assert_eq!(store.clicks(&query).await.unwrap().clicks, []);
-    assert_eq!(everything(&store).await.people, 100);
+    assert_eq!(everything(&store).await.humans, 100);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -262,7 +263,7 @@ async fn nothing_is_left_of_what_was_forgotten() {
     let store = folder.open();
     put(&store, (0..100).map(click).collect()).await;
     let retention = |hours| Retention { raw_before: moment(0), hours_before: moment(hours), limit: 1000 };
-    store.tidy(retention(86_400_000)).await.unwrap();
+    store.prune(retention(86_400_000)).await.unwrap();
     put(&store, (0..100).map(click).collect()).await;
     let links: Vec<_> = (0..9).map(|n| link(n).key).collect();
     store.forget_links(&links, moment(0)).await.unwrap();
@@ -271,7 +272,7 @@ async fn nothing_is_left_of_what_was_forgotten() {
     assert_eq!((report.is_clean(), report.links, report.clicks, report.raw), (true, 1, 20, 20), "{report:?}");
     let store = folder.open();
     store.forget_owner(OWNER).await.unwrap();
-    assert_eq!(everything(&store).await.people, 200);
+    assert_eq!(everything(&store).await.humans, 200);
     store.close();
     let report = verify_clicks(&folder.db()).unwrap();
     assert_eq!((report.is_clean(), report.links, report.clicks, report.raw), (true, 0, 0, 0), "{report:?}");
@@ -287,12 +288,12 @@ async fn a_flood_of_values_adds_less_than_a_mebibyte() {
     let mut state = 1_u64;
     let mut word = move || {
         state = state.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(1);
-        Some(Word::from(format!("{state:016x}-of-some-length.example")))
+        Some(Interned::from(format!("{state:016x}-of-some-length.example")))
     };
     for part in 0..50 {
         let clicks = (0..20_000_u64).map(|n| {
             let word = word();
-            let words: [Option<Word>; 12] = std::array::from_fn(|_| word.clone());
+            let words: [Option<Interned>; 12] = std::array::from_fn(|_| word.clone());
             let [referrer, country, city, device, browser, system, language, utm @ ..] = words;
             let at = moment(part * 60_000 + n as i64 % 60_000);
             let visitor = Some((part as u64 * 20_000 + n) * 7919 + 1);
@@ -300,9 +301,9 @@ async fn a_flood_of_values_adds_less_than_a_mebibyte() {
         });
         put(&store, clicks.collect()).await;
     }
-    let found = store.report(&Subject::Link(link(0)), ALWAYS, moment(0)).await.unwrap();
-    assert_eq!(found.tally.clicks.people, 1_000_001);
-    assert_eq!(found.tally.values(Dimension::Referrer).unwrap().sum().people, 1_000_000);
+    let found = store.report(&ClickSubject::Link(link(0)), ALWAYS, moment(0)).await.unwrap();
+    assert_eq!(found.tally.clicks.humans, 1_000_001);
+    assert_eq!(found.tally.values(Dimension::Referrer).unwrap().sum().humans, 1_000_000);
     assert!((950_000..1_050_000).contains(&found.visitors), "{}", found.visitors);
     let added = sizes(&folder.db()) - before;
     println!("{added} octets");
@@ -327,7 +328,7 @@ async fn one_who_counts_until_killed() {
         println!("counted {n}");
         if n % 20 == 19 {
             let (raw_before, hours_before) = (moment(0), moment(86_400_000 * 2));
-            store.tidy(Retention { raw_before, hours_before, limit: 10 }).await.unwrap();
+            store.prune(Retention { raw_before, hours_before, limit: 10 }).await.unwrap();
         }
     }
 }
@@ -366,9 +367,9 @@ async fn killed_at_any_moment_it_has_counted_what_it_said_and_no_more() {
         let place = store.positions().await.unwrap()[0].1;
         assert!((said..=said + 1).contains(&place), "said {said}, found {place}");
         let want: u64 = (0..place).map(size).sum();
-        assert_eq!(everything(&store).await.people, want);
+        assert_eq!(everything(&store).await.humans, want);
         let links: Vec<LinkId> = (0..10).map(link).collect();
-        assert_eq!(store.counts(&links).await.unwrap().iter().map(|count| count.people).sum::<u64>(), want);
+        assert_eq!(store.counts(&links).await.unwrap().iter().map(|count| count.humans).sum::<u64>(), want);
         drop(store);
         let report = verify_clicks(&folder.db()).unwrap();
         assert_eq!((report.is_clean(), report.clicks, report.raw), (true, want, want), "{report:?}");

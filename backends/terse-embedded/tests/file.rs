@@ -10,8 +10,8 @@ use std::time::Duration;
 use rusqlite::Connection;
 use terse_core::rules::Rules;
 use terse_core::{
-    Alphabet, Domain, Flags, Insert, Inserted, Judge, Link, LinkKey, LinkStore, ListQuery, Notes, Numbering, Request, Revision,
-    Sort, Standing, StoreError, TagCount, Tags, Updated,
+    Alphabet, Domain, Flags, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, ModerationSource, ModerationStatus, Notes,
+    Numbering, Request, Revision, Sort, StoreError, TagCount, Tags, Updated,
 };
 use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, skip_ahead, verify};
 use terse_testkit::{alias, generated, key, moment};
@@ -545,7 +545,11 @@ async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
 async fn a_file_of_the_first_version_is_brought_up_to_date() {
     let folder = Folder::new();
     let plain = Link { tags: Tags::parse(&["a"]).unwrap(), ..alias("plain", "https://example.com/") };
-    let blocked = Link { standing: Standing::Blocked, judged: Judge::Moderator, ..alias("blocked", "https://example.com/") };
+    let blocked = Link {
+        standing: ModerationStatus::Blocked,
+        judged: ModerationSource::Moderator,
+        ..alias("blocked", "https://example.com/")
+    };
     {
         let store = folder.open();
         put(&store, &plain).await;
@@ -567,7 +571,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     assert_eq!(store.get(&blocked.key).await.unwrap(), Some(blocked));
     let flagged = Link {
         flags: Flags::new(["userinfo"]),
-        standing: Standing::Suspicious,
+        standing: ModerationStatus::Suspicious,
         notes: Some(Notes::from_stored("a note".into())),
         rules: Rules::from_stored(r#"[{"device":"mobile","to":"https://example.com/m"}]"#),
         revision: Revision(2),

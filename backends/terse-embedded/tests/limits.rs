@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::Clock;
-use terse_core::limits::{Act, Limit, Limiter as _, Subject, Who, take_by_address};
+use terse_core::limits::{Limit, LimitKey, LimitSubject, LimitedAction, Limiter as _, take_by_address};
 use terse_embedded::LocalLimiter;
 use terse_testkit::limiter::Offered;
 
@@ -21,7 +21,7 @@ async fn two_million_addresses_take_no_more_room_than_a_hundred_thousand() {
     let limit = Limit::per_hour(30);
     for address in 0..2_000_000_u32 {
         let address = std::net::Ipv4Addr::from_bits(address).into();
-        assert!(take_by_address(&limiter, Act::Create, address, limit, 1).await.allowed);
+        assert!(take_by_address(&limiter, LimitedAction::Create, address, limit, 1).await.allowed);
     }
     assert!((100_000..=131_072).contains(&limiter.len()), "{}", limiter.len());
     assert!(limiter.evicted() >= 2_000_000 - 131_072);
@@ -31,7 +31,7 @@ async fn two_million_addresses_take_no_more_room_than_a_hundred_thousand() {
 async fn whose_bucket_is_full_again_is_forgotten() {
     let clock = Clock::default();
     let limiter = LocalLimiter::new(clock.clone());
-    let subject = |key| Subject { act: Act::Create, who: Who::Key(key) };
+    let subject = |key| LimitSubject { act: LimitedAction::Create, who: LimitKey::Key(key) };
     for key in 0..100_000 {
         limiter.take(subject(key), Limit::per_minute(60), 1).await;
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use terse_core::registry::{
-    Actor, BlockedHost, By, Claim, EventKind, NewEvent, NewKey, NewUser, NewWebhook, Registry, RegistryError, Role, Scope,
-    Session, Token, UserName, WebhookId,
+    AccountName, Actor, Attribution, BlockedHost, Claim, EventKind, NewAccount, NewEvent, NewKey, NewWebhook, Registry,
+    RegistryError, Role, Scope, Session, Token, WebhookId,
 };
 use terse_core::{OwnerId, StoreError};
 use terse_embedded::{
@@ -39,13 +39,13 @@ fn sql(path: &Path, statement: &str) {
     Connection::open(path).unwrap().execute_batch(statement).unwrap();
 }
 
-fn by() -> By {
-    By { actor: Actor::Owner(OwnerId::ADMIN), at: moment(0), why: None }
+fn by() -> Attribution {
+    Attribution { actor: Actor::Owner(OwnerId::ADMIN), at: moment(0), why: None }
 }
 
-fn new(name: &str) -> NewUser {
-    let name = UserName::parse(name).unwrap();
-    NewUser { name, role: Role::User, password: None, identity: None, created_at: moment(0) }
+fn new(name: &str) -> NewAccount {
+    let name = AccountName::parse(name).unwrap();
+    NewAccount { name, role: Role::User, password: None, identity: None, created_at: moment(0) }
 }
 
 fn token(of: OwnerId) -> Token {
@@ -69,7 +69,7 @@ async fn everything_is_there_when_opened_again() {
     assert!(before.contains("bobby") && before.contains("phishing") && before.contains("a.example"), "{before}");
     assert!(registry.disk_size() > 4096 && registry.queue_depth() == 0);
     registry.close();
-    assert!(matches!(store.user(OwnerId(1000)).await, Err(RegistryError::Store(StoreError::Unavailable(_)))));
+    assert!(matches!(store.account(OwnerId(1000)).await, Err(RegistryError::Store(StoreError::Unavailable(_)))));
     assert!(matches!(store.end_session(&token(OwnerId(1))).await, Err(RegistryError::Store(StoreError::Unavailable(_)))));
     assert!(store.check().await.is_err());
     assert!(!folder.0.path().join("registry.db-wal").exists(), "everything is in the one file");
@@ -82,8 +82,8 @@ async fn everything_is_there_when_opened_again() {
     let store: Store = folder.open();
     assert_eq!(everything(&store).await, before);
     assert!(!store.offer_setup(token(OwnerId(1))).await.unwrap(), "there was an admin");
-    let latest = store.users(None, 100).await.unwrap().pop().unwrap().id;
-    assert!(store.add_user(new("later"), by()).await.unwrap().id > latest);
+    let latest = store.accounts(None, 100).await.unwrap().pop().unwrap().id;
+    assert!(store.add_account(new("later"), by()).await.unwrap().id > latest);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -91,12 +91,12 @@ async fn an_id_is_not_given_out_again_after_reopening() {
     let folder = Folder::new();
     let erased = {
         let registry = folder.open();
-        let user = registry.add_user(new("ann"), by()).await.unwrap();
-        registry.erase_user(user.id, by()).await.unwrap();
-        user.id
+        let account = registry.add_account(new("ann"), by()).await.unwrap();
+        registry.erase_account(account.id, by()).await.unwrap();
+        account.id
     };
     assert_eq!(erased, OwnerId(1000));
-    assert_eq!(folder.open().add_user(new("ann"), by()).await.unwrap().id, OwnerId(1001));
+    assert_eq!(folder.open().add_account(new("ann"), by()).await.unwrap().id, OwnerId(1001));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -154,7 +154,7 @@ async fn a_backup_made_while_writing_is_whole() {
         let registry = registry.clone();
         async move {
             for n in 0..200 {
-                registry.add_user(new(&format!("more{n}")), by()).await.unwrap();
+                registry.add_account(new(&format!("more{n}")), by()).await.unwrap();
             }
         }
     });
@@ -164,9 +164,9 @@ async fn a_backup_made_while_writing_is_whole() {
     writing.await.unwrap();
     assert!(registry.backup(&to).is_err(), "nothing is overwritten");
     let report = verify_registry(&to).unwrap();
-    assert!(report.is_clean() && report.users >= 4 && report.keys == 3 && report.lines > 10, "{report:?}");
+    assert!(report.is_clean() && report.accounts >= 4 && report.keys == 3 && report.lines > 10, "{report:?}");
     let copy = EmbeddedRegistry::open(RegistryOptions::new(&to)).unwrap();
-    assert!(copy.user_named(&UserName::parse("bobby").unwrap()).await.unwrap().is_some());
+    assert!(copy.user_named(&AccountName::parse("bobby").unwrap()).await.unwrap().is_some());
     assert!(verify_registry(&folder.db()).unwrap().is_clean());
 }
 
@@ -174,26 +174,27 @@ async fn a_backup_made_while_writing_is_whole() {
 async fn a_copy_from_the_past_gives_out_nothing_that_was_given_out_since() {
     let folder = Folder::new();
     let registry = folder.open();
-    let ann = registry.add_user(new("ann"), by()).await.unwrap();
+    let ann = registry.add_account(new("ann"), by()).await.unwrap();
     let session = Session { token: token(ann.id), owner: ann.id, created_at: moment(0), expires_at: moment(9) };
     registry.add_session(session, ann.revision).await.unwrap();
     let to = folder.0.path().join("copy.db");
     registry.backup(&to).unwrap();
-    let (bob, key) = (registry.add_user(new("bob"), by()).await.unwrap(), registry.add_key(new_key(ann.id), by()).await.unwrap());
+    let (bob, key) =
+        (registry.add_account(new("bob"), by()).await.unwrap(), registry.add_key(new_key(ann.id), by()).await.unwrap());
     let host = BlockedHost { host: "evil.example".into(), at: moment(0), why: None };
     registry.block_host(host, by()).await.unwrap();
     skip_ahead_registry(&to).unwrap();
     assert!(verify_registry(&to).unwrap().is_clean());
     let copy = EmbeddedRegistry::open(RegistryOptions::new(&to)).unwrap();
-    assert_eq!(copy.user(ann.id).await.unwrap(), Some(ann.clone()));
+    assert_eq!(copy.account(ann.id).await.unwrap(), Some(ann.clone()));
     assert!(copy.session(&token(ann.id), moment(1)).await.unwrap().is_none(), "it may have been ended since");
-    assert!(copy.add_user(new("cid"), by()).await.unwrap().id > bob.id);
+    assert!(copy.add_account(new("cid"), by()).await.unwrap().id > bob.id);
     assert!(copy.add_key(new_key(ann.id), by()).await.unwrap().id > key.id);
     let url = terse_core::Target::from_stored("https://hook.example/".into());
     let hook = NewWebhook { owner: ann.id, url, events: EventKind::ALL.into_iter().collect(), created_at: moment(0) };
     let since = registry.add_webhook(hook.clone(), by()).await.unwrap();
     assert!(copy.add_webhook(hook, by()).await.unwrap().id > since.id);
-    assert!(copy.watermark().await.unwrap() > registry.watermark().await.unwrap());
+    assert!(copy.version().await.unwrap() > registry.version().await.unwrap());
     let empty = folder.0.path().join("empty.db");
     std::fs::write(&empty, "").unwrap();
     assert!(skip_ahead_registry(&empty).is_err());
@@ -215,8 +216,8 @@ async fn what_cannot_be_read_is_an_error_and_nothing_else() {
         {
             let registry = folder.open();
             for name in ["ann", "bob"] {
-                let user = registry.add_user(new(name), by()).await.unwrap();
-                registry.add_key(new_key(user.id), by()).await.unwrap();
+                let account = registry.add_account(new(name), by()).await.unwrap();
+                registry.add_key(new_key(account.id), by()).await.unwrap();
             }
         }
         sql(&folder.db(), damage);
@@ -224,14 +225,14 @@ async fn what_cannot_be_read_is_an_error_and_nothing_else() {
         let outcome = registry.key(&token(OwnerId(1000))).await;
         assert!(matches!(outcome, Err(RegistryError::Store(StoreError::Corrupt(_)))), "{damage}: {outcome:?}");
         // Writes that meet it change nothing, and take no other with them.
-        let erased = registry.erase_user(OwnerId(1000), by()).await;
+        let erased = registry.erase_account(OwnerId(1000), by()).await;
         assert_eq!(erased.is_err(), damage.contains("users"), "{damage}: {erased:?}");
         assert!(registry.key(&token(OwnerId(1001))).await.unwrap().is_some(), "{damage}");
-        registry.erase_user(OwnerId(1001), by()).await.unwrap();
+        registry.erase_account(OwnerId(1001), by()).await.unwrap();
         registry.check().await.unwrap();
         if erased.is_err() {
             let report = verify_registry(&folder.db()).unwrap();
-            assert!(!report.is_clean() && report.problems.told[0].to_lowercase().contains(told), "{damage}: {report:?}");
+            assert!(!report.is_clean() && report.problems.shown[0].to_lowercase().contains(told), "{damage}: {report:?}");
         }
     }
 }
@@ -240,12 +241,12 @@ async fn what_cannot_be_read_is_an_error_and_nothing_else() {
 async fn a_step_that_fails_half_way_leaves_nothing_behind() {
     let folder = Folder::new();
     let registry = folder.open();
-    let ann = registry.add_user(new("ann"), by()).await.unwrap();
+    let ann = registry.add_account(new("ann"), by()).await.unwrap();
     // A line about them that cannot be read is met after the account was deleted.
     sql(&folder.db(), "INSERT INTO audit (at, act, subject, about) VALUES (1, 'unheard-of', 'user:1000', 1000)");
-    let outcome = registry.erase_user(ann.id, by()).await;
+    let outcome = registry.erase_account(ann.id, by()).await;
     assert!(matches!(outcome, Err(RegistryError::Store(StoreError::Corrupt(_)))), "{outcome:?}");
-    assert_eq!(registry.user(ann.id).await.unwrap(), Some(ann));
+    assert_eq!(registry.account(ann.id).await.unwrap(), Some(ann));
     assert!(!verify_registry(&folder.db()).unwrap().is_clean());
 }
 
@@ -257,8 +258,8 @@ async fn a_full_disk_refuses_writes_and_serves_reads() {
     let registry = EmbeddedRegistry::open(options).unwrap();
     let mut made = Vec::new();
     loop {
-        match registry.add_user(new(&format!("user{}", made.len())), by()).await {
-            Ok(user) => made.push(user),
+        match registry.add_account(new(&format!("user{}", made.len())), by()).await {
+            Ok(account) => made.push(account),
             Err(error) => {
                 assert!(matches!(error, RegistryError::Store(StoreError::Unavailable(_))), "{error:?}");
                 break;
@@ -266,13 +267,13 @@ async fn a_full_disk_refuses_writes_and_serves_reads() {
         }
     }
     assert!(made.len() > 10);
-    for user in &made {
-        assert_eq!(registry.user(user.id).await.unwrap().as_ref(), Some(user));
+    for account in &made {
+        assert_eq!(registry.account(account.id).await.unwrap().as_ref(), Some(account));
     }
     drop(registry);
     let registry = folder.open();
-    assert_eq!(registry.users(None, 10_000).await.unwrap(), made);
-    registry.add_user(new("room-again"), by()).await.unwrap();
+    assert_eq!(registry.accounts(None, 10_000).await.unwrap(), made);
+    registry.add_account(new("room-again"), by()).await.unwrap();
 }
 
 const LIFE: &str = "TERSE_TEST_REGISTRY";
@@ -290,9 +291,9 @@ fn a_life_that_is_cut_short() {
             let registry = registry.clone();
             runtime.spawn(async move {
                 for n in 0..100_000 {
-                    let user = registry.add_user(new(&format!("u{life}-{caller}-{n}")), by()).await.unwrap();
-                    registry.add_key(new_key(user.id), by()).await.unwrap();
-                    writeln!(std::io::stdout(), "made {} {}", user.id.0, user.name).unwrap();
+                    let account = registry.add_account(new(&format!("u{life}-{caller}-{n}")), by()).await.unwrap();
+                    registry.add_key(new_key(account.id), by()).await.unwrap();
+                    writeln!(std::io::stdout(), "made {} {}", account.id.0, account.name).unwrap();
                 }
             })
         })
@@ -335,11 +336,11 @@ async fn no_acknowledged_owner_or_key_is_lost_when_the_process_is_killed() {
         assert!(seen >= 50, "it was killed while at work");
         let registry = folder.open();
         for (id, name) in &acknowledged {
-            let (key, user) = registry.key(&token(*id)).await.unwrap().expect("an acknowledged key");
-            assert_eq!((user.id, user.name.as_str(), key.owner), (*id, name.as_str(), *id), "cycle {cycle}");
+            let (key, account) = registry.key(&token(*id)).await.unwrap().expect("an acknowledged key");
+            assert_eq!((account.id, account.name.as_str(), key.owner), (*id, name.as_str(), *id), "cycle {cycle}");
         }
         let report = verify_registry(&folder.db()).unwrap();
-        assert!(report.is_clean() && report.lines == report.users + report.keys, "a line for each: {report:?}");
+        assert!(report.is_clean() && report.lines == report.accounts + report.keys, "a line for each: {report:?}");
     }
     println!("{} acknowledged owners survived", acknowledged.len());
 }

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use terse_clicks::{Enricher, Folder, Keep, Shipper, ShipperParts};
 use terse_core::clicks::{
-    Batch, ClickPage, ClickStore, Count, HEADER, Journaled, LinkId, Live, Period, RawQuery, Record, Recorded, Report, Retention,
-    Salt, SegmentHeader, Subject, Tidied, finish,
+    Batch, ClickPage, ClickReport, ClickStore, ClickSubject, Count, HEADER, Journaled, LinkId, Live, Period, Pruned, RawQuery,
+    Record, Recorded, Retention, Salt, SegmentHeader, finish,
 };
-use terse_core::{Clock, LinkKey, Moment, OwnerId, StoreError};
+use terse_core::{Clock, LinkKey, OwnerId, StoreError, Timestamp};
 
 const SEGMENT: usize = 1 << 20;
 const LINKS: usize = 100_000;
@@ -34,28 +34,28 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("journaled {clicks} clicks of {:.0} octets in {:.1?}", octets as f64 / clicks as f64, begun.elapsed());
 
     let before = memory();
-    let mut enricher = Enricher::new(None, Keep::Cut, Moment::from_ms(0))?;
+    let mut enricher = Enricher::new(None, Keep::Cut, Timestamp::from_ms(0))?;
     let begun = Instant::now();
     let curl = Record { code: b"warmup", agent: b"curl/8", ..Record::default() };
     enricher.enrich(&curl);
     println!("the first click took {:.1?} and {:.1} MiB", begun.elapsed(), memory() - before);
 
     for pass in ["cold", "warm"] {
-        let mut folder = Folder::new(temp.path().into(), RUN, Moment::from_ms(0));
+        let mut folder = Folder::new(temp.path().into(), RUN, Timestamp::from_ms(0));
         folder.look()?;
         folder.end();
         let (mut buffer, mut batch) = (Vec::new(), Vec::new());
-        let (mut read, mut machines) = (0, 0);
+        let (mut read, mut bots) = (0, 0);
         let begun = (Instant::now(), processor());
         for (segment, alive) in folder.segments_mut() {
             segment.read(&mut buffer, alive, usize::MAX, |record| batch.extend(enricher.enrich(record)))?;
             read += batch.len();
-            machines += batch.iter().filter(|click| click.machine.is_some()).count();
+            bots += batch.iter().filter(|click| click.machine.is_some()).count();
             batch.clear();
         }
         assert_eq!(read, clicks);
         print(&format!("read and enrich, {pass}"), clicks, begun);
-        println!("  {:.0} % machines, {:.1} MiB", 100.0 * machines as f64 / read as f64, memory() - before);
+        println!("  {:.0} % machines, {:.1} MiB", 100.0 * bots as f64 / read as f64, memory() - before);
     }
     drop(enricher);
 
@@ -243,7 +243,7 @@ impl ClickStore for Nothing {
     async fn counts(&self, _: &[LinkId]) -> Result<Vec<Count>, StoreError> {
         Ok(Vec::new())
     }
-    async fn report(&self, _: &Subject, _: Period, _: Moment) -> Result<Report, StoreError> {
+    async fn report(&self, _: &ClickSubject, _: Period, _: Timestamp) -> Result<ClickReport, StoreError> {
         Err(StoreError::Busy)
     }
     async fn clicks(&self, _: &RawQuery) -> Result<ClickPage, StoreError> {
@@ -252,14 +252,14 @@ impl ClickStore for Nothing {
     async fn links(&self, _: Option<&LinkId>, _: usize) -> Result<Vec<LinkId>, StoreError> {
         Ok(Vec::new())
     }
-    async fn forget_links(&self, _: &[LinkKey], _: Moment) -> Result<(), StoreError> {
+    async fn forget_links(&self, _: &[LinkKey], _: Timestamp) -> Result<(), StoreError> {
         Ok(())
     }
     async fn forget_owner(&self, _: OwnerId) -> Result<(), StoreError> {
         Ok(())
     }
-    async fn tidy(&self, _: Retention) -> Result<Tidied, StoreError> {
-        Ok(Tidied::default())
+    async fn prune(&self, _: Retention) -> Result<Pruned, StoreError> {
+        Ok(Pruned::default())
     }
     async fn salt(&self, _: i64) -> Result<Salt, StoreError> {
         Ok([0; 16])

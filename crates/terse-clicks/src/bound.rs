@@ -114,7 +114,7 @@ fn drop_segment(folder: &mut Folder, age: Age, buffer: &mut Vec<u8>) -> io::Resu
 
 #[cfg(test)]
 mod tests {
-    use terse_core::Moment;
+    use terse_core::Timestamp;
     use terse_core::clicks::Record;
 
     use super::*;
@@ -133,7 +133,7 @@ mod tests {
             }
             written.save(path);
         }
-        let mut folder = Folder::new(path.into(), 1, Moment::from_ms(0));
+        let mut folder = Folder::new(path.into(), 1, Timestamp::from_ms(0));
         folder.look().unwrap();
         folder
     }
@@ -206,7 +206,7 @@ mod tests {
             assert!(written.try_add_record(&Record { weight, ..click(0) }));
         }
         written.save(temp.path());
-        let mut folder = Folder::new(temp.path().into(), 1, Moment::from_ms(0));
+        let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(0));
         folder.look().unwrap();
         assert_eq!(keep(&mut stuck(0), &mut folder, Instant::now()), [66]);
     }

@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use terse_core::Moment;
+use terse_core::Timestamp;
 use terse_core::clicks::{HEADER, SegmentHeader};
 use tracing::warn;
 
@@ -18,7 +18,7 @@ const DAMAGED: &str = ".damaged";
 /// A beginning without a header that is older than this was left behind by a process that is gone.
 const UNFINISHED_FOR: Duration = Duration::from_secs(600);
 /// More files than this are not kept for somebody to look at.
-const MOST_DAMAGED: usize = 16;
+const MAX_DAMAGED: usize = 16;
 
 /// Whether a segment holds its header and nothing else: not one octet, so that what a power cut has torn is kept.
 fn is_unused(path: &Path) -> io::Result<bool> {
@@ -46,14 +46,14 @@ pub(crate) type Age = (i64, u64);
 pub struct Folder {
     path: PathBuf,
     run: u64,
-    began: Moment,
+    began: Timestamp,
     ended: bool,
     segments: BTreeMap<Age, Segment>,
 }
 
 impl Folder {
     /// The folder of the process `run`, which began writing at `began` or later.
-    pub fn new(path: PathBuf, run: u64, began: Moment) -> Self {
+    pub fn new(path: PathBuf, run: u64, began: Timestamp) -> Self {
         Self { path, run, began, ended: false, segments: BTreeMap::new() }
     }
 
@@ -191,7 +191,7 @@ impl Folder {
         aside.push(DAMAGED);
         let kept = fs::read_dir(&self.path).into_iter().flatten().flatten();
         let kept = kept.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.ends_with(DAMAGED))).count();
-        let moved = if kept < MOST_DAMAGED { fs::rename(path, aside) } else { fs::remove_file(path) };
+        let moved = if kept < MAX_DAMAGED { fs::rename(path, aside) } else { fs::remove_file(path) };
         match moved {
             Ok(()) => warn!(path = %path.display(), "a damaged segment of the journal was moved aside"),
             Err(error) => warn!(path = %path.display(), %error, "a damaged segment of the journal cannot be moved aside"),
@@ -238,7 +238,7 @@ mod tests {
         for (id, made) in [(9, 2000), (3, 5000), (7, 2000), (8, 1), (1, 12_345_678_901_234), (4, -5)] {
             Written::new(id, 1, made, 4096).save(temp.path());
         }
-        let mut folder = Folder::new(temp.path().into(), 1, Moment::from_ms(0));
+        let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(0));
         folder.look().unwrap();
         let ids: Vec<u64> = folder.segments().map(|segment| segment.header.id).collect();
         assert_eq!(ids, [4, 8, 7, 9, 3, 1]);
@@ -255,7 +255,7 @@ mod tests {
     fn a_segment_that_cannot_be_deleted_is_not_in_the_way_of_others() {
         let temp = tempfile::tempdir().unwrap();
         let paths: Vec<_> = (1..=3).map(|id| Written::new(id, 1, id as i64, 4096).save(temp.path())).collect();
-        let mut folder = Folder::new(temp.path().into(), 1, Moment::from_ms(0));
+        let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(0));
         folder.look().unwrap();
         fs::remove_file(&paths[1]).unwrap();
         fs::create_dir(&paths[1]).unwrap();
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn segments_of_another_run_are_dead_and_all_are_in_the_end() {
-        let mut folder = Folder::new("nowhere".into(), 1, Moment::from_ms(0));
+        let mut folder = Folder::new("nowhere".into(), 1, Timestamp::from_ms(0));
         let header = |run| SegmentHeader { id: 1, run, made_ms: 0 };
         assert!(folder.is_alive(&header(1)) && !folder.is_alive(&header(2)));
         folder.end();
@@ -289,7 +289,7 @@ mod tests {
         .unwrap();
         fs::write(temp.path().join("odd.clicks"), "").unwrap();
         fs::write(temp.path().join("else.txt"), "").unwrap();
-        let mut folder = Folder::new(temp.path().into(), 1, Moment::from_ms(5000));
+        let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(5000));
         folder.look().unwrap();
         assert_eq!(folder.segments().count(), 0);
         let want = [
@@ -307,7 +307,7 @@ mod tests {
             fs::write(temp.path().join(format!("odd{n}.clicks")), "").unwrap();
         }
         folder.look().unwrap();
-        assert_eq!(names(temp.path()).len(), MOST_DAMAGED + 1);
+        assert_eq!(names(temp.path()).len(), MAX_DAMAGED + 1);
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
         new("d.clicks.new", &[0; 4096]);
         let file = File::options().append(true).open(temp.path().join("d.clicks.new")).unwrap();
         file.set_modified(SystemTime::now() - 2 * UNFINISHED_FOR).unwrap();
-        let mut folder = Folder::new(temp.path().into(), 1, Moment::from_ms(0));
+        let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(0));
         folder.look().unwrap();
         assert_eq!(names(temp.path()), ["b.clicks.new", "c.clicks.new"]);
     }
@@ -338,7 +338,7 @@ mod tests {
         };
         let (unused, written, torn) = (make(1, None), make(2, Some(HEADER)), make(3, Some((1 << 20) - 1)));
         fs::write(temp.path().join("0000000000005-0000000000000004.clicks"), vec![0; 1000]).unwrap();
-        Folder::new(temp.path().to_owned(), 9, Moment::from_ms(9)).sweep_unused().unwrap();
+        Folder::new(temp.path().to_owned(), 9, Timestamp::from_ms(9)).sweep_unused().unwrap();
         assert!(!unused.exists() && written.exists() && torn.exists());
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 3, "what has no header is for somebody else to judge");
     }

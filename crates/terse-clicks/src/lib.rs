@@ -15,7 +15,7 @@ mod shipping;
 mod written;
 
 pub use counts::ShipperCounts;
-pub use enrich::{Enricher, Keep, Lookout};
+pub use enrich::{Enricher, Keep, UserAgentClassifier};
 pub use folder::Folder;
 pub use segment::{Segment, Until};
 pub use shipper::{Shipper, ShipperParts};

@@ -5,13 +5,13 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use terse_core::clicks::{Frame, HEADER, LARGEST_FRAME, Record, SegmentHeader, read_frame};
+use terse_core::clicks::{Frame, HEADER, MAX_FRAME_SIZE, Record, SegmentHeader, read_frame};
 
 /// Octets that are read at once; of a segment that had nothing new the last time, only some.
 const CHUNK: usize = 256 * 1024;
 const GLANCE: usize = 4096;
 /// A frame with its length and checksum is never longer: with fewer octets at hand, more of the file may tell more.
-const WHOLE: usize = LARGEST_FRAME + 8;
+const WHOLE: usize = MAX_FRAME_SIZE + 8;
 
 /// Why reading ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

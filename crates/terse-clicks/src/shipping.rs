@@ -24,10 +24,10 @@ use crate::segment::{Segment, Until};
 /// A failure that goes on is told again after this long.
 const TOLD_AGAIN_MS: u64 = 60_000;
 /// Room for clicks that is kept from batch to batch; more is given back when a batch was small.
-const ROOM_KEPT: usize = 4096;
+const MIN_CAPACITY: usize = 4096;
 
 /// Positions that are forgotten in one call.
-const MOST_FORGOTTEN: usize = 10_000;
+const MAX_FORGOTTEN: usize = 10_000;
 
 /// How fast things go.
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +170,7 @@ impl Shipping {
                 self.settle(pending).await;
                 self.note_lag(&[]);
             }
-            self.tidy().await;
+            self.prune().await;
             // Only now: what the store has taken need not be dropped.
             self.keep_within_bound();
             if full {
@@ -213,9 +213,9 @@ impl Shipping {
     fn read(&mut self) -> Pending {
         let mut pending = Pending { batch: std::mem::take(&mut self.spare), unreadable: 0 };
         let Pending { batch, unreadable } = &mut pending;
-        if batch.clicks.len() < ROOM_KEPT {
+        if batch.clicks.len() < MIN_CAPACITY {
             batch.clicks.clear();
-            batch.clicks.shrink_to(ROOM_KEPT);
+            batch.clicks.shrink_to(MIN_CAPACITY);
         }
         batch.clicks.clear();
         batch.moves.clear();
@@ -316,7 +316,7 @@ impl Shipping {
     }
 
     /// Deletes what was counted to its end, and forgets how far was counted what went long ago.
-    async fn tidy(&mut self) {
+    async fn prune(&mut self) {
         let counted = |segment: &&Segment| {
             let to = self.counted.get(&segment.header.id).copied().unwrap_or(0);
             segment.until() == Until::End && segment.read_to() <= to
@@ -333,7 +333,7 @@ impl Shipping {
         self.forget_again = now + self.pace.linger / 10;
         self.note_gone(now);
         let due = self.gone.iter().take_while(|(since, _)| now.duration_since(*since) >= self.pace.linger);
-        let due: Vec<u64> = due.map(|&(_, id)| id).take(MOST_FORGOTTEN).collect();
+        let due: Vec<u64> = due.map(|&(_, id)| id).take(MAX_FORGOTTEN).collect();
         if due.is_empty() {
             return;
         }

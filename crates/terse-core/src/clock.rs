@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::when::{Moment, machine_now};
+use crate::time::{Timestamp, machine_now};
 
 /// Tells the time in whole milliseconds, the precision every store keeps. Tests turn it forward.
 #[derive(Clone, Debug, Default)]
@@ -14,8 +14,8 @@ pub struct Clock {
 
 impl Clock {
     /// Now, cut to the millisecond so that what is answered equals what is stored.
-    pub fn now(&self) -> Moment {
-        Moment::from_ms(machine_now().as_ms().saturating_add(self.ahead_ms.load(Ordering::Relaxed)))
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_ms(machine_now().as_ms().saturating_add(self.ahead_ms.load(Ordering::Relaxed)))
     }
 
     /// Turns the clock forward, for every holder of a clone.

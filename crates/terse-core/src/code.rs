@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::refusal::{Refusal, RefusalKind};
+use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// First path segments that are pages of ours, now or foreseeably. No alias and no generated code may be one of them,
 /// in any mixture of cases. None has a digit.
@@ -158,16 +158,16 @@ impl Code {
     }
 
     /// An alias that a person asks for: shaped like a code, and not one of our own words.
-    pub fn parse_alias(text: &str, field: &'static str) -> Result<Self, Refusal> {
-        let refuse = |kind, detail: &'static str| Err(Refusal::new(kind, field, detail));
+    pub fn parse_alias(text: &str, field: &'static str) -> Result<Self, ValidationError> {
+        let refuse = |kind, detail: &'static str| Err(ValidationError::new(kind, field, detail));
         if !(Self::MIN..=Self::MAX).contains(&text.len()) {
-            return refuse(RefusalKind::InvalidAlias, "an alias has 3 to 64 characters");
+            return refuse(ValidationErrorKind::InvalidAlias, "an alias has 3 to 64 characters");
         }
         if !text.bytes().all(is_code_byte) {
-            return refuse(RefusalKind::InvalidAlias, "an alias is made of A-Z, a-z, 0-9, - and _");
+            return refuse(ValidationErrorKind::InvalidAlias, "an alias is made of A-Z, a-z, 0-9, - and _");
         }
         if is_reserved(text) {
-            return refuse(RefusalKind::ReservedAlias, "this word is kept for our own pages");
+            return refuse(ValidationErrorKind::ReservedAlias, "this word is kept for our own pages");
         }
         Ok(Self(text.into()))
     }
@@ -206,14 +206,14 @@ mod tests {
     #[test]
     fn aliases_are_refused_for_the_right_reason() {
         for (text, kind) in [
-            ("", RefusalKind::InvalidAlias),
-            ("ab", RefusalKind::InvalidAlias),
-            ("a b c", RefusalKind::InvalidAlias),
-            ("a+b", RefusalKind::InvalidAlias),
-            ("日本語", RefusalKind::InvalidAlias),
-            ("api", RefusalKind::ReservedAlias),
-            ("HEALTHZ", RefusalKind::ReservedAlias),
-            ("lOgIn", RefusalKind::ReservedAlias),
+            ("", ValidationErrorKind::InvalidAlias),
+            ("ab", ValidationErrorKind::InvalidAlias),
+            ("a b c", ValidationErrorKind::InvalidAlias),
+            ("a+b", ValidationErrorKind::InvalidAlias),
+            ("日本語", ValidationErrorKind::InvalidAlias),
+            ("api", ValidationErrorKind::ReservedAlias),
+            ("HEALTHZ", ValidationErrorKind::ReservedAlias),
+            ("lOgIn", ValidationErrorKind::ReservedAlias),
         ] {
             assert_eq!(Code::parse_alias(text, "alias").unwrap_err().kind, kind, "{text}");
         }

@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 
-use crate::link::{Link, OwnerId, Standing};
+use crate::link::{Link, ModerationStatus, OwnerId};
 use crate::registry::EventKind;
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// Whoever wants to know what happens to links. Told after a change is durable and before whoever made it is answered, so it must
 /// not take long; nothing it does can undo the change. If the process dies in between, it is never told.
@@ -15,7 +15,7 @@ pub trait LinkEvents: Send + Sync {
     /// Whether what happens to this owner's links is of interest. Asked at every change, so it is quick.
     fn wants(&self, owner: OwnerId) -> bool;
     /// Something happened. The link is as it is now.
-    async fn happened(&self, kind: EventKind, link: &Link, at: Moment);
+    async fn happened(&self, kind: EventKind, link: &Link, at: Timestamp);
 }
 
 /// Nobody wants to know.
@@ -32,16 +32,16 @@ impl LinkEvents for NoEvents {
         false
     }
 
-    async fn happened(&self, _: EventKind, _: &Link, _: Moment) {}
+    async fn happened(&self, _: EventKind, _: &Link, _: Timestamp) {}
 }
 
 /// What a change of a link is called: the gravest thing that is new about it.
 pub(crate) fn kind_of(old: &Link, new: &Link) -> EventKind {
     if old.deleted_at.is_none() && new.deleted_at.is_some() {
         EventKind::LinkDeleted
-    } else if old.standing != new.standing && new.standing == Standing::Blocked {
+    } else if old.standing != new.standing && new.standing == ModerationStatus::Blocked {
         EventKind::LinkBlocked
-    } else if old.standing != new.standing && new.standing == Standing::Suspicious {
+    } else if old.standing != new.standing && new.standing == ModerationStatus::Suspicious {
         EventKind::LinkFlagged
     } else {
         EventKind::LinkChanged

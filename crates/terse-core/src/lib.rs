@@ -8,6 +8,7 @@ pub mod clicks;
 mod clock;
 mod code;
 mod codes;
+mod create_link;
 mod domain;
 mod events;
 mod host;
@@ -15,42 +16,42 @@ mod identity;
 pub mod limits;
 mod link;
 mod links;
+mod outcome;
 mod password;
 mod patch;
 mod proxies;
-mod refusal;
 pub mod registry;
 pub mod rules;
 mod screening;
 mod store;
 mod target;
 mod text;
-mod visit;
-mod when;
-mod wish;
+mod time;
+mod validation;
 
 pub use clock::Clock;
 pub use code::{Code, is_reserved};
 pub use codes::{
-    Alphabet, CodeSource, CodeSourceError, Hashed, LONGEST, Numbered, Numbering, Random, SHORTEST, Snowflake, Wanted,
+    Alphabet, CodeSource, CodeSourceError, Hashed, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbered, Numbering, Random, Snowflake,
+    Wanted,
 };
+pub use create_link::{CreateLink, NewLink};
 pub use domain::{Domain, Hosts};
 pub use events::{LinkEvents, NoEvents};
 pub use host::{BlockedHosts, canonical_host, is_public_address, is_public_name};
 pub use identity::Identity;
-pub use link::{Judge, Link, LinkKey, OwnerId, RedirectKind, Revision, Standing, Status};
-pub use links::{Caller, Created, LinkError, Links, Listing, Rules};
+pub use link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision, Status};
+pub use links::{Caller, Created, LinkError, LinkPolicy, Links, Listing};
+pub use outcome::{Visit, visit};
 pub use password::PasswordHash;
-pub use patch::{Change, Patch};
+pub use patch::{Patch, PatchField};
 pub use proxies::{Proxies, ProxyRange};
-pub use refusal::{Refusal, RefusalKind};
 pub use screening::{Evidence, Flags, Judgement, NoScreening, REPORTED, Screening, UNREACHABLE, UNSCREENED};
 pub use store::{
-    BoxError, ChangeFeed, Cursor, Insert, Inserted, LinkStore, ListQuery, NoFeed, Page, Past, REVISIONS, Request, Sort, Spent,
-    StoreError, TagCount, Updated,
+    BoxError, ChangeFeed, ClickSpend, Cursor, Insert, Inserted, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, NoFeed, Page,
+    Request, Sort, StoreError, TagCount, Updated,
 };
 pub use target::{Target, TargetRules, is_bad_port};
 pub use text::{Notes, Tags, Title};
-pub use visit::{Visit, visit};
-pub use when::Moment;
-pub use wish::{NewLink, Wish};
+pub use time::Timestamp;
+pub use validation::{ValidationError, ValidationErrorKind};

@@ -1,6 +1,6 @@
 //! A link: a code joined to a target, and what its owner wished for it.
 
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 use crate::code::Code;
 use crate::domain::Domain;
@@ -74,7 +74,7 @@ impl RedirectKind {
 
 /// What moderation thinks of a link.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Standing {
+pub enum ModerationStatus {
     /// Nothing is known against it.
     #[default]
     Clear,
@@ -86,7 +86,7 @@ pub enum Standing {
 
 /// Whose word a link's standing is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Judge {
+pub enum ModerationSource {
     /// The screen's, which may think otherwise tomorrow.
     #[default]
     Screen,
@@ -106,13 +106,13 @@ pub struct Link {
     /// Where it leads.
     pub target: Target,
     /// When it was made.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
     /// When it was last changed.
-    pub updated_at: Moment,
+    pub updated_at: Timestamp,
     /// From this moment on it is gone.
-    pub expires_at: Option<Moment>,
+    pub expires_at: Option<Timestamp>,
     /// Before this moment it does not exist for visitors.
-    pub valid_from: Option<Moment>,
+    pub valid_from: Option<Timestamp>,
     /// How many visits it is good for.
     pub max_clicks: Option<u64>,
     /// How many of these were used; counted only where `max_clicks` is set.
@@ -128,7 +128,7 @@ pub struct Link {
     /// What a visitor must know to follow it.
     pub password: Option<PasswordHash>,
     /// When its owner put it away. It goes on working, and is left out of lists.
-    pub archived_at: Option<Moment>,
+    pub archived_at: Option<Timestamp>,
     /// Which visitors go elsewhere than to the target.
     pub rules: Option<Rules>,
     /// Whether a visitor's query is passed on to the target.
@@ -136,13 +136,13 @@ pub struct Link {
     /// Whether search engines may follow it.
     pub crawlable: bool,
     /// What moderation thinks of it.
-    pub standing: Standing,
+    pub standing: ModerationStatus,
     /// Whose word that is.
-    pub judged: Judge,
+    pub judged: ModerationSource,
     /// What is odd about its targets.
     pub flags: Flags,
     /// When its owner deleted it; it can be restored until it is reaped.
-    pub deleted_at: Option<Moment>,
+    pub deleted_at: Option<Timestamp>,
     /// Whether this very link is given back when its owner shortens the same target on the same domain again.
     pub reusable: bool,
     /// Which change of it this is.
@@ -194,10 +194,10 @@ impl Status {
 
 impl Link {
     /// The first reason, in this order, why the link does not simply redirect.
-    pub fn status(&self, now: Moment) -> Status {
+    pub fn status(&self, now: Timestamp) -> Status {
         if self.deleted_at.is_some() {
             Status::Deleted
-        } else if self.standing == Standing::Blocked {
+        } else if self.standing == ModerationStatus::Blocked {
             Status::Blocked
         } else if self.expires_at.is_some_and(|at| at <= now) {
             Status::Expired
@@ -205,7 +205,7 @@ impl Link {
             Status::UsedUp
         } else if self.valid_from.is_some_and(|at| at > now) {
             Status::Scheduled
-        } else if self.standing == Standing::Suspicious {
+        } else if self.standing == ModerationStatus::Suspicious {
             Status::Suspicious
         } else {
             Status::Active
@@ -218,7 +218,7 @@ impl Link {
     }
 
     /// Whether nothing but the target was wished for, so that the link may serve its owner again for the same target.
-    pub fn has_no_wishes(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         self.generated
             && self.expires_at.is_none()
             && self.valid_from.is_none()
@@ -233,7 +233,7 @@ impl Link {
     }
 
     /// Whether an owner would see no difference: what moderation thinks, what was spent, and whether it is deleted do not count.
-    pub fn same_wishes(&self, other: &Self) -> bool {
+    pub fn owner_visible_eq(&self, other: &Self) -> bool {
         let like_other = Self {
             spent_clicks: other.spent_clicks,
             standing: other.standing,

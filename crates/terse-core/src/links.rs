@@ -5,24 +5,24 @@ mod undo;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 use crate::clock::Clock;
 use crate::code::Code;
 use crate::codes::{CodeSource, CodeSourceError, Wanted};
+use crate::create_link::{CreateLink, NewLink};
 use crate::domain::{Domain, Hosts};
 use crate::events::{LinkEvents, NoEvents, kind_of};
 use crate::host::canonical_host;
-use crate::link::{Judge, Link, LinkKey, OwnerId, Revision, Standing, Status};
-use crate::patch::{Change, Patch};
-use crate::refusal::{Refusal, RefusalKind};
+use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, Revision, Status};
+use crate::patch::{Patch, PatchField};
 use crate::registry::{EventKind, Suspended};
-use crate::rules::{self, Typed};
+use crate::rules::{self, TypedTarget};
 use crate::screening::{self, Evidence, Flags, Judgement, REPORTED, Screening, UNREACHABLE, UNSCREENED};
 use crate::store::{ChangeFeed, Insert, Inserted, LinkStore, ListQuery, Page, Request, Sort, StoreError, TagCount, Updated};
 use crate::target::{Target, TargetRules};
 use crate::text::{Tags, Title};
-use crate::wish::{NewLink, Wish};
+use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// How often a generated code may turn out to be taken before something must be wrong.
 const CODE_ATTEMPTS: u32 = 32;
@@ -30,7 +30,7 @@ const CODE_ATTEMPTS: u32 = 32;
 const UPDATE_ATTEMPTS: u32 = 8;
 
 /// When erased links were deleted: whatever the grace time is, they are not restored.
-const LONG_AGO: Moment = Moment::EPOCH;
+const LONG_AGO: Timestamp = Timestamp::EPOCH;
 
 /// About how many targets of one link others are asked before it is made; the rest are looked at again later.
 const PREPARED: usize = 4;
@@ -75,7 +75,7 @@ impl Caller {
 
 /// What the operator decided.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct LinkPolicy {
     /// Which targets are allowed.
     pub targets: TargetRules,
     /// Which domains are ours.
@@ -95,7 +95,7 @@ pub struct Rules {
 pub enum LinkError {
     /// The input was refused; nothing changed.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] ValidationError),
     /// No such link, or none of the caller's.
     #[error("there is no such link")]
     NotFound,
@@ -142,7 +142,7 @@ pub struct Listing {
     /// The links and where to go on.
     pub page: Page,
     /// The moment by which their states were judged.
-    pub now: Moment,
+    pub now: Timestamp,
 }
 
 /// The back office: everything that creates or changes links goes through here.
@@ -152,15 +152,15 @@ pub struct Links {
     feed: Arc<dyn ChangeFeed>,
     screen: Arc<dyn Screening>,
     events: Arc<dyn LinkEvents>,
-    rules: Rules,
+    rules: LinkPolicy,
     suspended: Suspended,
     clock: Clock,
 }
 
-impl Rules {
+impl LinkPolicy {
     /// Until when aliases of links that go now are held.
-    pub fn hold(&self, now: Moment) -> Option<Moment> {
-        (!self.quarantine.is_zero()).then(|| now.checked_add(self.quarantine).unwrap_or(Moment::MAX))
+    pub fn quarantine_until(&self, now: Timestamp) -> Option<Timestamp> {
+        (!self.quarantine.is_zero()).then(|| now.checked_add(self.quarantine).unwrap_or(Timestamp::MAX))
     }
 }
 
@@ -171,7 +171,7 @@ impl Links {
         codes: Arc<dyn CodeSource>,
         feed: Arc<dyn ChangeFeed>,
         screen: Arc<dyn Screening>,
-        rules: Rules,
+        rules: LinkPolicy,
         clock: Clock,
     ) -> Self {
         let (events, suspended) = (Arc::new(NoEvents), Suspended::default());
@@ -184,7 +184,7 @@ impl Links {
     }
 
     /// What the operator decided.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &LinkPolicy {
         &self.rules
     }
 
@@ -203,8 +203,8 @@ impl Links {
     }
 
     /// A host as a moderator typed it, canonical; or why it cannot be blocked with all names below it.
-    pub fn blockable(&self, typed: &str) -> Result<String, Refusal> {
-        let refuse = |detail: &'static str| Refusal::new(RefusalKind::InvalidRequest, "host", detail);
+    pub fn blockable(&self, typed: &str) -> Result<String, ValidationError> {
+        let refuse = |detail: &'static str| ValidationError::new(ValidationErrorKind::InvalidRequest, "host", detail);
         let host = canonical_host(typed).ok_or_else(|| refuse("a host name or an address, without scheme, port or path"))?;
         // Nobody means a host by these: it would be in the list and match nothing.
         if host.contains('*') || host.split('.').any(str::is_empty) {
@@ -221,12 +221,12 @@ impl Links {
     }
 
     /// The time.
-    pub fn now(&self) -> Moment {
+    pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
     /// Makes a link, or gives back the caller's own for the same target. `Ok` means durable and visible everywhere.
-    pub async fn create(&self, caller: Caller, wish: Wish, request: Option<Request>) -> Result<Created, LinkError> {
+    pub async fn create(&self, caller: Caller, wish: CreateLink, request: Option<Request>) -> Result<Created, LinkError> {
         let longest = match caller {
             Caller::Anonymous if !self.rules.anonymous_create => return Err(LinkError::KeyNeeded),
             Caller::Anonymous => Some(self.rules.anonymous_ttl),
@@ -239,14 +239,14 @@ impl Links {
 
     /// Takes over a link made elsewhere, with its code and its age. Taking over the same link twice is fine: the second time
     /// it is given back as not new.
-    pub async fn import(&self, caller: Caller, wish: Wish, created_at: Option<Moment>) -> Result<Created, LinkError> {
+    pub async fn import(&self, caller: Caller, wish: CreateLink, created_at: Option<Timestamp>) -> Result<Created, LinkError> {
         let now = self.clock.now();
         let new = wish.parse(&self.rules.targets, &self.rules.hosts, None, now)?;
         let target = new.target.clone();
         let key = new.alias.clone().map(|code| LinkKey { domain: new.domain.clone(), code });
         let created_at = created_at.map_or(now, |at| at.min(now));
         match (self.insert(caller, new, None, created_at).await, key) {
-            (Err(LinkError::Refused(refusal)), Some(key)) if refusal.kind == RefusalKind::AliasTaken => {
+            (Err(LinkError::Refused(refusal)), Some(key)) if refusal.kind == ValidationErrorKind::AliasTaken => {
                 match self.store.get(&key).await? {
                     Some(link) if link.target == target && link.owner == caller.owner() && link.deleted_at.is_none() => {
                         Ok(Created { link, new: false, replayed: false })
@@ -263,7 +263,7 @@ impl Links {
         caller: Caller,
         new: NewLink,
         request: Option<Request>,
-        created_at: Moment,
+        created_at: Timestamp,
     ) -> Result<Created, LinkError> {
         let owner = caller.owner();
         self.prepare(asked_for(&new).map(|asked| asked.target)).await;
@@ -303,7 +303,9 @@ impl Links {
                 Ok(Inserted::Replayed(None)) => return Err(LinkError::NotFound),
                 Ok(Inserted::RequestMismatch) => return Err(LinkError::RequestMismatch),
                 Err(StoreError::CodeTaken) if new.alias.is_some() => {
-                    return Err(Refusal::new(RefusalKind::AliasTaken, "custom_alias", "this alias is taken").into());
+                    return Err(
+                        ValidationError::new(ValidationErrorKind::AliasTaken, "custom_alias", "this alias is taken").into()
+                    );
                 }
                 Err(StoreError::CodeTaken) => {}
                 Err(error) => {
@@ -339,7 +341,7 @@ impl Links {
         }
         let target = patch.long_url.as_ref().and_then(|typed| Target::parse(typed, &self.rules.targets).ok());
         let drafted = match patch.rules(&self.rules.targets) {
-            Ok(Change::Set(drafted)) => Some(drafted.rules),
+            Ok(PatchField::Set(drafted)) => Some(drafted.rules),
             _ => None,
         };
         self.prepare(target.iter().chain(drafted.iter().flat_map(rules::Rules::targets))).await;
@@ -351,8 +353,8 @@ impl Links {
             let mut new = patch.apply(link, &self.rules.targets, now)?;
             if new.target != link.target || new.rules != link.rules {
                 let drafted = match patch.rules(&self.rules.targets)? {
-                    Change::Set(drafted) => drafted.typed,
-                    Change::Keep | Change::Clear => Vec::new(),
+                    PatchField::Set(drafted) => drafted.typed,
+                    PatchField::Keep | PatchField::Clear => Vec::new(),
                 };
                 let asked = asked_anew(patch, link, &new, &drafted);
                 let judged = self.judge(caller, link.owner, asked)?;
@@ -360,9 +362,11 @@ impl Links {
                 let (standing, flags) = screening::still_reported(link, judged);
                 new.flags = flags;
                 // A moderator who cleared the old target knew nothing of the new one. One who took the link down meant its owner.
-                if patch.standing.is_none() && (link.judged == Judge::Screen || link.standing == Standing::Clear) {
-                    (new.standing, new.judged) = (standing, Judge::Screen);
-                    new.reusable &= standing == Standing::Clear;
+                if patch.standing.is_none()
+                    && (link.judged == ModerationSource::Screen || link.standing == ModerationStatus::Clear)
+                {
+                    (new.standing, new.judged) = (standing, ModerationSource::Screen);
+                    new.reusable &= standing == ModerationStatus::Clear;
                 }
             }
             Ok(new)
@@ -429,7 +433,7 @@ impl Links {
 
     /// Deletes up to `limit` erased links for good, and says how many.
     pub async fn purge_erased(&self, limit: usize) -> Result<usize, LinkError> {
-        let keys = self.store.purge(LONG_AGO, limit, self.rules.hold(self.clock.now())).await?;
+        let keys = self.store.purge(LONG_AGO, limit, self.rules.quarantine_until(self.clock.now())).await?;
         keys.iter().for_each(|key| self.feed.announce(key));
         Ok(keys.len())
     }
@@ -467,7 +471,7 @@ impl Links {
     }
 
     /// A target of something other than a link, under the same rules.
-    pub fn target(&self, caller: Caller, text: &str, field: &'static str) -> Result<Target, Refusal> {
+    pub fn target(&self, caller: Caller, text: &str, field: &'static str) -> Result<Target, ValidationError> {
         let target = Target::parse(text, &self.rules.targets).map_err(|refusal| refusal.on(field))?;
         let asked = Asked { field, target: &target, evidence: Evidence::Typed(text) };
         self.judge(caller, caller.owner(), [asked])?;
@@ -498,7 +502,7 @@ impl Links {
 
     /// Has a link judged again, soon, if asking elsewhere would tell more of the places it leads to than is known here.
     pub fn revisit_if_unsure(&self, link: &Link) {
-        if link.judged == Judge::Screen {
+        if link.judged == ModerationSource::Screen {
             self.unsure_of(link).for_each(|target| self.screen.revisit(&link.key, target));
         }
     }
@@ -534,7 +538,7 @@ impl Links {
 
     /// Puts a warning page before a link that enough people have reported. A moderator's word stands above theirs. `None` if that
     /// changes nothing, or if the link that was made at that moment is gone.
-    pub async fn warn(&self, key: &LinkKey, born: Moment) -> Result<Option<Link>, StoreError> {
+    pub async fn warn(&self, key: &LinkKey, born: Timestamp) -> Result<Option<Link>, StoreError> {
         let reported = |link: &Link| screening::reported(&*self.screen, link, self.clock.now());
         self.judge_stored(key, |link| (link.created_at == born).then(|| reported(link)).flatten()).await
     }
@@ -623,18 +627,18 @@ impl Links {
         caller: Caller,
         owner: OwnerId,
         asked: impl IntoIterator<Item = Asked<'a>>,
-    ) -> Result<(Standing, Flags), Refusal> {
+    ) -> Result<(ModerationStatus, Flags), ValidationError> {
         let mut all: Option<Judgement> = None;
         for Asked { field, target, evidence } in asked {
             let one = match self.screen.judge(target, evidence) {
                 // Which list it was would help a stranger to find a way around it.
                 Judgement::Blocked { source } if caller.sees_all() => {
                     let detail = format!("this destination is blocked by {source}");
-                    return Err(Refusal::new(RefusalKind::BlockedDestination, field.to_owned(), detail));
+                    return Err(ValidationError::new(ValidationErrorKind::BlockedDestination, field.to_owned(), detail));
                 }
                 Judgement::Blocked { .. } => {
                     let detail = "this destination is blocked";
-                    return Err(Refusal::new(RefusalKind::BlockedDestination, field.to_owned(), detail));
+                    return Err(ValidationError::new(ValidationErrorKind::BlockedDestination, field.to_owned(), detail));
                 }
                 judgement => judgement,
             };
@@ -661,7 +665,7 @@ impl Links {
         caller: Caller,
         key: &LinkKey,
         expected: Option<Revision>,
-        decide: impl Fn(&Link, Moment) -> Result<Link, LinkError>,
+        decide: impl Fn(&Link, Timestamp) -> Result<Link, LinkError>,
     ) -> Result<Link, LinkError> {
         if caller == Caller::Anonymous {
             return Err(LinkError::KeyNeeded);
@@ -717,19 +721,26 @@ fn asked_for(new: &NewLink) -> impl Iterator<Item = Asked<'_>> {
 
 /// All targets of a changed link. Those that stay are judged by what was found when they were typed; which of them it was is no
 /// longer known, so that it counts for each.
-fn asked_anew<'a>(patch: &'a Patch, old: &'a Link, new: &'a Link, typed: &'a [Typed]) -> impl Iterator<Item = Asked<'a>> {
+fn asked_anew<'a>(patch: &'a Patch, old: &'a Link, new: &'a Link, typed: &'a [TypedTarget]) -> impl Iterator<Item = Asked<'a>> {
     let kept = Evidence::Kept { flags: &old.flags, standing: old.standing };
     let text = patch.long_url.as_deref().filter(|_| new.target != old.target);
     let own = Asked { field: "long_url", target: &new.target, evidence: text.map_or(kept, Evidence::Typed) };
     let ruled = new.rules.iter().flat_map(rules::Rules::targets).enumerate();
     std::iter::once(own).chain(ruled.map(move |(place, target)| match typed.get(place) {
-        Some(Typed { field, text }) => Asked { field, target, evidence: Evidence::Typed(text) },
+        Some(TypedTarget { field, text }) => Asked { field, target, evidence: Evidence::Typed(text) },
         None => Asked { field: "rules", target, evidence: kept },
     }))
 }
 
 /// A new link as the store will keep it.
-fn stored_form(new: &NewLink, code: Code, owner: OwnerId, created_at: Moment, standing: Standing, flags: Flags) -> Link {
+fn stored_form(
+    new: &NewLink,
+    code: Code,
+    owner: OwnerId,
+    created_at: Timestamp,
+    standing: ModerationStatus,
+    flags: Flags,
+) -> Link {
     let mut link = Link {
         key: LinkKey { domain: new.domain.clone(), code },
         generated: new.alias.is_none(),
@@ -751,14 +762,14 @@ fn stored_form(new: &NewLink, code: Code, owner: OwnerId, created_at: Moment, st
         forward_query: new.forward_query,
         crawlable: new.crawlable,
         standing,
-        judged: Judge::Screen,
+        judged: ModerationSource::Screen,
         flags,
         deleted_at: None,
         reusable: false,
         revision: Revision(1),
     };
     // Strangers share the anonymous owner, so what one of them made is nothing to give to another.
-    let plain = new.title.is_none() && new.tags.is_empty() && link.has_no_wishes();
-    link.reusable = new.reuse && plain && standing == Standing::Clear && owner != OwnerId::ANONYMOUS;
+    let plain = new.title.is_none() && new.tags.is_empty() && link.is_plain();
+    link.reusable = new.reuse && plain && standing == ModerationStatus::Clear && owner != OwnerId::ANONYMOUS;
     link
 }

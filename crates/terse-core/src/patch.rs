@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use crate::when::{Moment, parse_expiry, parse_start};
+use crate::time::{Timestamp, parse_expiry, parse_start};
 
-use crate::link::{Judge, Link, RedirectKind, Standing};
+use crate::link::{Link, ModerationSource, ModerationStatus, RedirectKind};
 use crate::password::PasswordHash;
-use crate::refusal::{Refusal, RefusalKind};
-use crate::rules::{Drafted, Rules, Sent};
+use crate::rules::{ParsedRules, RawRules, Rules};
 use crate::screening::REPORTED;
 use crate::target::{Target, TargetRules};
 use crate::text::{Notes, Tags, Title};
+use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// What happens to a field that may be absent: left alone, cleared, or given a value.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub enum Change<T> {
+pub enum PatchField<T> {
     /// Not mentioned.
     #[default]
     Keep,
@@ -30,104 +30,108 @@ pub struct Patch {
     /// A new target.
     pub long_url: Option<String>,
     /// A new end; a moment as text.
-    pub expires_at: Change<String>,
+    pub expires_at: PatchField<String>,
     /// A new end, in seconds from now.
     pub ttl: Option<u64>,
     /// A new beginning; a moment as text.
-    pub valid_from: Change<String>,
+    pub valid_from: PatchField<String>,
     /// A new limit.
-    pub max_clicks: Change<u64>,
+    pub max_clicks: PatchField<u64>,
     /// A new status.
     pub redirect: Option<u64>,
     /// A new title.
-    pub title: Change<String>,
+    pub title: PatchField<String>,
     /// New tags, replacing the old ones.
     pub tags: Option<Vec<String>>,
     /// New notes.
-    pub notes: Change<String>,
+    pub notes: PatchField<String>,
     /// The hash of a new password.
-    pub password: Change<PasswordHash>,
+    pub password: PatchField<PasswordHash>,
     /// Whether to put it away or take it out again.
     pub archived: Option<bool>,
     /// New rules, replacing the old ones.
-    pub rules: Change<Sent>,
+    pub rules: PatchField<RawRules>,
     /// Whether to pass the query on.
     pub forward_query: Option<bool>,
     /// Whether search engines may follow.
     pub crawlable: Option<bool>,
     /// Moderation's word; only the operator may say it.
-    pub standing: Option<Standing>,
+    pub standing: Option<ModerationStatus>,
 }
 
 impl Patch {
     /// The link with the changes made, or why they cannot be made. A patch that changes nothing leaves the link as it is. What is
     /// to be thought of a new target is another question.
-    pub fn apply(&self, link: &Link, rules: &TargetRules, now: Moment) -> Result<Link, Refusal> {
+    pub fn apply(&self, link: &Link, rules: &TargetRules, now: Timestamp) -> Result<Link, ValidationError> {
         let mut new = link.clone();
         if let Some(text) = &self.long_url {
             new.target = Target::parse(text, rules)?;
         }
         match (&self.expires_at, self.ttl) {
-            (Change::Keep, None) => {}
-            (Change::Keep, Some(ttl)) => new.expires_at = Some(expiry_after(ttl, now)?),
+            (PatchField::Keep, None) => {}
+            (PatchField::Keep, Some(ttl)) => new.expires_at = Some(expiry_after(ttl, now)?),
             (_, Some(_)) => {
-                return Err(Refusal::new(RefusalKind::InvalidRequest, "ttl", "give either expires_at or ttl, not both"));
+                return Err(ValidationError::new(
+                    ValidationErrorKind::InvalidRequest,
+                    "ttl",
+                    "give either expires_at or ttl, not both",
+                ));
             }
-            (Change::Clear, None) => new.expires_at = None,
-            (Change::Set(text), None) => new.expires_at = Some(parse_expiry(text, now)?),
+            (PatchField::Clear, None) => new.expires_at = None,
+            (PatchField::Set(text), None) => new.expires_at = Some(parse_expiry(text, now)?),
         }
         match &self.valid_from {
-            Change::Keep => {}
-            Change::Clear => new.valid_from = None,
-            Change::Set(text) => new.valid_from = Some(parse_start(text)?),
+            PatchField::Keep => {}
+            PatchField::Clear => new.valid_from = None,
+            PatchField::Set(text) => new.valid_from = Some(parse_start(text)?),
         }
         match self.max_clicks {
-            Change::Keep => {}
-            Change::Clear => new.max_clicks = None,
-            Change::Set(max) => new.max_clicks = Some(parse_max_clicks(max)?),
+            PatchField::Keep => {}
+            PatchField::Clear => new.max_clicks = None,
+            PatchField::Set(max) => new.max_clicks = Some(parse_max_clicks(max)?),
         }
         if let Some(status) = self.redirect {
             new.redirect = parse_redirect(status)?;
         }
         match &self.title {
-            Change::Keep => {}
-            Change::Clear => new.title = None,
-            Change::Set(text) => new.title = Title::parse(text)?,
+            PatchField::Keep => {}
+            PatchField::Clear => new.title = None,
+            PatchField::Set(text) => new.title = Title::parse(text)?,
         }
         if let Some(tags) = &self.tags {
             new.tags = Tags::parse(tags)?;
         }
         match &self.notes {
-            Change::Keep => {}
-            Change::Clear => new.notes = None,
-            Change::Set(text) => new.notes = Notes::parse(text)?,
+            PatchField::Keep => {}
+            PatchField::Clear => new.notes = None,
+            PatchField::Set(text) => new.notes = Notes::parse(text)?,
         }
         match &self.password {
-            Change::Keep => {}
-            Change::Clear => new.password = None,
-            Change::Set(hash) => new.password = Some(hash.clone()),
+            PatchField::Keep => {}
+            PatchField::Clear => new.password = None,
+            PatchField::Set(hash) => new.password = Some(hash.clone()),
         }
         if let Some(archived) = self.archived {
             // Since when it is away does not change by putting it away again.
             new.archived_at = archived.then(|| link.archived_at.unwrap_or(now));
         }
         match self.rules(rules)? {
-            Change::Keep => {}
-            Change::Clear => new.rules = None,
-            Change::Set(drafted) => new.rules = Some(drafted.rules),
+            PatchField::Keep => {}
+            PatchField::Clear => new.rules = None,
+            PatchField::Set(drafted) => new.rules = Some(drafted.rules),
         }
         new.forward_query = self.forward_query.unwrap_or(new.forward_query);
         new.crawlable = self.crawlable.unwrap_or(new.crawlable);
         if let Some(standing) = self.standing {
-            (new.standing, new.judged) = (standing, Judge::Moderator);
+            (new.standing, new.judged) = (standing, ModerationSource::Moderator);
             // Whoever cleared it has heard those who reported it.
-            if standing == Standing::Clear {
+            if standing == ModerationStatus::Clear {
                 new.flags = new.flags.without(REPORTED);
             }
         }
         check_window(new.valid_from, new.expires_at)?;
         // A link that became something else is no longer what shortening its target again should give back.
-        new.reusable = link.reusable && new.target == link.target && new.has_no_wishes() && new.standing == Standing::Clear;
+        new.reusable = link.reusable && new.target == link.target && new.is_plain() && new.standing == ModerationStatus::Clear;
         if new != *link {
             new.updated_at = now.max(link.updated_at);
             new.revision.0 += 1;
@@ -136,41 +140,47 @@ impl Patch {
     }
 
     /// The new rules, with what was typed for them.
-    pub(crate) fn rules(&self, targets: &TargetRules) -> Result<Change<Drafted>, Refusal> {
+    pub(crate) fn rules(&self, targets: &TargetRules) -> Result<PatchField<ParsedRules>, ValidationError> {
         Ok(match &self.rules {
-            Change::Keep => Change::Keep,
-            Change::Clear => Change::Clear,
-            Change::Set(Sent(sent)) => Rules::parse(sent, targets)?.map_or(Change::Clear, Change::Set),
+            PatchField::Keep => PatchField::Keep,
+            PatchField::Clear => PatchField::Clear,
+            PatchField::Set(RawRules(sent)) => Rules::parse(sent, targets)?.map_or(PatchField::Clear, PatchField::Set),
         })
     }
 }
 
 /// The moment `ttl` seconds from now.
-pub(crate) fn expiry_after(ttl: u64, now: Moment) -> Result<Moment, Refusal> {
-    let refuse = |detail: &'static str| Refusal::new(RefusalKind::InvalidExpiry, "ttl", detail);
+pub(crate) fn expiry_after(ttl: u64, now: Timestamp) -> Result<Timestamp, ValidationError> {
+    let refuse = |detail: &'static str| ValidationError::new(ValidationErrorKind::InvalidExpiry, "ttl", detail);
     if ttl == 0 {
         return Err(refuse("a link lives at least one second"));
     }
     now.checked_add(Duration::from_secs(ttl)).ok_or_else(|| refuse("too far in the future"))
 }
 
-pub(crate) fn parse_max_clicks(max: u64) -> Result<u64, Refusal> {
+pub(crate) fn parse_max_clicks(max: u64) -> Result<u64, ValidationError> {
     if max == 0 || i64::try_from(max).is_err() {
-        return Err(Refusal::new(RefusalKind::InvalidRequest, "max_clicks", "a whole number from 1 to 9223372036854775807"));
+        return Err(ValidationError::new(
+            ValidationErrorKind::InvalidRequest,
+            "max_clicks",
+            "a whole number from 1 to 9223372036854775807",
+        ));
     }
     Ok(max)
 }
 
-pub(crate) fn parse_redirect(status: u64) -> Result<RedirectKind, Refusal> {
+pub(crate) fn parse_redirect(status: u64) -> Result<RedirectKind, ValidationError> {
     RedirectKind::from_status(status)
-        .ok_or_else(|| Refusal::new(RefusalKind::InvalidRequest, "redirect", "one of 301, 302, 307 and 308"))
+        .ok_or_else(|| ValidationError::new(ValidationErrorKind::InvalidRequest, "redirect", "one of 301, 302, 307 and 308"))
 }
 
-pub(crate) fn check_window(from: Option<Moment>, until: Option<Moment>) -> Result<(), Refusal> {
+pub(crate) fn check_window(from: Option<Timestamp>, until: Option<Timestamp>) -> Result<(), ValidationError> {
     match (from, until) {
-        (Some(from), Some(until)) if from >= until => {
-            Err(Refusal::new(RefusalKind::InvalidRequest, "valid_from", "a link must become valid before it expires"))
-        }
+        (Some(from), Some(until)) if from >= until => Err(ValidationError::new(
+            ValidationErrorKind::InvalidRequest,
+            "valid_from",
+            "a link must become valid before it expires",
+        )),
         _ => Ok(()),
     }
 }

@@ -5,9 +5,9 @@ use std::fmt;
 
 use async_trait::async_trait;
 
-use crate::link::{Judge, Link, LinkKey, OwnerId, Standing};
+use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId};
 use crate::target::Target;
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// The flag of a target about which those who know could not be asked yet. It goes when they were.
 pub const UNSCREENED: &str = "unscreened";
@@ -21,7 +21,7 @@ pub trait Screening: Send + Sync + 'static {
     /// Whether nobody is to be sent to this target: the same as [`Judgement::Blocked`], for those who need no more than that and
     /// ask often. Must not wait for anything.
     fn blocks(&self, target: &Target) -> bool {
-        let kept = Evidence::Kept { flags: &Flags::default(), standing: Standing::Clear };
+        let kept = Evidence::Kept { flags: &Flags::default(), standing: ModerationStatus::Clear };
         matches!(self.judge(target, kept), Judgement::Blocked { .. })
     }
 
@@ -65,7 +65,7 @@ pub enum Evidence<'a> {
         /// What was odd.
         flags: &'a Flags,
         /// What it came to.
-        standing: Standing,
+        standing: ModerationStatus,
     },
 }
 
@@ -180,37 +180,37 @@ impl Judgement {
 pub const UNREACHABLE: &str = "unreachable";
 
 /// What a judgement means for a link of this owner.
-pub(crate) fn standing(judgement: Judgement, owner: OwnerId, flags: &Flags) -> (Standing, Flags) {
+pub(crate) fn standing(judgement: Judgement, owner: OwnerId, flags: &Flags) -> (ModerationStatus, Flags) {
     match judgement {
-        Judgement::Clear(flags) => (Standing::Clear, flags),
+        Judgement::Clear(flags) => (ModerationStatus::Clear, flags),
         // The operator is nobody to warn the operator's own visitors of. A list is another matter.
-        Judgement::Suspicious(flags) if owner == OwnerId::ADMIN => (Standing::Clear, flags),
-        Judgement::Suspicious(flags) => (Standing::Suspicious, flags),
-        Judgement::Blocked { .. } => (Standing::Blocked, flags.clone()),
+        Judgement::Suspicious(flags) if owner == OwnerId::ADMIN => (ModerationStatus::Clear, flags),
+        Judgement::Suspicious(flags) => (ModerationStatus::Suspicious, flags),
+        Judgement::Blocked { .. } => (ModerationStatus::Blocked, flags.clone()),
     }
 }
 
 /// What people have said of a link stays said, whatever the screen thinks: at least a warning.
-pub(crate) fn still_reported(link: &Link, (standing, flags): (Standing, Flags)) -> (Standing, Flags) {
+pub(crate) fn still_reported(link: &Link, (standing, flags): (ModerationStatus, Flags)) -> (ModerationStatus, Flags) {
     if !link.flags.contains(REPORTED) {
         return (standing, flags);
     }
-    (if standing == Standing::Clear { Standing::Suspicious } else { standing }, flags.with(REPORTED))
+    (if standing == ModerationStatus::Clear { ModerationStatus::Suspicious } else { standing }, flags.with(REPORTED))
 }
 
 /// A stored link as the screen would have it, or `None` if it is so already. A moderator's word is not touched.
-pub(crate) fn screened(screen: &dyn Screening, link: &Link, now: Moment) -> Option<Link> {
+pub(crate) fn screened(screen: &dyn Screening, link: &Link, now: Timestamp) -> Option<Link> {
     judged_as(screen, link, link, now)
 }
 
 /// A stored link once enough people have reported it, or `None` if it is so already. A moderator's word is not touched.
-pub(crate) fn reported(screen: &dyn Screening, link: &Link, now: Moment) -> Option<Link> {
+pub(crate) fn reported(screen: &dyn Screening, link: &Link, now: Timestamp) -> Option<Link> {
     judged_as(screen, link, &Link { flags: link.flags.with(REPORTED), ..link.clone() }, now)
 }
 
 /// The link as it would be if it were `known`.
-fn judged_as(screen: &dyn Screening, link: &Link, known: &Link, now: Moment) -> Option<Link> {
-    if link.judged == Judge::Moderator {
+fn judged_as(screen: &dyn Screening, link: &Link, known: &Link, now: Timestamp) -> Option<Link> {
+    if link.judged == ModerationSource::Moderator {
         return None;
     }
     let kept = Evidence::Kept { flags: &known.flags, standing: known.standing };
@@ -221,7 +221,7 @@ fn judged_as(screen: &dyn Screening, link: &Link, known: &Link, now: Moment) -> 
         return None;
     }
     let mut new = Link { standing, flags, ..link.clone() };
-    new.reusable &= standing == Standing::Clear;
+    new.reusable &= standing == ModerationStatus::Clear;
     new.updated_at = now.max(link.updated_at);
     new.revision.0 += 1;
     Some(new)

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::when::Moment;
+use crate::time::Timestamp;
 use async_trait::async_trait;
 
 use crate::domain::Domain;
@@ -10,7 +10,7 @@ use crate::identity::Identity;
 use crate::link::{Link, LinkKey, OwnerId, Revision, Status};
 
 /// How many earlier states of a link are kept.
-pub const REVISIONS: usize = 50;
+pub const MAX_REVISIONS: usize = 50;
 
 /// A driver's own error, kept as the source of ours.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -72,11 +72,11 @@ pub enum Inserted {
 
 /// A link before one of its changes.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Past {
+pub struct LinkVersion {
     /// As it was.
     pub link: Link,
     /// Until it was changed: when the link that took its place says to have been updated.
-    pub until: Moment,
+    pub until: Timestamp,
 }
 
 /// The outcome of a conditional update.
@@ -90,7 +90,7 @@ pub enum Updated {
 
 /// The outcome of spending one of a link's clicks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Spent {
+pub enum ClickSpend {
     /// One more visit was counted.
     Yes,
     /// All of them were used before.
@@ -135,12 +135,12 @@ pub struct ListQuery {
     /// At most this many.
     pub limit: usize,
     /// The moment to judge states by.
-    pub now: Moment,
+    pub now: Timestamp,
 }
 
 impl ListQuery {
     /// All that are not deleted, the first `limit` of them. What else is wished is changed in it.
-    pub fn all(sort: Sort, limit: usize, now: Moment) -> Self {
+    pub fn all(sort: Sort, limit: usize, now: Timestamp) -> Self {
         let (owner, domain, tag, text, status, archived, after) = (None, None, None, None, None, None, None);
         Self { owner, domain, tag, text, status, archived, sort, after, limit, now }
     }
@@ -167,7 +167,7 @@ pub struct TagCount {
 
 impl TagCount {
     /// How many different tags of one owner are counted; what comes after these is left out.
-    pub const MOST: usize = 100_000;
+    pub const MAX_TAGS: usize = 100_000;
 
     /// The `limit` of them that most links have, those first; by name where as many have them.
     pub fn ranked(counts: impl IntoIterator<Item = (String, u64)>, limit: usize) -> Vec<Self> {
@@ -217,18 +217,18 @@ pub trait LinkStore: Send + Sync + 'static {
 
     /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner, `generated`, `created_at` and
     /// `spent_clicks` are never changed by an update. In the same write, what the link was before is kept for
-    /// [`LinkStore::history`], unless its owner would see no difference ([`Link::same_wishes`]).
+    /// [`LinkStore::history`], unless its owner would see no difference ([`Link::owner_visible_eq`]).
     async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError>;
 
     /// What a link was before each of its last changes, the latest first: at most `limit` of them, and of the oldest nothing is
-    /// left once there are more than [`REVISIONS`]. They go for good with the link.
-    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<Past>, StoreError>;
+    /// left once there are more than [`MAX_REVISIONS`]. They go for good with the link.
+    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError>;
 
     /// Forgets what a link was before its changes. Nothing happens where there is nothing to forget.
     async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError>;
 
     /// Counts one visit of a link with `max_clicks`, exactly: never more successes than allowed.
-    async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError>;
+    async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError>;
 
     /// Lists links that existed throughout a walk exactly once, whatever is written meanwhile.
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
@@ -241,19 +241,24 @@ pub trait LinkStore: Send + Sync + 'static {
     async fn lease(&self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, StoreError>;
 
     /// Frees up to `limit` links that expired by `now` from being reused, once each, and says which.
-    async fn mark_expired(&self, now: Moment, limit: usize) -> Result<Vec<LinkKey>, StoreError>;
+    async fn mark_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, StoreError>;
 
     /// Deletes for good up to `limit` links that expired or were deleted by `before`, and says which. Blocked links stay, so that
-    /// their codes are never given out again. With `hold`, aliases that people chose are held until then in the same step: what
+    /// their codes are never given out again. With `quarantine_until`, aliases that people chose are held until then in the same step: what
     /// was printed and sent around must not lead to a stranger's page the day after. Their former owners can have them back;
     /// nobody was the owner of an anonymous one.
-    async fn purge(&self, before: Moment, limit: usize, hold: Option<Moment>) -> Result<Vec<LinkKey>, StoreError>;
+    async fn purge(
+        &self,
+        before: Timestamp,
+        limit: usize,
+        quarantine_until: Option<Timestamp>,
+    ) -> Result<Vec<LinkKey>, StoreError>;
 
     /// Frees up to `limit` aliases that were held until `now` or earlier, and says how many.
-    async fn release(&self, now: Moment, limit: usize) -> Result<usize, StoreError>;
+    async fn release(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
     /// Forgets up to `limit` request ids older than `before`.
-    async fn forget_requests(&self, before: Moment, limit: usize) -> Result<usize, StoreError>;
+    async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
     /// Whether writes can be expected to succeed right now.
     async fn check(&self) -> Result<(), StoreError>;

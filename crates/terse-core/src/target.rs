@@ -6,7 +6,7 @@ use url::{Host, Url};
 
 use crate::domain::Hosts;
 use crate::host::{BlockedHosts, is_public_address, is_public_name};
-use crate::refusal::{Refusal, RefusalKind};
+use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// The serialisation of an absolute http(s) URL, byte for byte what `Location` will say.
 #[derive(Clone, Eq, Hash, PartialEq)]
@@ -28,31 +28,31 @@ impl Target {
     pub const MAX: usize = 8192;
 
     /// Parses as a browser would (WHATWG) and refuses what a visitor should never be sent to.
-    pub fn parse(text: &str, rules: &TargetRules) -> Result<Self, Refusal> {
+    pub fn parse(text: &str, rules: &TargetRules) -> Result<Self, ValidationError> {
         let text = text.trim_matches([' ', '\t', '\r', '\n']);
         // Percent-encoding can only lengthen a URL, but a host in Unicode may shrink: leave room before refusing unparsed.
         if text.len() > 4 * Self::MAX {
-            return refuse(RefusalKind::InvalidUrl, "a URL has at most 8,192 octets");
+            return refuse(ValidationErrorKind::InvalidUrl, "a URL has at most 8,192 octets");
         }
         if text.chars().any(char::is_control) {
-            return refuse(RefusalKind::InvalidUrl, "a URL contains no control characters");
+            return refuse(ValidationErrorKind::InvalidUrl, "a URL contains no control characters");
         }
         let url = Url::parse(text).map_err(|error| {
             let detail = match error {
                 url::ParseError::RelativeUrlWithoutBase => "not an absolute URL: it should begin with https:// or http://".into(),
                 error => format!("not a valid URL: {error}"),
             };
-            Refusal::new(RefusalKind::InvalidUrl, "long_url", detail)
+            ValidationError::new(ValidationErrorKind::InvalidUrl, "long_url", detail)
         })?;
         if !matches!(url.scheme(), "http" | "https") {
-            return refuse(RefusalKind::SchemeNotAllowed, "only http and https URLs can be shortened");
+            return refuse(ValidationErrorKind::SchemeNotAllowed, "only http and https URLs can be shortened");
         }
         check_host(&url, rules)?;
         if url.port().is_some_and(is_bad_port) {
-            return refuse(RefusalKind::InvalidUrl, "browsers refuse to open this port");
+            return refuse(ValidationErrorKind::InvalidUrl, "browsers refuse to open this port");
         }
         if url.as_str().len() > Self::MAX {
-            return refuse(RefusalKind::InvalidUrl, "a URL has at most 8,192 octets");
+            return refuse(ValidationErrorKind::InvalidUrl, "a URL has at most 8,192 octets");
         }
         Ok(Self(String::from(url).into()))
     }
@@ -111,17 +111,20 @@ impl fmt::Debug for Target {
     }
 }
 
-fn check_host(url: &Url, rules: &TargetRules) -> Result<(), Refusal> {
+fn check_host(url: &Url, rules: &TargetRules) -> Result<(), ValidationError> {
     let host = match url.host() {
         Some(Host::Domain(name)) => {
             check_name(name)?;
             name.strip_suffix('.').unwrap_or(name)
         }
         Some(_) => url.host_str().unwrap_or_default(),
-        None => return refuse(RefusalKind::InvalidUrl, "a URL needs a host"),
+        None => return refuse(ValidationErrorKind::InvalidUrl, "a URL needs a host"),
     };
     if rules.hosts.as_ref().is_some_and(|own| own.domain_of(host).is_some()) {
-        return refuse(RefusalKind::SelfReference, "this is one of our own short domains: the link would lead back to us");
+        return refuse(
+            ValidationErrorKind::SelfReference,
+            "this is one of our own short domains: the link would lead back to us",
+        );
     }
     let public = match url.host() {
         Some(Host::Domain(name)) => is_public_name(name),
@@ -130,25 +133,28 @@ fn check_host(url: &Url, rules: &TargetRules) -> Result<(), Refusal> {
         None => false,
     };
     if !public && !rules.allow_private {
-        return refuse(RefusalKind::DestinationNotPublic, "this address cannot be reached from the Internet");
+        return refuse(ValidationErrorKind::DestinationNotPublic, "this address cannot be reached from the Internet");
     }
     if rules.blocked.contains(host) {
-        return refuse(RefusalKind::BlockedDestination, "this destination is blocked");
+        return refuse(ValidationErrorKind::BlockedDestination, "this destination is blocked");
     }
     Ok(())
 }
 
 /// Names that parse but that no resolver could ever find.
-fn check_name(name: &str) -> Result<(), Refusal> {
+fn check_name(name: &str) -> Result<(), ValidationError> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.len() > 253 || name.split('.').any(|label| !(1..=63).contains(&label.len())) {
-        return refuse(RefusalKind::InvalidUrl, "no such host can exist: labels have 1 to 63 characters, names at most 253");
+        return refuse(
+            ValidationErrorKind::InvalidUrl,
+            "no such host can exist: labels have 1 to 63 characters, names at most 253",
+        );
     }
     Ok(())
 }
 
-fn refuse<T>(kind: RefusalKind, detail: &'static str) -> Result<T, Refusal> {
-    Err(Refusal::new(kind, "long_url", detail))
+fn refuse<T>(kind: ValidationErrorKind, detail: &'static str) -> Result<T, ValidationError> {
+    Err(ValidationError::new(kind, "long_url", detail))
 }
 
 /// Whether a port belongs to another protocol: a request sent there may be taken for something else.
@@ -194,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_refused_target_says_why() {
-        use RefusalKind::*;
+        use ValidationErrorKind::*;
         let long = format!("https://example.com/{}", "a".repeat(8173));
         let label = format!("https://{}.example.com/", "a".repeat(64));
         for (text, kind) in [

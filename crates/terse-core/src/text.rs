@@ -1,6 +1,6 @@
 //! Words people attach to a link.
 
-use crate::refusal::{Refusal, RefusalKind};
+use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// A title: up to 1,000 characters, without control characters.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -8,9 +8,13 @@ pub struct Title(Box<str>);
 
 impl Title {
     /// Titles are trimmed; control characters become spaces, since a title is one line. An empty one is no title.
-    pub fn parse(text: &str) -> Result<Option<Self>, Refusal> {
+    pub fn parse(text: &str) -> Result<Option<Self>, ValidationError> {
         if text.chars().count() > 1000 {
-            return Err(Refusal::new(RefusalKind::InvalidRequest, "title", "a title has at most 1,000 characters"));
+            return Err(ValidationError::new(
+                ValidationErrorKind::InvalidRequest,
+                "title",
+                "a title has at most 1,000 characters",
+            ));
         }
         let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let clean = clean.trim();
@@ -35,9 +39,13 @@ pub struct Notes(Box<str>);
 impl Notes {
     /// Notes are trimmed. Line breaks of any kind become `\n`, tabs stay, other control characters become spaces. Empty ones are
     /// no notes.
-    pub fn parse(text: &str) -> Result<Option<Self>, Refusal> {
+    pub fn parse(text: &str) -> Result<Option<Self>, ValidationError> {
         if text.chars().count() > 2000 {
-            return Err(Refusal::new(RefusalKind::InvalidRequest, "notes", "notes have at most 2,000 characters"));
+            return Err(ValidationError::new(
+                ValidationErrorKind::InvalidRequest,
+                "notes",
+                "notes have at most 2,000 characters",
+            ));
         }
         let lines = text.replace("\r\n", "\n").replace('\r', "\n");
         let clean: String = lines.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c }).collect();
@@ -62,8 +70,8 @@ pub struct Tags(Vec<Box<str>>);
 
 impl Tags {
     /// Tags are trimmed; commas and control characters are refused, so that lists of tags can be written in CSV.
-    pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, Refusal> {
-        let refuse = |detail: &'static str| Err(Refusal::new(RefusalKind::InvalidRequest, "tags", detail));
+    pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, ValidationError> {
+        let refuse = |detail: &'static str| Err(ValidationError::new(ValidationErrorKind::InvalidRequest, "tags", detail));
         if texts.len() > 20 {
             return refuse("a link has at most 20 tags");
         }

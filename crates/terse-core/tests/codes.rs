@@ -14,7 +14,7 @@ fn wanted(target: &Target, attempt: u32) -> Wanted<'_> {
 
 fn links(store: &Arc<dyn LinkStore>, codes: Arc<dyn CodeSource>) -> Links {
     let base = "https://go.example/".parse().unwrap();
-    let rules = Rules {
+    let rules = LinkPolicy {
         targets: TargetRules::default(),
         hosts: Hosts::new(&base, &[], vec![]).unwrap(),
         anonymous_create: true,
@@ -25,8 +25,8 @@ fn links(store: &Arc<dyn LinkStore>, codes: Arc<dyn CodeSource>) -> Links {
     Links::new(Arc::clone(store), codes, Arc::new(NoFeed), Arc::new(NoScreening), rules, Clock::default())
 }
 
-fn wish(target: &str) -> Wish {
-    Wish { long_url: target.into(), ..Wish::default() }
+fn wish(target: &str) -> CreateLink {
+    CreateLink { long_url: target.into(), ..CreateLink::default() }
 }
 
 fn memory() -> Arc<dyn LinkStore> {
@@ -86,7 +86,7 @@ async fn every_strategy_makes_links_and_goes_on_when_a_code_is_taken() {
         let mut seen = HashSet::new();
         for i in 0..50 {
             // Each target twice, asked for anew: for `hash` the second code is taken.
-            let wish = Wish { reuse: Some(false), ..wish(&format!("https://example.com/{}", i / 2)) };
+            let wish = CreateLink { reuse: Some(false), ..wish(&format!("https://example.com/{}", i / 2)) };
             let created = links.create(Caller::OPERATOR, wish, None).await.unwrap();
             assert!(created.new && seen.insert(created.link.key.code.clone()), "strategy {strategy}");
         }
@@ -106,7 +106,7 @@ impl CodeSource for Stubborn {
 #[tokio::test]
 async fn meeting_an_alias_costs_one_more_code_and_not_the_link() {
     let links = links(&memory(), Arc::new(Stubborn));
-    let alias = Wish { custom_alias: Some("taken12".into()), ..wish("https://example.com/a") };
+    let alias = CreateLink { custom_alias: Some("taken12".into()), ..wish("https://example.com/a") };
     links.create(Caller::OPERATOR, alias, None).await.unwrap();
     let created = links.create(Caller::OPERATOR, wish("https://example.com/b"), None).await.unwrap();
     assert_eq!(created.link.key.code.as_str(), "free123");
@@ -119,7 +119,7 @@ async fn a_patched_link_is_no_longer_given_back_for_its_target() {
     let first = create().await.unwrap().link;
     let same = create().await.unwrap();
     assert!(!same.new && same.link.key == first.key);
-    let titled = Patch { title: Change::Set("Mine".into()), ..Patch::default() };
+    let titled = Patch { title: PatchField::Set("Mine".into()), ..Patch::default() };
     links.patch(Caller::OPERATOR, &first.key, &titled, None).await.unwrap();
     assert!(!create().await.unwrap().new, "a title changes nothing about where it leads");
     let ending = Patch { ttl: Some(60), ..Patch::default() };

@@ -21,7 +21,7 @@ impl Screening for Trusting {
 
 fn room() -> Links {
     let base = url::Url::parse("https://go.example/").unwrap();
-    let rules = Rules {
+    let rules = LinkPolicy {
         targets: TargetRules::default(),
         hosts: Hosts::new(&base, &[], vec![]).unwrap(),
         anonymous_create: true,
@@ -34,8 +34,12 @@ fn room() -> Links {
 }
 
 async fn make(links: &Links, owner: OwnerId, target: &str) -> LinkKey {
-    let wish =
-        Wish { long_url: target.into(), title: Some("Ann's own".into()), tags: Some(vec!["ann".into()]), ..Wish::default() };
+    let wish = CreateLink {
+        long_url: target.into(),
+        title: Some("Ann's own".into()),
+        tags: Some(vec!["ann".into()]),
+        ..CreateLink::default()
+    };
     links.create(Caller::Owner(owner), wish, None).await.unwrap().link.key
 }
 
@@ -60,11 +64,11 @@ async fn an_erased_link_is_over_at_once_and_gone_with_the_purge() {
 async fn a_blocked_link_stays_without_its_owners_words() {
     let links = room();
     let key = make(&links, ANN, "https://example.com/a").await;
-    let blocked = Patch { standing: Some(Standing::Blocked), ..Patch::default() };
+    let blocked = Patch { standing: Some(ModerationStatus::Blocked), ..Patch::default() };
     links.patch(Caller::OPERATOR, &key, &blocked, None).await.unwrap();
     links.erase(ANN, &key).await.unwrap();
     assert_eq!(links.purge_erased(10).await.unwrap(), 0);
     let left = links.preview(&key).await.unwrap().unwrap();
-    assert_eq!((left.standing, left.title, left.tags), (Standing::Blocked, None, Tags::default()));
+    assert_eq!((left.standing, left.title, left.tags), (ModerationStatus::Blocked, None, Tags::default()));
     assert!(left.deleted_at.is_some());
 }

@@ -31,7 +31,7 @@ impl LinkEvents for Diary {
         owner == OWNER
     }
 
-    async fn happened(&self, kind: EventKind, link: &Link, _: Moment) {
+    async fn happened(&self, kind: EventKind, link: &Link, _: Timestamp) {
         assert_eq!(link.owner, OWNER);
         self.0.lock().unwrap().push((kind, link.revision));
     }
@@ -60,7 +60,7 @@ struct Room {
 fn room() -> Room {
     let (diary, screen, clock) = (Arc::new(Diary::default()), Arc::new(Learning::default()), Clock::default());
     let base = url::Url::parse("https://go.example/").unwrap();
-    let rules = Rules {
+    let rules = LinkPolicy {
         targets: TargetRules::default(),
         hosts: Hosts::new(&base, &[], vec![]).unwrap(),
         anonymous_create: true,
@@ -74,8 +74,8 @@ fn room() -> Room {
     Room { links, diary, screen, clock }
 }
 
-fn wish() -> Wish {
-    Wish { long_url: "https://example.com/".into(), ..Wish::default() }
+fn wish() -> CreateLink {
+    CreateLink { long_url: "https://example.com/".into(), ..CreateLink::default() }
 }
 
 #[tokio::test]
@@ -87,15 +87,15 @@ async fn every_change_is_told_once_and_what_changes_nothing_is_not() {
     assert!(!links.create(mine, wish(), None).await.unwrap().new);
     links.create(Caller::Owner(OTHER), wish(), None).await.unwrap();
     assert_eq!(diary.take(), []);
-    let titled = Patch { title: Change::Set("Mine".into()), ..Patch::default() };
+    let titled = Patch { title: PatchField::Set("Mine".into()), ..Patch::default() };
     for _ in 0..2 {
         links.patch(mine, &key, &titled, None).await.unwrap();
     }
     assert_eq!(diary.take(), [(LinkChanged, 2)]);
     let judged = |standing| Patch { standing: Some(standing), ..Patch::default() };
-    links.patch(Caller::OPERATOR, &key, &judged(Standing::Suspicious), None).await.unwrap();
-    links.patch(Caller::OPERATOR, &key, &judged(Standing::Blocked), None).await.unwrap();
-    links.patch(Caller::OPERATOR, &key, &judged(Standing::Clear), None).await.unwrap();
+    links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Suspicious), None).await.unwrap();
+    links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Blocked), None).await.unwrap();
+    links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Clear), None).await.unwrap();
     assert_eq!(diary.take(), [(LinkFlagged, 3), (LinkBlocked, 4), (LinkChanged, 5)]);
     for _ in 0..2 {
         links.delete(mine, &key).await.unwrap();
@@ -103,7 +103,7 @@ async fn every_change_is_told_once_and_what_changes_nothing_is_not() {
     links.restore(mine, &key).await.unwrap();
     assert_eq!(diary.take(), [(LinkDeleted, 6), (LinkChanged, 7)]);
     assert!(links.get(Caller::Owner(OTHER), &key).await.is_err());
-    let other = links.create(mine, Wish { reuse: Some(false), ..wish() }, None).await.unwrap().link.key;
+    let other = links.create(mine, CreateLink { reuse: Some(false), ..wish() }, None).await.unwrap().link.key;
     screen.0.store(true, std::sync::atomic::Ordering::SeqCst);
     links.rejudge(&other).await.unwrap().unwrap();
     assert_eq!(diary.take(), [(LinkCreated, 1), (LinkBlocked, 2)]);
@@ -113,9 +113,9 @@ async fn every_change_is_told_once_and_what_changes_nothing_is_not() {
 async fn only_what_has_expired_is_told_to_have() {
     let Room { links, diary, clock, .. } = room();
     let mine = Caller::Owner(OWNER);
-    let short = links.create(mine, Wish { ttl: Some(60), ..wish() }, None).await.unwrap().link.key;
-    let long = links.create(mine, Wish { ttl: Some(600), ..wish() }, None).await.unwrap().link.key;
-    let gone = links.create(mine, Wish { ttl: Some(60), ..wish() }, None).await.unwrap().link.key;
+    let short = links.create(mine, CreateLink { ttl: Some(60), ..wish() }, None).await.unwrap().link.key;
+    let long = links.create(mine, CreateLink { ttl: Some(600), ..wish() }, None).await.unwrap().link.key;
+    let gone = links.create(mine, CreateLink { ttl: Some(60), ..wish() }, None).await.unwrap().link.key;
     links.delete(mine, &gone).await.unwrap();
     diary.take();
     clock.advance(Duration::from_secs(61));
@@ -136,7 +136,7 @@ async fn a_title_is_given_only_to_a_link_that_has_none_and_still_leads_there() {
     assert_eq!(links.entitle(&link.key, &link.target, title("Again")).await.unwrap(), None);
     let missing = LinkKey { domain: link.key.domain.clone(), code: Code::parse("nothere").unwrap() };
     assert_eq!(links.entitle(&missing, &link.target, title("Lost")).await.unwrap(), None);
-    links.patch(mine, &link.key, &Patch { title: Change::Clear, ..Patch::default() }, None).await.unwrap();
+    links.patch(mine, &link.key, &Patch { title: PatchField::Clear, ..Patch::default() }, None).await.unwrap();
     links.delete(mine, &link.key).await.unwrap();
     assert_eq!(links.entitle(&link.key, &link.target, title("Gone")).await.unwrap(), None);
 }

@@ -94,7 +94,7 @@ fn room() -> (Links, Arc<Told>) {
 
 fn links(store: Arc<MemoryStore>, codes: Arc<dyn CodeSource>, screen: &Arc<Told>) -> Links {
     let base = "https://go.example/".parse().unwrap();
-    let rules = Rules {
+    let rules = LinkPolicy {
         targets: TargetRules::default(),
         hosts: Hosts::new(&base, &[], vec![]).unwrap(),
         anonymous_create: true,
@@ -107,12 +107,12 @@ fn links(store: Arc<MemoryStore>, codes: Arc<dyn CodeSource>, screen: &Arc<Told>
 }
 
 async fn make(links: &Links, caller: Caller, target: &str) -> Result<Link, LinkError> {
-    links.create(caller, Wish { long_url: target.into(), ..Wish::default() }, None).await.map(|created| created.link)
+    links.create(caller, CreateLink { long_url: target.into(), ..CreateLink::default() }, None).await.map(|created| created.link)
 }
 
 fn refused(outcome: Result<Link, LinkError>) -> String {
     match outcome {
-        Err(LinkError::Refused(refusal)) if refusal.kind == RefusalKind::BlockedDestination => {
+        Err(LinkError::Refused(refusal)) if refusal.kind == ValidationErrorKind::BlockedDestination => {
             assert_eq!(refusal.field, "long_url");
             refusal.detail.into_owned()
         }
@@ -124,7 +124,7 @@ fn to(target: &str) -> Patch {
     Patch { long_url: Some(target.into()), ..Patch::default() }
 }
 
-fn judged(standing: Standing) -> Patch {
+fn judged(standing: ModerationStatus) -> Patch {
     Patch { standing: Some(standing), ..Patch::default() }
 }
 
@@ -135,7 +135,7 @@ async fn a_blocked_target_is_refused_and_only_the_operator_learns_by_whom() {
         assert_eq!(refused(make(&links, caller, BAD).await), "this destination is blocked");
     }
     assert_eq!(refused(make(&links, Caller::OPERATOR, BAD).await), "this destination is blocked by the list");
-    let wish = Wish { long_url: BAD.into(), custom_alias: Some("abc".into()), ..Wish::default() };
+    let wish = CreateLink { long_url: BAD.into(), custom_alias: Some("abc".into()), ..CreateLink::default() };
     refused(links.import(OWNER, wish, None).await.map(|created| created.link));
     let link = make(&links, OWNER, GOOD).await.unwrap();
     refused(links.patch(OWNER, &link.key, &to(BAD), None).await);
@@ -160,7 +160,7 @@ async fn the_screen_may_ask_before_it_judges_and_is_told_what_it_could_not_judge
     let patched = links.patch(OWNER, &link.key, &to(danger), None).await.unwrap();
     links.revisit_if_unsure(&patched);
     assert_eq!(*screen.revisits.lock().unwrap(), [made.key.clone(), link.key.clone(), link.key.clone()]);
-    let cleared = links.patch(Caller::OPERATOR, &made.key, &judged(Standing::Clear), None).await.unwrap();
+    let cleared = links.patch(Caller::OPERATOR, &made.key, &judged(ModerationStatus::Clear), None).await.unwrap();
     screen.revisits.lock().unwrap().clear();
     links.revisit_if_unsure(&cleared);
     assert!(screen.revisits.lock().unwrap().is_empty(), "a moderator's word stays");
@@ -175,7 +175,7 @@ async fn every_place_that_could_not_be_judged_is_asked_about_again() {
     screen.elsewhere.lock().unwrap().extend(places.iter().map(|place| (place.clone(), "clear")));
     screen.silent.store(true, Ordering::SeqCst);
     let rules: Vec<_> = places.iter().map(|place| json!({"device": "mobile", "to": place})).collect();
-    let wish = Wish { long_url: GOOD.into(), rules: Some(rules::Sent(rules.into())), ..Wish::default() };
+    let wish = CreateLink { long_url: GOOD.into(), rules: Some(rules::RawRules(rules.into())), ..CreateLink::default() };
     let made = links.create(OWNER, wish, None).await.unwrap().link;
     assert!(made.flags.contains(UNSCREENED));
     let asked = || std::mem::take(&mut *screen.revisited.lock().unwrap());
@@ -187,15 +187,17 @@ async fn every_place_that_could_not_be_judged_is_asked_about_again() {
 #[tokio::test]
 async fn an_odd_target_is_made_with_a_warning_but_not_for_the_operator() {
     let (links, _) = room();
-    for (caller, standing) in
-        [(Caller::Anonymous, Standing::Suspicious), (OWNER, Standing::Suspicious), (Caller::OPERATOR, Standing::Clear)]
-    {
+    for (caller, standing) in [
+        (Caller::Anonymous, ModerationStatus::Suspicious),
+        (OWNER, ModerationStatus::Suspicious),
+        (Caller::OPERATOR, ModerationStatus::Clear),
+    ] {
         let link = make(&links, caller, ODD).await.unwrap();
         assert_eq!((link.standing, link.flags.joined()), (standing, "odd"));
-        assert_eq!(link.reusable, standing == Standing::Clear);
+        assert_eq!(link.reusable, standing == ModerationStatus::Clear);
     }
     let link = make(&links, OWNER, "https://good.example/!").await.unwrap();
-    assert_eq!((link.standing, links.reasons(&link)), (Standing::Suspicious, vec!["It is loud."]));
+    assert_eq!((link.standing, links.reasons(&link)), (ModerationStatus::Suspicious, vec!["It is loud."]));
     // What only the typed text showed is not forgotten when the link is judged again.
     assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
 }
@@ -205,10 +207,12 @@ async fn what_the_screen_has_done_it_undoes() {
     let (links, screen) = room();
     let link = make(&links, OWNER, GOOD).await.unwrap();
     assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
-    for (word, standing) in [("blocked", Standing::Blocked), ("odd", Standing::Suspicious), ("clear", Standing::Clear)] {
+    for (word, standing) in
+        [("blocked", ModerationStatus::Blocked), ("odd", ModerationStatus::Suspicious), ("clear", ModerationStatus::Clear)]
+    {
         screen.learn(GOOD, word);
         let new = links.rejudge(&link.key).await.unwrap().unwrap();
-        assert_eq!((new.standing, new.judged), (standing, Judge::Screen), "{word}");
+        assert_eq!((new.standing, new.judged), (standing, ModerationSource::Screen), "{word}");
         assert_eq!(links.get(OWNER, &link.key).await.unwrap(), new);
         assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
     }
@@ -219,16 +223,16 @@ async fn a_moderators_word_stays() {
     let (links, screen) = room();
     let cleared = make(&links, OWNER, ODD).await.unwrap();
     let blocked = make(&links, OWNER, GOOD).await.unwrap();
-    links.patch(Caller::OPERATOR, &cleared.key, &judged(Standing::Clear), None).await.unwrap();
-    links.patch(Caller::OPERATOR, &blocked.key, &judged(Standing::Blocked), None).await.unwrap();
+    links.patch(Caller::OPERATOR, &cleared.key, &judged(ModerationStatus::Clear), None).await.unwrap();
+    links.patch(Caller::OPERATOR, &blocked.key, &judged(ModerationStatus::Blocked), None).await.unwrap();
     screen.learn(ODD, "blocked");
     for link in [&cleared, &blocked] {
         assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
     }
     // To clear what is clear is a word too.
     let link = make(&links, OWNER, "https://good.example/2").await.unwrap();
-    let link = links.patch(Caller::OPERATOR, &link.key, &judged(Standing::Clear), None).await.unwrap();
-    assert_eq!(link.judged, Judge::Moderator);
+    let link = links.patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None).await.unwrap();
+    assert_eq!(link.judged, ModerationSource::Moderator);
     screen.learn("https://good.example/2", "blocked");
     assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
 }
@@ -237,14 +241,14 @@ async fn a_moderators_word_stays() {
 async fn a_new_target_is_judged_anew_unless_the_link_was_taken_down_by_hand() {
     let (links, _) = room();
     let link = make(&links, OWNER, GOOD).await.unwrap();
-    links.patch(Caller::OPERATOR, &link.key, &judged(Standing::Clear), None).await.unwrap();
+    links.patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None).await.unwrap();
     let odd = links.patch(OWNER, &link.key, &to(ODD), None).await.unwrap();
-    assert_eq!((odd.standing, odd.judged, odd.flags.joined()), (Standing::Suspicious, Judge::Screen, "odd"));
+    assert_eq!((odd.standing, odd.judged, odd.flags.joined()), (ModerationStatus::Suspicious, ModerationSource::Screen, "odd"));
     let good = links.patch(OWNER, &link.key, &to(GOOD), None).await.unwrap();
-    assert_eq!((good.standing, good.flags.is_empty()), (Standing::Clear, true));
-    links.patch(Caller::OPERATOR, &link.key, &judged(Standing::Blocked), None).await.unwrap();
+    assert_eq!((good.standing, good.flags.is_empty()), (ModerationStatus::Clear, true));
+    links.patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Blocked), None).await.unwrap();
     let still = links.patch(OWNER, &link.key, &to(ODD), None).await.unwrap();
-    assert_eq!((still.standing, still.judged), (Standing::Blocked, Judge::Moderator));
+    assert_eq!((still.standing, still.judged), (ModerationStatus::Blocked, ModerationSource::Moderator));
 }
 
 #[tokio::test]
@@ -253,24 +257,27 @@ async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
     for caller in [OWNER, Caller::OPERATOR] {
         let link = make(&links, caller, GOOD).await.unwrap();
         assert!(link.reusable);
-        let elder = Moment::from_ms(link.created_at.as_ms() - 1);
+        let elder = Timestamp::from_ms(link.created_at.as_ms() - 1);
         assert_eq!(links.warn(&link.key, elder).await.unwrap(), None, "that was another link");
         let warned = links.warn(&link.key, link.created_at).await.unwrap().unwrap();
-        assert_eq!((warned.standing, warned.judged, warned.flags.joined()), (Standing::Suspicious, Judge::Screen, REPORTED));
+        assert_eq!(
+            (warned.standing, warned.judged, warned.flags.joined()),
+            (ModerationStatus::Suspicious, ModerationSource::Screen, REPORTED)
+        );
         assert_eq!((warned.reusable, links.reasons(&warned)), (false, vec!["Several people have reported it."]));
         assert_eq!(links.warn(&link.key, link.created_at).await.unwrap(), None);
         assert_eq!(links.rejudge(&link.key).await.unwrap(), None, "the screen has nothing to say about it");
         // Neither a list that comes and goes nor another target makes it undone.
-        for (word, standing) in [("blocked", Standing::Blocked), ("clear", Standing::Suspicious)] {
+        for (word, standing) in [("blocked", ModerationStatus::Blocked), ("clear", ModerationStatus::Suspicious)] {
             screen.learn(GOOD, word);
             assert_eq!(links.rejudge(&link.key).await.unwrap().unwrap().standing, standing, "{word}");
         }
         let elsewhere = links.patch(caller, &link.key, &to("https://fine.example/"), None).await.unwrap();
-        assert_eq!((elsewhere.standing, elsewhere.flags.joined()), (Standing::Suspicious, REPORTED));
+        assert_eq!((elsewhere.standing, elsewhere.flags.joined()), (ModerationStatus::Suspicious, REPORTED));
         links.delete(caller, &link.key).await.unwrap();
-        assert_eq!(links.restore(caller, &link.key).await.unwrap().standing, Standing::Suspicious);
-        let cleared = links.patch(Caller::OPERATOR, &link.key, &judged(Standing::Clear), None).await.unwrap();
-        assert_eq!((cleared.judged, cleared.flags.is_empty()), (Judge::Moderator, true));
+        assert_eq!(links.restore(caller, &link.key).await.unwrap().standing, ModerationStatus::Suspicious);
+        let cleared = links.patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None).await.unwrap();
+        assert_eq!((cleared.judged, cleared.flags.is_empty()), (ModerationSource::Moderator, true));
         assert_eq!(links.warn(&link.key, link.created_at).await.unwrap(), None, "a moderator has the last word");
     }
 }
@@ -285,7 +292,7 @@ async fn what_people_reported_is_not_undone_by_its_owner() {
     // Before anybody reported it, and back again.
     for to in [Some(first), None] {
         let undone = links.undo(OWNER, &link.key, to, None).await.unwrap();
-        assert_eq!((undone.standing, undone.flags.joined()), (Standing::Suspicious, REPORTED), "{to:?}");
+        assert_eq!((undone.standing, undone.flags.joined()), (ModerationStatus::Suspicious, REPORTED), "{to:?}");
     }
 }
 
@@ -302,7 +309,7 @@ async fn undoing_asks_about_the_target_as_any_change_does() {
     links.patch(OWNER, &link.key, &to("https://fine.example/"), None).await.unwrap();
     screen.silent.store(false, Ordering::SeqCst);
     let refused = links.undo(OWNER, &link.key, None, None).await;
-    assert!(matches!(refused, Err(LinkError::Refused(refusal)) if refusal.kind == RefusalKind::BlockedDestination));
+    assert!(matches!(refused, Err(LinkError::Refused(refusal)) if refusal.kind == ValidationErrorKind::BlockedDestination));
 }
 
 #[tokio::test]
@@ -321,7 +328,7 @@ async fn a_restored_link_is_judged_again() {
     let link = make(&links, OWNER, GOOD).await.unwrap();
     links.delete(OWNER, &link.key).await.unwrap();
     screen.learn(GOOD, "blocked");
-    assert_eq!(links.restore(OWNER, &link.key).await.unwrap().standing, Standing::Blocked);
+    assert_eq!(links.restore(OWNER, &link.key).await.unwrap().standing, ModerationStatus::Blocked);
 }
 
 /// Learns something bad of a target while a code is made for it: judged before, written after.
@@ -340,20 +347,24 @@ async fn what_is_learned_while_a_link_is_written_is_not_missed() {
     let screen = Arc::new(Told::default());
     let links = links(Arc::new(MemoryStore::new()), Arc::new(Late(screen.clone())), &screen);
     let link = make(&links, OWNER, GOOD).await.unwrap();
-    assert_eq!(link.standing, Standing::Blocked);
+    assert_eq!(link.standing, ModerationStatus::Blocked);
     assert_eq!(links.get(OWNER, &link.key).await.unwrap(), link);
 }
 
 fn ruled(rules: serde_json::Value) -> Patch {
-    Patch { rules: Change::Set(rules::Sent(rules)), ..Patch::default() }
+    Patch { rules: PatchField::Set(rules::RawRules(rules)), ..Patch::default() }
 }
 
 #[tokio::test]
 async fn a_rule_is_no_way_around_the_screen() {
     let (links, screen) = room();
-    let wish = |rules: serde_json::Value| Wish { long_url: GOOD.into(), rules: Some(rules::Sent(rules)), ..Wish::default() };
+    let wish = |rules: serde_json::Value| CreateLink {
+        long_url: GOOD.into(),
+        rules: Some(rules::RawRules(rules)),
+        ..CreateLink::default()
+    };
     let field = |outcome: Result<Link, LinkError>| match outcome {
-        Err(LinkError::Refused(refusal)) if refusal.kind == RefusalKind::BlockedDestination => refusal.field.into_owned(),
+        Err(LinkError::Refused(refusal)) if refusal.kind == ValidationErrorKind::BlockedDestination => refusal.field.into_owned(),
         other => panic!("{other:?}"),
     };
     let hidden = json!([{"to": GOOD}, {"device": "mobile", "to": [{"url": GOOD}, {"url": BAD}]}]);
@@ -365,22 +376,24 @@ async fn a_rule_is_no_way_around_the_screen() {
 
     // One that is odd puts a warning before all, and is taken back when it goes.
     let made = links.create(OWNER, wish(json!([{"device": "mobile", "to": ODD}])), None).await.unwrap().link;
-    assert_eq!((made.standing, made.flags.joined(), made.reusable), (Standing::Suspicious, "odd", false));
+    assert_eq!((made.standing, made.flags.joined(), made.reusable), (ModerationStatus::Suspicious, "odd", false));
     assert_eq!(links.rejudge(&made.key).await.unwrap(), None);
     let odd = links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
-    assert_eq!((odd.standing, odd.flags.joined(), odd.reusable), (Standing::Suspicious, "odd", false));
+    assert_eq!((odd.standing, odd.flags.joined(), odd.reusable), (ModerationStatus::Suspicious, "odd", false));
     let good = links.patch(OWNER, &link.key, &ruled(json!([])), None).await.unwrap();
-    assert_eq!((good.standing, good.flags.is_empty(), good.rules), (Standing::Clear, true, None));
+    assert_eq!((good.standing, good.flags.is_empty(), good.rules), (ModerationStatus::Clear, true, None));
     // A new target does not hide what the rules still lead to.
     links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
     let moved = links.patch(OWNER, &link.key, &to("https://good.example/elsewhere"), None).await.unwrap();
-    assert_eq!(moved.standing, Standing::Suspicious);
+    assert_eq!(moved.standing, ModerationStatus::Suspicious);
 
     // What becomes known later counts too, and is undone when it is known no more.
     let late = "https://late.example/";
     let link = links.create(OWNER, wish(json!([{"country": "AT", "to": late}])), None).await.unwrap().link;
-    assert_eq!((link.standing, link.reusable), (Standing::Clear, false));
-    for (word, standing) in [("blocked", Standing::Blocked), ("odd", Standing::Suspicious), ("clear", Standing::Clear)] {
+    assert_eq!((link.standing, link.reusable), (ModerationStatus::Clear, false));
+    for (word, standing) in
+        [("blocked", ModerationStatus::Blocked), ("odd", ModerationStatus::Suspicious), ("clear", ModerationStatus::Clear)]
+    {
         screen.learn(late, word);
         assert_eq!(links.rejudge(&link.key).await.unwrap().unwrap().standing, standing, "{word}");
         assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
@@ -390,10 +403,10 @@ async fn a_rule_is_no_way_around_the_screen() {
 #[tokio::test]
 async fn what_is_odd_is_gathered_from_all_places_a_link_leads_to() {
     let (links, _) = room();
-    let rules = rules::Sent(json!([{"to": ODD}, {"to": "https://good.example/!"}]));
-    let wish = Wish { long_url: GOOD.into(), rules: Some(rules), ..Wish::default() };
+    let rules = rules::RawRules(json!([{"to": ODD}, {"to": "https://good.example/!"}]));
+    let wish = CreateLink { long_url: GOOD.into(), rules: Some(rules), ..CreateLink::default() };
     let link = links.create(OWNER, wish, None).await.unwrap().link;
-    assert_eq!((link.standing, link.flags.joined()), (Standing::Suspicious, "exclaimed,odd"));
+    assert_eq!((link.standing, link.flags.joined()), (ModerationStatus::Suspicious, "exclaimed,odd"));
     assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
     // The loud place goes, and nobody knows any more which of them it was that was loud.
     let link = links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();

@@ -6,9 +6,9 @@ use std::time::Duration;
 use ureq::http::{HeaderMap, HeaderName, StatusCode, header};
 
 /// Longer header values are of no use to anyone here.
-const LONGEST_VALUE: usize = 1024;
+const MAX_VALUE_LEN: usize = 1024;
 /// A server may ask us to stay away, but not for ever.
-const LONGEST_PAUSE: u64 = 86_400;
+const MAX_PAUSE: u64 = 86_400;
 
 /// What tells whether a document has changed since it was last fetched.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -90,12 +90,12 @@ impl Posted {
     pub(crate) fn of(status: StatusCode, headers: &HeaderMap) -> Self {
         let retry_after = text(headers, &header::RETRY_AFTER)
             .and_then(|seconds| seconds.parse::<u64>().ok())
-            .map(|seconds| Duration::from_secs(seconds.min(LONGEST_PAUSE)));
+            .map(|seconds| Duration::from_secs(seconds.min(MAX_PAUSE)));
         Self { status: status.as_u16(), retry_after }
     }
 }
 
 fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let value = headers.get(name)?.to_str().ok()?.trim();
-    (1..=LONGEST_VALUE).contains(&value.len()).then(|| value.to_owned())
+    (1..=MAX_VALUE_LEN).contains(&value.len()).then(|| value.to_owned())
 }

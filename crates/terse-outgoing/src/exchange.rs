@@ -11,16 +11,16 @@ use ureq::{Agent, Body};
 
 use crate::answer::{Fetched, Posted, Validators};
 use crate::error::{OutgoingError, from_ureq};
-use crate::place::Place;
 use crate::policy::Policy;
+use crate::remote_addr::RemoteAddr;
 use crate::resolve::{Resolve, System};
 use crate::settings::{Limits, OutgoingSettings, Over};
 use crate::wire::{Pinned, Tls, Wire};
 
 /// Redirects that are followed.
-const MOST_REDIRECTS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 /// The longest head of an answer.
-const LONGEST_HEAD: usize = 16 << 10;
+const MAX_HEAD_SIZE: usize = 16 << 10;
 /// How much is read or written at once.
 const BUFFER: usize = 32 << 10;
 
@@ -52,7 +52,7 @@ impl Exchange {
     /// Gets a document, wherever it has moved to.
     pub(crate) fn get(
         &self,
-        mut place: Place,
+        mut place: RemoteAddr,
         limits: Limits,
         known: &Validators,
         deadline: Instant,
@@ -67,7 +67,7 @@ impl Exchange {
         for followed in 0.. {
             let response = self.hop(Method::GET, &place, &headers, &[], deadline)?;
             let Some(location) = location(&response)? else { return read(response, &place, limits, deadline) };
-            if followed == MOST_REDIRECTS {
+            if followed == MAX_REDIRECTS {
                 break;
             }
             place = place.follow(location, &self.policy)?;
@@ -78,7 +78,7 @@ impl Exchange {
     /// Posts once, to this place only: what was signed for one receiver is not carried to another.
     pub(crate) fn post(
         &self,
-        place: &Place,
+        place: &RemoteAddr,
         headers: &HeaderMap,
         body: &[u8],
         deadline: Instant,
@@ -90,7 +90,7 @@ impl Exchange {
     fn hop(
         &self,
         method: Method,
-        place: &Place,
+        place: &RemoteAddr,
         headers: &HeaderMap,
         body: &[u8],
         deadline: Instant,
@@ -107,7 +107,7 @@ impl Exchange {
             .http_status_as_error(false)
             .accept_encoding("identity")
             .max_idle_connections(0)
-            .max_response_header_size(LONGEST_HEAD)
+            .max_response_header_size(MAX_HEAD_SIZE)
             .input_buffer_size(BUFFER)
             .output_buffer_size(BUFFER)
             .timeout_global(Some(left))
@@ -142,7 +142,7 @@ fn location(response: &Response<Body>) -> Result<Option<&[u8]>, OutgoingError> {
     }
 }
 
-fn read(response: Response<Body>, place: &Place, limits: Limits, deadline: Instant) -> Result<Fetched, OutgoingError> {
+fn read(response: Response<Body>, place: &RemoteAddr, limits: Limits, deadline: Instant) -> Result<Fetched, OutgoingError> {
     let (parts, body) = response.into_parts();
     let mut fetched = Fetched::of(place.as_str(), parts.status, &parts.headers);
     if limits.body == 0 {

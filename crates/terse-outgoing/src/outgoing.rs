@@ -10,12 +10,12 @@ use ureq::http::{HeaderMap, HeaderName, HeaderValue, header};
 use crate::answer::{Fetched, Posted, Validators};
 use crate::error::OutgoingError;
 use crate::exchange::Exchange;
-use crate::place::Place;
 use crate::pool::Pool;
+use crate::remote_addr::RemoteAddr;
 use crate::settings::{Limits, OutgoingSettings};
 
 /// The longest body that is posted.
-const LONGEST_POST: usize = 1 << 20;
+const MAX_POST_SIZE: usize = 1 << 20;
 /// Calls that may take longer run apart,
 const LONG: Duration = Duration::from_secs(10);
 /// and few of them at once.
@@ -61,7 +61,7 @@ impl Outgoing {
 
     /// Gets a document unless it is the one we have: then the answer [is unchanged](Fetched::is_unchanged) and has no body.
     pub async fn get_if_changed(&self, url: &str, limits: Limits, known: &Validators) -> Result<Fetched, OutgoingError> {
-        let place = Place::parse(url, &self.exchange.policy)?;
+        let place = RemoteAddr::parse(url, &self.exchange.policy)?;
         let (exchange, known) = (Arc::clone(&self.exchange), known.clone());
         self.run(limits.time, move |deadline| exchange.get(place, limits, &known, deadline)).await
     }
@@ -75,8 +75,8 @@ impl Outgoing {
         body: Vec<u8>,
         headers: &[(&str, &str)],
     ) -> Result<Posted, OutgoingError> {
-        let place = Place::parse(url, &self.exchange.policy)?;
-        if body.len() > LONGEST_POST {
+        let place = RemoteAddr::parse(url, &self.exchange.policy)?;
+        if body.len() > MAX_POST_SIZE {
             return Err(OutgoingError::NotAllowed("at most 1 MiB is posted"));
         }
         let mut all = HeaderMap::new();

@@ -8,11 +8,11 @@ use terse_core::is_public_address;
 use url::Host;
 
 use crate::error::OutgoingError;
-use crate::place::Place;
+use crate::remote_addr::RemoteAddr;
 use crate::resolve::Resolve;
 
 /// Names have more addresses now and then, but nobody waits for the ninth.
-const MOST_ADDRESSES: usize = 8;
+const MAX_ADDRESSES: usize = 8;
 
 /// What counts as outside.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ impl Policy {
     /// The addresses of a place, looked up once. If any is not allowed none is: a mixed answer is an attack or a mistake.
     pub(crate) fn addresses(
         &self,
-        place: &Place,
+        place: &RemoteAddr,
         resolver: &dyn Resolve,
         deadline: Instant,
     ) -> Result<Vec<SocketAddr>, OutgoingError> {
@@ -57,7 +57,7 @@ impl Policy {
         if found.is_empty() {
             return Err(OutgoingError::Unreachable(io::ErrorKind::NotFound.into()));
         }
-        Ok(found.into_iter().take(MOST_ADDRESSES).collect())
+        Ok(found.into_iter().take(MAX_ADDRESSES).collect())
     }
 }
 

@@ -16,7 +16,7 @@ pub trait Resolve: Send + Sync {
 
 /// Lookups that may be under way at once. The system's cannot be called off: one that hangs keeps its thread until the
 /// system gives up, so their number is what needs the bound.
-const MOST_LOOKUPS: usize = 32;
+const MAX_LOOKUPS: usize = 32;
 
 /// The system's own way: its hosts file, its name servers.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +57,7 @@ struct Seat(Arc<AtomicUsize>);
 impl Seat {
     fn take(count: &Arc<AtomicUsize>) -> Option<Self> {
         count
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < MOST_LOOKUPS).then_some(taken + 1))
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < MAX_LOOKUPS).then_some(taken + 1))
             .ok()
             .map(|_| Self(Arc::clone(count)))
     }
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn lookups_under_way_are_bounded_and_given_back() {
         let count = Arc::default();
-        let mut seats: Vec<Seat> = (0..MOST_LOOKUPS).map(|_| Seat::take(&count).unwrap()).collect();
+        let mut seats: Vec<Seat> = (0..MAX_LOOKUPS).map(|_| Seat::take(&count).unwrap()).collect();
         assert!(Seat::take(&count).is_none());
         seats.pop();
         assert!(Seat::take(&count).is_some());
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_full_house_of_lookups_is_busy() {
         let system = System::new(false);
-        system.under_way.store(MOST_LOOKUPS, Ordering::Relaxed);
+        system.under_way.store(MAX_LOOKUPS, Ordering::Relaxed);
         let error = system.resolve("example.com", 80, Instant::now()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
     }

@@ -9,7 +9,7 @@ const SEARCHED: usize = 64 << 10;
 /// How far a page's own word on its encoding is looked for, as browsers do.
 const DECLARED_WITHIN: usize = 1024;
 /// Characters kept of a title.
-const LONGEST: usize = 200;
+const MAX_TITLE_LEN: usize = 200;
 /// Elements whose content is text to a browser, whatever tags it seems to hold.
 const RAW: &[&str] = &["script", "style", "noscript", "template", "textarea", "iframe", "xmp", "noembed", "noframes", "select"];
 /// Elements after which no title of the page follows; in drawings there are titles of another kind.
@@ -139,13 +139,13 @@ fn tidy(raw: &str) -> String {
             length += 1;
         }
         for c in word.chars() {
-            if length == LONGEST {
+            if length == MAX_TITLE_LEN {
                 return title.trim_end().to_owned();
             }
             title.push(c);
             length += 1;
         }
-        if length >= LONGEST {
+        if length >= MAX_TITLE_LEN {
             break;
         }
     }

@@ -17,7 +17,7 @@ impl Redirector {
         }
         // In this order: a look-up that begins from now on knows, one that began before is not remembered, and what was
         // remembered before that is found below.
-        self.flights.outdate_all();
+        self.single_flight.invalidate_all();
         self.routes.remove_where(|route| changed.contains(&OwnerId(route.head().owner)));
     }
 }

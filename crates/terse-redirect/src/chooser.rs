@@ -4,30 +4,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use terse_core::rules::{Looks, Needs, NoOnlooker, Onlooker, Rules, Who, cut_agent};
-use terse_core::{Link, Moment, Target};
+use terse_core::rules::{Needs, NoClassifier, Rules, SplitKey, VisitorClassifier, VisitorTraits, cut_agent};
+use terse_core::{Link, Target, Timestamp};
 
 use crate::redirector::Visitor;
 
 /// For so long a visitor waits while whoever looks closer gets ready, once in the life of a process. Then the visitor is judged by
 /// what is plain to see.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Applies rules, and has visitors looked at closer where a rule needs it.
 pub(crate) struct Chooser {
-    onlooker: Arc<dyn Onlooker>,
+    onlooker: Arc<dyn VisitorClassifier>,
     knows_agents: AtomicBool,
     knows_countries: AtomicBool,
 }
 
 impl Default for Chooser {
     fn default() -> Self {
-        Self::new(Arc::new(NoOnlooker))
+        Self::new(Arc::new(NoClassifier))
     }
 }
 
 impl Chooser {
-    pub(crate) fn new(onlooker: Arc<dyn Onlooker>) -> Self {
+    pub(crate) fn new(onlooker: Arc<dyn VisitorClassifier>) -> Self {
         Self { onlooker, knows_agents: AtomicBool::new(false), knows_countries: AtomicBool::new(false) }
     }
 
@@ -49,7 +49,7 @@ impl Chooser {
         }
         let onlooker = Arc::clone(&self.onlooker);
         let preparing = tokio::task::spawn_blocking(move || onlooker.prepare(needs));
-        match tokio::time::timeout(PATIENCE, preparing).await {
+        match tokio::time::timeout(TIMEOUT, preparing).await {
             Ok(Ok(())) => {
                 self.knows_agents.fetch_or(needs.agent, Ordering::Release);
                 self.knows_countries.fetch_or(needs.country, Ordering::Release);
@@ -64,17 +64,17 @@ impl Chooser {
         link: &'l Link,
         visitor: &Visitor<'_>,
         client: impl FnOnce() -> std::net::IpAddr,
-        at: Moment,
+        at: Timestamp,
     ) -> &'l Target {
         let Some(rules) = &link.rules else { return &link.target };
         let (needs, address) = (rules.needs(), client());
         let agent = cut_agent(visitor.seen.agent);
         let looks = match (needs.agent || needs.country) && self.can_see(needs) {
-            true => self.onlooker.look(needs.agent.then_some(agent), needs.country.then_some(address)),
-            false => Looks::default(),
+            true => self.onlooker.classify(needs.agent.then_some(agent), needs.country.then_some(address)),
+            false => VisitorTraits::default(),
         };
         let languages = std::str::from_utf8(visitor.seen.languages).unwrap_or_default();
-        let who = Who::of(address, agent).at(&link.key);
+        let who = SplitKey::of(address, agent).at(&link.key);
         rules.choose(&looks.facts(languages, visitor.query.unwrap_or_default(), at, who)).unwrap_or(&link.target)
     }
 }

@@ -6,29 +6,29 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
-use terse_core::clicks::{Marks, Outcome, Record, Salt};
+use terse_core::clicks::{ClickOutcome, Record, RequestFlags, Salt};
 use terse_core::{Domain, Proxies};
 
+use crate::client_addr::ClientAddr;
 use crate::counts::Counts;
 use crate::journal::{AddressDetail, Journal, Sampler, Writer};
-use crate::origin::Origin;
-use crate::seen::{Seen, campaign};
+use crate::visitor_headers::{VisitorHeaders, campaign};
 
 /// As much of `User-Agent` as a record keeps; the rest does not tell visitors apart either.
-const LONGEST_AGENT: usize = 512;
-const LONGEST_CAMPAIGN: usize = 512;
+const MAX_AGENT_LEN: usize = 512;
+const MAX_CAMPAIGN_LEN: usize = 512;
 
 /// An answered visit.
 pub(crate) struct Visited<'a> {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ClickOutcome,
     /// Of the link; 0 without one.
     pub(crate) owner: u64,
     pub(crate) born_ms: i64,
     pub(crate) domain: &'a Domain,
     pub(crate) code: &'a [u8],
     pub(crate) query: Option<&'a str>,
-    pub(crate) seen: &'a Seen<'a>,
-    pub(crate) origin: &'a Origin,
+    pub(crate) seen: &'a VisitorHeaders<'a>,
+    pub(crate) client_addr: &'a ClientAddr,
     pub(crate) proxies: &'a Proxies,
     /// When it was answered, and when it had arrived, in microseconds.
     pub(crate) now_micros: i64,
@@ -41,19 +41,19 @@ pub(crate) struct Clicks {
     counts: Arc<Counts>,
     /// A copy of the journal's, renewed by the sweep: reading it takes no lock.
     salt: Cell<Option<Salt>>,
-    pen: RefCell<Pen>,
+    pen: RefCell<ClickWriter>,
 }
 
-struct Pen {
+struct ClickWriter {
     writer: Writer,
     orphans: Sampler,
-    campaign: [u8; LONGEST_CAMPAIGN],
+    campaign: [u8; MAX_CAMPAIGN_LEN],
 }
 
 impl Clicks {
     pub(crate) fn new(journal: Arc<Journal>, writer: Writer, counts: Arc<Counts>) -> Self {
         let salt = Cell::new(journal.salt());
-        let pen = RefCell::new(Pen { writer, orphans: Sampler::default(), campaign: [0; LONGEST_CAMPAIGN] });
+        let pen = RefCell::new(ClickWriter { writer, orphans: Sampler::default(), campaign: [0; MAX_CAMPAIGN_LEN] });
         Self { journal, counts, salt, pen }
     }
 
@@ -64,10 +64,10 @@ impl Clicks {
 
     /// Writes a visit down. To be called before its answer leaves.
     pub(crate) fn write(&self, visited: &Visited<'_>) {
-        let Pen { writer, orphans, campaign: buffer } = &mut *self.pen.borrow_mut();
+        let ClickWriter { writer, orphans, campaign: buffer } = &mut *self.pen.borrow_mut();
         let at_ms = visited.now_micros / 1000;
         let weight = match visited.outcome {
-            Outcome::Redirected => 1,
+            ClickOutcome::Redirected => 1,
             _ => match orphans.weight(at_ms) {
                 Some(weight) => weight,
                 None => return self.counts.orphans_skipped.add(1),
@@ -81,7 +81,7 @@ impl Clicks {
             at_ms,
             took_micros,
             outcome: visited.outcome,
-            marks: seen.marks.with(Marks::QUIET, quiet),
+            marks: seen.marks.with(RequestFlags::QUIET, quiet),
             weight,
             owner: visited.owner,
             born_ms: visited.born_ms,
@@ -91,7 +91,7 @@ impl Clicks {
         };
         let (octets, kept);
         if !quiet {
-            let address = visited.origin.client(visited.proxies, seen);
+            let address = visited.client_addr.client(visited.proxies, seen);
             (octets, kept) = octets_of(address, settings.address);
             record.visitor = self.salt.get().map_or(0, |salt| visitor(&salt, address, seen.agent));
             record.address = &octets[..kept];
@@ -142,7 +142,7 @@ fn visitor(salt: &Salt, address: IpAddr, agent: &[u8]) -> u64 {
         IpAddr::V6(address) => address.octets(),
     };
     hasher.write(&octets);
-    hasher.write(&agent[..agent.len().min(LONGEST_AGENT)]);
+    hasher.write(&agent[..agent.len().min(MAX_AGENT_LEN)]);
     hasher.finish().max(1)
 }
 

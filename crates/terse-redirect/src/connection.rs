@@ -14,18 +14,18 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::canned::Failure;
 use crate::clicks::{Clicks, Visited};
+use crate::client_addr::ClientAddr;
+use crate::connection_table::{ConnectionTable, IdleTracker, Waiting};
 use crate::counts::Counts;
 use crate::date::DateLine;
-use crate::desk::Desk;
-use crate::fast_path::{self, Answered, Asked, Found, Moment, Outcome, Step};
-use crate::handover;
-use crate::origin::Origin;
+use crate::error_responses::Failure;
+use crate::fast_path::{self, Answered, Asked, FastPathOutcome, Found, RequestTime, Step};
+use crate::hyper_fallback;
 use crate::redirector::{Redirector, Resolved};
 use crate::route::Route;
-use crate::seats::{Seat, Seats, Waiting};
-use crate::workers::FrontDoor;
+use crate::visit_handler::VisitHandler;
+use crate::workers::FallbackService;
 
 const READ: usize = 16 * 1024;
 /// Answers to pipelined requests are sent in portions of about this size.
@@ -35,7 +35,7 @@ const PORTION: usize = 64 * 1024;
 pub(crate) struct Thread {
     pub(crate) redirector: Arc<Redirector>,
     pub(crate) counts: Arc<Counts>,
-    pub(crate) seats: Seats,
+    pub(crate) connection_table: ConnectionTable,
     pub(crate) stopping: Cell<bool>,
     /// The time as of the last sweep: good enough to tell who has been waiting for long.
     pub(crate) coarse_ms: Cell<i64>,
@@ -63,7 +63,16 @@ impl Thread {
         let output = Vec::with_capacity(2 * PORTION);
         let scratch = RefCell::new(Scratch { input, output, date: DateLine::new() });
         let coarse_ms = Cell::new(redirector.now_ms());
-        Self { redirector, counts, seats: Seats::default(), stopping: Cell::new(false), coarse_ms, stop, clicks, scratch }
+        Self {
+            redirector,
+            counts,
+            connection_table: ConnectionTable::default(),
+            stopping: Cell::new(false),
+            coarse_ms,
+            stop,
+            clicks,
+            scratch,
+        }
     }
 }
 
@@ -76,8 +85,14 @@ enum Next {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn serve<D: FrontDoor>(stream: TcpStream, peer: SocketAddr, thread: Rc<Thread>, seat: Rc<Seat>, door: D) {
-    let origin = Origin::new(peer.ip(), &thread.redirector.settings.proxies);
+pub(crate) async fn serve<D: FallbackService>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    thread: Rc<Thread>,
+    idle_tracker: Rc<IdleTracker>,
+    door: D,
+) {
+    let client_addr = ClientAddr::new(peer.ip(), &thread.redirector.settings.proxies);
     let mut connection = Connection {
         stream,
         kept: Vec::new(),
@@ -85,9 +100,9 @@ pub(crate) async fn serve<D: FrontDoor>(stream: TcpStream, peer: SocketAddr, thr
         found: None,
         missed_micros: 0,
         unread: false,
-        origin,
+        client_addr,
         thread,
-        seat,
+        idle_tracker,
     };
     while connection.thread.redirector.settings.fast_path {
         let next = poll_fn(|cx| connection.poll_turn(cx)).await;
@@ -98,7 +113,7 @@ pub(crate) async fn serve<D: FrontDoor>(stream: TcpStream, peer: SocketAddr, thr
             Next::Read => {}
             Next::Close => return,
             Next::LookUp { domain, code } => {
-                connection.seat.wait(Waiting::Us, 0);
+                connection.idle_tracker.wait(Waiting::Us, 0);
                 let resolved = connection.thread.redirector.look_up(domain, &code).await;
                 connection.unread = true;
                 connection.found = Some(match resolved {
@@ -109,8 +124,8 @@ pub(crate) async fn serve<D: FrontDoor>(stream: TcpStream, peer: SocketAddr, thr
             Next::HandOver => break,
         }
     }
-    let Connection { mut stream, kept, thread, seat, .. } = connection;
-    seat.wait(Waiting::Hyper, thread.redirector.now_ms());
+    let Connection { mut stream, kept, thread, idle_tracker, .. } = connection;
+    idle_tracker.wait(Waiting::Hyper, thread.redirector.now_ms());
     if has_two_lengths(&kept) {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").await;
         return;
@@ -118,14 +133,16 @@ pub(crate) async fn serve<D: FrontDoor>(stream: TcpStream, peer: SocketAddr, thr
     thread.counts.handed_over.add(1);
     let (settings, here) = (&thread.redirector.settings, Rc::clone(&thread));
     let door = move |request| {
-        let desk = Desk::new(Rc::clone(&here), origin);
-        let (seat, here) = (Rc::clone(&seat), Rc::clone(&here));
-        let mark = move || seat.wait(Waiting::Hyper, here.coarse_ms.get());
+        let visit_handler = VisitHandler::new(Rc::clone(&here), client_addr);
+        let (idle_tracker, here) = (Rc::clone(&idle_tracker), Rc::clone(&here));
+        let mark = move || idle_tracker.wait(Waiting::Hyper, here.coarse_ms.get());
         mark();
         // Some answers take longer than any request: what is being taken is not idle.
-        door.clone().open(request, peer, desk).map(|response| response.map(|body| handover::Taken { body, mark }))
+        door.clone()
+            .open(request, peer, visit_handler)
+            .map(|response| response.map(|body| hyper_fallback::ProgressBody { body, mark }))
     };
-    handover::serve(stream, kept, settings, thread.stop.clone(), door).await;
+    hyper_fallback::serve(stream, kept, settings, thread.stop.clone(), door).await;
 }
 
 struct Connection {
@@ -140,9 +157,9 @@ struct Connection {
     missed_micros: i64,
     /// Whether `kept` may hold a whole request.
     unread: bool,
-    origin: Origin,
+    client_addr: ClientAddr,
     thread: Rc<Thread>,
-    seat: Rc<Seat>,
+    idle_tracker: Rc<IdleTracker>,
 }
 
 impl Connection {
@@ -183,16 +200,17 @@ impl Connection {
                     break Next::Read;
                 }
                 let found = self.found.take();
-                let moment = Moment { now_ms, date, closing: thread.stopping.get() };
+                let moment = RequestTime { now_ms, date, closing: thread.stopping.get() };
                 let mut asked = Asked::default();
                 let redirector = &thread.redirector;
-                match fast_path::answer(&bytes[used..], redirector, &self.origin, moment, found.as_ref(), &mut asked, output) {
+                match fast_path::answer(&bytes[used..], redirector, &self.client_addr, moment, found.as_ref(), &mut asked, output)
+                {
                     Step::Answered(answered) => {
                         used += answered.used;
                         answers += 1;
                         note(&thread, &answered, found.is_none());
                         let arrived = if found.is_some() { self.missed_micros } else { started };
-                        write_down(&thread, &answered, &asked, &self.origin, arrived);
+                        write_down(&thread, &answered, &asked, &self.client_addr, arrived);
                         if answered.close {
                             break Next::Close;
                         }
@@ -243,7 +261,7 @@ impl Connection {
     }
 
     async fn send_rest(&mut self) -> std::io::Result<()> {
-        self.seat.wait(Waiting::Taking, self.thread.redirector.now_ms());
+        self.idle_tracker.wait(Waiting::Taking, self.thread.redirector.now_ms());
         let unsent = std::mem::take(&mut self.unsent);
         self.stream.write_all(&unsent).await?;
         self.sit(true, self.thread.redirector.now_ms());
@@ -253,16 +271,16 @@ impl Connection {
     /// Notes what the client is to send next.
     fn sit(&self, answered: bool, now_ms: i64) {
         if self.kept.is_empty() {
-            self.seat.wait(Waiting::Request, now_ms);
+            self.idle_tracker.wait(Waiting::Request, now_ms);
         } else {
-            self.seat.wait_for_rest(answered, now_ms);
+            self.idle_tracker.wait_for_rest(answered, now_ms);
         }
     }
 }
 
 fn note(thread: &Thread, answered: &Answered, from_memory: bool) {
     let counts = &thread.counts;
-    if answered.outcome == Outcome::Redirected {
+    if answered.outcome == FastPathOutcome::Redirected {
         counts.redirected.add(1);
         counts.hits.add(u64::from(from_memory));
     } else {
@@ -274,33 +292,35 @@ fn note(thread: &Thread, answered: &Answered, from_memory: bool) {
 }
 
 #[cold]
-fn note_failure(thread: &Thread, outcome: Outcome, from_memory: bool) {
+fn note_failure(thread: &Thread, outcome: FastPathOutcome, from_memory: bool) {
     let counts = &thread.counts;
     match outcome {
-        Outcome::Redirected => {}
-        Outcome::NeverIssued => {
+        FastPathOutcome::Redirected => {}
+        FastPathOutcome::NeverIssued => {
             counts.not_found.add(1);
             counts.never_issued.add(1);
         }
-        Outcome::Failed(Failure::NotFound) => counts.not_found.add(1),
-        Outcome::Failed(Failure::Gone) => counts.gone.add(1),
-        Outcome::Failed(Failure::Blocked) => counts.blocked.add(1),
-        Outcome::Failed(Failure::Unavailable) => counts.unavailable.add(1),
-        Outcome::Failed(Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors) => counts.limited.add(1),
+        FastPathOutcome::Failed(Failure::NotFound) => counts.not_found.add(1),
+        FastPathOutcome::Failed(Failure::Gone) => counts.gone.add(1),
+        FastPathOutcome::Failed(Failure::Blocked) => counts.blocked.add(1),
+        FastPathOutcome::Failed(Failure::Unavailable) => counts.unavailable.add(1),
+        FastPathOutcome::Failed(Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors) => {
+            counts.limited.add(1);
+        }
     }
-    let limited = matches!(outcome, Outcome::Failed(failure) if failure.is_limited());
-    if from_memory && !limited && outcome != Outcome::NeverIssued {
+    let limited = matches!(outcome, FastPathOutcome::Failed(failure) if failure.is_limited());
+    if from_memory && !limited && outcome != FastPathOutcome::NeverIssued {
         counts.hits.add(1);
     }
 }
 
 /// Puts a visit into the journal. Called before anything of its answer is sent: what was answered is counted.
-fn write_down(thread: &Thread, answered: &Answered, asked: &Asked<'_>, origin: &Origin, arrived_micros: i64) {
+fn write_down(thread: &Thread, answered: &Answered, asked: &Asked<'_>, client_addr: &ClientAddr, arrived_micros: i64) {
     let Some(clicks) = &thread.clicks else { return };
     let outcome = match answered.outcome {
-        Outcome::Redirected => clicks::Outcome::Redirected,
-        Outcome::NeverIssued => clicks::Outcome::NotFound,
-        Outcome::Failed(failure) => match failure.outcome() {
+        FastPathOutcome::Redirected => clicks::ClickOutcome::Redirected,
+        FastPathOutcome::NeverIssued => clicks::ClickOutcome::NotFound,
+        FastPathOutcome::Failed(failure) => match failure.outcome() {
             Some(outcome) => outcome,
             None => return,
         },
@@ -310,10 +330,10 @@ fn write_down(thread: &Thread, answered: &Answered, asked: &Asked<'_>, origin: &
         owner: answered.owner,
         born_ms: answered.born_ms,
         domain: thread.redirector.hosts.name(asked.domain),
-        code: answered.spelled.as_ref().and_then(Route::other_code).map_or(asked.code, Code::as_str).as_bytes(),
+        code: answered.canonical_code.as_ref().and_then(Route::other_code).map_or(asked.code, Code::as_str).as_bytes(),
         query: asked.query,
         seen: &asked.seen,
-        origin,
+        client_addr,
         proxies: &thread.redirector.settings.proxies,
         now_micros: thread.redirector.now_micros(),
         arrived_micros,

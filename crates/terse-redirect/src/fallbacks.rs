@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::Response;
-use terse_core::registry::Place;
+use terse_core::registry::DomainConfig;
 use terse_core::{Screening, Target};
 
-use crate::canned::{Failure, Ready};
+use crate::error_responses::{Failure, Ready};
 use crate::redirector::Redirector;
 
 /// What led nowhere.
@@ -34,7 +34,7 @@ impl Way {
         }
     }
 
-    fn target(self, place: &Place) -> Option<&Target> {
+    fn target(self, place: &DomainConfig) -> Option<&Target> {
         match self {
             Self::Root => place.root.as_ref(),
             Self::NotFound => place.not_found.as_ref(),
@@ -48,7 +48,7 @@ impl Way {
 pub(crate) struct Fallbacks {
     any: AtomicBool,
     /// As they were told: what may be followed of them is for the screen to say, and it may say otherwise later.
-    told: Mutex<Vec<(u16, Place)>>,
+    told: Mutex<Vec<(u16, DomainConfig)>>,
     ready: papaya::HashMap<(u16, Way), Ready, foldhash::fast::RandomState>,
 }
 
@@ -71,7 +71,7 @@ impl Fallbacks {
     }
 
     /// Takes what is told, if anything is, and makes ready what the screen does not block.
-    fn replace(&self, places: Option<Vec<(u16, Place)>>, screen: &dyn Screening) {
+    fn replace(&self, places: Option<Vec<(u16, DomainConfig)>>, screen: &dyn Screening) {
         // Held to the end, so that of two who come at once the later one has the last word.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         *told = places.unwrap_or_else(|| std::mem::take(&mut *told));
@@ -97,7 +97,7 @@ impl Fallbacks {
 impl Redirector {
     /// Answers for these domains besides those of the settings from now on, and for no others that were added before; and sends
     /// those whom no link is for where they say, unless the screen blocks that.
-    pub fn settle(&self, places: &[Place]) {
+    pub fn set_domains(&self, places: &[DomainConfig]) {
         // First where they lead: a domain is not open before its fallbacks are there.
         let numbered = self.hosts.reserve(places.iter().map(|place| &place.domain));
         let numbered: Vec<_> = places.iter().zip(numbered).filter_map(|(place, number)| Some((number?, place.clone()))).collect();

@@ -6,12 +6,12 @@
 
 use std::mem::MaybeUninit;
 
-use crate::canned::Failure;
-use crate::origin::Origin;
+use crate::client_addr::ClientAddr;
+use crate::error_responses::Failure;
 use crate::redirector::Redirector;
 use crate::route::{Kind, Route};
-use crate::seen::Seen;
 use crate::settings::ErrorStyle;
+use crate::visitor_headers::VisitorHeaders;
 
 /// Requests with a longer head go to hyper, which knows the limits.
 pub(crate) const MAX_HEAD: usize = 8 * 1024;
@@ -36,7 +36,7 @@ pub struct Answered {
     /// How many bytes it took.
     pub used: usize,
     /// What it was.
-    pub outcome: Outcome,
+    pub outcome: FastPathOutcome,
     /// Whether the client wants the connection closed.
     pub close: bool,
     /// A route that this visitor should have looked up again.
@@ -46,7 +46,7 @@ pub struct Answered {
     /// In milliseconds.
     pub born_ms: i64,
     /// The route, if the link spells its code otherwise than the visitor.
-    pub spelled: Option<Route>,
+    pub canonical_code: Option<Route>,
 }
 
 /// What a click says about its request.
@@ -59,12 +59,12 @@ pub struct Asked<'a> {
     /// What followed the question mark.
     pub query: Option<&'a str>,
     /// About the visitor.
-    pub seen: Seen<'a>,
+    pub seen: VisitorHeaders<'a>,
 }
 
 /// What a visitor was given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Outcome {
+pub enum FastPathOutcome {
     /// A redirect.
     Redirected,
     /// 404, 410, 451, 503 or 429.
@@ -93,7 +93,7 @@ pub enum Found {
 
 /// When a request is answered.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment<'a> {
+pub struct RequestTime<'a> {
     /// In milliseconds.
     pub now_ms: i64,
     /// As a whole `Date` line.
@@ -109,13 +109,13 @@ pub struct Moment<'a> {
 pub fn answer<'a>(
     bytes: &'a [u8],
     redirector: &Redirector,
-    origin: &Origin,
-    moment: Moment<'_>,
+    client_addr: &ClientAddr,
+    moment: RequestTime<'_>,
     found: Option<&Found>,
     asked: &mut Asked<'a>,
     out: &mut Vec<u8>,
 ) -> Step {
-    let Moment { now_ms, date, closing } = moment;
+    let RequestTime { now_ms, date, closing } = moment;
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut []);
     let used = match request.parse_with_uninit_headers(bytes, &mut fields) {
@@ -125,16 +125,16 @@ pub fn answer<'a>(
     };
     let (Some("GET"), Some(1), Some(target)) = (request.method, request.version, request.path) else { return Step::HandOver };
     let Some((code, query)) = split_target(target) else { return Step::HandOver };
-    let Some(manner) = Manner::of(request.headers, &mut asked.seen) else { return Step::HandOver };
-    let Some(domain) = redirector.hosts.domain(manner.host) else { return Step::HandOver };
-    let close = manner.close || closing;
+    let Some(head_fields) = RequestHead::of(request.headers, &mut asked.seen) else { return Step::HandOver };
+    let Some(domain) = redirector.hosts.domain(head_fields.host) else { return Step::HandOver };
+    let close = head_fields.close || closing;
     (asked.domain, asked.code, asked.query) = (domain, code, query);
 
-    let fail = |failure: Failure, outcome: Outcome, out: &mut Vec<u8>| {
-        write_failure(redirector, domain, failure, &manner, (date, close), out);
-        Step::Answered(Answered { used, outcome, close, refresh: None, owner: 0, born_ms: 0, spelled: None })
+    let fail = |failure: Failure, outcome: FastPathOutcome, out: &mut Vec<u8>| {
+        write_failure(redirector, domain, failure, &head_fields, (date, close), out);
+        Step::Answered(Answered { used, outcome, close, refresh: None, owner: 0, born_ms: 0, canonical_code: None })
     };
-    let client = || origin.client(&redirector.settings.proxies, &asked.seen);
+    let client = || client_addr.client(&redirector.settings.proxies, &asked.seen);
     let respond = |route: &Route, out: &mut Vec<u8>| {
         let failure = match route.head().kind {
             Kind::Go => None,
@@ -146,36 +146,44 @@ pub fn answer<'a>(
         };
         match failure {
             None => {
-                if redirector.turnstile.limits_redirects
-                    && let Some(failure) = redirector.turnstile.redirect(client(), redirector.number_of(route), now_ms)
+                if redirector.limiter.limits_redirects
+                    && let Some(failure) = redirector.limiter.redirect(client(), redirector.number_of(route), now_ms)
                 {
-                    return fail(failure, Outcome::Failed(failure), out);
+                    return fail(failure, FastPathOutcome::Failed(failure), out);
                 }
                 out.extend_from_slice(route.answer());
                 end_head(date, close, out);
                 let refresh = route.wants_refresh(now_ms).then(|| route.clone());
-                let spelled = route.other_code().map(|_| route.clone());
+                let canonical_code = route.other_code().map(|_| route.clone());
                 let (owner, born_ms) = (route.head().owner, route.head().born_ms);
-                Step::Answered(Answered { used, outcome: Outcome::Redirected, close, refresh, owner, born_ms, spelled })
+                Step::Answered(Answered {
+                    used,
+                    outcome: FastPathOutcome::Redirected,
+                    close,
+                    refresh,
+                    owner,
+                    born_ms,
+                    canonical_code,
+                })
             }
             Some(_) if redirector.settings.errors == ErrorStyle::Page => Step::HandOver,
             Some(Failure::NotFound) => {
-                let failure = redirector.turnstile.guess(client, now_ms).unwrap_or(Failure::NotFound);
-                fail(failure, Outcome::Failed(failure), out)
+                let failure = redirector.limiter.guess(client, now_ms).unwrap_or(Failure::NotFound);
+                fail(failure, FastPathOutcome::Failed(failure), out)
             }
-            Some(failure) => fail(failure, Outcome::Failed(failure), out),
+            Some(failure) => fail(failure, FastPathOutcome::Failed(failure), out),
         }
     };
 
     match found {
         Some(Found::Route(route)) => return respond(route, out),
-        Some(Found::Unavailable) => return fail(Failure::Unavailable, Outcome::Failed(Failure::Unavailable), out),
+        Some(Found::Unavailable) => return fail(Failure::Unavailable, FastPathOutcome::Failed(Failure::Unavailable), out),
         None => {}
     }
     let name = redirector.routes.name(domain, code.as_bytes());
     let step = redirector
         .routes
-        .with(name, domain, code.as_bytes(), |route| redirector.believes(route, now_ms).then(|| respond(route, out)));
+        .with(name, domain, code.as_bytes(), |route| redirector.is_fresh(route, now_ms).then(|| respond(route, out)));
     if let Some(Some(step)) = step {
         return step;
     }
@@ -184,9 +192,9 @@ pub fn answer<'a>(
         return Step::HandOver;
     }
     if step.is_none() && redirector.settings.errors == ErrorStyle::Status && redirector.surely_absent(domain, code.as_bytes()) {
-        return match redirector.turnstile.guess(client, now_ms) {
-            None => fail(Failure::NotFound, Outcome::NeverIssued, out),
-            Some(failure) => fail(failure, Outcome::Failed(failure), out),
+        return match redirector.limiter.guess(client, now_ms) {
+            None => fail(Failure::NotFound, FastPathOutcome::NeverIssued, out),
+            Some(failure) => fail(failure, FastPathOutcome::Failed(failure), out),
         };
     }
     let start = code.as_ptr() as usize - bytes.as_ptr() as usize;
@@ -199,12 +207,12 @@ fn write_failure(
     redirector: &Redirector,
     domain: u16,
     failure: Failure,
-    manner: &Manner<'_>,
+    head_fields: &RequestHead<'_>,
     (date, close): (&[u8], bool),
     out: &mut Vec<u8>,
 ) {
     if !redirector.fallbacks.write(domain, failure, date, close, out) {
-        redirector.canned.write(failure, manner.html(), date, close, out);
+        redirector.error_responses.write(failure, head_fields.html(), date, close, out);
     }
 }
 
@@ -225,30 +233,30 @@ fn split_target(target: &str) -> Option<(&str, Option<&str>)> {
 }
 
 /// What the fields of a request say that matters here.
-struct Manner<'a> {
+struct RequestHead<'a> {
     host: &'a [u8],
     accept: &'a [u8],
     close: bool,
 }
 
-impl<'a> Manner<'a> {
+impl<'a> RequestHead<'a> {
     /// `None` if a field makes the request one for hyper. What they say about the visitor goes to `seen`.
-    fn of(fields: &[httparse::Header<'a>], seen: &mut Seen<'a>) -> Option<Self> {
-        let mut manner = Self { host: b"", accept: b"", close: false };
+    fn of(fields: &[httparse::Header<'a>], seen: &mut VisitorHeaders<'a>) -> Option<Self> {
+        let mut head_fields = Self { host: b"", accept: b"", close: false };
         let mut hosts = 0;
         for field in fields {
             // By length first: most fields are told apart from these by it alone.
             match field.name.len() {
                 4 if is(field, "host") => {
-                    manner.host = field.value;
+                    head_fields.host = field.value;
                     hosts += 1;
                 }
-                6 if is(field, "accept") => manner.accept = field.value,
+                6 if is(field, "accept") => head_fields.accept = field.value,
                 6 if is(field, "expect") => return None,
                 7 if is(field, "upgrade") => return None,
                 10 if is(field, "connection") => {
                     if field.value.eq_ignore_ascii_case(b"close") {
-                        manner.close = true;
+                        head_fields.close = true;
                     } else if !field.value.eq_ignore_ascii_case(b"keep-alive") {
                         return None;
                     }
@@ -258,7 +266,7 @@ impl<'a> Manner<'a> {
                 _ => seen.note(field.name.as_bytes(), field.value),
             }
         }
-        (hosts == 1).then_some(manner)
+        (hosts == 1).then_some(head_fields)
     }
 
     fn html(&self) -> bool {

@@ -9,7 +9,7 @@ use terse_core::{Domain, Hosts};
 
 /// How many domains can be added in the life of a process, those that were removed again included: numbers are never used twice,
 /// so that what is remembered under one stays right.
-const MOST_ADDED: usize = 4096;
+const MAX_ADDED: usize = 4096;
 
 /// Domains by small numbers, and the spellings of `Host` that need no thought.
 pub struct HostTable {
@@ -33,7 +33,7 @@ impl HostTable {
             port,
             domains,
             ready: Vec::new(),
-            added: (0..MOST_ADDED).map(|_| OnceLock::new()).collect(),
+            added: (0..MAX_ADDED).map(|_| OnceLock::new()).collect(),
             added_ready: papaya::HashMap::default(),
             taken: Mutex::new(0),
         };
@@ -164,23 +164,23 @@ mod tests {
         let base = "http://go.example:8080/".parse().unwrap();
         let table = HostTable::new(Hosts::new(&base, &[], vec![]).unwrap(), 8080);
         let named = |names: &[&str]| names.iter().map(|name| Domain::parse(name).unwrap()).collect::<Vec<_>>();
-        let settle = |names: &[&str]| {
+        let set_domains = |names: &[&str]| {
             let domains = named(names);
             let numbers = table.reserve(domains.iter());
             table.set_added(numbers.iter().flatten().copied().zip(&domains));
             numbers
         };
         let number = |host: &str| table.domain(host.as_bytes());
-        assert_eq!(settle(&["c.example", "b.example"]), [Some(1), Some(2)]);
+        assert_eq!(set_domains(&["c.example", "b.example"]), [Some(1), Some(2)]);
         assert_eq!((number("b.example:8080"), number("C.example.")), (Some(2), Some(1)));
-        assert_eq!(settle(&["a.example", "b.example"]), [Some(3), Some(2)]);
+        assert_eq!(set_domains(&["a.example", "b.example"]), [Some(3), Some(2)]);
         assert_eq!((number("b.example"), number("c.example"), number("C.EXAMPLE")), (Some(2), None, None));
         assert_eq!(table.name(1).as_str(), "c.example", "what is remembered of it is still its own");
-        assert_eq!(settle(&["c.example", "go.example"]).len(), 2);
+        assert_eq!(set_domains(&["c.example", "go.example"]).len(), 2);
         assert_eq!((number("c.example"), number("go.example"), number("a.example")), (Some(1), Some(0), None));
-        let many: Vec<String> = (0..MOST_ADDED + 9).map(|n| format!("d{n}.example")).collect();
-        let numbers = settle(&many.iter().map(String::as_str).collect::<Vec<_>>());
-        assert!(numbers[0].is_some() && numbers[MOST_ADDED].is_none());
-        assert_eq!((number("d0.example"), number(&format!("d{MOST_ADDED}.example"))), (numbers[0], None));
+        let many: Vec<String> = (0..MAX_ADDED + 9).map(|n| format!("d{n}.example")).collect();
+        let numbers = set_domains(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(numbers[0].is_some() && numbers[MAX_ADDED].is_none());
+        assert_eq!((number("d0.example"), number(&format!("d{MAX_ADDED}.example"))), (numbers[0], None));
     }
 }

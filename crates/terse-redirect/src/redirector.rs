@@ -5,30 +5,30 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use terse_core::clicks::Marks;
+use terse_core::clicks::RequestFlags;
 use terse_core::registry::Suspended;
-use terse_core::rules::Onlooker;
+use terse_core::rules::VisitorClassifier;
 use terse_core::{
-    ChangeFeed, Clock, Code, Hosts, Judge, Link, LinkKey, LinkStore, Moment, NoScreening, PasswordHash, Screening, Spent,
-    Standing, StoreError, Visit,
+    ChangeFeed, ClickSpend, Clock, Code, Hosts, Link, LinkKey, LinkStore, ModerationSource, ModerationStatus, NoScreening,
+    PasswordHash, Screening, StoreError, Timestamp, Visit,
 };
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use crate::canned::{Canned, Failure, FailurePages};
+use crate::batch::LookupBatcher;
 use crate::chooser::Chooser;
+use crate::client_addr::ClientAddr;
 use crate::counts::Snapshot;
+use crate::error_responses::{ErrorResponses, Failure, FailurePages};
 use crate::fallbacks::Fallbacks;
 use crate::fast_path::accepts_html;
-use crate::flights::{Boarding, Flights, Landed};
 use crate::host_table::HostTable;
-use crate::lookups::Lookups;
-use crate::origin::Origin;
+use crate::limiter::RedirectLimiter;
 use crate::route::{Kind, Route, redirect_response};
 use crate::routes::Routes;
-use crate::seen::Seen;
 use crate::settings::{ErrorStyle, Settings};
-use crate::turnstile::Turnstile;
+use crate::single_flight::{JoinedFlight, LookupResult, SingleFlight};
+use crate::visitor_headers::VisitorHeaders;
 
 /// For this long after the store did not answer, what is remembered is served without asking it; one visitor a second asks.
 const AWAY_MS: i64 = 2_000;
@@ -51,15 +51,15 @@ pub struct Visitor<'a> {
     /// The hash of the password that the visitor has shown to know. It opens a link only as long as it is that link's.
     pub knows: Option<&'a PasswordHash>,
     /// What a click says about its visitor.
-    pub seen: Seen<'a>,
+    pub seen: VisitorHeaders<'a>,
 }
 
 impl<'a> Visitor<'a> {
     /// Whoever sent this request.
     pub fn of<B>(request: &'a Request<B>, domain: u16, code: &'a str) -> Self {
         let head = request.method() == Method::HEAD;
-        let mut seen = Seen::of(request.headers());
-        seen.marks = seen.marks.with(Marks::HEAD, head);
+        let mut seen = VisitorHeaders::of(request.headers());
+        seen.marks = seen.marks.with(RequestFlags::HEAD, head);
         let html = request.headers().get_all(header::ACCEPT).iter().any(|accept| accepts_html(accept.as_bytes()));
         Self { domain, code, query: request.uri().query(), html, head, knows: None, seen }
     }
@@ -79,13 +79,13 @@ pub enum Reply {
 /// A reply, and what the journal is to know of it.
 pub(crate) struct Answer {
     pub(crate) reply: Reply,
-    pub(crate) fate: Fate,
+    pub(crate) fate: VisitFate,
 }
 
 /// What became of a visitor.
-pub(crate) enum Fate {
+pub(crate) enum VisitFate {
     /// Sent on by a link of this owner, made then; with its code, if it was spelled otherwise.
-    Went { owner: u64, born_ms: i64, spelled: Option<Code> },
+    Went { owner: u64, born_ms: i64, canonical_code: Option<Code> },
     /// Turned away.
     Failed(Failure),
     /// Shown a warning, and not yet gone anywhere.
@@ -110,8 +110,8 @@ pub struct Redirector {
     pub(crate) screen: Arc<dyn Screening>,
     clock: Clock,
     pub(crate) suspended: Suspended,
-    pub(crate) flights: Flights,
-    lookups: Lookups,
+    pub(crate) single_flight: SingleFlight,
+    batch: LookupBatcher,
     gate: Semaphore,
     last_complaint_ms: AtomicI64,
     away_until_ms: AtomicI64,
@@ -119,9 +119,9 @@ pub struct Redirector {
     chooser: Chooser,
     pub(crate) routes: Routes,
     pub(crate) hosts: HostTable,
-    pub(crate) canned: Canned,
+    pub(crate) error_responses: ErrorResponses,
     pub(crate) fallbacks: Fallbacks,
-    pub(crate) turnstile: Turnstile,
+    pub(crate) limiter: RedirectLimiter,
     pub(crate) settings: Settings,
 }
 
@@ -156,8 +156,8 @@ impl Redirector {
         Self {
             clock,
             suspended: Suspended::default(),
-            flights: Flights::default(),
-            lookups: Lookups::new(Arc::clone(&store)),
+            single_flight: SingleFlight::default(),
+            batch: LookupBatcher::new(Arc::clone(&store)),
             gate: Semaphore::new(settings.store_concurrency.max(1)),
             store,
             screen: Arc::new(NoScreening),
@@ -167,15 +167,19 @@ impl Redirector {
             chooser: Chooser::default(),
             routes: Routes::new(settings.cache_bytes, settings.negative_entries),
             hosts: HostTable::new(hosts, port),
-            canned: Canned::new(pages, &settings),
+            error_responses: ErrorResponses::new(pages, &settings),
             fallbacks: Fallbacks::default(),
-            turnstile: Turnstile::new(settings.redirect_per_address, settings.redirect_per_code, settings.guesses_per_address),
+            limiter: RedirectLimiter::new(
+                settings.redirect_per_address,
+                settings.redirect_per_code,
+                settings.guesses_per_address,
+            ),
             settings,
         }
     }
 
     /// With somebody who looks closer at visitors where a link's rules need it.
-    pub fn with_onlooker(self, onlooker: Arc<dyn Onlooker>) -> Self {
+    pub fn with_classifier(self, onlooker: Arc<dyn VisitorClassifier>) -> Self {
         Self { chooser: Chooser::new(onlooker), ..self }
     }
 
@@ -190,10 +194,10 @@ impl Redirector {
     /// Says how many that were. Where much is remembered this takes seconds, so it is nothing for a serving thread.
     pub fn rescreen(&self) -> usize {
         // First: a look-up that begins from here on is judged by what the screen knows now.
-        self.flights.outdate_all();
+        self.single_flight.invalidate_all();
         self.fallbacks.rescreen(&*self.screen);
         let outdated = self.routes.all().into_iter().filter(|(_, route)| route.is_outdated_by(&*self.screen));
-        outdated.map(|(name, _)| self.flights.outdate(name, &self.routes)).count()
+        outdated.map(|(name, _)| self.single_flight.invalidate(name, &self.routes)).count()
     }
 
     /// Which domain a `Host` value means.
@@ -218,11 +222,12 @@ impl Redirector {
 
     /// Answers a visit that the fast path left alone, from memory or not at all. A plain `fn` on purpose: the compiler keeps
     /// `.await` out of the path almost every visitor takes.
-    pub(crate) fn answer_now(self: &Arc<Self>, visitor: &Visitor<'_>, origin: Origin) -> Option<Answer> {
+    pub(crate) fn answer_now(self: &Arc<Self>, visitor: &Visitor<'_>, client_addr: ClientAddr) -> Option<Answer> {
         let now_ms = self.now_ms();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let answered = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), |route| {
-            let answer = self.believes(route, now_ms).then(|| self.ready_answer(route, visitor, origin, now_ms)).flatten()?;
+            let answer =
+                self.is_fresh(route, now_ms).then(|| self.ready_answer(route, visitor, client_addr, now_ms)).flatten()?;
             if route.wants_refresh(now_ms) {
                 self.refresh_soon(route);
             }
@@ -232,15 +237,15 @@ impl Redirector {
     }
 
     /// Answers a visit, from memory or after asking the store.
-    pub(crate) async fn answer(self: &Arc<Self>, visitor: &Visitor<'_>, origin: Origin) -> Answer {
-        let answer = match self.answer_now(visitor, origin) {
+    pub(crate) async fn answer(self: &Arc<Self>, visitor: &Visitor<'_>, client_addr: ClientAddr) -> Answer {
+        let answer = match self.answer_now(visitor, client_addr) {
             Some(answer) => answer,
-            None => self.answer_in_time(visitor, origin).await,
+            None => self.answer_in_time(visitor, client_addr).await,
         };
         match answer.fate {
-            Fate::Warned => count(&self.slow.warned),
-            Fate::Asked => count(&self.slow.asked),
-            Fate::Went { .. } | Fate::Failed(_) => {}
+            VisitFate::Warned => count(&self.slow.warned),
+            VisitFate::Asked => count(&self.slow.asked),
+            VisitFate::Went { .. } | VisitFate::Failed(_) => {}
         }
         answer
     }
@@ -248,15 +253,15 @@ impl Redirector {
     /// Answers a visit that is nobody's click, for tests.
     #[doc(hidden)]
     pub async fn answer_uncounted(self: &Arc<Self>, visitor: Visitor<'_>) -> Reply {
-        let nowhere = Origin::new(std::net::Ipv4Addr::UNSPECIFIED.into(), &self.settings.proxies);
+        let nowhere = ClientAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), &self.settings.proxies);
         self.answer(&visitor, nowhere).await.reply
     }
 
-    async fn answer_in_time(self: &Arc<Self>, visitor: &Visitor<'_>, origin: Origin) -> Answer {
+    async fn answer_in_time(self: &Arc<Self>, visitor: &Visitor<'_>, client_addr: ClientAddr) -> Answer {
         let now_ms = self.now_ms();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let known = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), Route::clone);
-        let route = match known.filter(|route| self.believes(route, now_ms)) {
+        let route = match known.filter(|route| self.is_fresh(route, now_ms)) {
             Some(route) => {
                 count(&self.slow.hits);
                 route
@@ -266,15 +271,15 @@ impl Redirector {
                 Resolved::Unavailable => return self.fail(Failure::Unavailable, visitor),
             },
         };
-        match self.ready_answer(&route, visitor, origin, now_ms) {
+        match self.ready_answer(&route, visitor, client_addr, now_ms) {
             Some(answer) => answer,
-            None => self.ask_the_store(&route, visitor, origin, now_ms).await,
+            None => self.ask_the_store(&route, visitor, client_addr, now_ms).await,
         }
     }
 
     /// The answer that a route alone can give: all but those of links whose visits are counted by the store, and those whose
     /// rules nobody is ready for yet.
-    fn ready_answer(&self, route: &Route, visitor: &Visitor<'_>, origin: Origin, now_ms: i64) -> Option<Answer> {
+    fn ready_answer(&self, route: &Route, visitor: &Visitor<'_>, client_addr: ClientAddr, now_ms: i64) -> Option<Answer> {
         let link = route.head().link.as_deref();
         let knows = link.is_some_and(|link| knows(visitor, link));
         let goes = match route.head().kind {
@@ -285,7 +290,7 @@ impl Redirector {
         if goes && link.is_some_and(|link| !self.chooser.is_ready(link)) {
             return None;
         }
-        if goes && let Some(failure) = self.too_many(route, visitor, origin, now_ms) {
+        if goes && let Some(failure) = self.too_many(route, visitor, client_addr, now_ms) {
             return Some(self.fail(failure, visitor));
         }
         Some(match (route.head().kind, route.head().link.as_deref()) {
@@ -293,35 +298,36 @@ impl Redirector {
             (Kind::Go, _) => {
                 count(&self.slow.redirected);
                 let head = route.head();
-                let fate = Fate::Went { owner: head.owner, born_ms: head.born_ms, spelled: route.other_code().cloned() };
+                let fate =
+                    VisitFate::Went { owner: head.owner, born_ms: head.born_ms, canonical_code: route.other_code().cloned() };
                 Answer { reply: Reply::Response(route.response()), fate }
             }
             (Kind::Forward | Kind::Choose, Some(link)) => {
                 count(&self.slow.redirected);
-                self.redirect(link, visitor, origin, now_ms)
+                self.redirect(link, visitor, client_addr, now_ms)
             }
             (Kind::Warn, Some(link)) => warn(&link.key.code),
             (Kind::Password, Some(link)) if !knows => ask(&link.key.code),
             (Kind::Password, Some(_)) if !goes => return None,
             (Kind::Password, Some(link)) => {
                 count(&self.slow.redirected);
-                self.redirect(link, visitor, origin, now_ms)
+                self.redirect(link, visitor, client_addr, now_ms)
             }
             (Kind::Gone, _) => self.fail(Failure::Gone, visitor),
             (Kind::Blocked, _) => self.fail(Failure::Blocked, visitor),
             (Kind::Missing | Kind::Forward | Kind::Choose | Kind::Spend | Kind::Warn | Kind::Password, _) => {
-                let client = || origin.client(&self.settings.proxies, &visitor.seen);
-                self.fail(self.turnstile.guess(client, now_ms).unwrap_or(Failure::NotFound), visitor)
+                let client = || client_addr.client(&self.settings.proxies, &visitor.seen);
+                self.fail(self.limiter.guess(client, now_ms).unwrap_or(Failure::NotFound), visitor)
             }
         })
     }
 
     /// Counts a redirect where they are limited, and says whether it was one too many.
-    fn too_many(&self, route: &Route, visitor: &Visitor<'_>, origin: Origin, now_ms: i64) -> Option<Failure> {
-        if !self.turnstile.limits_redirects {
+    fn too_many(&self, route: &Route, visitor: &Visitor<'_>, client_addr: ClientAddr, now_ms: i64) -> Option<Failure> {
+        if !self.limiter.limits_redirects {
             return None;
         }
-        self.turnstile.redirect(origin.client(&self.settings.proxies, &visitor.seen), self.number_of(route), now_ms)
+        self.limiter.redirect(client_addr.client(&self.settings.proxies, &visitor.seen), self.number_of(route), now_ms)
     }
 
     /// A number for the link behind a route, however the visitor spelled it.
@@ -331,9 +337,9 @@ impl Redirector {
     }
 
     /// The answer for a link that is good for some visits, or whose rules nobody was ready for.
-    async fn ask_the_store(&self, route: &Route, visitor: &Visitor<'_>, origin: Origin, now_ms: i64) -> Answer {
+    async fn ask_the_store(&self, route: &Route, visitor: &Visitor<'_>, client_addr: ClientAddr, now_ms: i64) -> Answer {
         // Before a click is spent: whoever is turned away has spent none.
-        if let Some(failure) = self.too_many(route, visitor, origin, now_ms) {
+        if let Some(failure) = self.too_many(route, visitor, client_addr, now_ms) {
             return self.fail(failure, visitor);
         }
         if let Some(link) = route.head().link.as_deref() {
@@ -342,19 +348,21 @@ impl Redirector {
         match (route.head().kind, route.head().link.as_deref()) {
             (Kind::Choose | Kind::Password, Some(link)) if link.max_clicks.is_none() => {
                 count(&self.slow.redirected);
-                self.redirect(link, visitor, origin, now_ms)
+                self.redirect(link, visitor, client_addr, now_ms)
             }
-            (Kind::Spend | Kind::Password, Some(link)) if visitor.head => self.look_without_spending(link, visitor, origin).await,
+            (Kind::Spend | Kind::Password, Some(link)) if visitor.head => {
+                self.look_without_spending(link, visitor, client_addr).await
+            }
             (Kind::Spend | Kind::Password, Some(link)) => match self.spend(&link.key).await {
-                Ok(Spent::Yes) => {
+                Ok(ClickSpend::Yes) => {
                     count(&self.slow.redirected);
-                    self.redirect(link, visitor, origin, now_ms)
+                    self.redirect(link, visitor, client_addr, now_ms)
                 }
-                Ok(Spent::UsedUp) => {
+                Ok(ClickSpend::UsedUp) => {
                     self.announce(&link.key);
                     self.fail(Failure::Gone, visitor)
                 }
-                Ok(Spent::Missing) => {
+                Ok(ClickSpend::Missing) => {
                     self.announce(&link.key);
                     self.fail(Failure::NotFound, visitor)
                 }
@@ -368,15 +376,15 @@ impl Redirector {
     }
 
     /// HEAD of a link that is good for some visits: how many are left, only the store knows.
-    async fn look_without_spending(&self, link: &Link, visitor: &Visitor<'_>, origin: Origin) -> Answer {
+    async fn look_without_spending(&self, link: &Link, visitor: &Visitor<'_>, client_addr: ClientAddr) -> Answer {
         let deadline = Instant::now() + self.settings.store_timeout;
         match timeout_at(deadline, self.store.get(&link.key)).await {
             Ok(Ok(Some(link))) => match terse_core::visit(&self.as_known_now(link.clone()), self.clock.now()) {
-                Visit::Go | Visit::GoIfSpent => self.redirect(&link, visitor, origin, self.now_ms()),
+                Visit::Go | Visit::GoIfSpent => self.redirect(&link, visitor, client_addr, self.now_ms()),
                 Visit::Gone => self.fail(Failure::Gone, visitor),
                 Visit::Blocked => self.fail(Failure::Blocked, visitor),
                 Visit::Warn => warn(&link.key.code),
-                Visit::Password if knows(visitor, &link) => self.redirect(&link, visitor, origin, self.now_ms()),
+                Visit::Password if knows(visitor, &link) => self.redirect(&link, visitor, client_addr, self.now_ms()),
                 Visit::Password => ask(&link.key.code),
                 Visit::NotFound => self.fail(Failure::NotFound, visitor),
             },
@@ -385,16 +393,16 @@ impl Redirector {
         }
     }
 
-    fn redirect(&self, link: &Link, visitor: &Visitor<'_>, origin: Origin, now_ms: i64) -> Answer {
-        let client = || origin.client(&self.settings.proxies, &visitor.seen);
-        let target = self.chooser.choose(link, visitor, client, Moment::from_ms(now_ms));
+    fn redirect(&self, link: &Link, visitor: &Visitor<'_>, client_addr: ClientAddr, now_ms: i64) -> Answer {
+        let client = || client_addr.client(&self.settings.proxies, &visitor.seen);
+        let target = self.chooser.choose(link, visitor, client, Timestamp::from_ms(now_ms));
         let location = match visitor.query.filter(|query| link.forward_query && !query.is_empty()) {
             Some(query) => target.with_query(query),
             None => target.as_str().to_owned(),
         };
-        let reply = Reply::Response(redirect_response(link, &location, Moment::from_ms(now_ms), &self.settings));
-        let spelled = (link.key.code.as_str() != visitor.code).then(|| link.key.code.clone());
-        Answer { reply, fate: Fate::Went { owner: link.owner.0, born_ms: link.created_at.as_ms(), spelled } }
+        let reply = Reply::Response(redirect_response(link, &location, Timestamp::from_ms(now_ms), &self.settings));
+        let canonical_code = (link.key.code.as_str() != visitor.code).then(|| link.key.code.clone());
+        Answer { reply, fate: VisitFate::Went { owner: link.owner.0, born_ms: link.created_at.as_ms(), canonical_code } }
     }
 
     fn fail(&self, failure: Failure, visitor: &Visitor<'_>) -> Answer {
@@ -405,7 +413,7 @@ impl Redirector {
             Failure::Unavailable => &self.slow.unavailable,
             Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors => &self.slow.limited,
         });
-        Answer { reply: Reply::Response(self.failure(failure, visitor)), fate: Fate::Failed(failure) }
+        Answer { reply: Reply::Response(self.failure(failure, visitor)), fate: VisitFate::Failed(failure) }
     }
 
     fn failure(&self, failure: Failure, visitor: &Visitor<'_>) -> Response<Bytes> {
@@ -422,9 +430,9 @@ impl Redirector {
                 .header(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")
                 .header(header::CONTENT_LENGTH, "0")
                 .body(Bytes::new());
-            return response.unwrap_or_else(|_| self.canned.response(failure, visitor.html));
+            return response.unwrap_or_else(|_| self.error_responses.response(failure, visitor.html));
         }
-        self.canned.response(failure, visitor.html)
+        self.error_responses.response(failure, visitor.html)
     }
 
     /// Whether the store can tell, without looking, that there is no such link.
@@ -441,7 +449,7 @@ impl Redirector {
             count(&self.slow.never_issued);
             return Resolved::Route(Route::missing(domain, code, self.clock.now(), &self.settings));
         }
-        if let Some(route) = self.land(name, domain, code, false).await {
+        if let Some(route) = self.finish(name, domain, code, false).await {
             return Resolved::Route(route);
         }
         let remembered = self.routes.with(name, domain, code, Route::clone);
@@ -461,50 +469,50 @@ impl Redirector {
         tokio::spawn(async move {
             let domain = route.head().domain;
             let name = redirector.routes.name(domain, route.code());
-            let _ = redirector.land(name, domain, route.code(), true).await;
+            let _ = redirector.finish(name, domain, route.code(), true).await;
         });
     }
 
     /// Whether a remembered route may be served without asking the store. While the store is away, waiting for it again and
     /// again would help nobody.
-    pub(crate) fn believes(&self, route: &Route, now_ms: i64) -> bool {
+    pub(crate) fn is_fresh(&self, route: &Route, now_ms: i64) -> bool {
         let fresh = now_ms < route.head().fresh_until;
         fresh || (now_ms < self.away_until_ms.load(Ordering::Relaxed) && route.may_serve_stale(now_ms))
     }
 
     /// `None` if the store did not answer in time.
-    async fn land(&self, name: u64, domain: u16, code: &[u8], again: bool) -> Option<Route> {
+    async fn finish(&self, name: u64, domain: u16, code: &[u8], again: bool) -> Option<Route> {
         let deadline = Instant::now() + self.settings.store_timeout;
         let ours = |route: &Route| route.head().domain == domain && route.code() == code;
         for _ in 0..ATTEMPTS {
-            let landed = match timeout_at(deadline, self.flights.board(name)).await.ok()? {
-                Boarding::Landed(landed) => landed,
-                Boarding::Pilot(pilot) => {
+            let result = match timeout_at(deadline, self.single_flight.join(name)).await.ok()? {
+                JoinedFlight::LookupResult(result) => result,
+                JoinedFlight::FlightGuard(guard) => {
                     // Somebody may have landed between our look into memory and now.
                     let known = if again { None } else { self.routes.with(name, domain, code, Route::clone) };
                     match known.filter(|route| self.now_ms() < route.head().fresh_until) {
                         Some(route) => return Some(route),
                         None => {
-                            let landed = match timeout_at(deadline, self.load(domain, code)).await {
-                                Ok(Ok(route)) => Landed::Route(route),
+                            let result = match timeout_at(deadline, self.load(domain, code)).await {
+                                Ok(Ok(route)) => LookupResult::Route(route),
                                 Ok(Err(error)) => {
                                     self.complain(&error);
-                                    Landed::Failed
+                                    LookupResult::Failed
                                 }
-                                Err(_) => Landed::Failed,
+                                Err(_) => LookupResult::Failed,
                             };
-                            let away = matches!(landed, Landed::Failed).then(|| self.now_ms() + AWAY_MS);
+                            let away = matches!(result, LookupResult::Failed).then(|| self.now_ms() + AWAY_MS);
                             self.away_until_ms.store(away.unwrap_or(0), Ordering::Relaxed);
-                            pilot.land(landed, &self.routes)
+                            guard.finish(result, &self.routes)
                         }
                     }
                 }
             };
-            match landed {
-                Landed::Route(route) if ours(&route) => return Some(route),
-                Landed::Failed => return None,
+            match result {
+                LookupResult::Route(route) if ours(&route) => return Some(route),
+                LookupResult::Failed => return None,
                 // Another name with the same hash, or a link that changed meanwhile.
-                Landed::Route(_) | Landed::Again => {}
+                LookupResult::Route(_) | LookupResult::Again => {}
             }
         }
         None
@@ -514,7 +522,7 @@ impl Redirector {
         let missing = || Route::missing(domain, code, self.clock.now(), &self.settings);
         let Some(key) = self.key(domain, code) else { return Ok(missing()) };
         let _turn = self.gate.acquire().await;
-        if let Some(link) = self.lookups.get(key.clone()).await? {
+        if let Some(link) = self.batch.get(key.clone()).await? {
             return Ok(Route::of_link(domain, self.as_known_now(link), self.clock.now(), &self.settings));
         }
         if self.settings.loose
@@ -529,14 +537,14 @@ impl Redirector {
     /// Lesser doubts can wait until the store knows.
     fn as_known_now(&self, link: Link) -> Link {
         let mut link = self.suspended.applied(link);
-        let judged = link.judged == Judge::Screen && link.standing != Standing::Blocked;
+        let judged = link.judged == ModerationSource::Screen && link.standing != ModerationStatus::Blocked;
         if judged && link.targets().any(|target| self.screen.blocks(target)) {
-            link.standing = Standing::Blocked;
+            link.standing = ModerationStatus::Blocked;
         }
         link
     }
 
-    async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError> {
+    async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
         let deadline = Instant::now() + self.settings.store_timeout;
         match timeout_at(deadline, self.store.spend(key)).await {
             Ok(outcome) => outcome,
@@ -582,16 +590,16 @@ impl ChangeFeed for Redirector {
     fn announce(&self, key: &LinkKey) {
         let Some(domain) = self.hosts.number(&key.domain) else { return };
         let code = key.code.as_str().as_bytes();
-        self.flights.outdate(self.routes.name(domain, code), &self.routes);
+        self.single_flight.invalidate(self.routes.name(domain, code), &self.routes);
     }
 }
 
 fn warn(code: &Code) -> Answer {
-    Answer { reply: Reply::Warning(code.clone()), fate: Fate::Warned }
+    Answer { reply: Reply::Warning(code.clone()), fate: VisitFate::Warned }
 }
 
 fn ask(code: &Code) -> Answer {
-    Answer { reply: Reply::Password(code.clone()), fate: Fate::Asked }
+    Answer { reply: Reply::Password(code.clone()), fate: VisitFate::Asked }
 }
 
 /// Whether the visitor has shown to know this link's password.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use terse_core::{Code, Judge, Link, Moment, RedirectKind, Screening, Target, Visit, visit};
+use terse_core::{Code, Link, ModerationSource, RedirectKind, Screening, Target, Timestamp, Visit, visit};
 use triomphe::ThinArc;
 
 use crate::settings::Settings;
@@ -71,18 +71,18 @@ pub struct Route(ThinArc<Head, u8>);
 
 impl Route {
     /// The route of a link that was just read.
-    pub fn of_link(domain: u16, link: Link, now: Moment, settings: &Settings) -> Self {
+    pub fn of_link(domain: u16, link: Link, now: Timestamp, settings: &Settings) -> Self {
         let code = link.key.code.clone();
         Self::build(domain, code.as_str().as_bytes(), link, now, settings, settings.cache_ttl)
     }
 
     /// The route of a link that was found although it was spelled otherwise. Not believed for any time: a change of the link
     /// is announced under its own name only.
-    pub(crate) fn of_other_spelling(domain: u16, asked: &[u8], link: Link, now: Moment, settings: &Settings) -> Self {
+    pub(crate) fn of_other_spelling(domain: u16, asked: &[u8], link: Link, now: Timestamp, settings: &Settings) -> Self {
         Self::build(domain, asked, link, now, settings, Duration::ZERO)
     }
 
-    fn build(domain: u16, code: &[u8], link: Link, now: Moment, settings: &Settings, ttl: Duration) -> Self {
+    fn build(domain: u16, code: &[u8], link: Link, now: Timestamp, settings: &Settings, ttl: Duration) -> Self {
         let now_ms = now.as_ms();
         let kind = match visit(&link, now) {
             Visit::Go if link.rules.is_some() => Kind::Choose,
@@ -95,7 +95,7 @@ impl Route {
             Visit::Warn => Kind::Warn,
             Visit::Password => Kind::Password,
         };
-        let ahead = |at: Option<Moment>| at.map(Moment::as_ms).filter(|&at| at > now_ms).unwrap_or(i64::MAX);
+        let ahead = |at: Option<Timestamp>| at.map(Timestamp::as_ms).filter(|&at| at > now_ms).unwrap_or(i64::MAX);
         let ttl = if kind == Kind::Missing { ttl.min(settings.negative_ttl) } else { ttl };
         let changes_at = ahead(link.expires_at).min(ahead(link.valid_from));
         let fresh_until = now_ms.saturating_add(as_ms(ttl)).min(changes_at);
@@ -108,7 +108,7 @@ impl Route {
             domain,
             code_len: code.len(),
             kind,
-            screened: link.judged == Judge::Screen,
+            screened: link.judged == ModerationSource::Screen,
             owner: link.owner.0,
             born_ms: link.created_at.as_ms(),
             refresh_at: AtomicI64::new(refresh_time(code, now_ms, fresh_until)),
@@ -123,7 +123,7 @@ impl Route {
     }
 
     /// Remembers that there is no such link.
-    pub fn missing(domain: u16, code: &[u8], now: Moment, settings: &Settings) -> Self {
+    pub fn missing(domain: u16, code: &[u8], now: Timestamp, settings: &Settings) -> Self {
         let fresh_until = now.as_ms().saturating_add(as_ms(settings.negative_ttl));
         let head = Head {
             domain,
@@ -247,7 +247,7 @@ impl fmt::Debug for Route {
 }
 
 /// The redirect to `location` as bytes.
-fn redirect_head(link: &Link, location: &str, now: Moment, settings: &Settings) -> Vec<u8> {
+fn redirect_head(link: &Link, location: &str, now: Timestamp, settings: &Settings) -> Vec<u8> {
     let status_line: &[u8] = match link.redirect {
         RedirectKind::MovedPermanently => b"HTTP/1.1 301 Moved Permanently\r\n",
         RedirectKind::Found => b"HTTP/1.1 302 Found\r\n",
@@ -265,7 +265,7 @@ fn redirect_head(link: &Link, location: &str, now: Moment, settings: &Settings) 
 }
 
 /// The redirect to `location` as a response.
-pub(crate) fn redirect_response(link: &Link, location: &str, now: Moment, settings: &Settings) -> Response<Bytes> {
+pub(crate) fn redirect_response(link: &Link, location: &str, now: Timestamp, settings: &Settings) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     *response.status_mut() = StatusCode::from_u16(link.redirect.status()).unwrap_or(StatusCode::FOUND);
     each_field(link, location, now, settings, |name, value| {
@@ -278,7 +278,7 @@ pub(crate) fn redirect_response(link: &Link, location: &str, now: Moment, settin
 }
 
 /// The fields of a redirect, for both kinds of answer.
-fn each_field(link: &Link, location: &str, now: Moment, settings: &Settings, mut put: impl FnMut(&'static str, &str)) {
+fn each_field(link: &Link, location: &str, now: Timestamp, settings: &Settings, mut put: impl FnMut(&'static str, &str)) {
     put("location", location);
     match max_age(link, now, settings) {
         Some(seconds) => put("cache-control", &format!("public, max-age={seconds}")),
@@ -293,7 +293,7 @@ fn each_field(link: &Link, location: &str, now: Moment, settings: &Settings, mut
 
 /// A permanent redirect may be kept, but not past the end of its link, nor where each visit counts, may lead elsewhere, or is asked for
 /// a password.
-fn max_age(link: &Link, now: Moment, settings: &Settings) -> Option<i64> {
+fn max_age(link: &Link, now: Timestamp, settings: &Settings) -> Option<i64> {
     let each = link.max_clicks.is_some() || link.rules.is_some() || link.password.is_some();
     if !link.redirect.is_permanent() || each {
         return None;

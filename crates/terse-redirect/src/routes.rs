@@ -15,7 +15,7 @@ use crate::route::{Kind, Route};
 /// The names of routes are hashed with a key of this process, so nobody can aim for collisions. A collision costs a miss and
 /// never a wrong answer: the name is compared.
 pub struct Routes {
-    map: papaya::HashMap<u64, Route, Taken>,
+    map: papaya::HashMap<u64, Route, IdentityHasher>,
     hash: foldhash::quality::RandomState,
     rings: Mutex<Rings>,
     bytes: AtomicUsize,
@@ -39,7 +39,7 @@ impl Routes {
     pub fn new(bytes: usize, missing: usize) -> Self {
         let ring = |limit| Ring { queue: VecDeque::new(), live: 0, used: 0, limit };
         Self {
-            map: papaya::HashMap::builder().hasher(Taken(0)).build(),
+            map: papaya::HashMap::builder().hasher(IdentityHasher(0)).build(),
             hash: foldhash::quality::RandomState::default(),
             rings: Mutex::new(Rings { found: ring(bytes), missing: ring(missing) }),
             bytes: AtomicUsize::new(0),
@@ -161,16 +161,16 @@ impl Rings {
 
 /// Keys are hashes already.
 #[derive(Clone, Copy, Default)]
-struct Taken(u64);
+struct IdentityHasher(u64);
 
-impl BuildHasher for Taken {
+impl BuildHasher for IdentityHasher {
     type Hasher = Self;
     fn build_hasher(&self) -> Self {
         Self(0)
     }
 }
 
-impl Hasher for Taken {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -186,11 +186,11 @@ impl Hasher for Taken {
 mod tests {
     use super::*;
     use crate::settings::Settings;
-    use terse_core::Moment;
+    use terse_core::Timestamp;
     use terse_testkit::alias;
 
     fn route(code: &str) -> Route {
-        Route::of_link(0, alias(code, "https://example.com/"), Moment::from_ms(0), &Settings::default())
+        Route::of_link(0, alias(code, "https://example.com/"), Timestamp::from_ms(0), &Settings::default())
     }
 
     fn hit(routes: &Routes, code: &str) -> bool {
@@ -217,7 +217,7 @@ mod tests {
         routes.insert(routes.name(0, b"found"), &route("found"));
         for i in 0..1000 {
             let code = format!("miss{i}");
-            let missing = Route::missing(0, code.as_bytes(), Moment::from_ms(0), &Settings::default());
+            let missing = Route::missing(0, code.as_bytes(), Timestamp::from_ms(0), &Settings::default());
             routes.insert(routes.name(0, code.as_bytes()), &missing);
         }
         assert_eq!(routes.len(), 11);

@@ -18,11 +18,11 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clicks::Clicks;
 use crate::connection::{self, Thread};
+use crate::connection_table::ConnectionTable;
 use crate::counts::{Counts, Snapshot};
-use crate::desk::Desk;
 use crate::journal::Journal;
 use crate::redirector::Redirector;
-use crate::seats::Seats;
+use crate::visit_handler::VisitHandler;
 
 /// How often slow clients are looked for.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -30,7 +30,7 @@ const SWEEP: Duration = Duration::from_millis(500);
 const IN_TRANSIT: usize = 1024;
 
 /// Where requests go that the fast path leaves alone.
-pub trait FrontDoor: Clone + Send + 'static {
+pub trait FallbackService: Clone + Send + 'static {
     /// The body of its answers.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin + 'static;
 
@@ -39,7 +39,7 @@ pub trait FrontDoor: Clone + Send + 'static {
         self,
         request: Request<Incoming>,
         peer: SocketAddr,
-        desk: Desk,
+        visit_handler: VisitHandler,
     ) -> impl Future<Output = Response<Self::Body>> + 'static;
 }
 
@@ -62,7 +62,7 @@ impl Workers {
     /// Serves a listening socket until told to stop. Visits are written into the journal, if there is one; it must have been
     /// made for as many threads.
     #[allow(clippy::disallowed_methods, reason = "whoever starts the threads waits until they run")]
-    pub fn start<D: FrontDoor>(
+    pub fn start<D: FallbackService>(
         listener: TcpListener,
         redirector: Arc<Redirector>,
         door: D,
@@ -152,7 +152,7 @@ struct Worker<D> {
     door: D,
 }
 
-impl<D: FrontDoor> Worker<D> {
+impl<D: FallbackService> Worker<D> {
     async fn run(
         &self,
         listener: TcpListener,
@@ -173,7 +173,7 @@ impl<D: FrontDoor> Worker<D> {
                 },
                 Some((stream, peer)) = arrivals.recv() => {
                     if let Ok(stream) = TcpStream::from_std(stream) {
-                        self.seat(stream, peer);
+                        self.idle_tracker(stream, peer);
                     } else {
                         self.peers.open[self.me].fetch_sub(1, Ordering::Relaxed);
                     }
@@ -184,7 +184,7 @@ impl<D: FrontDoor> Worker<D> {
         }
         drop(listener);
         self.thread.stopping.set(true);
-        while !self.thread.seats.is_empty() {
+        while !self.thread.connection_table.is_empty() {
             self.sweep();
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -194,7 +194,7 @@ impl<D: FrontDoor> Worker<D> {
     fn sweep(&self) {
         let thread = &self.thread;
         thread.coarse_ms.set(thread.redirector.now_ms());
-        let ended = thread.seats.sweep(thread.coarse_ms.get(), &thread.redirector.settings, thread.stopping.get());
+        let ended = thread.connection_table.sweep(thread.coarse_ms.get(), &thread.redirector.settings, thread.stopping.get());
         thread.counts.timed_out.add(ended);
         if let Some(clicks) = &thread.clicks {
             clicks.renew_salt();
@@ -214,7 +214,7 @@ impl<D: FrontDoor> Worker<D> {
         if open(self.me) <= open(least) + open(least) / 8 {
             all[least].fetch_sub(1, Ordering::Relaxed);
             all[self.me].fetch_add(1, Ordering::Relaxed);
-            return self.seat(stream, peer);
+            return self.idle_tracker(stream, peer);
         }
         let Ok(stream) = stream.into_std() else {
             all[least].fetch_sub(1, Ordering::Relaxed);
@@ -226,21 +226,21 @@ impl<D: FrontDoor> Worker<D> {
             let (TrySendError::Full((stream, peer)) | TrySendError::Closed((stream, peer))) = back;
             if let Ok(stream) = TcpStream::from_std(stream) {
                 all[self.me].fetch_add(1, Ordering::Relaxed);
-                self.seat(stream, peer);
+                self.idle_tracker(stream, peer);
             }
         }
     }
 
-    fn seat(&self, stream: TcpStream, peer: SocketAddr) {
+    fn idle_tracker(&self, stream: TcpStream, peer: SocketAddr) {
         self.thread.counts.connections.add(1);
-        let seat = Seats::seat(self.thread.redirector.now_ms());
+        let idle_tracker = ConnectionTable::idle_tracker(self.thread.redirector.now_ms());
         let leaving = Leaving { thread: Rc::clone(&self.thread), peers: Arc::clone(&self.peers), me: self.me };
-        let served = connection::serve(stream, peer, Rc::clone(&self.thread), Rc::clone(&seat), self.door.clone());
+        let served = connection::serve(stream, peer, Rc::clone(&self.thread), Rc::clone(&idle_tracker), self.door.clone());
         let task = tokio::task::spawn_local(async move {
             let _leaving = leaving;
             served.await;
         });
-        self.thread.seats.take(&seat, task.abort_handle());
+        self.thread.connection_table.take(&idle_tracker, task.abort_handle());
     }
 }
 

@@ -14,7 +14,9 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use terse_core::limits::Limit;
 use terse_core::{Clock, Hosts, Insert, LinkStore, Proxies};
-use terse_redirect::{AddressDetail, Desk, FailurePages, FrontDoor, Journal, JournalSettings, Redirector, Settings, Workers};
+use terse_redirect::{
+    AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, Redirector, Settings, VisitHandler, Workers,
+};
 use terse_testkit::{MemoryStore, alias};
 
 #[allow(dead_code, reason = "the other tests need more of it")]
@@ -52,10 +54,10 @@ static COUNTING: Counting = Counting;
 #[derive(Clone)]
 struct NoDoor;
 
-impl FrontDoor for NoDoor {
+impl FallbackService for NoDoor {
     type Body = Full<Bytes>;
 
-    async fn open(self, _request: Request<Incoming>, _peer: SocketAddr, _desk: Desk) -> Response<Full<Bytes>> {
+    async fn open(self, _request: Request<Incoming>, _peer: SocketAddr, _desk: VisitHandler) -> Response<Full<Bytes>> {
         Response::new(Full::default())
     }
 }

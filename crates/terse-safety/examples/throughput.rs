@@ -7,7 +7,7 @@ use std::time::Instant;
 use sha2::{Digest as _, Sha256};
 use terse_core::{Clock, Target};
 use terse_safety::safe_browsing::{HashList, SafeBrowsing, Word};
-use terse_safety::{Flags, Guard, Index, Screen, flags, parse};
+use terse_safety::{FlagSet, Guard, Index, Screen, flags, parse};
 
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|word| word.parse().expect("a number"));
@@ -48,7 +48,7 @@ fn main() {
     let screen = Screen::default().with_safe_browsing(known);
     screen.replace(index);
     timed("blocks", targets.len(), || targets.iter().filter(|target| screen.blocks(target)).count());
-    timed("judge", targets.len(), || targets.iter().for_each(|target| drop(black_box(screen.judge(target, Flags::NONE)))));
+    timed("judge", targets.len(), || targets.iter().for_each(|target| drop(black_box(screen.judge(target, FlagSet::NONE)))));
 }
 
 fn timed<T>(what: &str, count: usize, work: impl FnOnce() -> T) -> T {

@@ -38,7 +38,7 @@ pub enum Flag {
 
 /// A small set of flags.
 #[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]
-pub struct Flags(u16);
+pub struct FlagSet(u16);
 
 impl Flag {
     /// All of them.
@@ -108,7 +108,7 @@ impl Flag {
     }
 }
 
-impl Flags {
+impl FlagSet {
     /// None at all.
     pub const NONE: Self = Self(0);
 
@@ -162,7 +162,7 @@ impl Flags {
     }
 }
 
-impl FromIterator<Flag> for Flags {
+impl FromIterator<Flag> for FlagSet {
     fn from_iter<T: IntoIterator<Item = Flag>>(flags: T) -> Self {
         let mut all = Self::NONE;
         flags.into_iter().for_each(|flag| all.insert(flag));
@@ -171,7 +171,7 @@ impl FromIterator<Flag> for Flags {
 }
 
 /// The words, joined by commas.
-impl fmt::Display for Flags {
+impl fmt::Display for FlagSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, flag) in self.iter().enumerate() {
             if at > 0 {
@@ -183,7 +183,7 @@ impl fmt::Display for Flags {
     }
 }
 
-impl fmt::Debug for Flags {
+impl fmt::Debug for FlagSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Flags({self})")
     }
@@ -195,10 +195,10 @@ mod tests {
 
     #[test]
     fn flags_survive_being_written_down() {
-        let all: Flags = Flag::ALL.into_iter().collect();
+        let all: FlagSet = Flag::ALL.into_iter().collect();
         assert_eq!(all.iter().count(), Flag::ALL.len());
-        assert_eq!(Flags::from_words(&all.to_string()), all);
-        assert_eq!(Flags::from_words("shortener, of_the_future,look_alike").to_string(), "look_alike,shortener");
-        assert_eq!(Flags::from_words(""), Flags::NONE);
+        assert_eq!(FlagSet::from_words(&all.to_string()), all);
+        assert_eq!(FlagSet::from_words("shortener, of_the_future,look_alike").to_string(), "look_alike,shortener");
+        assert_eq!(FlagSet::from_words(""), FlagSet::NONE);
     }
 }

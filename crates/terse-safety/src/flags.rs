@@ -4,14 +4,14 @@ use std::net::Ipv6Addr;
 
 use terse_core::Target;
 
-use crate::flag::{Flag, Flags};
+use crate::flag::{Flag, FlagSet};
 use crate::known::{FREE_HOSTING, SHORTENERS};
 use crate::parts::Parts;
 use crate::{look_alike, redirector, script};
 
 /// The warning signs of a target. Says the same for the same target, so links can be judged again at any time.
-pub fn flags(target: &Target) -> Flags {
-    let mut flags = Flags::NONE;
+pub fn flags(target: &Target) -> FlagSet {
+    let mut flags = FlagSet::NONE;
     let Some(parts) = Parts::of(target) else { return flags };
     let mut raise = |flag, is_raised: bool| {
         if is_raised {

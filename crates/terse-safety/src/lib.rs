@@ -20,7 +20,7 @@ mod table;
 mod typed;
 mod verdict;
 
-pub use flag::{Flag, Flags};
+pub use flag::{Flag, FlagSet};
 pub use flags::flags;
 pub use index::{Index, Match, MatchKind};
 pub use list::{Entry, Guard, ListKind, MAX_ENTRIES, ParsedList, parse};

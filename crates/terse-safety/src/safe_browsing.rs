@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use terse_core::{Clock, Moment, Target};
+use terse_core::{Clock, Target, Timestamp};
 
 use crate::redirector;
 use answers::Answers;
@@ -30,7 +30,7 @@ use prefixes::Prefixes;
 /// The lists that are kept: deception, malware, and unwanted or harmful software for computers and telephones.
 pub const LISTS: [&str; 5] = ["se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b"];
 /// Lists that nobody has confirmed for longer say nothing of what is new.
-pub const LONGEST_TRUST: Duration = Duration::from_hours(24);
+pub const MAX_TRUST: Duration = Duration::from_hours(24);
 
 /// What is known of targets.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl SafeBrowsing {
     }
 
     /// Puts lists in force, which were the latest at that moment.
-    pub fn replace(&self, lists: &[HashList], confirmed: Moment) {
+    pub fn replace(&self, lists: &[HashList], confirmed: Timestamp) {
         let new = Some(Arc::new(Prefixes::of(lists.iter().map(HashList::prefixes))));
         let old = std::mem::replace(&mut *self.prefixes.write().unwrap_or_else(PoisonError::into_inner), new);
         self.confirm(confirmed);
@@ -77,7 +77,7 @@ impl SafeBrowsing {
     }
 
     /// The lists in force were still the latest at that moment.
-    pub fn confirm(&self, at: Moment) {
+    pub fn confirm(&self, at: Timestamp) {
         self.confirmed_ms.store(at.as_ms(), Ordering::SeqCst);
     }
 
@@ -112,7 +112,7 @@ impl SafeBrowsing {
         }
         match (unsure, self.age()) {
             (true, _) => Word::Unsure,
-            (false, Some(age)) if age <= LONGEST_TRUST => Word::Clean,
+            (false, Some(age)) if age <= MAX_TRUST => Word::Clean,
             (false, _) => Word::CleanOfOld,
         }
     }

@@ -2,7 +2,7 @@
 
 use terse_core::{Evidence, Judgement, Screening, Target};
 
-use crate::flag::{Flag, Flags};
+use crate::flag::{Flag, FlagSet};
 use crate::list::Guard;
 use crate::verdict::{Screen, Verdict};
 
@@ -38,13 +38,13 @@ impl Screening for Screen {
     }
 }
 
-fn words(flags: Flags) -> terse_core::Flags {
+fn words(flags: FlagSet) -> terse_core::Flags {
     terse_core::Flags::new(flags.iter().map(Flag::as_str))
 }
 
 #[cfg(test)]
 mod tests {
-    use terse_core::Standing;
+    use terse_core::ModerationStatus;
 
     use super::*;
     use crate::{Index, parse};
@@ -58,7 +58,7 @@ mod tests {
             panic!()
         };
         assert_eq!(flags.joined(), "disguised_text");
-        let kept = Evidence::Kept { flags: &flags, standing: Standing::Suspicious };
+        let kept = Evidence::Kept { flags: &flags, standing: ModerationStatus::Suspicious };
         assert_eq!(house.judge(&target, kept), Judgement::Suspicious(flags.clone()));
         assert!(flags.iter().all(|flag| house.sentence(flag).is_some()));
         let before = house.version();

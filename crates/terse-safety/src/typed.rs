@@ -2,12 +2,12 @@
 
 use terse_core::Target;
 
-use crate::flag::{Flag, Flags};
+use crate::flag::{Flag, FlagSet};
 use crate::parts::Parts;
 
 /// The warning signs in the text that became `target`. To be asked once, when a link is made, and kept with it.
-pub fn typed_flags(text: &str, target: &Target) -> Flags {
-    let mut flags = Flags::NONE;
+pub fn typed_flags(text: &str, target: &Target) -> FlagSet {
+    let mut flags = FlagSet::NONE;
     let text = text.trim_matches([' ', '\t', '\r', '\n']);
     let (Some(parts), Some((_, rest))) = (Parts::of(target), text.split_once(':')) else { return flags };
     let authority_and_more = rest.trim_start_matches(['/', '\\']);

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use terse_core::{Standing, Target};
+use terse_core::{ModerationStatus, Target};
 
-use crate::flag::{Flag, Flags};
+use crate::flag::{Flag, FlagSet};
 use crate::index::{Index, Match, MatchKind};
 use crate::parts::Parts;
 use crate::safe_browsing::{SafeBrowsing, Word};
@@ -15,9 +15,9 @@ use crate::{flags, redirector, typed_flags};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verdict {
     /// Nothing. The flags, if any, are worth a note.
-    Clear(Flags),
+    Clear(FlagSet),
     /// Warn visitors, for these reasons.
-    Suspicious(Flags),
+    Suspicious(FlagSet),
     /// Refuse it.
     Blocked(Block),
 }
@@ -39,7 +39,7 @@ pub struct Screen {
     /// Held for as long as it takes to copy a pointer, on either side.
     index: RwLock<Arc<Index>>,
     safe_browsing: Option<Arc<SafeBrowsing>>,
-    warn_on: Flags,
+    warn_on: FlagSet,
     /// How often something was learned.
     version: AtomicU64,
 }
@@ -49,7 +49,7 @@ pub const SAFE_BROWSING: &str = "Safe Browsing";
 
 impl Screen {
     /// A screen without lists, that warns of these flags.
-    pub fn new(warn_on: Flags) -> Self {
+    pub fn new(warn_on: FlagSet) -> Self {
         Self { index: RwLock::default(), safe_browsing: None, warn_on, version: AtomicU64::new(0) }
     }
 
@@ -83,19 +83,19 @@ impl Screen {
     }
 
     /// Judges a target, as at any time after it was made. What only the typed text could show is taken from what was found then.
-    pub fn judge(&self, target: &Target, kept: Flags) -> Verdict {
-        self.judge_again(target, kept, Standing::Clear)
+    pub fn judge(&self, target: &Target, kept: FlagSet) -> Verdict {
+        self.judge_again(target, kept, ModerationStatus::Clear)
     }
 
     /// The same for a link that stands like this. What was taken down stays down until somebody who knows says otherwise, and what
     /// was screened once is not unscreened because nobody can be asked now.
-    pub fn judge_again(&self, target: &Target, kept: Flags, standing: Standing) -> Verdict {
+    pub fn judge_again(&self, target: &Target, kept: FlagSet, standing: ModerationStatus) -> Verdict {
         let word = match self.word(target) {
-            Word::Unsure if standing == Standing::Blocked => Word::Threat,
+            Word::Unsure if standing == ModerationStatus::Blocked => Word::Threat,
             Word::Unsure | Word::CleanOfOld if !kept.contains(Flag::Unscreened) => Word::Clean,
             word => word,
         };
-        self.verdict(target, kept.intersection(Flags::of_typing()), word)
+        self.verdict(target, kept.intersection(FlagSet::of_typing()), word)
     }
 
     /// Judges a target when it is made, by what was typed too.
@@ -112,7 +112,7 @@ impl Screen {
         self.safe_browsing.as_ref().map_or(Word::Clean, |safe_browsing| safe_browsing.word(target))
     }
 
-    fn verdict(&self, target: &Target, more: Flags, word: Word) -> Verdict {
+    fn verdict(&self, target: &Target, more: FlagSet, word: Word) -> Verdict {
         let index = self.index();
         if let Some(found) = find(&index, target) {
             return Verdict::Blocked(Block { source: found.source.to_owned(), kind: found.kind, entry: found.entry });
@@ -138,7 +138,7 @@ fn find<'a>(index: &'a Index, target: &Target) -> Option<Match<'a>> {
 /// Warns of what is worth a warning page.
 impl Default for Screen {
     fn default() -> Self {
-        Self::new(Flags::that_warn())
+        Self::new(FlagSet::that_warn())
     }
 }
 
@@ -162,32 +162,32 @@ mod tests {
         let screen = Screen::default();
         let link = target("https://u@paypa1.com/");
         assert_eq!(
-            screen.judge(&link, Flags::NONE),
+            screen.judge(&link, FlagSet::NONE),
             Verdict::Suspicious([Flag::Userinfo, Flag::LookAlike].into_iter().collect())
         );
         screen.replace(index("paypa1.com"));
         let block = Block { source: "feed".into(), kind: MatchKind::Host, entry: "paypa1.com".into() };
-        assert_eq!(screen.judge(&link, Flags::NONE), Verdict::Blocked(block));
+        assert_eq!(screen.judge(&link, FlagSet::NONE), Verdict::Blocked(block));
         screen.replace(Index::default());
-        assert_eq!(screen.judge(&target("https://example.com/"), Flags::NONE), Verdict::Clear(Flags::NONE));
+        assert_eq!(screen.judge(&target("https://example.com/"), FlagSet::NONE), Verdict::Clear(FlagSet::NONE));
     }
 
     #[test]
     fn a_redirector_is_looked_through() {
         let screen = Screen::default();
         let link = target("https://www.google.com/url?q=https://evil.example/");
-        assert_eq!(screen.judge(&link, Flags::NONE), Verdict::Suspicious([Flag::OpenRedirect].into_iter().collect()));
+        assert_eq!(screen.judge(&link, FlagSet::NONE), Verdict::Suspicious([Flag::OpenRedirect].into_iter().collect()));
         screen.replace(index("evil.example"));
-        assert!(matches!(screen.judge(&link, Flags::NONE), Verdict::Blocked(block) if block.entry == "evil.example"));
+        assert!(matches!(screen.judge(&link, FlagSet::NONE), Verdict::Blocked(block) if block.entry == "evil.example"));
     }
 
     #[test]
     fn an_operator_chooses_what_is_worth_a_warning() {
         let (link, screen) = (target("https://bit.ly/x"), Screen::new([Flag::NumericHost].into_iter().collect()));
         let numeric = [Flag::NumericHost].into_iter().collect();
-        assert_eq!(screen.judge(&link, Flags::NONE), Verdict::Clear([Flag::Shortener].into_iter().collect()));
-        assert!(matches!(screen.judge(&target("http://8.8.8.8/"), Flags::NONE), Verdict::Suspicious(_)));
-        assert_eq!(Screen::default().judge(&target("http://8.8.8.8/"), Flags::NONE), Verdict::Clear(numeric));
+        assert_eq!(screen.judge(&link, FlagSet::NONE), Verdict::Clear([Flag::Shortener].into_iter().collect()));
+        assert!(matches!(screen.judge(&target("http://8.8.8.8/"), FlagSet::NONE), Verdict::Suspicious(_)));
+        assert_eq!(Screen::default().judge(&target("http://8.8.8.8/"), FlagSet::NONE), Verdict::Clear(numeric));
         assert!(matches!(
             Screen::default().judge_typed("http://134744072/", &target("http://134744072/")),
             Verdict::Suspicious(_)
@@ -207,7 +207,7 @@ mod tests {
         thread::scope(|scope| {
             let asking = scope.spawn(|| {
                 let link = target("https://a.evil.example/");
-                (0..20_000).filter(|_| matches!(screen.judge(&link, Flags::NONE), Verdict::Blocked(_))).count()
+                (0..20_000).filter(|_| matches!(screen.judge(&link, FlagSet::NONE), Verdict::Blocked(_))).count()
             });
             for _ in 0..200 {
                 screen.replace(index("evil.example"));
@@ -216,6 +216,6 @@ mod tests {
             screen.replace(index("evil.example"));
             assert!(asking.join().unwrap() <= 20_000);
         });
-        assert!(matches!(screen.judge(&target("https://evil.example/"), Flags::NONE), Verdict::Blocked(_)));
+        assert!(matches!(screen.judge(&target("https://evil.example/"), FlagSet::NONE), Verdict::Blocked(_)));
     }
 }

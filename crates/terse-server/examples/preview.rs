@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use terse_core::*;
-use terse_server::{Accounts, ApiStats, Bell, Keys, Limits, Parts, Passwords, router};
+use terse_server::{Accounts, ApiStats, AppState, Keys, Limits, Passwords, RegistryRefresh, router};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = listener.local_addr()?;
     let base = url::Url::parse(&format!("http://{address}/"))?;
     let hosts = Hosts::new(&base, &["localhost"], vec![]).ok_or("no host")?;
-    let rules = Rules {
+    let rules = LinkPolicy {
         targets: TargetRules { hosts: Some(hosts.clone()), ..TargetRules::default() },
         hosts,
         anonymous_create: std::env::var_os("CLOSED").is_none(),
@@ -34,15 +34,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let links = Arc::new(Links::new(fake::Fake::new(), codes, Arc::new(NoFeed), Arc::new(NoScreening), rules, Clock::default()));
     let keys = Keys::new(vec![Keys::hash("terse_preview")]);
     let (_stop, stop) = tokio::sync::watch::channel(false);
-    let app = router(Parts {
+    let app = router(AppState {
         links,
         keys,
         registry: Arc::new(terse_testkit::MemoryRegistry::new()),
-        bell: Bell::default(),
+        registry_refresh: RegistryRefresh::default(),
         passwords: Passwords::new(1),
         accounts: Accounts::closed(),
         used_keys: Arc::default(),
-        onlooker: Arc::new(terse_core::rules::NoOnlooker),
+        classifier: Arc::new(terse_core::rules::NoClassifier),
         cursor_key: [0; 32],
         pass_key: [0; 32],
         reporter_key: [0; 32],

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use terse_core::clicks::ClickStore;
-use terse_core::registry::{Actor, By, Change, Registry, RegistryError, Suspension, User, UserChange};
+use terse_core::registry::{Account, AccountChange, Actor, Attribution, ChangeAccount, Registry, RegistryError, Suspension};
 use terse_core::{Caller, Link, LinkError, Links, ListQuery, OwnerId, Sort, Status, StoreError};
 
-use crate::router::Parts;
+use crate::router::AppState;
 
 /// How many links are read at once, and how many of them are on their way to the store together.
 const PAGE: usize = 500;
@@ -45,29 +45,32 @@ impl Erasures {
         Self { links, clicks, registry }
     }
 
-    pub(crate) fn of(parts: &Parts) -> Self {
-        Self::new(Arc::clone(&parts.links), Arc::clone(&parts.clicks), Arc::clone(&parts.registry))
+    pub(crate) fn of(state: &AppState) -> Self {
+        Self::new(Arc::clone(&state.links), Arc::clone(&state.clicks), Arc::clone(&state.registry))
     }
 
     /// Closes an account for good, if it is still as it was seen. From now on the erasure will be finished, whatever happens.
-    pub(crate) async fn begin(&self, user: &User, by: By) -> Result<(), RegistryError> {
-        if user.suspended.as_ref().is_some_and(Suspension::is_erasure) {
+    pub(crate) async fn begin(&self, account: &Account, by: Attribution) -> Result<(), RegistryError> {
+        if account.suspended.as_ref().is_some_and(Suspension::is_erasure) {
             return Ok(());
         }
-        let change = UserChange {
+        let change = AccountChange {
             password: Some(None),
             identity: Some(None),
             suspended: Some(Some(Suspension::of_erasure(by.at))),
-            ..UserChange::default()
+            ..AccountChange::default()
         };
-        self.registry.change_user(Change { id: user.id, change, expected: Some(user.revision) }, by).await.map(|_| ())
+        self.registry
+            .change_account(ChangeAccount { id: account.id, change, expected: Some(account.revision) }, by)
+            .await
+            .map(|_| ())
     }
 
     /// Takes an account that is closed to its end.
-    pub(crate) async fn end(&self, id: OwnerId, by: By) -> Result<(), ErasureError> {
+    pub(crate) async fn end(&self, id: OwnerId, by: Attribution) -> Result<(), ErasureError> {
         self.erase_links(id).await?;
         self.clicks.forget_owner(id).await?;
-        match self.registry.erase_user(id, by).await {
+        match self.registry.erase_account(id, by).await {
             // Somebody else was faster.
             Ok(()) | Err(RegistryError::Missing) => {}
             Err(error) => return Err(error.into()),
@@ -81,10 +84,10 @@ impl Erasures {
     pub async fn finish(&self) -> Result<usize, ErasureError> {
         let mut finished = 0;
         for id in self.registry.suspended().await? {
-            let suspended = self.registry.user(id).await?.and_then(|user| user.suspended);
+            let suspended = self.registry.account(id).await?.and_then(|account| account.suspended);
             if suspended.as_ref().is_some_and(Suspension::is_erasure) {
                 let why = Some("finishing what was begun".to_owned());
-                self.end(id, By { actor: Actor::Terse, at: self.links.now(), why }).await?;
+                self.end(id, Attribution { actor: Actor::Terse, at: self.links.now(), why }).await?;
                 finished += 1;
             }
         }

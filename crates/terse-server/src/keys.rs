@@ -8,7 +8,7 @@ use subtle::{Choice, ConstantTimeEq};
 /// What a key begins with, so that people and secret scanners recognise one.
 const PREFIX: &str = "terse_";
 /// Nobody hashes more than this for a stranger.
-const LONGEST: usize = 512;
+const MAX_KEY_LEN: usize = 512;
 
 /// The keys of whoever runs this server, as SHA-256 hashes. A key holds 256 random bits, so a fast hash is enough and nothing can be
 /// guessed.
@@ -35,7 +35,7 @@ impl Keys {
 
     /// What would be kept of a key that somebody shows, if it can be one.
     pub(crate) fn checked_hash(presented: &str) -> Option<[u8; 32]> {
-        (!presented.is_empty() && presented.len() <= LONGEST).then(|| Self::hash(presented))
+        (!presented.is_empty() && presented.len() <= MAX_KEY_LEN).then(|| Self::hash(presented))
     }
 
     /// A fresh key and what to keep of it. The key itself is shown once and never stored.

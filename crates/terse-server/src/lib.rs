@@ -4,38 +4,38 @@
 //! what is decided here is how things look from outside. Absent on purpose: redirects (their plane is a crate of its own),
 //! health and metrics (the binary's), and anything about how links are stored.
 
+mod access_cookies;
 mod accounts;
 mod api;
-mod asker;
-mod bell;
 mod erasure;
-mod gate;
 mod keys;
 mod limits;
 mod oidc;
 mod pages;
-mod passes;
+mod password_gate;
 mod passwords;
+mod principal;
+mod registry_refresh;
 mod reporting;
+mod resolve_target;
 mod router;
 mod stats;
 mod used_keys;
-mod way;
 mod webhooks;
 
 pub use accounts::Accounts;
 pub use api::openapi;
 pub use api::request::Peer;
-pub use bell::{Bell, BellTower, Rung};
 pub use erasure::{ErasureError, Erasures};
-pub use gate::{Gate, Gatekeeper, Knock};
 pub use keys::Keys;
 pub use limits::Limits;
 pub use oidc::{Oidc, OidcError, OidcSettings};
 pub use pages::{CSP, Pages, pages};
+pub use password_gate::{GateDecision, PasswordGate, PasswordRequest};
 pub use passwords::{PasswordError, Passwords};
-pub use router::{Parts, router};
-pub use stats::{ApiStats, Outcome};
+pub use registry_refresh::{PendingRefreshes, RefreshReceiver, RegistryRefresh};
+pub use resolve_target::ForwardedQuery;
+pub use router::{AppState, router};
+pub use stats::{ApiStats, CreateResult};
 pub use used_keys::UsedKeys;
-pub use way::Brought;
 pub use webhooks::{HookedOwners, Webhooks, link_json};

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
-use terse_core::limits::{Act, Limit, Limiter, NoLimiter, Subject, Verdict, Who, give_back_by_address, take_by_address};
-use terse_core::registry::{Role, User};
+use terse_core::limits::{
+    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, give_back_by_address, take_by_address,
+};
+use terse_core::registry::{Account, Role};
 use terse_core::{Caller, OwnerId};
 
 use crate::api::problem::{Problem, RATE_LIMITED};
-use crate::asker::{Asker, Shown};
+use crate::principal::{Credential, Principal};
 
 /// So many times as often as links may be made, they may be asked for: a typo costs nobody a link, and a flood of them is
 /// turned away before it is read.
@@ -65,11 +67,11 @@ impl Limits {
     }
 
     /// How much this caller may make. The one place that decides it: where keys have limits of their own, they are known here.
-    pub(crate) fn allowance(&self, asker: &Asker, address: Option<IpAddr>) -> Allowance {
-        match (asker.caller, asker.shown) {
+    pub(crate) fn allowance(&self, principal: &Principal, address: Option<IpAddr>) -> Allowance {
+        match (principal.caller, principal.credential) {
             (Caller::Anonymous, _) => self.strangers_allowance(address),
             (Caller::Admin(_), _) => Allowance { whose: Whose::Address(nowhere()), limit: Limit::OFF },
-            (Caller::Owner(_), Shown::Key { id, plan }) => {
+            (Caller::Owner(_), Credential::Key { id, plan }) => {
                 Allowance { whose: Whose::Key(id.0), limit: plan.unwrap_or(self.create_per_key) }
             }
             (Caller::Owner(owner), _) => Allowance { whose: Whose::Key(BROWSERS | owner.0), limit: self.create_per_key },
@@ -83,21 +85,21 @@ impl Limits {
 
     /// Counts that somebody asks for a link, whatever it may be. To be called before the body is read.
     pub(crate) async fn ask(&self, allowance: Allowance) -> Result<(), Problem> {
-        let verdict = self.count(Act::AskToCreate, allowance.whose, allowance.limit.times(ASKING), 1).await;
+        let verdict = self.count(LimitedAction::AskToCreate, allowance.whose, allowance.limit.times(ASKING), 1).await;
         if verdict.allowed {
             return Ok(());
         }
         // What a caller can do something with is how many links may be made.
-        let verdict = Verdict { limit: allowance.limit.count(), remaining: 0, ..verdict };
+        let verdict = LimitDecision { limit: allowance.limit.count(), remaining: 0, ..verdict };
         Err(Problem::new(&RATE_LIMITED, format!("too many requests; try again in {}", wait(verdict.retry))).limited(verdict))
     }
 
     /// Counts links that are about to be made: all of them, or none and a problem.
-    pub(crate) async fn take(&self, allowance: Allowance, count: usize) -> Result<Taken, Problem> {
+    pub(crate) async fn take(&self, allowance: Allowance, count: usize) -> Result<LimitOutcome, Problem> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let verdict = self.count(Act::Create, allowance.whose, allowance.limit, count).await;
+        let verdict = self.count(LimitedAction::Create, allowance.whose, allowance.limit, count).await;
         if verdict.allowed {
-            return Ok(Taken { allowance, verdict });
+            return Ok(LimitOutcome { allowance, verdict });
         }
         let detail = if count > allowance.limit.count() {
             format!("this asks for {count} links; at most {} are allowed ({})", allowance.limit.count(), allowance.limit)
@@ -108,16 +110,16 @@ impl Limits {
     }
 
     /// Gives back what was taken for links that had been made before.
-    pub(crate) async fn give_back(&self, taken: &mut Taken, count: usize) {
+    pub(crate) async fn give_back(&self, taken: &mut LimitOutcome, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let Taken { allowance: Allowance { whose, limit }, verdict } = taken;
+        let LimitOutcome { allowance: Allowance { whose, limit }, verdict } = taken;
         if count == 0 || limit.is_off() {
             return;
         }
         match *whose {
-            Whose::Address(address) => give_back_by_address(&*self.limiter, Act::Create, address, *limit, count).await,
+            Whose::Address(address) => give_back_by_address(&*self.limiter, LimitedAction::Create, address, *limit, count).await,
             Whose::Key(key) => {
-                self.limiter.give_back(Subject { act: Act::Create, who: Who::Key(key) }, *limit, count).await;
+                self.limiter.give_back(LimitSubject { act: LimitedAction::Create, who: LimitKey::Key(key) }, *limit, count).await;
             }
         }
         verdict.remaining = verdict.remaining.saturating_add(count).min(verdict.limit);
@@ -127,7 +129,7 @@ impl Limits {
     /// Counts that somebody asked about a link that is not there.
     pub(crate) async fn guess(&self, address: Option<IpAddr>) -> Result<(), Problem> {
         let whose = Whose::Address(address.unwrap_or_else(nowhere));
-        let verdict = self.count(Act::Guess, whose, self.guesses_per_address, 1).await;
+        let verdict = self.count(LimitedAction::Guess, whose, self.guesses_per_address, 1).await;
         if verdict.allowed {
             return Ok(());
         }
@@ -136,7 +138,7 @@ impl Limits {
 
     /// Counts that somebody who is signed in tries to prove it by a password.
     pub(crate) async fn prove(&self, owner: u64) -> Result<(), Problem> {
-        let verdict = self.count(Act::SignIn, Whose::Key(owner), PROOFS, 1).await;
+        let verdict = self.count(LimitedAction::SignIn, Whose::Key(owner), PROOFS, 1).await;
         if verdict.allowed {
             return Ok(());
         }
@@ -145,12 +147,12 @@ impl Limits {
     }
 
     /// Counts that somebody makes a key for themselves.
-    pub(crate) async fn make_key(&self, user: &User) -> Result<(), Problem> {
-        if user.role == Role::Admin || self.create_per_key.is_off() {
+    pub(crate) async fn make_key(&self, account: &Account) -> Result<(), Problem> {
+        if account.role == Role::Admin || self.create_per_key.is_off() {
             return Ok(());
         }
-        let OwnerId(owner) = user.id;
-        let verdict = self.count(Act::MakeKey, Whose::Key(owner), NEW_KEYS, 1).await;
+        let OwnerId(owner) = account.id;
+        let verdict = self.count(LimitedAction::MakeKey, Whose::Key(owner), NEW_KEYS, 1).await;
         if verdict.allowed {
             return Ok(());
         }
@@ -163,7 +165,7 @@ impl Limits {
         if limit.is_off() {
             return Ok(());
         }
-        let one = take_by_address(&*self.limiter, Act::LinkPassword, address, limit, 1).await;
+        let one = take_by_address(&*self.limiter, LimitedAction::LinkPassword, address, limit, 1).await;
         let verdict = match one.allowed {
             false => one,
             true => self.limiter.take(every(link), limit.times(ALL_TOGETHER), 1).await,
@@ -172,7 +174,7 @@ impl Limits {
             return Ok(());
         }
         if one.allowed {
-            give_back_by_address(&*self.limiter, Act::LinkPassword, address, limit, 1).await;
+            give_back_by_address(&*self.limiter, LimitedAction::LinkPassword, address, limit, 1).await;
         }
         let detail = format!("the password was wrong too often; try again in {}", wait(verdict.retry));
         Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
@@ -182,7 +184,7 @@ impl Limits {
     pub(crate) async fn right_password(&self, address: IpAddr, link: u64) {
         let limit = self.passwords_per_address;
         if !limit.is_off() {
-            give_back_by_address(&*self.limiter, Act::LinkPassword, address, limit, 1).await;
+            give_back_by_address(&*self.limiter, LimitedAction::LinkPassword, address, limit, 1).await;
             self.limiter.give_back(every(link), limit.times(ALL_TOGETHER), 1).await;
         }
     }
@@ -190,17 +192,17 @@ impl Limits {
     /// Counts an attempt to show who one is: by where it comes from, and by the name, whether anybody has it or not. Whoever
     /// guesses from many places gets no further than whoever guesses many names from one.
     pub(crate) async fn sign_in(&self, address: IpAddr, name: Option<&str>) -> Result<Attempt, Problem> {
-        let refuse = |verdict: Verdict| {
-            let words = format!("too many attempts; try again in {}", wait(verdict.retry));
-            Err(Problem::new(&RATE_LIMITED, words).limited(verdict))
+        let refuse = |verdict: LimitDecision| {
+            let format = format!("too many attempts; try again in {}", wait(verdict.retry));
+            Err(Problem::new(&RATE_LIMITED, format).limited(verdict))
         };
         let attempt = Attempt { address, name: name.map(number_of) };
-        let verdict = self.count(Act::SignIn, Whose::Address(address), self.sign_in, 1).await;
+        let verdict = self.count(LimitedAction::SignIn, Whose::Address(address), self.sign_in, 1).await;
         if !verdict.allowed {
             return refuse(verdict);
         }
         let Some(name) = attempt.name else { return Ok(attempt) };
-        let verdict = self.count(Act::SignIn, Whose::Key(name), self.sign_in, 1).await;
+        let verdict = self.count(LimitedAction::SignIn, Whose::Key(name), self.sign_in, 1).await;
         if verdict.allowed { Ok(attempt) } else { refuse(verdict) }
     }
 
@@ -209,28 +211,28 @@ impl Limits {
         if self.sign_in.is_off() {
             return;
         }
-        give_back_by_address(&*self.limiter, Act::SignIn, address, self.sign_in, 1).await;
+        give_back_by_address(&*self.limiter, LimitedAction::SignIn, address, self.sign_in, 1).await;
         if let Some(name) = name {
-            self.limiter.give_back(Subject { act: Act::SignIn, who: Who::Key(name) }, self.sign_in, 1).await;
+            self.limiter.give_back(LimitSubject { act: LimitedAction::SignIn, who: LimitKey::Key(name) }, self.sign_in, 1).await;
         }
     }
 
     /// Counts that somebody reports a link.
     pub(crate) async fn report(&self, address: IpAddr) -> Result<(), Problem> {
-        let verdict = self.count(Act::Report, Whose::Address(address), self.reports_per_address, 1).await;
+        let verdict = self.count(LimitedAction::Report, Whose::Address(address), self.reports_per_address, 1).await;
         if verdict.allowed {
             return Ok(());
         }
         Err(Problem::new(&RATE_LIMITED, format!("too many reports; try again in {}", wait(verdict.retry))).limited(verdict))
     }
 
-    async fn count(&self, act: Act, whose: Whose, limit: Limit, count: u32) -> Verdict {
+    async fn count(&self, act: LimitedAction, whose: Whose, limit: Limit, count: u32) -> LimitDecision {
         if limit.is_off() {
-            return Verdict::UNLIMITED;
+            return LimitDecision::UNLIMITED;
         }
         match whose {
             Whose::Address(address) => take_by_address(&*self.limiter, act, address, limit, count).await,
-            Whose::Key(key) => self.limiter.take(Subject { act, who: Who::Key(key) }, limit, count).await,
+            Whose::Key(key) => self.limiter.take(LimitSubject { act, who: LimitKey::Key(key) }, limit, count).await,
         }
     }
 }
@@ -263,12 +265,12 @@ fn number_of(name: &str) -> u64 {
 
 /// What was taken of an allowance.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct LimitOutcome {
     allowance: Allowance,
-    verdict: Verdict,
+    verdict: LimitDecision,
 }
 
-impl Taken {
+impl LimitOutcome {
     /// Tells in an answer how much is left.
     pub(crate) fn tell(&self, headers: &mut HeaderMap) {
         tell(&self.verdict, headers);
@@ -276,7 +278,7 @@ impl Taken {
 }
 
 /// Tells in an answer how much is left, and when to come again if that is nothing.
-pub(crate) fn tell(verdict: &Verdict, headers: &mut HeaderMap) {
+pub(crate) fn tell(verdict: &LimitDecision, headers: &mut HeaderMap) {
     if verdict.limit == 0 {
         return;
     }
@@ -289,8 +291,8 @@ pub(crate) fn tell(verdict: &Verdict, headers: &mut HeaderMap) {
 }
 
 /// Everybody who tries the password of this link.
-fn every(link: u64) -> Subject {
-    Subject { act: Act::LinkPassword, who: Who::Link(link) }
+fn every(link: u64) -> LimitSubject {
+    LimitSubject { act: LimitedAction::LinkPassword, who: LimitKey::Link(link) }
 }
 
 fn nowhere() -> IpAddr {
@@ -334,7 +336,7 @@ mod tests {
     #[test]
     fn an_answer_without_a_limit_tells_nothing() {
         let mut headers = HeaderMap::new();
-        tell(&Verdict::UNLIMITED, &mut headers);
+        tell(&LimitDecision::UNLIMITED, &mut headers);
         assert!(headers.is_empty());
     }
 }

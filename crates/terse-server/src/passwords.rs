@@ -9,14 +9,14 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use tokio::sync::Semaphore;
 
 /// A password is at most this long: nobody hashes more for a stranger.
-pub(crate) const LONGEST: usize = 1024;
+pub(crate) const MAX_PASSWORD_LEN: usize = 1024;
 /// 19 MiB and two passes, as OWASP has it for Argon2id.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 /// So many may wait for their turn.
 const WAITING: usize = 64;
 /// And so long.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a password could not be looked at.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -35,9 +35,9 @@ pub enum PasswordError {
 /// Hashes and checks passwords, few at a time: each takes memory and time on purpose, and a flood of them must not take the
 /// machine.
 #[derive(Clone)]
-pub struct Passwords(Arc<Desk>);
+pub struct Passwords(Arc<VisitHandler>);
 
-struct Desk {
+struct VisitHandler {
     turns: Arc<Semaphore>,
     queue: Arc<Semaphore>,
 }
@@ -46,12 +46,12 @@ impl Passwords {
     /// So many at the same time.
     pub fn new(at_once: usize) -> Self {
         let seats = |count| Arc::new(Semaphore::new(count));
-        Self(Arc::new(Desk { turns: seats(at_once.max(1)), queue: seats(at_once.max(1) + WAITING) }))
+        Self(Arc::new(VisitHandler { turns: seats(at_once.max(1)), queue: seats(at_once.max(1) + WAITING) }))
     }
 
     /// What is kept of a password, in the PHC format.
     pub async fn hash(&self, password: String) -> Result<String, PasswordError> {
-        if password.is_empty() || password.len() > LONGEST {
+        if password.is_empty() || password.len() > MAX_PASSWORD_LEN {
             return Err(PasswordError::Length);
         }
         self.in_turn(move || hash(&password)).await?
@@ -60,7 +60,7 @@ impl Passwords {
     /// Whether it is the password whose hash is kept. Without one it takes as long and is wrong, so that nobody learns whether
     /// there is an account.
     pub async fn verify(&self, password: String, kept: Option<String>) -> Result<bool, PasswordError> {
-        let fits = !password.is_empty() && password.len() <= LONGEST;
+        let fits = !password.is_empty() && password.len() <= MAX_PASSWORD_LEN;
         self.in_turn(move || {
             let password = if fits { password } else { String::new() };
             let known = kept.is_some();
@@ -74,7 +74,7 @@ impl Passwords {
 
     async fn in_turn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, PasswordError> {
         let place = Arc::clone(&self.0.queue).try_acquire_owned().map_err(|_| PasswordError::Busy)?;
-        let turn = tokio::time::timeout(PATIENCE, Arc::clone(&self.0.turns).acquire_owned()).await;
+        let turn = tokio::time::timeout(TIMEOUT, Arc::clone(&self.0.turns).acquire_owned()).await;
         let turn = turn.map_err(|_| PasswordError::Busy)?.map_err(|_| PasswordError::Failed)?;
         // Both go with the work, which nothing can call off: whoever stops waiting for it must not let another begin.
         let work = move || {
@@ -121,7 +121,7 @@ mod tests {
             assert_eq!(right(wrong).await, Ok(false), "{} octets", wrong.len());
         }
         assert_eq!(passwords.verify("nobody's".into(), None).await, Ok(false));
-        for bad in ["", &"x".repeat(LONGEST + 1)] {
+        for bad in ["", &"x".repeat(MAX_PASSWORD_LEN + 1)] {
             assert_eq!(passwords.hash(bad.into()).await, Err(PasswordError::Length));
         }
     }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
-use terse_core::registry::{NewReport, REPORTERS_WHO_WARN};
+use terse_core::registry::{NewReport, REPORTERS_TO_WARN};
 use terse_core::{Caller, LinkKey, OwnerId, Status};
 use utoipa::ToSchema;
 
 use crate::accounts::Accounts;
 use crate::api::problem::{Problem, STORE_UNAVAILABLE};
-use crate::router::Parts;
+use crate::router::AppState;
 
 /// How much may be said about a link, in characters.
-pub(crate) const MOST_SAID: usize = 2_000;
+pub(crate) const MAX_REPORT_TEXT: usize = 2_000;
 
 /// Why a link should not be.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
@@ -89,40 +89,40 @@ impl Reporter {
 
 /// Keeps a report. `Ok` means durable. Enough independent ones put a warning page before the link.
 pub(crate) async fn report(
-    parts: &Arc<Parts>,
+    state: &Arc<AppState>,
     from: Reporter,
     key: LinkKey,
     reason: Reason,
     text: Option<String>,
 ) -> Result<(), Problem> {
     let text = text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
-    if text.as_ref().is_some_and(|text| text.chars().count() > MOST_SAID) {
-        return Err(Problem::invalid("text", format!("at most {MOST_SAID} characters")));
+    if text.as_ref().is_some_and(|text| text.chars().count() > MAX_REPORT_TEXT) {
+        return Err(Problem::invalid("text", format!("at most {MAX_REPORT_TEXT} characters")));
     }
-    parts.limits.report(from.address).await?;
-    let now = parts.links.now();
-    let link = parts.links.preview(&key).await?;
+    state.limits.report(from.address).await?;
+    let now = state.links.now();
+    let link = state.links.preview(&key).await?;
     // What is not there for a visitor is not there for whoever reports it.
     let link = link.filter(|link| !matches!(link.status(now), Status::Deleted | Status::Scheduled));
     let Some(link) = link else {
-        parts.limits.guess(Some(from.address)).await?;
+        state.limits.guess(Some(from.address)).await?;
         return Err(Problem::no_link());
     };
     let (born, reason) = (link.created_at, reason.as_str().to_owned());
-    let reporter = from.name(&parts.reporter_key, &parts.accounts);
+    let reporter = from.name(&state.reporter_key, &state.accounts);
     let report = NewReport { link: key, born, reporter, account: from.account(), reason, text, at: now };
     // On its own: whoever hangs up in between must not keep the warning from being put up.
-    let kept = tokio::spawn(keep(Arc::clone(parts), report));
+    let kept = tokio::spawn(keep(Arc::clone(state), report));
     kept.await.unwrap_or_else(|_| Err(Problem::new(&STORE_UNAVAILABLE, "the report could not be kept; try again")))
 }
 
-async fn keep(parts: Arc<Parts>, report: NewReport) -> Result<(), Problem> {
+async fn keep(state: Arc<AppState>, report: NewReport) -> Result<(), Problem> {
     let (key, born) = (report.link.clone(), report.born);
-    let reported = parts.registry.report(report).await?;
-    if reported.reporters < REPORTERS_WHO_WARN {
+    let reported = state.registry.report(report).await?;
+    if reported.reporters < REPORTERS_TO_WARN {
         return Ok(());
     }
-    match parts.links.warn(&key, born).await {
+    match state.links.warn(&key, born).await {
         Ok(Some(_)) => tracing::info!(link.code = %key.code, "several people have reported {}; visitors are warned", key.code),
         Ok(None) => {}
         // The report is kept: whoever looks after reports puts the warning up later.

@@ -11,28 +11,28 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use terse_core::clicks::{ClickStore, Live};
-use terse_core::registry::{Actor, By, Registry};
-use terse_core::rules::Onlooker;
+use terse_core::registry::{Actor, Attribution, Registry};
+use terse_core::rules::VisitorClassifier;
 use terse_core::{Links, OwnerId};
 use tokio::sync::watch;
 
 use crate::accounts::Accounts;
 use crate::api::problem::{self, Problem};
-use crate::bell::Bell;
 use crate::keys::Keys;
 use crate::limits::Limits;
 use crate::passwords::Passwords;
+use crate::registry_refresh::RegistryRefresh;
 use crate::stats::ApiStats;
 use crate::used_keys::UsedKeys;
 use crate::webhooks::Webhooks;
 use crate::{api, pages};
 
 /// Longer than any request should take; the caller is told to try again rather than left waiting.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the web side is made of.
 #[derive(Clone)]
-pub struct Parts {
+pub struct AppState {
     /// The rules and the store behind them.
     pub links: Arc<Links>,
     /// The keys of whoever runs this server.
@@ -40,7 +40,7 @@ pub struct Parts {
     /// Owners, their keys and sessions.
     pub registry: Arc<dyn Registry>,
     /// To be rung after a change of the registry that visitors should feel: who is suspended, which domains there are.
-    pub bell: Bell,
+    pub registry_refresh: RegistryRefresh,
     /// Hashes and checks passwords.
     pub passwords: Passwords,
     /// How people come to have an account.
@@ -48,7 +48,7 @@ pub struct Parts {
     /// Where it is noted that a key was used.
     pub used_keys: Arc<UsedKeys>,
     /// Looks closer at visitors, where rules are tried on them.
-    pub onlooker: Arc<dyn Onlooker>,
+    pub classifier: Arc<dyn VisitorClassifier>,
     /// Seals list cursors. The same on every node of a fleet, so that any of them can go on with a list.
     pub cursor_key: [u8; 32],
     /// Signs the passes of visitors who knew a link's password. The same on every node of a fleet.
@@ -69,25 +69,25 @@ pub struct Parts {
     pub stop: watch::Receiver<bool>,
 }
 
-impl Parts {
+impl AppState {
     /// Whose act something is, for the audit log: this owner's, now.
-    pub(crate) fn by(&self, owner: OwnerId, why: Option<String>) -> By {
-        By { actor: Actor::Owner(owner), at: self.links.now(), why }
+    pub(crate) fn by(&self, owner: OwnerId, why: Option<String>) -> Attribution {
+        Attribution { actor: Actor::Owner(owner), at: self.links.now(), why }
     }
 }
 
 /// What every handler is given.
-pub(crate) type Web = State<Arc<Parts>>;
+pub(crate) type Web = State<Arc<AppState>>;
 
 /// Everything but redirects, `/livez`, `/readyz` and `/metrics`.
-pub fn router(parts: Parts) -> Router {
-    let parts = Arc::new(parts);
+pub fn router(state: AppState) -> Router {
+    let state = Arc::new(state);
     let described: Arc<Described> = Arc::default();
     let json = {
         let described = Arc::clone(&described);
-        async move |State(parts): Web| ([(header::CONTENT_TYPE, "application/json")], described.get(&parts).0)
+        async move |State(state): Web| ([(header::CONTENT_TYPE, "application/json")], described.get(&state).0)
     };
-    let docs = async move |State(parts): Web| pages::page(StatusCode::OK, described.get(&parts).1);
+    let docs = async move |State(state): Web| pages::page(StatusCode::OK, described.get(&state).1);
     let (described, _) = api::described().split_for_parts();
     described
         .route("/openapi.json", get(json.clone()))
@@ -97,8 +97,8 @@ pub fn router(parts: Parts) -> Router {
         .merge(pages::routes())
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(parts.clone(), finish))
-        .with_state(parts)
+        .layer(from_fn_with_state(state.clone(), finish))
+        .with_state(state)
 }
 
 /// The description of the API and the page made of it. They name the domains that there are, so they are made again when those
@@ -107,8 +107,8 @@ pub fn router(parts: Parts) -> Router {
 struct Described(Mutex<(Vec<String>, Bytes, Bytes)>);
 
 impl Described {
-    fn get(&self, parts: &Parts) -> (Bytes, Bytes) {
-        let hosts = parts.links.rules().hosts.names();
+    fn get(&self, state: &AppState) -> (Bytes, Bytes) {
+        let hosts = state.links.rules().hosts.names();
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if made.0 != hosts {
             let document = api::document(&hosts);
@@ -145,17 +145,17 @@ fn is_api(path: &str) -> bool {
 }
 
 /// Wraps every request: bounds the time until its answer begins, counts it, and sets the headers that hold for all.
-async fn finish(State(parts): Web, request: Request, next: Next) -> Response {
+async fn finish(State(state): Web, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let api = is_api(request.uri().path());
-    let mut response = match tokio::time::timeout(PATIENCE, next.run(request)).await {
+    let mut response = match tokio::time::timeout(TIMEOUT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
             tracing::error!(route = route.as_ref().map(MatchedPath::as_str), "a request took too long and was given up");
             Problem::new(&problem::STORE_UNAVAILABLE, "this took too long; try again").into_response()
         }
     };
-    parts.stats.count_request(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
+    state.stats.count_request(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if api || !headers.contains_key(header::CACHE_CONTROL) {

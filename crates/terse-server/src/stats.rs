@@ -9,7 +9,7 @@ use terse_core::{Created, LinkError};
 
 /// How asking for a link ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Outcome {
+pub enum CreateResult {
     /// A new link.
     Created,
     /// An existing one was given back.
@@ -22,7 +22,7 @@ pub enum Outcome {
     Limited,
 }
 
-impl Outcome {
+impl CreateResult {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Created, Self::Reused, Self::Refused, Self::Failed, Self::Limited];
 
@@ -50,14 +50,14 @@ impl Outcome {
 /// Counters of the web side, for whoever publishes them.
 #[derive(Debug, Default)]
 pub struct ApiStats {
-    creates: [AtomicU64; Outcome::ALL.len()],
+    creates: [AtomicU64; CreateResult::ALL.len()],
     /// By route template and status class. Routes are few and fixed, and nothing here is on a redirect's way: a lock will do.
     requests: Mutex<BTreeMap<(Box<str>, u8), u64>>,
 }
 
 impl ApiStats {
     /// How often asking for a link ended like this.
-    pub fn creates(&self, outcome: Outcome) -> u64 {
+    pub fn creates(&self, outcome: CreateResult) -> u64 {
         self.creates[outcome as usize].load(Ordering::Relaxed)
     }
 
@@ -67,7 +67,7 @@ impl ApiStats {
         requests.iter().map(|((route, class), count)| (route.clone(), *class, *count)).collect()
     }
 
-    pub(crate) fn count_create(&self, outcome: Outcome) {
+    pub(crate) fn count_create(&self, outcome: CreateResult) {
         self.creates[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 

@@ -3,27 +3,27 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use terse_core::Moment;
+use terse_core::Timestamp;
 use terse_core::registry::KeyId;
 
 /// Never more than this many at once: further ones are noted the next time they are used.
-const MOST: usize = 100_000;
+const MAX_KEYS: usize = 100_000;
 
 /// The keys that were used since they were last written down.
 #[derive(Debug, Default)]
-pub struct UsedKeys(Mutex<HashMap<KeyId, Moment>>);
+pub struct UsedKeys(Mutex<HashMap<KeyId, Timestamp>>);
 
 impl UsedKeys {
     /// A key was used.
-    pub(crate) fn note(&self, key: KeyId, at: Moment) {
+    pub(crate) fn note(&self, key: KeyId, at: Timestamp) {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if used.len() < MOST || used.contains_key(&key) {
+        if used.len() < MAX_KEYS || used.contains_key(&key) {
             used.insert(key, at);
         }
     }
 
     /// All of them, to be written down; they are noted no longer.
-    pub fn take(&self) -> Vec<(KeyId, Moment)> {
+    pub fn take(&self) -> Vec<(KeyId, Timestamp)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain().collect()
     }
 }

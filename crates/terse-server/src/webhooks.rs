@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use terse_core::registry::WebhookKey;
-use terse_core::{Hosts, Link, Moment, OwnerId, TargetRules};
+use terse_core::{Hosts, Link, OwnerId, TargetRules, Timestamp};
 use tokio::sync::Notify;
 
 use crate::api::shapes::LinkBody;
@@ -19,7 +19,7 @@ pub struct Webhooks {
     /// Who has a webhook.
     pub owners: Arc<HookedOwners>,
     /// Rung when there is something to be sent.
-    pub bell: Arc<Notify>,
+    pub wake: Arc<Notify>,
 }
 
 /// Whoever has a webhook, so that nobody else pays for there being such a thing. May name a few too many for a moment, and those
@@ -68,7 +68,7 @@ impl HookedOwners {
 }
 
 /// A link as the API shows it, but for what only a look at its clicks could tell.
-pub fn link_json(link: &Link, hosts: &Hosts, now: Moment) -> serde_json::Value {
+pub fn link_json(link: &Link, hosts: &Hosts, now: Timestamp) -> serde_json::Value {
     let mut value = serde_json::to_value(LinkBody::new(link, None, hosts, now)).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
         fields.remove("click_count");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::Clock;
-use terse_core::limits::{Act, Limit, Limiter, Network, Subject, Verdict, Who, take_by_address};
+use terse_core::limits::{Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, Network, take_by_address};
 
 /// A limiter and the clock it goes by.
 pub struct Offered {
@@ -40,12 +40,12 @@ type Given = Arc<Offered>;
 
 const LIMIT: Limit = Limit::per_minute(6);
 
-fn key(key: u64) -> Subject {
-    Subject { act: Act::Create, who: Who::Key(key) }
+fn key(key: u64) -> LimitSubject {
+    LimitSubject { act: LimitedAction::Create, who: LimitKey::Key(key) }
 }
 
 /// Counts how many of these are allowed one by one.
-async fn allowed(given: &Given, subject: Subject, limit: Limit, tries: u32) -> u32 {
+async fn allowed(given: &Given, subject: LimitSubject, limit: Limit, tries: u32) -> u32 {
     let mut allowed = 0;
     for _ in 0..tries {
         allowed += u32::from(given.limiter.take(subject, limit, 1).await.allowed);
@@ -89,10 +89,10 @@ pub async fn more_than_a_bucket_holds_is_never_allowed(given: Given) {
 
 pub async fn subjects_do_not_share_a_bucket(given: Given) {
     let (network, _) = Network::of("0.0.0.1".parse().unwrap());
-    let whose = [Who::Key(1), Who::Key(2), Who::Link(1), Who::Network(network)];
+    let whose = [LimitKey::Key(1), LimitKey::Key(2), LimitKey::Link(1), LimitKey::Network(network)];
     for who in whose {
-        for act in [Act::Create, Act::AskToCreate, Act::Guess, Act::SignIn] {
-            assert_eq!(allowed(&given, Subject { act, who }, LIMIT, 7).await, 6, "{act:?} {who:?}");
+        for act in [LimitedAction::Create, LimitedAction::AskToCreate, LimitedAction::Guess, LimitedAction::SignIn] {
+            assert_eq!(allowed(&given, LimitSubject { act, who }, LIMIT, 7).await, 6, "{act:?} {who:?}");
         }
     }
 }
@@ -115,7 +115,7 @@ pub async fn an_address_counts_for_its_networks(given: Given) {
         for i in 0..100 {
             tries += 1;
             let address = of(i).parse().unwrap();
-            allowed += u32::from(take_by_address(&*given.limiter, Act::Create, address, LIMIT, 1).await.allowed);
+            allowed += u32::from(take_by_address(&*given.limiter, LimitedAction::Create, address, LIMIT, 1).await.allowed);
         }
         allowed
     };
@@ -128,7 +128,7 @@ pub async fn an_address_counts_for_its_networks(given: Given) {
 
 pub async fn without_a_limit_nothing_is_counted(given: Given) {
     for count in [1, 1000, u32::MAX] {
-        assert_eq!(given.limiter.take(key(1), Limit::OFF, count).await, Verdict::UNLIMITED);
+        assert_eq!(given.limiter.take(key(1), Limit::OFF, count).await, LimitDecision::UNLIMITED);
     }
     given.limiter.give_back(key(1), Limit::OFF, 1).await;
 }

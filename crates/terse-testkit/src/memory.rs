@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::{
-    Alphabet, Code, Cursor, Domain, Identity, Insert, Inserted, LONGEST, Link, LinkKey, LinkStore, ListQuery, Moment, Numbering,
-    OwnerId, Page, Past, REVISIONS, Request, Revision, SHORTEST, Sort, Spent, Standing, Status, StoreError, TagCount, Updated,
+    Alphabet, ClickSpend, Code, Cursor, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, LinkVersion, ListQuery,
+    MAX_CODE_LENGTH, MAX_REVISIONS, MIN_CODE_LENGTH, ModerationStatus, Numbering, OwnerId, Page, Request, Revision, Sort, Status,
+    StoreError, TagCount, Timestamp, Updated,
 };
 
 /// Keeps links in memory and nowhere else. Tests can make it fail, make it slow, and count what is read from it.
@@ -31,18 +32,18 @@ struct State {
     last: u64,
     marked: HashSet<u64>,
     /// Latest last.
-    history: HashMap<u64, Vec<Past>>,
+    history: HashMap<u64, Vec<LinkVersion>>,
     requests: HashMap<[u8; 32], Answered>,
     leased: HashMap<u8, u64>,
     /// Aliases of links that are gone: whose they were, and until when nobody else gets them.
-    held: HashMap<LinkKey, (OwnerId, Moment)>,
+    held: HashMap<LinkKey, (OwnerId, Timestamp)>,
 }
 
 #[derive(Debug)]
 struct Answered {
     fingerprint: [u8; 32],
     serial: u64,
-    at: Moment,
+    at: Timestamp,
 }
 
 impl Default for MemoryStore {
@@ -191,7 +192,7 @@ impl LinkStore for MemoryStore {
         }
         // Nobody was the owner of an anonymous one; and what is made by us avoids them all.
         let is_anothers = |owner: OwnerId| owner != link.owner || owner == OwnerId::ANONYMOUS;
-        let is_held = |(key, (owner, _)): (&LinkKey, &(OwnerId, Moment))| match link.generated {
+        let is_held = |(key, (owner, _)): (&LinkKey, &(OwnerId, Timestamp))| match link.generated {
             true => *key == link.key,
             false => key.domain == link.key.domain && key.code.folded() == folded && is_anothers(*owner),
         };
@@ -226,21 +227,21 @@ impl LinkStore for MemoryStore {
             spent_clicks: old.spent_clicks,
             ..link.clone()
         };
-        let before = (!old.same_wishes(&new)).then(|| Past { link: old.clone(), until: new.updated_at });
+        let before = (!old.owner_visible_eq(&new)).then(|| LinkVersion { link: old.clone(), until: new.updated_at });
         if new.expires_at != old.expires_at {
             state.marked.remove(&serial);
         }
         if let Some(before) = before {
             let history = state.history.entry(serial).or_default();
             history.push(before);
-            let too_many = history.len().saturating_sub(REVISIONS);
+            let too_many = history.len().saturating_sub(MAX_REVISIONS);
             history.drain(..too_many);
         }
         state.links.insert(serial, new);
         Ok(Updated::Done)
     }
 
-    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<Past>, StoreError> {
+    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError> {
         self.enter().await?;
         let state = self.state();
         let history = state.find(key).and_then(|(serial, _)| state.history.get(&serial));
@@ -256,19 +257,19 @@ impl LinkStore for MemoryStore {
         Ok(())
     }
 
-    async fn spend(&self, key: &LinkKey) -> Result<Spent, StoreError> {
+    async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
         self.enter().await?;
         let mut state = self.state();
         let Some((serial, _)) = state.find(key) else {
-            return Ok(Spent::Missing);
+            return Ok(ClickSpend::Missing);
         };
         let link = state.links.get_mut(&serial).expect("it was just found");
         match link.max_clicks {
-            None => Ok(Spent::Yes),
-            Some(max) if link.spent_clicks >= max => Ok(Spent::UsedUp),
+            None => Ok(ClickSpend::Yes),
+            Some(max) if link.spent_clicks >= max => Ok(ClickSpend::UsedUp),
             Some(_) => {
                 link.spent_clicks += 1;
-                Ok(Spent::Yes)
+                Ok(ClickSpend::Yes)
             }
         }
     }
@@ -277,12 +278,12 @@ impl LinkStore for MemoryStore {
         self.enter().await?;
         let after = query.after.as_ref().map(read_cursor).transpose()?;
         let state = self.state();
-        let mut places: Vec<(Moment, u64)> = state.links.iter().map(|(serial, link)| (link.created_at, *serial)).collect();
+        let mut places: Vec<(Timestamp, u64)> = state.links.iter().map(|(serial, link)| (link.created_at, *serial)).collect();
         places.sort_unstable();
         if query.sort == Sort::Newest {
             places.reverse();
         }
-        let behind = |place: &(Moment, u64)| match (after, query.sort) {
+        let behind = |place: &(Timestamp, u64)| match (after, query.sort) {
             (None, _) => true,
             (Some(after), Sort::Newest) => *place < after,
             (Some(after), Sort::Oldest) => *place > after,
@@ -316,7 +317,7 @@ impl LinkStore for MemoryStore {
 
     async fn lease(&self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, StoreError> {
         self.enter().await?;
-        if !(SHORTEST..=LONGEST).contains(&length) {
+        if !(MIN_CODE_LENGTH..=MAX_CODE_LENGTH).contains(&length) {
             return Err(StoreError::Exhausted);
         }
         let capacity = capacity.min(self.numbering.capacity(length));
@@ -330,7 +331,7 @@ impl LinkStore for MemoryStore {
         Ok(range)
     }
 
-    async fn mark_expired(&self, now: Moment, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
+    async fn mark_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
         self.enter().await?;
         let mut state = self.state();
         let State { links, marked, .. } = &mut *state;
@@ -347,14 +348,14 @@ impl LinkStore for MemoryStore {
         Ok(keys)
     }
 
-    async fn purge(&self, before: Moment, limit: usize, hold: Option<Moment>) -> Result<Vec<LinkKey>, StoreError> {
+    async fn purge(&self, before: Timestamp, limit: usize, hold: Option<Timestamp>) -> Result<Vec<LinkKey>, StoreError> {
         self.enter().await?;
         let mut state = self.state();
-        let over = |at: Option<Moment>| at.is_some_and(|at| at <= before);
+        let over = |at: Option<Timestamp>| at.is_some_and(|at| at <= before);
         let due: Vec<u64> = state
             .links
             .iter()
-            .filter(|(_, link)| link.standing != Standing::Blocked && (over(link.expires_at) || over(link.deleted_at)))
+            .filter(|(_, link)| link.standing != ModerationStatus::Blocked && (over(link.expires_at) || over(link.deleted_at)))
             .map(|(serial, _)| *serial)
             .take(limit)
             .collect();
@@ -364,7 +365,7 @@ impl LinkStore for MemoryStore {
         Ok(due.into_iter().filter_map(|serial| state.remove(serial)).collect())
     }
 
-    async fn release(&self, now: Moment, limit: usize) -> Result<usize, StoreError> {
+    async fn release(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.enter().await?;
         let mut state = self.state();
         let over: Vec<LinkKey> =
@@ -375,7 +376,7 @@ impl LinkStore for MemoryStore {
         Ok(over.len())
     }
 
-    async fn forget_requests(&self, before: Moment, limit: usize) -> Result<usize, StoreError> {
+    async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.enter().await?;
         let mut state = self.state();
         let old: Vec<[u8; 32]> =
@@ -409,11 +410,11 @@ fn matches(query: &ListQuery, link: &Link) -> bool {
         }
 }
 
-fn read_cursor(cursor: &Cursor) -> Result<(Moment, u64), StoreError> {
+fn read_cursor(cursor: &Cursor) -> Result<(Timestamp, u64), StoreError> {
     let bad = || StoreError::Corrupt("not a place in this list".into());
     let (at, serial) = cursor.0.split_at_checked(8).ok_or_else(bad)?;
     let at = i64::from_be_bytes(at.try_into().map_err(|_| bad())?);
-    Ok((Moment::from_ms(at), u64::from_be_bytes(serial.try_into().map_err(|_| bad())?)))
+    Ok((Timestamp::from_ms(at), u64::from_be_bytes(serial.try_into().map_err(|_| bad())?)))
 }
 
 #[cfg(test)]

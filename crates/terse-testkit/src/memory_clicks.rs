@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Batch, Bucket, Click, ClickCursor, ClickPage, ClickStore, Count, LinkId, NAMED_A_DAY, NAMED_AN_HOUR, NAMED_EVER, Period,
-    Place, RawQuery, Recorded, Report, Retention, Salt, Sketch, Subject, Tally, Tidied, Unit,
+    Batch, Bucket, Click, ClickCursor, ClickPage, ClickReport, ClickStore, ClickSubject, ClickTarget, Count, LinkId,
+    MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Period, Pruned, RawQuery, Recorded, Retention, Salt, Sketch,
+    Tally, Unit,
 };
-use terse_core::{LinkKey, Moment, OwnerId, StoreError};
+use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use tokio::sync::watch;
 
 /// Counts clicks in memory and nowhere else. Tests can make it fail, make it slow, stop it, and let its answers get lost.
@@ -27,7 +28,7 @@ pub struct MemoryClickStore {
 #[derive(Debug, Default)]
 struct State {
     positions: BTreeMap<u64, u64>,
-    kept: BTreeMap<Subject, Kept>,
+    kept: BTreeMap<ClickSubject, Kept>,
     salts: BTreeMap<i64, Salt>,
     last_number: u64,
 }
@@ -38,8 +39,8 @@ struct Kept {
     owner: Option<OwnerId>,
     total: Sum,
     /// By when they begin.
-    hours: BTreeMap<Moment, Sum>,
-    days: BTreeMap<Moment, Sum>,
+    hours: BTreeMap<Timestamp, Sum>,
+    days: BTreeMap<Timestamp, Sum>,
     raw: BTreeMap<ClickCursor, Click>,
 }
 
@@ -66,7 +67,7 @@ impl Sum {
 impl Kept {
     /// The buckets that touch a stretch of time, the earliest first.
     fn touching(&self, from: i64, to: i64) -> Vec<(Bucket, &Sum)> {
-        let bucket = |unit| move |(&start, sum): (&Moment, _)| (Bucket { start, unit, clicks: Count::default() }, sum);
+        let bucket = |unit| move |(&start, sum): (&Timestamp, _)| (Bucket { start, unit, clicks: Count::default() }, sum);
         let mut found: Vec<(Bucket, &Sum)> = self.days.iter().map(bucket(Unit::Day)).collect();
         found.extend(self.hours.iter().map(bucket(Unit::Hour)));
         found.retain(|(bucket, _)| bucket.start.as_ms() < to && bucket.start.as_ms() + bucket.unit.ms() > from);
@@ -138,11 +139,15 @@ impl MemoryClickStore {
 
 impl State {
     fn count(&mut self, click: &Click) {
-        let subjects: Vec<(Subject, Option<OwnerId>)> = match &click.place {
-            Place::Link(link, owner) => {
-                vec![(Subject::Link(link.clone()), Some(*owner)), (Subject::Owner(*owner), None), (Subject::Everything, None)]
+        let subjects: Vec<(ClickSubject, Option<OwnerId>)> = match &click.place {
+            ClickTarget::Link(link, owner) => {
+                vec![
+                    (ClickSubject::Link(link.clone()), Some(*owner)),
+                    (ClickSubject::Owner(*owner), None),
+                    (ClickSubject::Everything, None),
+                ]
             }
-            Place::Nowhere(..) => vec![(Subject::Orphans, None)],
+            ClickTarget::Nowhere(..) => vec![(ClickSubject::Orphans, None)],
         };
         for (subject, owner) in subjects {
             let kept = self.kept.entry(subject).or_default();
@@ -158,9 +163,9 @@ impl State {
 
     fn trim(&mut self) {
         for kept in self.kept.values_mut() {
-            kept.total.tally.trim(NAMED_EVER);
-            kept.hours.values_mut().for_each(|sum| sum.tally.trim(NAMED_AN_HOUR));
-            kept.days.values_mut().for_each(|sum| sum.tally.trim(NAMED_A_DAY));
+            kept.total.tally.trim(MAX_VALUES_TOTAL);
+            kept.hours.values_mut().for_each(|sum| sum.tally.trim(MAX_VALUES_PER_HOUR));
+            kept.days.values_mut().for_each(|sum| sum.tally.trim(MAX_VALUES_PER_DAY));
         }
     }
 }
@@ -193,35 +198,35 @@ impl ClickStore for MemoryClickStore {
 
     async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError> {
         let state = self.enter().await?;
-        let count = |link: &LinkId| state.kept.get(&Subject::Link(link.clone())).map(|kept| kept.total.tally.clicks);
+        let count = |link: &LinkId| state.kept.get(&ClickSubject::Link(link.clone())).map(|kept| kept.total.tally.clicks);
         Ok(links.iter().map(|link| count(link).unwrap_or_default()).collect())
     }
 
-    async fn report(&self, subject: &Subject, period: Period, now: Moment) -> Result<Report, StoreError> {
+    async fn report(&self, subject: &ClickSubject, period: Period, now: Timestamp) -> Result<ClickReport, StoreError> {
         let state = self.enter().await?;
         let Some(kept) = state.kept.get(subject) else {
-            return Ok(Report::default());
+            return Ok(ClickReport::default());
         };
-        let from = period.from.map_or(i64::MIN, Moment::as_ms);
-        let to = period.to.map_or(i64::MAX, Moment::as_ms);
+        let from = period.from.map_or(i64::MIN, Timestamp::as_ms);
+        let to = period.to.map_or(i64::MAX, Timestamp::as_ms);
         let touched = kept.touching(from, to);
         let mut sum = Sum::default();
         match period == Period::default() {
             true => sum = kept.total.clone(),
             false => touched.iter().for_each(|(_, one)| sum.merge(one)),
         }
-        sum.tally.trim(NAMED_EVER);
+        sum.tally.trim(MAX_VALUES_TOTAL);
         let hour = Unit::Hour.floor(now).as_ms();
         let mut recent = Count::default();
         let lately = kept.touching(hour - 23 * Unit::Hour.ms(), hour + Unit::Hour.ms());
         lately.iter().for_each(|(bucket, _)| recent.add(bucket.clicks));
         let buckets = touched.into_iter().map(|(bucket, _)| bucket).collect();
-        Ok(Report { tally: sum.tally, visitors: sum.visitors.count(), recent, buckets })
+        Ok(ClickReport { tally: sum.tally, visitors: sum.visitors.count(), recent, buckets })
     }
 
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {
         let state = self.enter().await?;
-        let Some(kept) = state.kept.get(&Subject::Link(query.link.clone())) else {
+        let Some(kept) = state.kept.get(&ClickSubject::Link(query.link.clone())) else {
             return Ok(ClickPage::default());
         };
         let wanted = |place: &ClickCursor| {
@@ -238,54 +243,54 @@ impl ClickStore for MemoryClickStore {
     async fn links(&self, after: Option<&LinkId>, limit: usize) -> Result<Vec<LinkId>, StoreError> {
         let state = self.enter().await?;
         let links = state.kept.keys().filter_map(|subject| match subject {
-            Subject::Link(link) => Some(link),
+            ClickSubject::Link(link) => Some(link),
             _ => None,
         });
         Ok(links.filter(|link| after.is_none_or(|after| *link > after)).take(limit).cloned().collect())
     }
 
-    async fn forget_links(&self, links: &[LinkKey], born_by: Moment) -> Result<(), StoreError> {
+    async fn forget_links(&self, links: &[LinkKey], born_by: Timestamp) -> Result<(), StoreError> {
         let meant = |link: &LinkId| link.born <= born_by && links.contains(&link.key);
-        self.enter().await?.kept.retain(|subject, _| !matches!(subject, Subject::Link(link) if meant(link)));
+        self.enter().await?.kept.retain(|subject, _| !matches!(subject, ClickSubject::Link(link) if meant(link)));
         Ok(())
     }
 
     async fn forget_owner(&self, owner: OwnerId) -> Result<(), StoreError> {
-        self.enter().await?.kept.retain(|subject, kept| *subject != Subject::Owner(owner) && kept.owner != Some(owner));
+        self.enter().await?.kept.retain(|subject, kept| *subject != ClickSubject::Owner(owner) && kept.owner != Some(owner));
         Ok(())
     }
 
-    async fn tidy(&self, retention: Retention) -> Result<Tidied, StoreError> {
+    async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError> {
         let mut state = self.enter().await?;
-        let mut tidied = Tidied::default();
+        let mut pruned = Pruned::default();
         let mut left = retention.limit;
         let raw_before = Unit::Hour.floor(retention.raw_before);
         let hours_before = Unit::Day.floor(retention.hours_before);
         for kept in state.kept.values_mut() {
             while kept.raw.first_key_value().is_some_and(|(place, _)| place.at_ms < raw_before.as_ms()) {
                 if left == 0 {
-                    tidied.more = true;
+                    pruned.more = true;
                     break;
                 }
                 kept.raw.pop_first();
                 left -= 1;
-                tidied.raw += 1;
+                pruned.raw += 1;
             }
             while kept.hours.first_key_value().is_some_and(|(start, _)| *start < hours_before) {
                 if left == 0 {
-                    tidied.more = true;
+                    pruned.more = true;
                     break;
                 }
                 if let Some((start, sum)) = kept.hours.pop_first() {
                     let day = kept.days.entry(Unit::Day.floor(start)).or_default();
                     day.merge(&sum);
-                    day.tally.trim(NAMED_A_DAY);
+                    day.tally.trim(MAX_VALUES_PER_DAY);
                     left -= 1;
-                    tidied.hours += 1;
+                    pruned.hours += 1;
                 }
             }
         }
-        Ok(tidied)
+        Ok(pruned)
     }
 
     async fn salt(&self, day: i64) -> Result<Salt, StoreError> {

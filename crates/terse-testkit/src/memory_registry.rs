@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::registry::{
-    Act, Actor, ApiKey, AuditEntry, Audits, BlockedHost, By, Change, Claim, Delivery, Due, FIRST_USER, ForeignIdentity,
-    Invitation, KEPT_WHEN_EXPIRED, KEYS_EACH, KeyId, Line, NewEvent, NewKey, NewReport, NewUser, NewWebhook, Place, Registry,
-    RegistryError, Report, ReportId, ReportState, Reported, ReportedLink, Role, SESSIONS_EACH, Session, Settlement, TEXTS_SHOWN,
-    Token, User, UserName, Watermark, Webhook, WebhookChange, WebhookId, forget_person,
+    AbuseReport, Account, AccountName, Actor, ApiKey, Attribution, AuditAction, AuditEntry, AuditRecord, Audits, BlockedHost,
+    ChangeAccount, Claim, Delivery, DomainConfig, Due, EXPIRED_KEY_RETENTION, FIRST_ACCOUNT, ForeignIdentity, Invitation, KeyId,
+    MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewEvent, NewKey, NewReport, NewWebhook, Registry, RegistryError,
+    RegistryVersion, ReportId, ReportState, Reported, ReportedLink, Role, Session, Settlement, TEXTS_SHOWN, Token, Webhook,
+    WebhookChange, WebhookId, redact_account,
 };
-use terse_core::{Domain, LinkKey, Moment, OwnerId, Revision, StoreError};
+use terse_core::{Domain, LinkKey, OwnerId, Revision, StoreError, Timestamp};
 
 mod outbox;
 
@@ -30,7 +31,7 @@ pub struct MemoryRegistry {
 
 #[derive(Debug, Default)]
 struct State {
-    watermark: Watermark,
+    version: RegistryVersion,
     setup: Option<Token>,
     had_admin: bool,
     /// How many there have ever been.
@@ -38,14 +39,14 @@ struct State {
     keys_made: u64,
     reports_made: u64,
     lines_made: u64,
-    users: BTreeMap<OwnerId, User>,
+    accounts: BTreeMap<OwnerId, Account>,
     keys: BTreeMap<KeyId, (Token, ApiKey)>,
     /// In the order in which they began.
     sessions: Vec<Session>,
     invitations: Vec<Invitation>,
-    places: BTreeMap<Domain, Place>,
+    domain_configs: BTreeMap<Domain, DomainConfig>,
     blocked: BTreeMap<String, BlockedHost>,
-    reports: BTreeMap<ReportId, ([u8; 16], Report)>,
+    reports: BTreeMap<ReportId, ([u8; 16], AbuseReport)>,
     outbox: Outbox,
     /// With the account each tells something of.
     audit: BTreeMap<u64, (Option<OwnerId>, AuditEntry)>,
@@ -81,70 +82,70 @@ impl MemoryRegistry {
 }
 
 impl State {
-    fn write(&mut self, line: Line, by: By) {
+    fn write(&mut self, line: AuditRecord, by: Attribution) {
         self.lines_made += 1;
-        let Line { act, subject, about, before, after } = line;
-        let By { actor, at, why } = by;
+        let AuditRecord { act, subject, about, before, after } = line;
+        let Attribution { actor, at, why } = by;
         let entry = AuditEntry { number: self.lines_made, at, actor, act, subject, why, before, after };
         self.audit.insert(self.lines_made, (about, entry));
     }
 
     fn move_watermark(&mut self) {
-        self.watermark.0 += 1;
+        self.version.0 += 1;
     }
 
     /// Whether another account than this one has the name or the identity.
-    fn taken(&self, but: Option<OwnerId>, name: &UserName, identity: Option<&ForeignIdentity>) -> bool {
-        let has = |user: &&User| user.name == *name || identity.is_some() && user.identity.as_ref() == identity;
-        self.users.values().filter(|user| Some(user.id) != but).any(|user| has(&user))
+    fn taken(&self, but: Option<OwnerId>, name: &AccountName, identity: Option<&ForeignIdentity>) -> bool {
+        let has = |account: &&Account| account.name == *name || identity.is_some() && account.identity.as_ref() == identity;
+        self.accounts.values().filter(|account| Some(account.id) != but).any(|account| has(&account))
     }
 
-    fn keep(&mut self, user: User) {
-        if user.role == Role::Admin {
+    fn keep(&mut self, account: Account) {
+        if account.role == Role::Admin {
             self.had_admin = true;
             self.setup = None;
         }
-        self.users.insert(user.id, user);
+        self.accounts.insert(account.id, account);
     }
 
-    fn make(&mut self, user: NewUser) -> Answer<User> {
-        if self.taken(None, &user.name, user.identity.as_ref()) {
+    fn make(&mut self, account: NewAccount) -> Answer<Account> {
+        if self.taken(None, &account.name, account.identity.as_ref()) {
             return Err(RegistryError::NameTaken);
         }
-        let user = user.into_user(OwnerId(FIRST_USER.0 + self.users_made));
+        let account = account.into_account(OwnerId(FIRST_ACCOUNT.0 + self.users_made));
         self.users_made += 1;
-        self.keep(user.clone());
-        Ok(user)
+        self.keep(account.clone());
+        Ok(account)
     }
 
     /// Makes an account whose owner is the one who makes it.
-    fn come(&mut self, user: NewUser, invited_by: Option<OwnerId>) -> Answer<User> {
-        let at = user.created_at;
-        let user = self.make(user)?;
-        self.write(Line::user_added(&user, invited_by), By { actor: Actor::Owner(user.id), at, why: None });
-        Ok(user)
+    fn come(&mut self, account: NewAccount, invited_by: Option<OwnerId>) -> Answer<Account> {
+        let at = account.created_at;
+        let account = self.make(account)?;
+        self.write(AuditRecord::user_added(&account, invited_by), Attribution { actor: Actor::Owner(account.id), at, why: None });
+        Ok(account)
     }
 
     /// Whether nobody else could do everything.
-    fn is_last_admin(&self, user: &User) -> bool {
-        user.governs() && !self.users.values().any(|other| other.id != user.id && other.governs())
+    fn is_last_admin(&self, account: &Account) -> bool {
+        account.governs() && !self.accounts.values().any(|other| other.id != account.id && other.governs())
     }
 
-    fn user(&self, id: OwnerId) -> Answer<&User> {
-        self.users.get(&id).ok_or(RegistryError::Missing)
+    fn account(&self, id: OwnerId) -> Answer<&Account> {
+        self.accounts.get(&id).ok_or(RegistryError::Missing)
     }
 
     /// Whether an invitation is as good as on the day it was written.
     fn stands(&self, invitation: &Invitation) -> bool {
-        let writer = self.users.get(&invitation.by);
-        writer.map_or(invitation.by == OwnerId::ADMIN, |user| user.suspended.is_none() && user.role >= invitation.role)
+        let writer = self.accounts.get(&invitation.by);
+        writer.map_or(invitation.by == OwnerId::ADMIN, |account| account.suspended.is_none() && account.role >= invitation.role)
     }
 }
 
 #[async_trait]
 impl Registry for MemoryRegistry {
-    async fn watermark(&self) -> Answer<Watermark> {
-        Ok(self.enter().await?.watermark)
+    async fn version(&self) -> Answer<RegistryVersion> {
+        Ok(self.enter().await?.version)
     }
 
     async fn offer_setup(&self, token: Token) -> Answer<bool> {
@@ -155,12 +156,12 @@ impl Registry for MemoryRegistry {
         Ok(!state.had_admin)
     }
 
-    async fn take_setup(&self, token: &Token, user: NewUser) -> Answer<User> {
+    async fn take_setup(&self, token: &Token, account: NewAccount) -> Answer<Account> {
         let mut state = self.enter().await?;
         if state.setup != Some(*token) {
             return Err(RegistryError::Missing);
         }
-        state.come(NewUser { role: Role::Admin, ..user }, None)
+        state.come(NewAccount { role: Role::Admin, ..account }, None)
     }
 
     async fn awaits_setup(&self) -> Answer<bool> {
@@ -171,64 +172,64 @@ impl Registry for MemoryRegistry {
         Ok(self.enter().await?.setup == Some(*token))
     }
 
-    async fn add_user(&self, user: NewUser, by: By) -> Answer<User> {
+    async fn add_account(&self, account: NewAccount, by: Attribution) -> Answer<Account> {
         let mut state = self.enter().await?;
-        let user = state.make(user)?;
-        state.write(Line::user_added(&user, None), by);
-        Ok(user)
+        let account = state.make(account)?;
+        state.write(AuditRecord::user_added(&account, None), by);
+        Ok(account)
     }
 
-    async fn user(&self, id: OwnerId) -> Answer<Option<User>> {
-        Ok(self.enter().await?.users.get(&id).cloned())
+    async fn account(&self, id: OwnerId) -> Answer<Option<Account>> {
+        Ok(self.enter().await?.accounts.get(&id).cloned())
     }
 
-    async fn user_named(&self, name: &UserName) -> Answer<Option<User>> {
-        Ok(self.enter().await?.users.values().find(|user| user.name == *name).cloned())
+    async fn user_named(&self, name: &AccountName) -> Answer<Option<Account>> {
+        Ok(self.enter().await?.accounts.values().find(|account| account.name == *name).cloned())
     }
 
-    async fn user_known_as(&self, identity: &ForeignIdentity) -> Answer<Option<User>> {
-        Ok(self.enter().await?.users.values().find(|user| user.identity.as_ref() == Some(identity)).cloned())
+    async fn account_by_identity(&self, identity: &ForeignIdentity) -> Answer<Option<Account>> {
+        Ok(self.enter().await?.accounts.values().find(|account| account.identity.as_ref() == Some(identity)).cloned())
     }
 
-    async fn users(&self, after: Option<OwnerId>, limit: usize) -> Answer<Vec<User>> {
+    async fn accounts(&self, after: Option<OwnerId>, limit: usize) -> Answer<Vec<Account>> {
         let state = self.enter().await?;
-        Ok(state.users.values().filter(|user| after.is_none_or(|after| user.id > after)).take(limit).cloned().collect())
+        Ok(state.accounts.values().filter(|account| after.is_none_or(|after| account.id > after)).take(limit).cloned().collect())
     }
 
-    async fn change_user(&self, change: Change, by: By) -> Answer<User> {
+    async fn change_account(&self, change: ChangeAccount, by: Attribution) -> Answer<Account> {
         let mut state = self.enter().await?;
-        let Change { id, change, expected } = change;
-        let before = state.user(id)?.clone();
+        let ChangeAccount { id, change, expected } = change;
+        let before = state.account(id)?.clone();
         if expected.is_some_and(|expected| expected != before.revision) {
             return Err(RegistryError::Conflict);
         }
         let Some(effect) = change.effect(&before) else {
             return Ok(before);
         };
-        if state.taken(Some(id), &effect.user.name, effect.user.identity.as_ref()) {
+        if state.taken(Some(id), &effect.account.name, effect.account.identity.as_ref()) {
             return Err(RegistryError::NameTaken);
         }
-        if !effect.user.governs() && state.is_last_admin(&before) {
+        if !effect.account.governs() && state.is_last_admin(&before) {
             return Err(RegistryError::LastAdmin);
         }
-        state.keep(effect.user.clone());
+        state.keep(effect.account.clone());
         if effect.ends_sessions {
             state.sessions.retain(|session| session.owner != id);
         }
-        if effect.moves_watermark {
+        if effect.bumps_version {
             state.move_watermark();
         }
         effect.lines.into_iter().for_each(|line| state.write(line, by.clone()));
-        Ok(effect.user)
+        Ok(effect.account)
     }
 
-    async fn erase_user(&self, id: OwnerId, by: By) -> Answer<()> {
+    async fn erase_account(&self, id: OwnerId, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
-        let user = state.user(id)?.clone();
-        if state.is_last_admin(&user) {
+        let account = state.account(id)?.clone();
+        if state.is_last_admin(&account) {
             return Err(RegistryError::LastAdmin);
         }
-        state.users.remove(&id);
+        state.accounts.remove(&id);
         state.keys.retain(|_, (_, key)| key.owner != id);
         state.sessions.retain(|session| session.owner != id);
         state.invitations.retain(|invitation| invitation.by != id);
@@ -236,12 +237,12 @@ impl Registry for MemoryRegistry {
         for (_, report) in state.reports.values_mut().filter(|(_, report)| report.account == Some(id)) {
             (report.account, report.text) = (None, None);
         }
-        state.write(Line::user_erased(&user), by);
+        state.write(AuditRecord::user_erased(&account), by);
         let about = state.audit.values().filter(|(about, _)| *about == Some(id));
         let mut lines: Vec<AuditEntry> = about.map(|(_, entry)| entry.clone()).collect();
-        forget_person(&mut lines, &user.name);
+        redact_account(&mut lines, &account.name);
         state.audit.extend(lines.into_iter().map(|entry| (entry.number, (Some(id), entry))));
-        if user.suspended.is_some() {
+        if account.suspended.is_some() {
             state.move_watermark();
         }
         Ok(())
@@ -249,29 +250,29 @@ impl Registry for MemoryRegistry {
 
     async fn suspended(&self) -> Answer<Vec<OwnerId>> {
         let state = self.enter().await?;
-        Ok(state.users.values().filter(|user| user.suspended.is_some()).map(|user| user.id).collect())
+        Ok(state.accounts.values().filter(|account| account.suspended.is_some()).map(|account| account.id).collect())
     }
 
-    async fn add_key(&self, key: NewKey, by: By) -> Answer<ApiKey> {
+    async fn add_key(&self, key: NewKey, by: Attribution) -> Answer<ApiKey> {
         let mut state = self.enter().await?;
-        state.user(key.owner)?;
+        state.account(key.owner)?;
         if state.keys.values().any(|(token, _)| *token == key.token) {
             return Err(RegistryError::Conflict);
         }
-        if state.keys.values().filter(|(_, one)| one.owner == key.owner).count() >= KEYS_EACH {
+        if state.keys.values().filter(|(_, one)| one.owner == key.owner).count() >= MAX_KEYS_PER_OWNER {
             return Err(RegistryError::TooMany);
         }
         state.keys_made += 1;
         let (token, key) = (key.token, key.into_key(KeyId(state.keys_made)));
         state.keys.insert(key.id, (token, key.clone()));
-        state.write(Line::key_added(&key), by);
+        state.write(AuditRecord::key_added(&key), by);
         Ok(key)
     }
 
-    async fn key(&self, token: &Token) -> Answer<Option<(ApiKey, User)>> {
+    async fn key(&self, token: &Token) -> Answer<Option<(ApiKey, Account)>> {
         let state = self.enter().await?;
         let found = state.keys.values().find(|(one, _)| one == token);
-        Ok(found.and_then(|(_, key)| Some((key.clone(), state.users.get(&key.owner)?.clone()))))
+        Ok(found.and_then(|(_, key)| Some((key.clone(), state.accounts.get(&key.owner)?.clone()))))
     }
 
     async fn keys(&self, owner: OwnerId) -> Answer<Vec<ApiKey>> {
@@ -279,18 +280,18 @@ impl Registry for MemoryRegistry {
         Ok(state.keys.values().map(|(_, key)| key).filter(|key| key.owner == owner).cloned().collect())
     }
 
-    async fn revoke_key(&self, owner: OwnerId, id: KeyId, by: By) -> Answer<()> {
+    async fn revoke_key(&self, owner: OwnerId, id: KeyId, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
         if state.keys.get(&id).is_none_or(|(_, key)| key.owner != owner) {
             return Err(RegistryError::Missing);
         }
         if let Some((_, key)) = state.keys.remove(&id) {
-            state.write(Line::key_revoked(&key), by);
+            state.write(AuditRecord::key_revoked(&key), by);
         }
         Ok(())
     }
 
-    async fn touch_keys(&self, used: &[(KeyId, Moment)]) -> Answer<()> {
+    async fn touch_keys(&self, used: &[(KeyId, Timestamp)]) -> Answer<()> {
         let mut state = self.enter().await?;
         for (id, at) in used {
             if let Some((_, key)) = state.keys.get_mut(id) {
@@ -302,7 +303,7 @@ impl Registry for MemoryRegistry {
 
     async fn add_session(&self, session: Session, seen: Revision) -> Answer<()> {
         let mut state = self.enter().await?;
-        let owner = state.user(session.owner)?;
+        let owner = state.account(session.owner)?;
         if owner.suspended.is_some() {
             return Err(RegistryError::Missing);
         }
@@ -310,7 +311,7 @@ impl Registry for MemoryRegistry {
             return Err(RegistryError::Conflict);
         }
         let of_owner = |one: &Session| one.owner == session.owner;
-        if state.sessions.iter().filter(|one| of_owner(one)).count() >= SESSIONS_EACH {
+        if state.sessions.iter().filter(|one| of_owner(one)).count() >= MAX_SESSIONS_PER_OWNER {
             let oldest = (0..).zip(&state.sessions).filter(|(_, one)| of_owner(one)).min_by_key(|(_, one)| one.created_at);
             if let Some(oldest) = oldest.map(|(n, _)| n) {
                 state.sessions.remove(oldest);
@@ -320,13 +321,13 @@ impl Registry for MemoryRegistry {
         Ok(())
     }
 
-    async fn session(&self, token: &Token, now: Moment) -> Answer<Option<(Session, User)>> {
+    async fn session(&self, token: &Token, now: Timestamp) -> Answer<Option<(Session, Account)>> {
         let state = self.enter().await?;
         let found = state.sessions.iter().find(|one| one.token == *token && one.expires_at > now);
-        Ok(found.and_then(|session| Some((session.clone(), state.users.get(&session.owner)?.clone()))))
+        Ok(found.and_then(|session| Some((session.clone(), state.accounts.get(&session.owner)?.clone()))))
     }
 
-    async fn sessions(&self, owner: OwnerId, now: Moment) -> Answer<Vec<Session>> {
+    async fn sessions(&self, owner: OwnerId, now: Timestamp) -> Answer<Vec<Session>> {
         let state = self.enter().await?;
         let of_owner = state.sessions.iter().filter(|one| one.owner == owner && one.expires_at > now);
         let mut sessions: Vec<Session> = of_owner.cloned().collect();
@@ -344,20 +345,20 @@ impl Registry for MemoryRegistry {
         Ok(())
     }
 
-    async fn invite(&self, invitation: Invitation, by: By) -> Answer<()> {
+    async fn invite(&self, invitation: Invitation, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
         if invitation.by != OwnerId::ADMIN {
-            state.user(invitation.by)?;
+            state.account(invitation.by)?;
         }
         if state.invitations.iter().any(|one| one.token == invitation.token) {
             return Err(RegistryError::Conflict);
         }
-        state.write(Line::invited(&invitation), by);
+        state.write(AuditRecord::invited(&invitation), by);
         state.invitations.push(invitation);
         Ok(())
     }
 
-    async fn invitations(&self, now: Moment, limit: usize) -> Answer<Vec<Invitation>> {
+    async fn invitations(&self, now: Timestamp, limit: usize) -> Answer<Vec<Invitation>> {
         let state = self.enter().await?;
         let mut open: Vec<Invitation> = state.invitations.iter().filter(|one| one.expires_at > now).cloned().collect();
         open.sort_by_key(|one| one.expires_at);
@@ -365,42 +366,42 @@ impl Registry for MemoryRegistry {
         Ok(open)
     }
 
-    async fn revoke_invitation(&self, token: &Token, by: By) -> Answer<()> {
+    async fn revoke_invitation(&self, token: &Token, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
         let place = state.invitations.iter().position(|one| one.token == *token).ok_or(RegistryError::Missing)?;
         let invitation = state.invitations.remove(place);
-        state.write(Line::invitation_revoked(&invitation), by);
+        state.write(AuditRecord::invitation_revoked(&invitation), by);
         Ok(())
     }
 
-    async fn accept(&self, token: &Token, user: NewUser) -> Answer<User> {
+    async fn accept(&self, token: &Token, account: NewAccount) -> Answer<Account> {
         let mut state = self.enter().await?;
-        let found = state.invitations.iter().find(|one| one.token == *token && one.expires_at > user.created_at);
+        let found = state.invitations.iter().find(|one| one.token == *token && one.expires_at > account.created_at);
         let invitation = found.filter(|invitation| state.stands(invitation)).cloned().ok_or(RegistryError::Missing)?;
-        let user = state.come(NewUser { role: invitation.role, ..user }, Some(invitation.by))?;
+        let account = state.come(NewAccount { role: invitation.role, ..account }, Some(invitation.by))?;
         state.invitations.retain(|one| one.token != *token);
-        Ok(user)
+        Ok(account)
     }
 
-    async fn places(&self) -> Answer<Vec<Place>> {
-        Ok(self.enter().await?.places.values().cloned().collect())
+    async fn domain_configs(&self) -> Answer<Vec<DomainConfig>> {
+        Ok(self.enter().await?.domain_configs.values().cloned().collect())
     }
 
-    async fn put_place(&self, place: Place, by: By) -> Answer<()> {
+    async fn put_domain(&self, place: DomainConfig, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
-        let before = state.places.insert(place.domain.clone(), place.clone());
+        let before = state.domain_configs.insert(place.domain.clone(), place.clone());
         if before.as_ref() != Some(&place) {
             state.move_watermark();
-            state.write(Line::domain_changed(before.as_ref(), &place), by);
+            state.write(AuditRecord::domain_changed(before.as_ref(), &place), by);
         }
         Ok(())
     }
 
-    async fn remove_place(&self, domain: &Domain, by: By) -> Answer<()> {
+    async fn remove_domain(&self, domain: &Domain, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
-        let place = state.places.remove(domain).ok_or(RegistryError::Missing)?;
+        let place = state.domain_configs.remove(domain).ok_or(RegistryError::Missing)?;
         state.move_watermark();
-        state.write(Line::domain_removed(&place), by);
+        state.write(AuditRecord::domain_removed(&place), by);
         Ok(())
     }
 
@@ -408,41 +409,41 @@ impl Registry for MemoryRegistry {
         Ok(self.enter().await?.blocked.values().cloned().collect())
     }
 
-    async fn block_host(&self, host: BlockedHost, by: By) -> Answer<()> {
+    async fn block_host(&self, host: BlockedHost, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
         if !state.blocked.contains_key(&host.host) {
             state.move_watermark();
-            state.write(Line::host_blocked(&host), by);
+            state.write(AuditRecord::host_blocked(&host), by);
             state.blocked.insert(host.host.clone(), host);
         }
         Ok(())
     }
 
-    async fn unblock_host(&self, host: &str, by: By) -> Answer<()> {
+    async fn unblock_host(&self, host: &str, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
         let host = state.blocked.remove(host).ok_or(RegistryError::Missing)?;
         state.move_watermark();
-        state.write(Line::host_unblocked(&host), by);
+        state.write(AuditRecord::host_unblocked(&host), by);
         Ok(())
     }
 
     async fn report(&self, report: NewReport) -> Answer<Reported> {
         let mut state = self.enter().await?;
         let NewReport { link, born, reporter, account, reason, text, at } = report;
-        let about = |one: &Report| one.state == ReportState::Open && one.link == link && one.born == born;
+        let about = |one: &AbuseReport| one.state == ReportState::Open && one.link == link && one.born == born;
         let earlier = state.reports.values().find(|(by, one)| *by == reporter && about(one)).map(|(_, one)| one.id);
         let reporters = state.reports.values().filter(|(_, one)| about(one)).count() as u64 + u64::from(earlier.is_none());
         let id = earlier.unwrap_or_else(|| {
             state.reports_made += 1;
             let id = ReportId(state.reports_made);
-            let report = Report { id, link, born, account, reason, text, at, state: ReportState::Open };
+            let report = AbuseReport { id, link, born, account, reason, text, at, state: ReportState::Open };
             state.reports.insert(id, (reporter, report));
             id
         });
         Ok(Reported { id, reporters })
     }
 
-    async fn reports(&self, wanted: ReportState, after: Option<ReportId>, limit: usize) -> Answer<Vec<Report>> {
+    async fn reports(&self, wanted: ReportState, after: Option<ReportId>, limit: usize) -> Answer<Vec<AbuseReport>> {
         let state = self.enter().await?;
         let reports = state.reports.values().map(|(_, report)| report).filter(|report| report.state == wanted);
         Ok(reports.filter(|report| after.is_none_or(|after| report.id > after)).take(limit).cloned().collect())
@@ -482,7 +483,7 @@ impl Registry for MemoryRegistry {
         Ok(links)
     }
 
-    async fn settle_reports(&self, link: &LinkKey, settled: ReportState, by: By) -> Answer<u64> {
+    async fn settle_reports(&self, link: &LinkKey, settled: ReportState, by: Attribution) -> Answer<u64> {
         let mut state = self.enter().await?;
         let mut count = 0;
         let open = state.reports.values_mut().map(|(_, report)| report).filter(|report| report.state == ReportState::Open);
@@ -491,18 +492,18 @@ impl Registry for MemoryRegistry {
             count += 1;
         }
         if count > 0 {
-            state.write(Line::reports_settled(link, count, settled), by);
+            state.write(AuditRecord::reports_settled(link, count, settled), by);
         }
         Ok(count)
     }
 
-    async fn add_webhook(&self, webhook: NewWebhook, by: By) -> Answer<Webhook> {
+    async fn add_webhook(&self, webhook: NewWebhook, by: Attribution) -> Answer<Webhook> {
         let mut state = self.enter().await?;
         if webhook.owner != OwnerId::ADMIN {
-            state.user(webhook.owner)?;
+            state.account(webhook.owner)?;
         }
         let webhook = state.outbox.add(webhook)?;
-        state.write(Line::webhook_added(&webhook), by);
+        state.write(AuditRecord::webhook_added(&webhook), by);
         Ok(webhook)
     }
 
@@ -510,26 +511,26 @@ impl Registry for MemoryRegistry {
         Ok(self.enter().await?.outbox.of(owner))
     }
 
-    async fn change_webhook(&self, owner: OwnerId, id: WebhookId, change: WebhookChange, by: By) -> Answer<Webhook> {
+    async fn change_webhook(&self, owner: OwnerId, id: WebhookId, change: WebhookChange, by: Attribution) -> Answer<Webhook> {
         let mut state = self.enter().await?;
         let webhook = state.outbox.find(owner, id)?;
         let before = webhook.clone();
         *webhook = change.apply(&before);
         let after = webhook.clone();
-        if let Some(line) = Line::webhook_changed(&before, &after) {
+        if let Some(line) = AuditRecord::webhook_changed(&before, &after) {
             state.write(line, by);
         }
         Ok(after)
     }
 
-    async fn remove_webhook(&self, owner: OwnerId, id: WebhookId, by: By) -> Answer<()> {
+    async fn remove_webhook(&self, owner: OwnerId, id: WebhookId, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
         let webhook = state.outbox.remove(owner, id)?;
-        state.write(Line::webhook_removed(&webhook), by);
+        state.write(AuditRecord::webhook_removed(&webhook), by);
         Ok(())
     }
 
-    async fn hooked_owners(&self) -> Answer<Vec<OwnerId>> {
+    async fn owners_with_webhooks(&self) -> Answer<Vec<OwnerId>> {
         Ok(self.enter().await?.outbox.owners())
     }
 
@@ -538,8 +539,8 @@ impl Registry for MemoryRegistry {
     }
 
     async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
-        let State { outbox, users, .. } = &mut *self.enter().await?;
-        Ok(outbox.due(claim, |owner| users.get(&owner).is_some_and(|user| user.suspended.is_some())))
+        let State { outbox, accounts, .. } = &mut *self.enter().await?;
+        Ok(outbox.due(claim, |owner| accounts.get(&owner).is_some_and(|account| account.suspended.is_some())))
     }
 
     async fn settle(&self, settlement: Settlement) -> Answer<bool> {
@@ -555,8 +556,14 @@ impl Registry for MemoryRegistry {
         self.enter().await?.outbox.deliveries(owner, id, limit)
     }
 
-    async fn note(&self, act: Act, subject: &str, change: (Option<String>, Option<String>), by: By) -> Answer<()> {
-        self.enter().await?.write(Line::noted(act, subject, change), by);
+    async fn note(
+        &self,
+        act: AuditAction,
+        subject: &str,
+        change: (Option<String>, Option<String>),
+        by: Attribution,
+    ) -> Answer<()> {
+        self.enter().await?.write(AuditRecord::noted(act, subject, change), by);
         Ok(())
     }
 
@@ -570,10 +577,10 @@ impl Registry for MemoryRegistry {
         Ok(state.audit.values().rev().map(|(_, entry)| entry).filter(wanted).take(query.limit).cloned().collect())
     }
 
-    async fn tidy(&self, now: Moment, keep: Duration, limit: usize) -> Answer<u64> {
+    async fn prune(&self, now: Timestamp, keep: Duration, limit: usize) -> Answer<u64> {
         let mut state = self.enter().await?;
         let old = now.saturating_sub(keep);
-        let expired = now.saturating_sub(KEPT_WHEN_EXPIRED);
+        let expired = now.saturating_sub(EXPIRED_KEY_RETENTION);
         let mut count = 0;
         // Whether one that is over may be deleted too.
         let mut is_kept = |over: bool| {
@@ -585,7 +592,7 @@ impl Registry for MemoryRegistry {
         state.invitations.retain(|one| is_kept(one.expires_at <= now));
         state.keys.retain(|_, (_, key)| is_kept(key.expires_at.is_some_and(|at| at <= expired)));
         state.reports.retain(|_, (_, report)| is_kept(report.state != ReportState::Open && report.at < old));
-        state.outbox.tidy(old, &mut is_kept);
+        state.outbox.prune(old, &mut is_kept);
         state.audit.retain(|_, (_, entry)| is_kept(entry.at < old));
         Ok(count)
     }

@@ -1,11 +1,14 @@
 //! Links to test with.
 
 use terse_core::rules::Rules;
-use terse_core::{Code, Domain, Flags, Judge, Link, LinkKey, Moment, OwnerId, RedirectKind, Revision, Standing, Tags, Target};
+use terse_core::{
+    Code, Domain, Flags, Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision, Tags, Target,
+    Timestamp,
+};
 
 /// When sample links are made: 2026-01-01T00:00:00Z, and `ms` later.
-pub fn moment(ms: i64) -> Moment {
-    Moment::from_ms(1_767_225_600_000 + ms)
+pub fn moment(ms: i64) -> Timestamp {
+    Timestamp::from_ms(1_767_225_600_000 + ms)
 }
 
 /// A key on the primary domain.
@@ -35,8 +38,8 @@ pub fn generated(code: &str, target: &str) -> Link {
         rules: None,
         forward_query: false,
         crawlable: false,
-        standing: Standing::Clear,
-        judged: Judge::Screen,
+        standing: ModerationStatus::Clear,
+        judged: ModerationSource::Screen,
         flags: Flags::default(),
         deleted_at: None,
         reusable: false,

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 /// Longer than any promise takes: a store that hangs fails its test instead of stopping the suite.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[doc(hidden)]
 #[macro_export]
@@ -37,7 +37,7 @@ where
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         match fresh().await {
-            Some(store) => tokio::time::timeout(PATIENCE, promise(store)).await.expect("the store hangs"),
+            Some(store) => tokio::time::timeout(TIMEOUT, promise(store)).await.expect("the store hangs"),
             None => eprintln!("SKIPPED {name}: no store is offered"),
         }
     });

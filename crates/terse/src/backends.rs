@@ -123,7 +123,7 @@ pub fn inspect_registry(file: &Path) -> anyhow::Result<()> {
 pub fn verify_registry(file: &Path) -> anyhow::Result<Option<u64>> {
     let report = terse_embedded::verify_registry(file).context("reading the registry of owners")?;
     anyhow::ensure!(report.is_clean(), "the registry of owners is damaged: {report:?}");
-    Ok(Some(report.users))
+    Ok(Some(report.accounts))
 }
 
 /// Makes a registry's file that is a copy from the past safe to go on with: no id is given out twice, and who was signed in then

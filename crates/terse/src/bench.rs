@@ -24,11 +24,11 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::config::Secret;
 
-pub use report::{Errors, Latency, Report};
+pub use report::{BenchReport, Errors, Latency};
 pub use wire::Server;
 
 /// How many connections or threads may be asked for; more is a typing error.
-const MOST: u64 = 65_535;
+const MAX_CONNECTIONS: u64 = 65_535;
 
 /// What `terse bench` is asked to do.
 #[derive(Args, Clone, Debug)]
@@ -76,7 +76,7 @@ pub struct RedirectOptions {
     #[arg(long, value_enum, default_value_t = Pick::Zipf)]
     pub pick: Pick,
     /// Visitors at once.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=MOST))]
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS))]
     pub connections: u64,
     /// Threads of this load generator.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -106,7 +106,7 @@ pub struct CreateOptions {
     #[arg(skip)]
     pub key: Option<Secret>,
     /// Callers at once, each waiting for its answer.
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=MOST))]
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS))]
     pub callers: u64,
     /// Threads of this load generator.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -152,7 +152,7 @@ pub enum Pick {
 }
 
 /// Does what is asked and reports it; nothing is printed.
-pub fn run(options: Options) -> anyhow::Result<Report> {
+pub fn run(options: Options) -> anyhow::Result<BenchReport> {
     match options.mode {
         Mode::Redirect(redirect) => redirect::run(redirect),
         Mode::Create(create) => create::run(create),

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use url::Url;
 
-use crate::client::{Absent, Door, Remote};
+use crate::client::{Absent, ApiClient, Remote};
 use crate::commands;
 use crate::config::{Config, Loaded, Secret, Sources};
 use crate::{logging, problem, serve};
@@ -151,8 +151,8 @@ impl Context {
     }
 
     /// The way to the API.
-    pub(crate) fn door(&self, absent: Absent) -> anyhow::Result<Door> {
-        Door::open(self.config(), self.remote.as_ref(), absent)
+    pub(crate) fn api(&self, absent: Absent) -> anyhow::Result<ApiClient> {
+        ApiClient::open(self.config(), self.remote.as_ref(), absent)
     }
 
     /// For commands that need the folder itself.

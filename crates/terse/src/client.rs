@@ -15,11 +15,11 @@ use url::Url;
 
 use crate::backends::Store;
 use crate::config::{Config, Secret};
+use crate::data_dir_lock::{DataDir, InUse, LockGuard};
 use crate::problem::Problem;
-use crate::run_file::{DataDir, InUse, LockGuard};
 
 /// No answer is longer.
-const LONGEST_ANSWER: u64 = 64 << 20;
+const MAX_RESPONSE_SIZE: u64 = 64 << 20;
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a call may take; an import of many links waits for the disk.
@@ -37,7 +37,7 @@ pub struct Remote {
 }
 
 /// The API without a server: the same router, and a key that it accepts.
-pub struct LocalDoor {
+pub struct InProcessApi {
     /// Everything below `/api/v1`.
     pub router: axum::Router,
     /// A key that may do everything.
@@ -58,12 +58,12 @@ pub struct Answer {
 }
 
 /// A way to the API.
-pub struct Door(Way);
+pub struct ApiClient(Way);
 
 enum Way {
     Http { agent: ureq::Agent, base: Url, key: Option<Secret>, place: String },
     // Fields drop in this order: the store is closed before the folder is let go.
-    Here { local: Box<LocalDoor>, host: String, runtime: tokio::runtime::Runtime, place: String, _lock: LockGuard },
+    Here { local: Box<InProcessApi>, host: String, runtime: tokio::runtime::Runtime, place: String, _lock: LockGuard },
 }
 
 /// What to do when the data folder does not exist.
@@ -75,7 +75,7 @@ pub enum Absent {
     Refuse,
 }
 
-impl Door {
+impl ApiClient {
     /// Finds the API: elsewhere if told so, else the server of the data folder, else here.
     pub fn open(config: &Config, remote: Option<&Remote>, absent: Absent) -> anyhow::Result<Self> {
         if let Some(remote) = remote {
@@ -138,7 +138,7 @@ impl Door {
     pub(crate) fn to(router: axum::Router, folder: &std::path::Path) -> Self {
         let lock = DataDir::open(folder).and_then(|dir| dir.lock()).expect("a free folder");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let local = Box::new(LocalDoor { router, key: "k".into(), store: None });
+        let local = Box::new(InProcessApi { router, key: "k".into(), store: None });
         Self(Way::Here { local, host: "h".into(), runtime, place: folder.display().to_string(), _lock: lock })
     }
 
@@ -201,11 +201,17 @@ fn call_http(
     let mut answer = answer.with_context(reached)?;
     let status = answer.status().as_u16();
     let retry_after = retry_after(answer.headers());
-    let bytes = answer.body_mut().with_config().limit(LONGEST_ANSWER).read_to_vec().with_context(reached)?;
+    let bytes = answer.body_mut().with_config().limit(MAX_RESPONSE_SIZE).read_to_vec().with_context(reached)?;
     Ok(Answer { status, body: parse(status, &bytes)?, retry_after })
 }
 
-async fn call_here(local: &LocalDoor, host: &str, method: &Method, path: &str, body: Option<&Value>) -> anyhow::Result<Answer> {
+async fn call_here(
+    local: &InProcessApi,
+    host: &str,
+    method: &Method,
+    path: &str,
+    body: Option<&Value>,
+) -> anyhow::Result<Answer> {
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -222,7 +228,7 @@ async fn call_here(local: &LocalDoor, host: &str, method: &Method, path: &str, b
             Err(never) => match never {},
         };
         let (head, body) = answer.into_parts();
-        let limit = usize::try_from(LONGEST_ANSWER).unwrap_or(usize::MAX);
+        let limit = usize::try_from(MAX_RESPONSE_SIZE).unwrap_or(usize::MAX);
         let bytes = Limited::new(body, limit).collect().await.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
         let status = head.status.as_u16();
         Ok(Answer { status, body: parse(status, &bytes)?, retry_after: retry_after(&head.headers) })

@@ -1,7 +1,7 @@
 use std::io::{Read as _, Write as _};
 
 use super::*;
-use crate::run_file::RunInfo;
+use crate::data_dir_lock::RunInfo;
 
 /// A server that answers one request and gives back what it was asked.
 fn answer_once(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {
@@ -32,8 +32,8 @@ fn a_running_server_is_reached_with_the_key_it_left() {
     let _server = dir.lock().unwrap();
     let (url, asked) = answer_once("HTTP/1.1 200 OK\r\nContent-Length: 8\r\nRetry-After: 3\r\n\r\n{\"a\": 1}");
     dir.write_run(&RunInfo { pid: 1, url, key: "the-key".into() }).unwrap();
-    let door = Door::open(&config(temp.path()), None, Absent::Refuse).unwrap();
-    let answer = door.call(&Method::POST, "/api/v1/urls", Some(&serde_json::json!({"long_url": "https://e.com/"}))).unwrap();
+    let api = ApiClient::open(&config(temp.path()), None, Absent::Refuse).unwrap();
+    let answer = api.call(&Method::POST, "/api/v1/urls", Some(&serde_json::json!({"long_url": "https://e.com/"}))).unwrap();
     assert_eq!((answer.status, &answer.body["a"], answer.retry_after), (200, &1.into(), Some(Duration::from_secs(3))));
     let asked = asked.join().unwrap();
     assert!(asked.starts_with("POST /api/v1/urls HTTP/1.1\r\n"), "{asked}");
@@ -46,8 +46,8 @@ fn a_refusal_is_an_error_in_the_servers_words() {
     let body = r#"{"title":"t","status":409,"code":"alias_taken","detail":"this alias is taken","field":"custom_alias"}"#;
     let answer = format!("HTTP/1.1 409 Conflict\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let (url, asked) = answer_once(answer.leak());
-    let door = Door::http(Url::parse(&url).unwrap(), None, String::new(), false);
-    let error = door.expect(&Method::GET, "/api/v1/urls/x", None).unwrap_err();
+    let api = ApiClient::http(Url::parse(&url).unwrap(), None, String::new(), false);
+    let error = api.expect(&Method::GET, "/api/v1/urls/x", None).unwrap_err();
     assert_eq!(error.to_string(), "custom_alias: this alias is taken (alias_taken)");
     assert!(!asked.join().unwrap().to_lowercase().contains("authorization"));
 }
@@ -55,8 +55,8 @@ fn a_refusal_is_an_error_in_the_servers_words() {
 #[test]
 fn a_redirect_is_not_followed() {
     let (url, asked) = answer_once("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n");
-    let door = Door::http(Url::parse(&url).unwrap(), Some(Secret::new("k")), String::new(), false);
-    let error = door.expect(&Method::GET, "/api/v1/urls", None).unwrap_err();
+    let api = ApiClient::http(Url::parse(&url).unwrap(), Some(Secret::new("k")), String::new(), false);
+    let error = api.expect(&Method::GET, "/api/v1/urls", None).unwrap_err();
     assert!(error.to_string().contains("302"), "{error:#}");
     asked.join().unwrap();
 }
@@ -64,8 +64,8 @@ fn a_redirect_is_not_followed() {
 #[test]
 fn a_page_that_is_not_ours_is_told_apart() {
     let (url, asked) = answer_once("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>");
-    let door = Door::http(Url::parse(&url).unwrap(), None, String::new(), false);
-    let error = format!("{:#}", door.expect(&Method::GET, "/api/v1/urls", None).unwrap_err());
+    let api = ApiClient::http(Url::parse(&url).unwrap(), None, String::new(), false);
+    let error = format!("{:#}", api.expect(&Method::GET, "/api/v1/urls", None).unwrap_err());
     assert!(error.contains("is this a terse server?"), "{error}");
     asked.join().unwrap();
 }
@@ -74,7 +74,7 @@ fn a_page_that_is_not_ours_is_told_apart() {
 fn without_a_folder_there_is_nothing_to_ask() {
     let temp = tempfile::tempdir().unwrap();
     let absent = temp.path().join("absent");
-    let error = Door::open(&config(&absent), None, Absent::Refuse).err().unwrap();
+    let error = ApiClient::open(&config(&absent), None, Absent::Refuse).err().unwrap();
     assert!(error.to_string().contains("--data-dir"), "{error}");
     assert!(!absent.exists());
 }
@@ -86,8 +86,8 @@ fn the_router_answers_without_a_server() {
         let key = request.headers()[header::AUTHORIZATION].to_str().unwrap().to_owned();
         (http::StatusCode::CREATED, axum::Json(serde_json::json!({ "path": request.uri().to_string(), "key": key })))
     });
-    let door = Door::to(router, temp.path());
-    let answer = door.call(&Method::GET, "/api/v1/urls?limit=1", None).unwrap();
+    let api = ApiClient::to(router, temp.path());
+    let answer = api.call(&Method::GET, "/api/v1/urls?limit=1", None).unwrap();
     assert_eq!(answer.status, 201);
     assert_eq!(answer.body, serde_json::json!({"path": "/api/v1/urls?limit=1", "key": "Bearer k"}));
 }

@@ -63,7 +63,7 @@ settings! {
         /// What is asked of other servers.
         pub outgoing: Outgoing = Outgoing::default(),
         /// What becomes of links that are over.
-        pub links: LinkChores = LinkChores::default(),
+        pub links: LinkRetention = LinkRetention::default(),
         /// For those who watch over the server.
         pub admin: Admin = Admin::default(),
         /// What is written to standard error.
@@ -280,7 +280,7 @@ settings! {
         /// How often lists from elsewhere are fetched, `1m` to `7d`. Files are read again when they change.
         pub lists_every: Span = Span::secs(3600),
         /// What puts a warning page before a link. Leave out what your links often are, or set none.
-        pub warn_on: Vec<String> = terse_safety::Flags::that_warn().iter().map(|flag| flag.as_str().to_owned()).collect(),
+        pub warn_on: Vec<String> = terse_safety::FlagSet::that_warn().iter().map(|flag| flag.as_str().to_owned()).collect(),
         /// A key for Google Safe Browsing. With it, its lists of dangerous pages are kept here, and it is asked about targets that may
         /// be on them: by a part of a hash, so that it does not learn the target.
         pub safe_browsing_key: Option<Secret> = None,
@@ -312,7 +312,7 @@ settings! {
 
 settings! {
     /// `[links]`: what becomes of links that are over.
-    pub struct LinkChores {
+    pub struct LinkRetention {
         /// How long a deleted or expired link is kept; until then a deleted one can be brought back.
         pub grace: Span = Span::days(7),
         /// How long after that an alias that somebody chose is held: until then only its former owner gets it. `0s` is not at all.

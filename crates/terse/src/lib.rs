@@ -4,27 +4,27 @@
 //! settings, opens the parts and joins them, and offers the command line, which reaches links through the same API as
 //! everyone else.
 
+mod account_jobs;
 pub mod backends;
 pub mod bench;
-mod chores;
 pub mod cli;
-mod click_chores;
+mod click_jobs;
+mod click_plane;
 pub mod client;
 mod commands;
 pub mod config;
-mod counting;
-mod front_door;
+pub mod data_dir_lock;
+mod health;
+mod http_fallback;
 pub mod logging;
-mod metered;
 mod metrics;
-mod operating;
+mod metrics_store;
 mod outgoing;
-mod owner_chores;
 mod problem;
-mod registry_watch;
-mod report_chore;
+mod reaper;
+mod registry_watcher;
+mod report_job;
 mod rescan;
-pub mod run_file;
 mod safety;
 pub mod serve;
 mod terminal;

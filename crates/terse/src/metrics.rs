@@ -8,16 +8,16 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use terse_redirect::{BUCKETS_MICROS, Snapshot};
-use terse_server::{ApiStats, Outcome};
+use terse_server::{ApiStats, CreateResult};
 
-use crate::chores::ReaperCounts;
-use crate::counting::Counted;
+use crate::click_plane::Counted;
 use crate::outgoing::OutgoingCounts;
+use crate::reaper::ReaperCounts;
 use crate::rescan::RescanCounts;
 use crate::safety::{ListCounts, Service};
 
 /// Reads all rooms when somebody asks.
-pub(crate) struct Rooms {
+pub(crate) struct MetricsSources {
     /// What the redirect plane has counted.
     pub(crate) redirects: Box<dyn Fn() -> Snapshot + Send + Sync>,
     /// Routes in memory, and their bytes.
@@ -42,13 +42,13 @@ pub(crate) struct Rooms {
     pub(crate) queue: Box<dyn Fn() -> usize + Send + Sync>,
 }
 
-impl fmt::Debug for Rooms {
+impl fmt::Debug for MetricsSources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Rooms")
     }
 }
 
-impl Collector for Rooms {
+impl Collector for MetricsSources {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let seen = (self.redirects)();
         let outcomes = [
@@ -82,7 +82,7 @@ impl Collector for Rooms {
         }
         outgoing(&mut encoder, &self.outgoing)?;
 
-        let creates = Outcome::ALL.map(|outcome| (outcome.as_str(), self.api.creates(outcome)));
+        let creates = CreateResult::ALL.map(|outcome| (outcome.as_str(), self.api.creates(outcome)));
         family(&mut encoder, "terse_creates", "Wishes for links, by how they ended", "outcome", &creates)?;
         let help = "Requests to the API and pages, by route and class of status";
         let mut requests = encoder.encode_descriptor("terse_requests", help, None, MetricType::Counter)?;
@@ -113,8 +113,8 @@ fn clicks(encoder: &mut DescriptorEncoder<'_>, seen: &Snapshot, counted: &Counte
     gauge(encoder, "terse_clicks_dead", "1 if the thread that counts clicks has ended by itself", usize::from(counted.dead))?;
     let waiting = usize::try_from(counted.waiting).unwrap_or(usize::MAX);
     gauge(encoder, "terse_journal_waiting_bytes", "Bytes of the journal that are not counted yet", waiting)?;
-    let tidied = [("raw", counted.aged), ("hours", counted.compacted), ("links", counted.forgotten)];
-    family(encoder, "terse_clicks_tidied", "What is no longer kept of clicks", "what", &tidied)
+    let pruned = [("raw", counted.aged), ("hours", counted.compacted), ("links", counted.forgotten)];
+    family(encoder, "terse_clicks_tidied", "What is no longer kept of clicks", "what", &pruned)
 }
 
 fn safety(encoder: &mut DescriptorEncoder<'_>, lists: &ListCounts, rescan: &RescanCounts, recalled: &AtomicU64) -> fmt::Result {

@@ -2,7 +2,7 @@
 //! guarded client; with everything off there is no client, no thread and no task.
 
 mod hooks;
-mod reach;
+mod link_checker;
 mod sender;
 mod titles;
 
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 use hooks::Hooks;
-use reach::Reach;
+use link_checker::LinkChecker;
 use sender::Sender;
 use titles::Titles;
 
@@ -57,14 +57,14 @@ pub(crate) struct OutgoingCounts {
 }
 
 /// What is switched on.
-pub(crate) struct Outside {
+pub(crate) struct Integrations {
     hooks: Option<Hooks>,
     titles: Option<Titles>,
     client: Option<Arc<Outgoing>>,
     pub(crate) counts: Arc<OutgoingCounts>,
 }
 
-impl Outside {
+impl Integrations {
     /// Reads who has webhooks, if they are on, so that nothing that happens from now on is missed.
     pub(crate) async fn open(
         config: &Config,
@@ -77,7 +77,7 @@ impl Outside {
         let hooks = if settings.webhooks {
             let key = WebhookKey::new(identity.derive("terse webhooks v1"));
             let rules = TargetRules { allow_private: settings.allow_private, ..TargetRules::default() };
-            let desk = Webhooks { key, rules, owners: Arc::default(), bell: Arc::default() };
+            let desk = Webhooks { key, rules, owners: Arc::default(), wake: Arc::default() };
             let hooks = Hooks { desk, registry: Arc::clone(registry), hosts: hosts.clone(), counts: Arc::clone(&counts) };
             hooks.refresh().await.context("reading who has webhooks")?;
             Some(hooks)
@@ -132,7 +132,7 @@ impl Outside {
             runtime.spawn(titles.run(Arc::clone(links), Arc::clone(&client), Arc::clone(&self.counts), stop.clone()));
         }
         if config.outgoing.check_targets && config.roles.worker {
-            let reach = Reach::new(Arc::clone(links), client, clock.clone(), self.counts);
+            let reach = LinkChecker::new(Arc::clone(links), client, clock.clone(), self.counts);
             runtime.spawn(reach.run(stop.clone()));
         }
     }

@@ -8,7 +8,7 @@ use std::{fs, io};
 
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
-use terse_core::{Caller, Clock, Cursor, LinkError, Links, ListQuery, Moment, Sort, Standing, StoreError};
+use terse_core::{Caller, Clock, Cursor, LinkError, Links, ListQuery, ModerationStatus, Sort, StoreError, Timestamp};
 use tokio::sync::watch;
 
 use crate::safety::{Fingerprint, Safety};
@@ -20,11 +20,11 @@ const PAGE: usize = 500;
 /// Writes under way at once: the store takes them together, and others' find room between them.
 const WRITES: usize = 32;
 /// After a failure.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// How often it is looked whether a round is due.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How often in a row a round may begin anew because the lists changed again. Beyond it the oldest links would never be seen.
-const MOST_RESTARTS: u32 = 3;
+const MAX_RESTARTS: u32 = 3;
 
 /// Judges all links again.
 pub(crate) struct Rescan {
@@ -83,14 +83,14 @@ impl Rescan {
             if !self.is_due(done.as_ref(), &lists) {
                 tokio::select! {
                     _ = changes.changed() => {}
-                    () = tokio::time::sleep(LOOK) => {}
+                    () = tokio::time::sleep(POLL_INTERVAL) => {}
                     _ = stop.wait_for(|stop| *stop) => return,
                 }
                 continue;
             }
             let (begun, mut news) = (self.clock.now(), changes.clone());
             let again = async {
-                match restarts < MOST_RESTARTS {
+                match restarts < MAX_RESTARTS {
                     true => drop(news.changed().await),
                     false => std::future::pending().await,
                 }
@@ -107,7 +107,7 @@ impl Rescan {
                 self.counts.failed.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(%error, judged = round.judged, "links could not be judged again; going on in a moment");
                 tokio::select! {
-                    () = tokio::time::sleep(AGAIN) => {}
+                    () = tokio::time::sleep(RETRY_DELAY) => {}
                     _ = stop.wait_for(|stop| *stop) => return,
                 }
                 continue;
@@ -124,7 +124,7 @@ impl Rescan {
     }
 
     fn is_due(&self, done: Option<&Done>, lists: &Fingerprint) -> bool {
-        let fresh = |at: i64| self.clock.now() < Moment::from_ms(at).checked_add(self.every).unwrap_or(Moment::MAX);
+        let fresh = |at: i64| self.clock.now() < Timestamp::from_ms(at).checked_add(self.every).unwrap_or(Timestamp::MAX);
         !done.is_some_and(|done| done.lists == *lists && fresh(done.at))
     }
 
@@ -165,9 +165,9 @@ impl Rescan {
                 };
                 round.changed += 1;
                 let counter = match link.standing {
-                    Standing::Blocked => &self.counts.blocked,
-                    Standing::Suspicious => &self.counts.warned,
-                    Standing::Clear => &self.counts.cleared,
+                    ModerationStatus::Blocked => &self.counts.blocked,
+                    ModerationStatus::Suspicious => &self.counts.warned,
+                    ModerationStatus::Clear => &self.counts.cleared,
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!(code = %link.key.code, standing = ?link.standing, "judged a link otherwise than before");

@@ -1,13 +1,13 @@
 //! Blocklists: opened at start, read again when they change, compiled into the one index that every target is judged by.
 
-mod by_hand;
+mod cache_rescreen;
+mod cached_copy;
 mod feed;
-mod held;
-mod judging;
-mod kept;
-mod lazy;
-mod recall;
+mod lazy_screen;
+mod loaded_list;
+mod moderator_blocks;
 mod safe_browsing;
+mod screen_with_lookup;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,20 +19,20 @@ use sha2::{Digest as _, Sha256};
 use terse_core::{Clock, Hosts, Screening};
 use terse_outgoing::{Outgoing, OutgoingSettings, Validators};
 use terse_safety::safe_browsing::SafeBrowsing;
-use terse_safety::{Flag, Flags, Guard, Index, ParsedList, Screen};
+use terse_safety::{Flag, FlagSet, Guard, Index, ParsedList, Screen};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::config::{Config, ListPlace};
-use by_hand::ByHand;
-use held::{Held, Offered};
-use judging::Judging;
-pub(crate) use lazy::OnFirstUse;
-pub(crate) use recall::Recall;
+pub(crate) use cache_rescreen::CacheRescreen;
+pub(crate) use lazy_screen::LazyScreen;
+use loaded_list::{ListUpdate, LoadedList};
+use moderator_blocks::ModeratorBlocks;
 pub(crate) use safe_browsing::{Service, is_loopback};
+use screen_with_lookup::ScreenWithLookup;
 
 /// How often files are looked at. A change is taken when it was the same at two looks: half a file is a wrong list.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Says by which lists and settings links were judged.
 pub(crate) type Fingerprint = [u8; 32];
@@ -46,11 +46,11 @@ pub(crate) struct Safety {
     /// What was done.
     pub(crate) counts: Arc<ListCounts>,
     /// One per setting, in order. Held by one at a time: parsing and compiling are done with it in hand, off the async threads.
-    held: Mutex<Vec<Held>>,
+    held: Mutex<Vec<LoadedList>>,
     /// The operator's own hosts, as a list.
     blocked_hosts: ParsedList,
     /// The hosts that moderators have blocked.
-    by_hand: Mutex<ByHand>,
+    moderator_blocks: Mutex<ModeratorBlocks>,
     settings: String,
     changed: watch::Sender<Fingerprint>,
     every: Duration,
@@ -81,11 +81,11 @@ impl Safety {
         let safety = Self::closed(config, clock);
         let mut held = Vec::new();
         for source in &config.safety.lists.0 {
-            let mut list = Held::new(source.clone(), hosts.clone(), &safety.folder);
+            let mut list = LoadedList::new(source.clone(), hosts.clone(), &safety.folder);
             match &source.place {
                 ListPlace::File(path) => {
                     let offered = list.read_file(path).with_context(|| format!("safety.lists: {}", path.display()))?;
-                    if let Offered::Refused(why) = offered {
+                    if let ListUpdate::Refused(why) = offered {
                         anyhow::bail!("safety.lists: {}: {why}", path.display());
                     }
                 }
@@ -100,7 +100,7 @@ impl Safety {
 
     /// Without any list yet.
     fn closed(config: &Config, clock: &Clock) -> Self {
-        let warn_on: Flags = config.safety.warn_on.iter().filter_map(|word| Flag::parse(word)).collect();
+        let warn_on: FlagSet = config.safety.warn_on.iter().filter_map(|word| Flag::parse(word)).collect();
         let blocked = config.safety.blocked_hosts.join("\n");
         let guard = Guard { own_hosts: Vec::new(), platforms: true };
         let folder = config.data_dir.join("lists");
@@ -115,7 +115,7 @@ impl Safety {
             counts: Arc::default(),
             held: Mutex::default(),
             blocked_hosts: terse_safety::parse("blocked_hosts", blocked.as_bytes(), &guard),
-            by_hand: Mutex::new(ByHand::new(&[])),
+            moderator_blocks: Mutex::new(ModeratorBlocks::new(&[])),
             settings: format!("{} {warn_on} {blocked}", env!("CARGO_PKG_VERSION")),
             changed: watch::Sender::new([0; 32]),
             every: config.safety.lists_every.get(),
@@ -125,7 +125,7 @@ impl Safety {
 
     /// The screen for those who have somebody asked.
     pub(crate) fn judging(&self) -> Arc<dyn Screening> {
-        Arc::new(Judging { screen: Arc::clone(&self.screen), service: self.service.clone() })
+        Arc::new(ScreenWithLookup { screen: Arc::clone(&self.screen), service: self.service.clone() })
     }
 
     /// By which lists targets are judged. Told anew at every change.
@@ -157,7 +157,7 @@ impl Safety {
     }
 
     async fn watch_files(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
-        let mut looks = tokio::time::interval(LOOK);
+        let mut looks = tokio::time::interval(POLL_INTERVAL);
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -195,7 +195,7 @@ impl Safety {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(list) = held.get_mut(at) else { return false };
         let offered = list.offer(bytes);
-        let (refused, name) = (matches!(offered, Offered::Refused(_)), list.name().to_owned());
+        let (refused, name) = (matches!(offered, ListUpdate::Refused(_)), list.name().to_owned());
         if !refused {
             list.keep(bytes, validators);
         }
@@ -207,18 +207,18 @@ impl Safety {
 
     fn validators(&self, at: usize) -> Validators {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get(at).map(Held::validators).unwrap_or_default()
+        held.get(at).map(LoadedList::validators).unwrap_or_default()
     }
 
     /// Tells whether there is something new.
-    fn count(&self, name: &str, offered: Offered) -> bool {
+    fn count(&self, name: &str, offered: ListUpdate) -> bool {
         let (counter, new) = match offered {
-            Offered::Taken { entries, skipped } => {
+            ListUpdate::Taken { entries, skipped } => {
                 tracing::info!(list = name, entries, skipped, "took a new version of a blocklist");
                 (&self.counts.taken, true)
             }
-            Offered::Same => (&self.counts.unchanged, false),
-            Offered::Refused(why) => {
+            ListUpdate::Same => (&self.counts.unchanged, false),
+            ListUpdate::Refused(why) => {
                 tracing::warn!(list = name, why, "refused a new version of a blocklist; the last one stays in force");
                 (&self.counts.refused, false)
             }
@@ -228,11 +228,11 @@ impl Safety {
     }
 
     /// Puts all lists in force.
-    fn compile(&self, held: &[Held]) {
-        let by_hand = self.by_hand.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = [&self.blocked_hosts, by_hand.parsed()];
-        let index = Index::build(own.into_iter().chain(held.iter().filter_map(Held::parsed)));
-        drop(by_hand);
+    fn compile(&self, held: &[LoadedList]) {
+        let moderator_blocks = self.moderator_blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = [&self.blocked_hosts, moderator_blocks.parsed()];
+        let index = Index::build(own.into_iter().chain(held.iter().filter_map(LoadedList::parsed)));
+        drop(moderator_blocks);
         self.counts.entries.store(index.len() as u64, Ordering::Relaxed);
         self.counts.missing.store(held.iter().filter(|list| list.parsed().is_none()).count() as u64, Ordering::Relaxed);
         self.screen.replace(index);
@@ -246,7 +246,7 @@ impl Safety {
         self.changed.send_replace(self.fingerprint(&held));
     }
 
-    fn fingerprint(&self, held: &[Held]) -> Fingerprint {
+    fn fingerprint(&self, held: &[LoadedList]) -> Fingerprint {
         let mut digest = Sha256::new();
         digest.update(&self.settings);
         for list in held {
@@ -255,7 +255,7 @@ impl Safety {
             digest.update(list.digest());
         }
         digest.update([1]);
-        digest.update(self.by_hand.lock().unwrap_or_else(PoisonError::into_inner).digest());
+        digest.update(self.moderator_blocks.lock().unwrap_or_else(PoisonError::into_inner).digest());
         if let Some(service) = &self.service {
             digest.update(service.fingerprint());
         }

@@ -7,39 +7,39 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
-use terse_clicks::Lookout;
+use terse_clicks::UserAgentClassifier;
 use terse_core::registry::Token;
 use terse_core::{
-    Alphabet, BlockedHosts, ChangeFeed, Clock, CodeSource, Domain, Hashed, Hosts, LinkStore, Links, NoFeed, Numbered, Random,
-    Rules, Snowflake, TargetRules,
+    Alphabet, BlockedHosts, ChangeFeed, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy, LinkStore, Links, NoFeed, Numbered,
+    Random, Snowflake, TargetRules,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
 use terse_server::{
-    Accounts, ApiStats, Bell, Erasures, Gatekeeper, Keys, Limits, Oidc, OidcSettings, Parts, Passwords, UsedKeys,
+    Accounts, ApiStats, AppState, Erasures, Keys, Limits, Oidc, OidcSettings, PasswordGate, Passwords, RegistryRefresh, UsedKeys,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use url::Url;
 
+use crate::account_jobs::AccountJobs;
 use crate::backends::{self, Store};
-use crate::chores::{Reaper, ReaperCounts};
-use crate::client::LocalDoor;
+use crate::click_plane::ClickPlane;
+use crate::client::InProcessApi;
 use crate::config::{self, Config};
-use crate::counting::Counting;
-use crate::front_door::FrontDoor;
-use crate::metered::Metered;
-use crate::metrics::Rooms;
-use crate::operating::Operating;
-use crate::outgoing::Outside;
-use crate::owner_chores::OwnerChores;
-use crate::registry_watch::RegistryWatch;
-use crate::report_chore::ReportChore;
+use crate::data_dir_lock::{DataDir, LockGuard, RunInfo};
+use crate::health::HealthEndpoints;
+use crate::http_fallback::HttpFallback;
+use crate::metrics::MetricsSources;
+use crate::metrics_store::MetricsStore;
+use crate::outgoing::Integrations;
+use crate::reaper::{Reaper, ReaperCounts};
+use crate::registry_watcher::RegistryWatcher;
+use crate::report_job::ReportJob;
 use crate::rescan::{Rescan, RescanCounts};
-use crate::run_file::{DataDir, LockGuard, RunInfo};
-use crate::safety::{OnFirstUse, Recall, Safety};
+use crate::safety::{CacheRescreen, LazyScreen, Safety};
 
 /// How often it is looked whether the file of places has changed.
-const LOOK_AT_PLACES: Duration = Duration::from_secs(10);
+const DOMAIN_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs the server until it is told to stop.
 pub fn run(config: Config) -> anyhow::Result<()> {
@@ -63,7 +63,7 @@ pub struct Server {
     fresh_key: Option<String>,
     setup_link: Option<String>,
     workers: Arc<Workers>,
-    counting: Counting,
+    click_plane: ClickPlane,
     back_office: Runtime,
     draining: Arc<AtomicBool>,
     stop: watch::Sender<bool>,
@@ -101,12 +101,12 @@ impl Server {
         adjust(&mut settings);
         let threads = settings.threads.max(1);
         let mut registry = Registry::default();
-        let metered: Arc<dyn LinkStore> = Arc::new(Metered::new(Arc::clone(&store.links), &mut registry));
-        let lookout = Arc::new(Lookout::new(config.clicks.geo_database.clone()));
+        let metrics_store: Arc<dyn LinkStore> = Arc::new(MetricsStore::new(Arc::clone(&store.links), &mut registry));
+        let lookout = Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone()));
         let safety = Arc::new(Safety::open(config, &hosts, &clock)?);
         let redirector =
-            Redirector::new(Arc::clone(&metered), hosts.clone(), address.port(), &failure_pages(), settings, clock.clone());
-        let redirector = Arc::new(redirector.with_onlooker(lookout.clone()).screened_by(safety.judging()));
+            Redirector::new(Arc::clone(&metrics_store), hosts.clone(), address.port(), &failure_pages(), settings, clock.clone());
+        let redirector = Arc::new(redirector.with_classifier(lookout.clone()).screened_by(safety.judging()));
         let feed: Arc<dyn ChangeFeed> = redirector.clone();
         let rules = rules(config, hosts.clone())?;
         let admin = config.admin.listen.map(|at| listen(at).context("admin")).transpose()?;
@@ -116,9 +116,9 @@ impl Server {
             true => back_office.block_on(setup_link(&store, &base_url))?,
             false => None,
         };
-        let codes = code_source(config, &metered, &clock);
-        let outside = back_office.block_on(Outside::open(config, &store.registry, store.links.identity(), &hosts))?;
-        let links = Links::new(Arc::clone(&metered), codes, Arc::clone(&feed), safety.judging(), rules, clock.clone());
+        let codes = code_source(config, &metrics_store, &clock);
+        let outside = back_office.block_on(Integrations::open(config, &store.registry, store.links.identity(), &hosts))?;
+        let links = Links::new(Arc::clone(&metrics_store), codes, Arc::clone(&feed), safety.judging(), rules, clock.clone());
         let links = Arc::new(telling(links, &outside));
         let api = Arc::new(ApiStats::default());
         let used_keys: Arc<UsedKeys> = Arc::default();
@@ -127,20 +127,20 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         // Before anybody is let in: no link may be made, and none followed, that a moderator has forbidden.
         let watch =
-            RegistryWatch::begin(Arc::clone(&store.registry), Arc::clone(&redirector), Arc::clone(&links), Arc::clone(&safety));
+            RegistryWatcher::begin(Arc::clone(&store.registry), Arc::clone(&redirector), Arc::clone(&links), Arc::clone(&safety));
         let watch = back_office.block_on(watch)?;
-        let (bell, tower) = Bell::new();
-        back_office.spawn(watch.run(tower, stopped.clone()));
-        let counting = Counting::start(config, &store.clicks, threads, &clock, &back_office, &stopped)?;
-        let parts = Parts {
+        let (registry_refresh, receiver) = RegistryRefresh::new();
+        back_office.spawn(watch.run(receiver, stopped.clone()));
+        let click_plane = ClickPlane::start(config, &store.clicks, threads, &clock, &back_office, &stopped)?;
+        let state = AppState {
             links: Arc::clone(&links),
             keys,
             registry: Arc::clone(&store.registry),
-            bell,
+            registry_refresh,
             passwords: passwords(),
             accounts: accounts(config, &base_url, &store)?,
             used_keys: Arc::clone(&used_keys),
-            onlooker: lookout.clone(),
+            classifier: lookout.clone(),
             cursor_key,
             pass_key: pass_key(&store),
             reporter_key,
@@ -155,12 +155,12 @@ impl Server {
             },
             stats: Arc::clone(&api),
             clicks: Arc::clone(&store.clicks),
-            live: Arc::clone(&counting.live),
+            live: Arc::clone(&click_plane.live),
             webhooks: outside.webhooks(),
             stop: stopped.clone(),
         };
-        let gatekeeper = Gatekeeper::new(parts.clone());
-        let web = terse_server::router(parts);
+        let gatekeeper = PasswordGate::new(state.clone());
+        let web = terse_server::router(state);
 
         if config.clicks.geo_database.is_some() {
             back_office.spawn(refresh_places(lookout, clock.clone(), stopped.clone()));
@@ -171,12 +171,12 @@ impl Server {
         }
         let recalled = Arc::new(AtomicU64::new(0));
         let recall =
-            Recall { redirector: Arc::clone(&redirector), screen: safety.screen.clone(), recalled: Arc::clone(&recalled) };
+            CacheRescreen { redirector: Arc::clone(&redirector), screen: safety.screen.clone(), recalled: Arc::clone(&recalled) };
         back_office.spawn(recall.run(stopped.clone()));
         let (reaper, rescan) = (Arc::new(ReaperCounts::default()), Arc::new(RescanCounts::default()));
         if config.roles.worker {
             let chore = Reaper {
-                store: Arc::clone(&metered),
+                store: Arc::clone(&metrics_store),
                 links: Arc::clone(&links),
                 clicks: Arc::clone(&store.clicks),
                 feed,
@@ -195,22 +195,22 @@ impl Server {
                 counts: Arc::clone(&rescan),
             };
             back_office.spawn(chore.run(stopped.clone()));
-            let reports = ReportChore { links: Arc::clone(&links), registry: Arc::clone(&store.registry), clock: clock.clone() };
+            let reports = ReportJob { links: Arc::clone(&links), registry: Arc::clone(&store.registry), clock: clock.clone() };
             back_office.spawn(reports.run(stopped.clone()));
-            back_office.spawn(counting.tidy(config, &store.clicks, &metered, &clock).run(stopped.clone()));
+            back_office.spawn(click_plane.prune(config, &store.clicks, &metrics_store, &clock).run(stopped.clone()));
         }
 
         let sent = Arc::clone(&outside.counts);
         outside.start(config, &links, &clock, &back_office, &stopped);
         let erasures = Erasures::new(links, Arc::clone(&store.clicks), Arc::clone(&store.registry));
         let (registry_of_owners, tidies) = (Arc::clone(&store.registry), config.roles.worker);
-        let chore = OwnerChores { registry: registry_of_owners, used_keys, erasures, clock: clock.clone(), tidies };
+        let chore = AccountJobs { registry: registry_of_owners, used_keys, erasures, clock: clock.clone(), tidies };
         back_office.spawn(chore.run(stopped.clone()));
 
         // The metrics read the workers, and the workers' front door shows the metrics.
         let workers: Arc<std::sync::OnceLock<Arc<Workers>>> = Arc::default();
         let (seen, routes, queue) = (Arc::clone(&workers), Arc::clone(&redirector), store.queue_depth());
-        registry.register_collector(Box::new(Rooms {
+        registry.register_collector(Box::new(MetricsSources {
             redirects: Box::new(move || seen.get().map(|workers| workers.counts()).unwrap_or_default()),
             remembered: Box::new(move || (routes.routes().len(), routes.routes().bytes())),
             api,
@@ -221,20 +221,21 @@ impl Server {
             safe_browsing: safety.service.clone(),
             outgoing: sent,
             queue: Box::new(queue),
-            clicks: Box::new(counting.counted()),
+            clicks: Box::new(click_plane.counted()),
         }));
         let draining = Arc::new(AtomicBool::new(false));
-        let operating =
-            Operating { store: Arc::clone(&metered), draining: Arc::clone(&draining), registry: Arc::new(registry) }.router();
+        let health =
+            HealthEndpoints { store: Arc::clone(&metrics_store), draining: Arc::clone(&draining), registry: Arc::new(registry) }
+                .router();
         let (web, admin_address) = match admin {
-            None => (web.merge(operating), None),
-            Some(listener) => (web, Some(serve_admin(&back_office, listener, operating, stopped)?)),
+            None => (web.merge(health), None),
+            Some(listener) => (web, Some(serve_admin(&back_office, listener, health, stopped)?)),
         };
         let primary_host = hosts.primary_host().to_owned();
-        let door =
-            FrontDoor::new(Arc::clone(&redirector), web, gatekeeper, back_office.handle().clone(), config.roles, primary_host);
+        let api =
+            HttpFallback::new(Arc::clone(&redirector), web, gatekeeper, back_office.handle().clone(), config.roles, primary_host);
         let running = Arc::new(
-            Workers::start(listener, redirector, door, counting.journal.clone()).context("starting the serving threads")?,
+            Workers::start(listener, redirector, api, click_plane.journal.clone()).context("starting the serving threads")?,
         );
         let _ = workers.set(Arc::clone(&running));
         // Visitors are served already: a full disk must not take them away again.
@@ -248,7 +249,7 @@ impl Server {
             fresh_key,
             setup_link,
             workers: running,
-            counting,
+            click_plane,
             back_office,
             draining,
             stop,
@@ -296,7 +297,7 @@ impl Server {
         self.draining.store(true, Ordering::Relaxed);
         let _ = self.stop.send(true);
         let all_gone = self.workers.stop(patience);
-        self.counting.stop(patience, all_gone);
+        self.click_plane.stop(patience, all_gone);
         if let Err(error) = self.data_dir.remove_run() {
             tracing::warn!(%error, "the file that says where we are could not be removed");
         }
@@ -327,18 +328,18 @@ impl Server {
 
 /// The API without a server: the same router, on the store of a data folder that nobody else is using. Called inside a
 /// runtime, with the folder's lock held.
-pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
+pub async fn local_door(config: &Config) -> anyhow::Result<InProcessApi> {
     let store = backends::open(config).await?;
     let base_url = config.base_url();
     let hosts = hosts(config, &base_url, config.listen)?;
-    let places = store.registry.places().await.context("reading which domains there are")?;
+    let places = store.registry.domain_configs().await.context("reading which domains there are")?;
     hosts.set_added(places.into_iter().map(|place| place.domain));
-    let by_hand = store.registry.blocked_hosts().await.context("reading the blocked hosts")?;
-    let screen = Arc::new(OnFirstUse::new(config.clone(), hosts.clone(), by_hand));
+    let moderator_blocks = store.registry.blocked_hosts().await.context("reading the blocked hosts")?;
+    let screen = Arc::new(LazyScreen::new(config.clone(), hosts.clone(), moderator_blocks));
     let rules = rules(config, hosts)?;
     let clock = Clock::default();
     let codes = code_source(config, &store.links, &clock);
-    let outside = Outside::open(config, &store.registry, store.links.identity(), &rules.hosts).await?;
+    let outside = Integrations::open(config, &store.registry, store.links.identity(), &rules.hosts).await?;
     let links = Links::new(Arc::clone(&store.links), codes, Arc::new(NoFeed), screen, rules, clock);
     // What a command does waits for the next server to be sent; titles are not asked for.
     let links = Arc::new(telling(links, &outside));
@@ -347,15 +348,15 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
     let reporter_key = store.links.identity().derive("terse reporters v1");
     // Nobody tells a command to stop but by ending it.
     let stop = watch::channel(false).1;
-    let parts = Parts {
+    let state = AppState {
         links,
         keys: Keys::new(vec![hash]),
         registry: Arc::clone(&store.registry),
-        bell: Bell::default(),
+        registry_refresh: RegistryRefresh::default(),
         passwords: passwords(),
         accounts: accounts(config, &base_url, &store)?,
         used_keys: Arc::default(),
-        onlooker: Arc::new(Lookout::new(config.clicks.geo_database.clone())),
+        classifier: Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone())),
         cursor_key,
         pass_key: pass_key(&store),
         reporter_key,
@@ -367,7 +368,7 @@ pub async fn local_door(config: &Config) -> anyhow::Result<LocalDoor> {
         webhooks: outside.webhooks(),
         stop,
     };
-    Ok(LocalDoor { router: terse_server::router(parts), key, store: Some(store) })
+    Ok(InProcessApi { router: terse_server::router(state), key, store: Some(store) })
 }
 
 /// Signs passes of links with a password, on every node alike.
@@ -376,10 +377,10 @@ fn pass_key(store: &Store) -> [u8; 32] {
 }
 
 /// Has a changed file of places read again for rules, where that delays no visitor.
-async fn refresh_places(lookout: Arc<Lookout>, clock: Clock, mut stop: watch::Receiver<bool>) {
+async fn refresh_places(lookout: Arc<UserAgentClassifier>, clock: Clock, mut stop: watch::Receiver<bool>) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(LOOK_AT_PLACES) => {}
+            () = tokio::time::sleep(DOMAIN_POLL_INTERVAL) => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
         let (lookout, now) = (Arc::clone(&lookout), clock.now());
@@ -409,7 +410,7 @@ async fn keys(config: &Config, store: &Store) -> anyhow::Result<(Keys, Option<St
 }
 
 /// With whoever wants to know what happens to links.
-fn telling(links: Links, outside: &Outside) -> Links {
+fn telling(links: Links, outside: &Integrations) -> Links {
     match outside.events() {
         Some(events) => links.telling(events),
         None => links,
@@ -475,10 +476,10 @@ fn hosts(config: &Config, base_url: &Url, address: SocketAddr) -> anyhow::Result
     Hosts::new(base_url, &own, further).context("base_url has no host")
 }
 
-fn rules(config: &Config, hosts: Hosts) -> anyhow::Result<Rules> {
+fn rules(config: &Config, hosts: Hosts) -> anyhow::Result<LinkPolicy> {
     let blocked = BlockedHosts::parse(&config.safety.blocked_hosts)
         .map_err(|host| anyhow::anyhow!("safety.blocked_hosts: {host:?} is not a host"))?;
-    Ok(Rules {
+    Ok(LinkPolicy {
         targets: TargetRules { hosts: Some(hosts.clone()), allow_private: config.safety.allow_private_targets, blocked },
         hosts,
         anonymous_create: config.anonymous.create,

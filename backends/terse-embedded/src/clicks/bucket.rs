@@ -3,7 +3,7 @@
 //! One integer says whose and when: rows with large sums are found and walked by it without reading the sums, which SQLite
 //! would do with a key of several columns. The schema takes the numbers apart again, for whoever looks with SQL.
 
-use terse_core::Moment;
+use terse_core::Timestamp;
 use terse_core::clicks::Unit;
 
 /// Bits of a subject, of a day and of an hour of the day. There is one to spare.
@@ -13,7 +13,7 @@ const HOUR: u32 = 5;
 
 /// Days are counted from the first one there is.
 fn days(day: i64) -> i64 {
-    day - Moment::MIN.as_ms().div_euclid(Unit::Day.ms())
+    day - Timestamp::MIN.as_ms().div_euclid(Unit::Day.ms())
 }
 
 /// The hour of a day (since 1970): the day first, so that what is written today lies together.
@@ -23,7 +23,7 @@ pub(crate) fn hour_id(day: i64, subject: i64, hour: i64) -> i64 {
 
 /// Day, subject and hour.
 pub(crate) fn of_hour_id(id: i64) -> (i64, i64, i64) {
-    let first = Moment::MIN.as_ms().div_euclid(Unit::Day.ms());
+    let first = Timestamp::MIN.as_ms().div_euclid(Unit::Day.ms());
     ((id >> (SUBJECT + HOUR)) + first, id >> HOUR & ((1 << SUBJECT) - 1), id & ((1 << HOUR) - 1))
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn day_id(subject: i64, day: i64) -> i64 {
 
 /// The day.
 pub(crate) fn of_day_id(id: i64) -> i64 {
-    (id & ((1 << DAY) - 1)) + Moment::MIN.as_ms().div_euclid(Unit::Day.ms())
+    (id & ((1 << DAY) - 1)) + Timestamp::MIN.as_ms().div_euclid(Unit::Day.ms())
 }
 
 #[cfg(test)]
@@ -48,24 +48,24 @@ mod tests {
     fn numbers_lead_back_here_and_in_sql() {
         let mut conn = Connection::open_in_memory().unwrap();
         CLICKS.migrate(&mut conn, 0).unwrap();
-        let day = |at: Moment| at.as_ms().div_euclid(Unit::Day.ms());
-        for day in [day(Moment::MIN), -1, 0, 20_000, day(Moment::MAX)] {
+        let day = |at: Timestamp| at.as_ms().div_euclid(Unit::Day.ms());
+        for day in [day(Timestamp::MIN), -1, 0, 20_000, day(Timestamp::MAX)] {
             for subject in [1, 77, (1 << SUBJECT) - 1] {
                 for hour in [0, 23] {
                     let id = hour_id(day, subject, hour);
                     assert_eq!(of_hour_id(id), (day, subject, hour));
                     conn.execute("INSERT INTO hours (id, people, machines, sum) VALUES (?1, 0, 0, x'')", [id]).unwrap();
                     let read = |row: &rusqlite::Row<'_>| row.try_into();
-                    let told: (i64, i64, i64) =
+                    let actual: (i64, i64, i64) =
                         conn.query_row("SELECT day, subject, hour FROM hours WHERE id = ?1", [id], read).unwrap();
-                    assert_eq!(told, (day, subject, hour));
+                    assert_eq!(actual, (day, subject, hour));
                 }
                 let id = day_id(subject, day);
                 assert!(id > 0 && of_day_id(id) == day);
                 conn.execute("INSERT INTO days (id, people, machines, sum) VALUES (?1, 0, 0, x'')", [id]).unwrap();
-                let told: (i64, i64) =
+                let actual: (i64, i64) =
                     conn.query_row("SELECT day, subject FROM days WHERE id = ?1", [id], |row| row.try_into()).unwrap();
-                assert_eq!(told, (day, subject));
+                assert_eq!(actual, (day, subject));
             }
         }
     }

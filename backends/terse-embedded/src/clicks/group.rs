@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 
 use terse_core::OwnerId;
-use terse_core::clicks::{Click, LinkId, NAMED_EVER, Place, Unit};
+use terse_core::clicks::{Click, ClickTarget, LinkId, MAX_VALUES_TOTAL, Unit};
 
 use crate::clicks::sum::Sum;
 
 /// Of more values than this in one batch, the rarest would be "other" in the end anyway: a flood of values costs no more than
 /// this in what follows.
-const NAMED_IN_A_BATCH: usize = 5 * NAMED_EVER;
+const MAX_VALUES_PER_BATCH: usize = 5 * MAX_VALUES_TOTAL;
 
 /// Who is counted for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) enum Who<'a> {
+pub(crate) enum SumKey<'a> {
     Link(&'a LinkId),
     Owner(OwnerId),
     Everything,
@@ -22,7 +22,7 @@ pub(crate) enum Who<'a> {
 
 /// What a batch adds to one subject.
 pub(crate) struct Group<'a> {
-    pub(crate) who: Who<'a>,
+    pub(crate) who: SumKey<'a>,
     /// Of a link, the latest; of an owner, itself.
     pub(crate) owner: OwnerId,
     /// By hours since 1970. Nearly always one.
@@ -48,11 +48,11 @@ impl Group<'_> {
 #[derive(Default)]
 struct Groups<'a> {
     list: Vec<Group<'a>>,
-    places: HashMap<Who<'a>, usize>,
+    places: HashMap<SumKey<'a>, usize>,
 }
 
 impl<'a> Groups<'a> {
-    fn of(&mut self, who: Who<'a>, owner: OwnerId) -> &mut Group<'a> {
+    fn of(&mut self, who: SumKey<'a>, owner: OwnerId) -> &mut Group<'a> {
         let at = *self.places.entry(who).or_insert(self.list.len());
         if at == self.list.len() {
             self.list.push(Group { who, owner, hours: Vec::new(), clicks: Vec::new() });
@@ -67,29 +67,29 @@ pub(crate) fn groups(clicks: &[Click]) -> Vec<Group<'_>> {
     for click in clicks {
         let hour = click.at.as_ms().div_euclid(Unit::Hour.ms());
         match &click.place {
-            Place::Link(link, owner) => {
-                let group = groups.of(Who::Link(link), *owner);
+            ClickTarget::Link(link, owner) => {
+                let group = groups.of(SumKey::Link(link), *owner);
                 group.owner = *owner;
                 group.clicks.push(click);
                 group.hour(hour).add(click);
             }
-            Place::Nowhere(..) => groups.of(Who::Orphans, OwnerId(0)).hour(hour).add(click),
+            ClickTarget::Nowhere(..) => groups.of(SumKey::Orphans, OwnerId(0)).hour(hour).add(click),
         }
     }
     let links = groups.list.len();
-    groups.list.iter_mut().flat_map(|group| &mut group.hours).for_each(|(_, sum)| sum.tally.trim(NAMED_IN_A_BATCH));
+    groups.list.iter_mut().flat_map(|group| &mut group.hours).for_each(|(_, sum)| sum.tally.trim(MAX_VALUES_PER_BATCH));
     // An owner has what the links have, and everything is what the owners have.
     for at in 0..links {
-        if let Group { who: Who::Link(_), owner, .. } = groups.list[at] {
+        if let Group { who: SumKey::Link(_), owner, .. } = groups.list[at] {
             let hours = std::mem::take(&mut groups.list[at].hours);
-            let group = groups.of(Who::Owner(owner), owner);
+            let group = groups.of(SumKey::Owner(owner), owner);
             hours.iter().for_each(|(hour, sum)| group.hour(*hour).merge(sum));
             groups.list[at].hours = hours;
         }
     }
-    let mut everything = Group { who: Who::Everything, owner: OwnerId(0), hours: Vec::new(), clicks: Vec::new() };
+    let mut everything = Group { who: SumKey::Everything, owner: OwnerId(0), hours: Vec::new(), clicks: Vec::new() };
     for (hour, sum) in groups.list[links..].iter_mut().flat_map(|group| &mut group.hours) {
-        sum.tally.trim(NAMED_IN_A_BATCH);
+        sum.tally.trim(MAX_VALUES_PER_BATCH);
         everything.hour(*hour).merge(sum);
     }
     if !everything.hours.is_empty() {

@@ -8,16 +8,16 @@
 mod bucket;
 mod group;
 mod options;
+mod prune;
+mod queries;
 mod raw;
 mod report;
 mod schema;
-mod scribe;
-mod shelf;
 mod store;
 mod sum;
-mod tidy;
 mod verify;
+mod writes;
 
 pub use options::ClickOptions;
 pub use store::EmbeddedClicks;
-pub use verify::{ClickReport, backup_clicks, inspect_clicks, verify_clicks};
+pub use verify::{ClickFileCheck, backup_clicks, inspect_clicks, verify_clicks};

@@ -1,12 +1,12 @@
 //! Single clicks, as rows.
 
 use rusqlite::{OptionalExtension, Row, Statement};
-use terse_core::clicks::{Click, ClickCursor, ClickPage, LinkId, Machine, Place, RawQuery, Unit, Word};
-use terse_core::{Moment, OwnerId};
+use terse_core::clicks::{BotKind, Click, ClickCursor, ClickPage, ClickTarget, Interned, LinkId, RawQuery, Unit};
+use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::bucket::{day_id, hour_id, of_day_id, of_hour_id};
+use crate::clicks::queries::ClickQueries;
 use crate::clicks::report::{DAYS, HOURS, Stretch};
-use crate::clicks::shelf::Shelf;
 use crate::failure::{Failure, corrupt};
 
 pub(crate) const FIRST_HOUR: &str = "SELECT hour FROM clicks ORDER BY hour LIMIT 1";
@@ -17,7 +17,7 @@ pub(crate) const INSERT: &str =
     "INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
 
 /// However many are asked for: they are all in memory at once.
-const MOST: usize = 10_000;
+const MAX_PAGE: usize = 10_000;
 const HOUR: i64 = Unit::Hour.ms();
 
 /// Writes one down through [`INSERT`].
@@ -31,21 +31,21 @@ pub(crate) fn write(insert: &mut Statement<'_>, subject: i64, number: u64, click
     insert.raw_bind_parameter(5, click.took_micros)?;
     insert.raw_bind_parameter(6, click.visitor.map(u64::cast_signed))?;
     insert.raw_bind_parameter(7, click.address.as_deref())?;
-    insert.raw_bind_parameter(8, click.machine.map(Machine::as_str))?;
+    insert.raw_bind_parameter(8, click.machine.map(BotKind::as_str))?;
     for (text, column) in texts.into_iter().chain(&click.utm).zip(9..) {
         insert.raw_bind_parameter(column, text.as_deref())?;
     }
     insert.raw_execute().map(|_| ())
 }
 
-impl Shelf {
+impl ClickQueries {
     pub(crate) fn clicks(&self, query: &RawQuery) -> Result<ClickPage, Failure> {
         let mut page = ClickPage::default();
         let Some((subject, owner)) = self.link(&query.link)? else {
             return Ok(page);
         };
         let stretch = Stretch::of(terse_core::clicks::Period { from: query.from, to: query.to });
-        let limit = query.limit.min(MOST);
+        let limit = query.limit.min(MAX_PAGE);
         // Behind this place: just before the first millisecond, or where the last page ended.
         let begin = (stretch.from - 1, i64::MAX);
         let after = query.after.map_or(begin, |after| (after.at_ms, after.number.cast_signed()).max(begin));
@@ -95,14 +95,15 @@ impl Shelf {
 
 /// From a row of [`CLICKS`].
 fn read(row: &Row<'_>, link: &LinkId, owner: i64) -> Result<Click, Failure> {
-    let text = |column: usize| -> rusqlite::Result<Option<Word>> { Ok(row.get_ref(column)?.as_str_or_null()?.map(Word::from)) };
+    let text =
+        |column: usize| -> rusqlite::Result<Option<Interned>> { Ok(row.get_ref(column)?.as_str_or_null()?.map(Interned::from)) };
     let machine = match row.get_ref(5)?.as_str_or_null().map_err(rusqlite::Error::from)? {
-        Some(word) => Some(Machine::parse(word).ok_or_else(|| corrupt("a click by a machine that does not exist"))?),
+        Some(word) => Some(BotKind::parse(word).ok_or_else(|| corrupt("a click by a machine that does not exist"))?),
         None => None,
     };
     Ok(Click {
-        at: Moment::from_ms(row.get(0)?),
-        place: Place::Link(link.clone(), OwnerId(owner.cast_unsigned())),
+        at: Timestamp::from_ms(row.get(0)?),
+        place: ClickTarget::Link(link.clone(), OwnerId(owner.cast_unsigned())),
         weight: 1,
         took_micros: row.get(2)?,
         visitor: row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned),

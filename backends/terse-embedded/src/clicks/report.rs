@@ -1,11 +1,11 @@
 //! What is told about a subject.
 
 use rusqlite::{OptionalExtension, Row};
-use terse_core::Moment;
-use terse_core::clicks::{Bucket, Count, NAMED_EVER, Period, Report, Subject, Unit};
+use terse_core::Timestamp;
+use terse_core::clicks::{Bucket, ClickReport, ClickSubject, Count, MAX_VALUES_TOTAL, Period, Unit};
 
 use crate::clicks::bucket::{day_id, hour_id, of_day_id, of_hour_id};
-use crate::clicks::shelf::{Cost, Shelf};
+use crate::clicks::queries::{ClickQueries, Cost};
 use crate::clicks::sum::{Slot, Sum, count};
 use crate::failure::Failure;
 
@@ -35,12 +35,15 @@ pub(crate) struct Stretch {
 
 impl Stretch {
     pub(crate) fn of(period: Period) -> Self {
-        Self { from: period.from.unwrap_or(Moment::MIN).as_ms(), to: period.to.map_or(Moment::MAX.as_ms() + 1, Moment::as_ms) }
+        Self {
+            from: period.from.unwrap_or(Timestamp::MIN).as_ms(),
+            to: period.to.map_or(Timestamp::MAX.as_ms() + 1, Timestamp::as_ms),
+        }
     }
 
     /// The first and the last day that touch it.
     pub(crate) fn days(self) -> (i64, i64) {
-        let day = |ms: i64| Moment::from_ms(ms).as_ms().div_euclid(DAY);
+        let day = |ms: i64| Timestamp::from_ms(ms).as_ms().div_euclid(DAY);
         (day(self.from), day(self.to - 1))
     }
 
@@ -49,10 +52,10 @@ impl Stretch {
     }
 }
 
-impl Shelf {
-    pub(crate) fn report(&self, subject: &Subject, period: Period, now: Moment) -> Result<Report, Failure> {
+impl ClickQueries {
+    pub(crate) fn report(&self, subject: &ClickSubject, period: Period, now: Timestamp) -> Result<ClickReport, Failure> {
         let Some(subject) = self.id(subject)? else {
-            return Ok(Report::default());
+            return Ok(ClickReport::default());
         };
         let mut sum = Sum::default();
         let mut buckets = Vec::new();
@@ -73,8 +76,8 @@ impl Shelf {
         }
         // Days come first, also those in which late hours stand; equals stay in this order.
         buckets.sort_by_key(|bucket| bucket.start);
-        sum.tally.trim(NAMED_EVER);
-        Ok(Report { tally: sum.tally, visitors: sum.visitors.count(), recent: self.recent(subject, now)?, buckets })
+        sum.tally.trim(MAX_VALUES_TOTAL);
+        Ok(ClickReport { tally: sum.tally, visitors: sum.visitors.count(), recent: self.recent(subject, now)?, buckets })
     }
 
     fn ever(&self, subject: i64, sum: &mut Sum) -> Result<(), Failure> {
@@ -83,7 +86,7 @@ impl Shelf {
         statement.query_row([subject], read).optional()?.unwrap_or(Ok(()))
     }
 
-    fn recent(&self, subject: i64, now: Moment) -> Result<Count, Failure> {
+    fn recent(&self, subject: i64, now: Timestamp) -> Result<Count, Failure> {
         let hour = Unit::Hour.floor(now).as_ms();
         let mut recent = Count::default();
         self.buckets(subject, Stretch { from: hour - 23 * HOUR, to: hour + HOUR }, PLAIN, |bucket, _, _| {
@@ -107,7 +110,7 @@ impl Shelf {
         while let Some(row) = rows.next()? {
             self.count_row();
             let day = of_day_id(row.get(0)?);
-            let bucket = Bucket { start: Moment::from_ms(day * DAY), unit: Unit::Day, clicks: count(row, 1)? };
+            let bucket = Bucket { start: Timestamp::from_ms(day * DAY), unit: Unit::Day, clicks: count(row, 1)? };
             visit(bucket, row, Slot::Day { subject, day })?;
         }
         let mut statement = self.conn.prepare_cached(HOURS[sums])?;
@@ -118,7 +121,7 @@ impl Shelf {
                 let (.., hour) = of_hour_id(row.get(0)?);
                 let hour = day * 24 + hour;
                 if stretch.touches(hour * HOUR, HOUR) {
-                    let bucket = Bucket { start: Moment::from_ms(hour * HOUR), unit: Unit::Hour, clicks: count(row, 1)? };
+                    let bucket = Bucket { start: Timestamp::from_ms(hour * HOUR), unit: Unit::Hour, clicks: count(row, 1)? };
                     visit(bucket, row, Slot::Hour { subject, hour })?;
                 }
             }
@@ -144,60 +147,60 @@ impl Shelf {
 #[cfg(test)]
 mod tests {
     use terse_core::OwnerId;
-    use terse_core::clicks::{Batch, Click, LinkId, NAMED_A_DAY, NAMED_AN_HOUR, Place, Retention, Word};
+    use terse_core::clicks::{Batch, Click, ClickTarget, Interned, LinkId, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, Retention};
     use terse_testkit::{key, moment};
 
     use super::*;
     use crate::clicks::schema::CLICKS;
-    use crate::clicks::scribe::Scribe;
+    use crate::clicks::writes::ClickWrites;
 
     const HOURS_KEPT: i64 = 30 * 24;
     const DAYS_KEPT: i64 = 3 * 365;
 
     /// Hours of a month and days of three years, every dimension full.
-    fn full() -> (Scribe, Subject) {
+    fn full() -> (ClickWrites, ClickSubject) {
         let mut conn = rusqlite::Connection::open_in_memory().unwrap();
         CLICKS.migrate(&mut conn, 0).unwrap();
-        let mut scribe = Scribe::new(Shelf::new(conn), false).unwrap();
+        let mut writes = ClickWrites::new(ClickQueries::new(conn), false).unwrap();
         let link = LinkId { key: key("busy"), born: moment(0) };
-        let words: Vec<Word> = (0..250).map(|n| format!("value-{n}.of-a-typical-length").into()).collect();
+        let words: Vec<Interned> = (0..250).map(|n| format!("value-{n}.of-a-typical-length").into()).collect();
         let mut visitor = 0_u64;
-        let mut put = |scribe: &mut Scribe, at: i64, values: usize| {
+        let mut put = |writes: &mut ClickWrites, at: i64, values: usize| {
             let clicks = (0..values.max(150)).map(|n| {
                 let word = Some(words[n % values].clone());
-                let words: [Option<Word>; 12] = std::array::from_fn(|_| word.clone());
+                let words: [Option<Interned>; 12] = std::array::from_fn(|_| word.clone());
                 let [referrer, country, city, device, browser, system, language, utm @ ..] = words;
                 visitor += 7919;
-                let click = Click::bare(moment(at), Place::Link(link.clone(), OwnerId(1)));
+                let click = Click::bare(moment(at), ClickTarget::Link(link.clone(), OwnerId(1)));
                 Click { visitor: Some(visitor), referrer, country, city, device, browser, system, language, utm, ..click }
             });
             let batch = Batch { clicks: clicks.collect(), moves: Vec::new() };
-            scribe.record(&batch).unwrap();
+            writes.record(&batch).unwrap();
         };
-        scribe.conn.execute_batch("BEGIN").unwrap();
+        writes.conn.execute_batch("BEGIN").unwrap();
         for day in 0..DAYS_KEPT {
             for hour in 0..1 {
-                put(&mut scribe, -DAY * (day + 1) + hour * HOUR, NAMED_AN_HOUR);
+                put(&mut writes, -DAY * (day + 1) + hour * HOUR, MAX_VALUES_PER_HOUR);
             }
         }
         let retention = Retention { raw_before: moment(0), hours_before: moment(0), limit: usize::MAX };
-        while scribe.tidy(&retention, 1000).unwrap().more {}
+        while writes.prune(&retention, 1000).unwrap().more {}
         for hour in 0..HOURS_KEPT {
-            put(&mut scribe, hour * HOUR, if hour == 0 { 250 } else { NAMED_AN_HOUR });
+            put(&mut writes, hour * HOUR, if hour == 0 { 250 } else { MAX_VALUES_PER_HOUR });
         }
-        scribe.conn.execute_batch("COMMIT").unwrap();
-        (scribe, Subject::Link(link))
+        writes.conn.execute_batch("COMMIT").unwrap();
+        (writes, ClickSubject::Link(link))
     }
 
     #[test]
     fn a_report_reads_no_more_than_it_must() {
-        const { assert!(NAMED_A_DAY >= NAMED_AN_HOUR) };
-        let (scribe, subject) = full();
+        const { assert!(MAX_VALUES_PER_DAY >= MAX_VALUES_PER_HOUR) };
+        let (writes, subject) = full();
         let now = moment(HOURS_KEPT * HOUR - 1);
         let cost = |period| {
-            scribe.cost.set(Cost::default());
-            let report = scribe.report(&subject, period, now).unwrap();
-            (scribe.cost.get(), report.buckets.len() as i64)
+            writes.cost.set(Cost::default());
+            let report = writes.report(&subject, period, now).unwrap();
+            (writes.cost.get(), report.buckets.len() as i64)
         };
         let (always, buckets) = cost(Period::default());
         assert_eq!(buckets, HOURS_KEPT + DAYS_KEPT);

@@ -7,33 +7,33 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::clicks::{
-    Batch, ClickPage, ClickStore, Count, LinkId, Period, RawQuery, Recorded, Report, Retention, Salt, Subject, Tidied,
+    Batch, ClickPage, ClickReport, ClickStore, ClickSubject, Count, LinkId, Period, Pruned, RawQuery, Recorded, Retention, Salt,
 };
-use terse_core::{LinkKey, Moment, OwnerId, StoreError};
+use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
 use crate::backup::BackupError;
 use crate::clicks::options::ClickOptions;
+use crate::clicks::queries::ClickQueries;
 use crate::clicks::schema::CLICKS;
-use crate::clicks::scribe::Scribe;
-use crate::clicks::shelf::Shelf;
-use crate::crew::{Crew, Hall};
-use crate::engine::{self, Site};
+use crate::clicks::writes::ClickWrites;
+use crate::database::Database;
+use crate::engine::{self, DbLocation};
 use crate::options::OpenError;
-use crate::trade::Trade;
+use crate::threads::{ReadPool, StoreThreads};
 
 /// A large batch on a slow disk takes its time, and nobody's answer depends on it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How many reports may wait.
 const REPORTS: usize = 1024;
 const READ: usize = 0;
 /// Chores are done in steps of this many rows or links, so that a batch never waits long behind one.
-const STEP: usize = 2000;
+const BATCH: usize = 2000;
 const LINKS_A_STEP: usize = 200;
 
 /// Clicks in one SQLite file. Dropping it finishes what is waiting.
 pub struct EmbeddedClicks {
-    site: Site,
-    crew: Crew<Clicks>,
+    site: DbLocation,
+    threads: StoreThreads<Clicks>,
     /// Whether a salt was deleted that may still stand in the log.
     to_wipe: AtomicBool,
 }
@@ -41,30 +41,30 @@ pub struct EmbeddedClicks {
 /// What the threads of this store know.
 #[derive(Clone)]
 pub(crate) struct Clicks {
-    site: Site,
+    site: DbLocation,
     keep_raw: bool,
 }
 
-impl Trade for Clicks {
-    type Shelf = Shelf;
-    type Scribe = Scribe;
+impl Database for Clicks {
+    type Queries = ClickQueries;
+    type Writes = ClickWrites;
     const NAME: &'static str = "clicks";
-    const WRITES_AT_ONCE: usize = 16;
+    const MAX_WRITES_PER_COMMIT: usize = 16;
     // The same rows change in batch after batch: copying each page once in a while saves most of the copying, and nobody
     // waits for it.
     const CHECKPOINT_PAGES: u32 = 8000;
     const BEHIND_OTHERS: bool = true;
 
-    fn site(&self) -> &Site {
+    fn site(&self) -> &DbLocation {
         &self.site
     }
 
-    fn shelf(&self, conn: Connection) -> Shelf {
-        Shelf::new(conn)
+    fn queries(&self, conn: Connection) -> ClickQueries {
+        ClickQueries::new(conn)
     }
 
-    fn scribe(&self, conn: Connection) -> rusqlite::Result<Scribe> {
-        Scribe::new(self.shelf(conn), self.keep_raw)
+    fn writes(&self, conn: Connection) -> rusqlite::Result<ClickWrites> {
+        ClickWrites::new(self.queries(conn), self.keep_raw)
     }
 }
 
@@ -74,18 +74,18 @@ impl EmbeddedClicks {
         let site = options.site();
         let conn = CLICKS.open(&site)?;
         engine::sync_folder_of(&site.path)?;
-        let halls = [Hall { name: "read", threads: options.readers.max(1), bound: REPORTS, at_once: 1 }];
+        let pools = [ReadPool { name: "read", threads: options.readers.max(1), bound: REPORTS, at_once: 1 }];
         let trade = Clicks { site: site.clone(), keep_raw: options.keep_raw };
-        let crew = Crew::start(&trade, options.queue, PATIENCE, &halls)?;
+        let threads = StoreThreads::start(&trade, options.queue, TIMEOUT, &pools)?;
         // Only now, so that the log is never cleaned away between two connections.
         drop(conn);
         // A process that was killed may have left one behind.
-        Ok(Self { site, crew, to_wipe: AtomicBool::new(true) })
+        Ok(Self { site, threads, to_wipe: AtomicBool::new(true) })
     }
 
     /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`. Blocks meanwhile.
     pub fn close(&self) {
-        self.crew.close();
+        self.threads.close();
     }
 
     /// Empties the log if a salt that was forgotten may still stand in it. If a reader stands in the way, the next chore tries again.
@@ -107,7 +107,7 @@ impl EmbeddedClicks {
 
     /// How many writes are waiting.
     pub fn queue_depth(&self) -> usize {
-        self.crew.queue_depth()
+        self.threads.queue_depth()
     }
 
     /// How many bytes the store takes on the disk, its log included.
@@ -130,69 +130,69 @@ impl std::fmt::Debug for EmbeddedClicks {
 #[async_trait]
 impl ClickStore for EmbeddedClicks {
     async fn positions(&self) -> Result<Vec<(u64, u64)>, StoreError> {
-        self.crew.read(READ, Shelf::positions).await
+        self.threads.read(READ, ClickQueries::positions).await
     }
 
     async fn record(&self, batch: &Batch) -> Result<Recorded, StoreError> {
         // Where writing stands still, tries that were given up would pile up.
-        self.crew.check()?;
+        self.threads.check()?;
         let batch = batch.clone();
-        self.crew.write(move |scribe| scribe.record(&batch)).await
+        self.threads.write(move |writes| writes.record(&batch)).await
     }
 
     async fn forget_segments(&self, segments: &[u64]) -> Result<(), StoreError> {
         let segments = segments.to_vec();
-        self.crew.write(move |scribe| scribe.forget_segments(&segments)).await
+        self.threads.write(move |writes| writes.forget_segments(&segments)).await
     }
 
     async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError> {
         let links = links.to_vec();
-        self.crew.read(READ, move |shelf| shelf.counts(&links)).await
+        self.threads.read(READ, move |queries| queries.counts(&links)).await
     }
 
-    async fn report(&self, subject: &Subject, period: Period, now: Moment) -> Result<Report, StoreError> {
+    async fn report(&self, subject: &ClickSubject, period: Period, now: Timestamp) -> Result<ClickReport, StoreError> {
         let subject = subject.clone();
-        self.crew.read(READ, move |shelf| shelf.report(&subject, period, now)).await
+        self.threads.read(READ, move |queries| queries.report(&subject, period, now)).await
     }
 
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {
         let query = query.clone();
-        self.crew.read(READ, move |shelf| shelf.clicks(&query)).await
+        self.threads.read(READ, move |queries| queries.clicks(&query)).await
     }
 
     async fn links(&self, after: Option<&LinkId>, limit: usize) -> Result<Vec<LinkId>, StoreError> {
         let after = after.cloned();
-        self.crew.read(READ, move |shelf| shelf.links(after.as_ref(), limit)).await
+        self.threads.read(READ, move |queries| queries.links(after.as_ref(), limit)).await
     }
 
-    async fn forget_links(&self, links: &[LinkKey], born_by: Moment) -> Result<(), StoreError> {
+    async fn forget_links(&self, links: &[LinkKey], born_by: Timestamp) -> Result<(), StoreError> {
         for some in links.chunks(LINKS_A_STEP) {
             let some = some.to_vec();
-            self.crew.write(move |scribe| scribe.forget_links(&some, born_by)).await?;
+            self.threads.write(move |writes| writes.forget_links(&some, born_by)).await?;
         }
         Ok(())
     }
 
     async fn forget_owner(&self, owner: OwnerId) -> Result<(), StoreError> {
-        while !self.crew.write(move |scribe| scribe.forget_owner(owner, LINKS_A_STEP)).await? {}
+        while !self.threads.write(move |writes| writes.forget_owner(owner, LINKS_A_STEP)).await? {}
         Ok(())
     }
 
-    async fn tidy(&self, retention: Retention) -> Result<Tidied, StoreError> {
+    async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError> {
         self.wipe().await;
-        let mut all = Tidied { more: true, ..Tidied::default() };
+        let mut all = Pruned { more: true, ..Pruned::default() };
         let mut left = retention.limit.max(1);
         while left > 0 && all.more {
-            let step = left.min(STEP);
-            let Tidied { raw, hours, more } = self.crew.write(move |scribe| scribe.tidy(&retention, step)).await?;
-            all = Tidied { raw: all.raw + raw, hours: all.hours + hours, more };
+            let step = left.min(BATCH);
+            let Pruned { raw, hours, more } = self.threads.write(move |writes| writes.prune(&retention, step)).await?;
+            all = Pruned { raw: all.raw + raw, hours: all.hours + hours, more };
             left -= (raw + hours) as usize;
         }
         Ok(all)
     }
 
     async fn salt(&self, day: i64) -> Result<Salt, StoreError> {
-        let (salt, forgotten) = self.crew.write(move |scribe| scribe.salt(day)).await?;
+        let (salt, forgotten) = self.threads.write(move |writes| writes.salt(day)).await?;
         if forgotten {
             self.to_wipe.store(true, Ordering::Relaxed);
         }
@@ -201,6 +201,6 @@ impl ClickStore for EmbeddedClicks {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        self.crew.check()
+        self.threads.check()
     }
 }

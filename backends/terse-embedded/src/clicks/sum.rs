@@ -106,7 +106,7 @@ impl Sum {
         true
     }
 
-    /// The same for a row of `people, machines, sum` from column `at` on, whose plain numbers must fit too. After an error
+    /// The same for a row of `humans, bots, sum` from column `at` on, whose plain numbers must fit too. After an error
     /// nobody knows what was taken in.
     pub(crate) fn merge_row(&mut self, row: &Row<'_>, at: usize, slot: Slot) -> Result<(), Failure> {
         let before = self.tally.clicks;
@@ -138,23 +138,23 @@ impl Sum {
 
 /// The plain numbers of a row.
 pub(crate) fn count(row: &Row<'_>, at: usize) -> rusqlite::Result<Count> {
-    Ok(Count { people: row.get::<_, i64>(at)? as u64, machines: row.get::<_, i64>(at + 1)? as u64 })
+    Ok(Count { humans: row.get::<_, i64>(at)? as u64, bots: row.get::<_, i64>(at + 1)? as u64 })
 }
 
 #[cfg(test)]
 mod tests {
-    use terse_core::clicks::Place;
-    use terse_core::{Moment, OwnerId};
+    use terse_core::clicks::ClickTarget;
+    use terse_core::{OwnerId, Timestamp};
     use terse_testkit::key;
 
     use super::*;
 
     #[test]
     fn no_byte_can_change_and_no_row_can_pass_for_another() {
-        let link = terse_core::clicks::LinkId { key: key("abc"), born: Moment::from_ms(5) };
+        let link = terse_core::clicks::LinkId { key: key("abc"), born: Timestamp::from_ms(5) };
         let mut sum = Sum::default();
         for n in 0..200 {
-            let click = Click::bare(Moment::from_ms(n), Place::Link(link.clone(), OwnerId(1)));
+            let click = Click::bare(Timestamp::from_ms(n), ClickTarget::Link(link.clone(), OwnerId(1)));
             sum.add(&Click { visitor: Some(n as u64 * 77 + 1), referrer: Some("a.example".into()), ..click });
         }
         let slot = Slot::Hour { subject: 5, hour: -7 };

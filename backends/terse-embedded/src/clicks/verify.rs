@@ -8,14 +8,14 @@ use terse_core::clicks::Count;
 use crate::backup::{self, BackupError};
 use crate::clicks::schema::CLICKS;
 use crate::clicks::sum::{Slot, Sum, count};
-use crate::engine::{Site, connect_reader};
+use crate::engine::{DbLocation, connect_reader};
 use crate::failure::Failure;
 use crate::options::OpenError;
 use crate::verify::{Problems, check_pages};
 
 /// What was found.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ClickReport {
+pub struct ClickFileCheck {
     /// How many links have clicks.
     pub links: u64,
     /// How many clicks of links were counted.
@@ -26,7 +26,7 @@ pub struct ClickReport {
     pub problems: Problems,
 }
 
-impl ClickReport {
+impl ClickFileCheck {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.problems.count == 0
@@ -41,19 +41,19 @@ pub fn backup_clicks(db: &Path, to: &Path) -> Result<(), BackupError> {
 
 /// A glance: whether this is a clicks file of ours, of a version we know. Also while the store is in use.
 pub fn inspect_clicks(db: &Path) -> Result<(), OpenError> {
-    match CLICKS.inspect(&connect_reader(&Site::at(db))?, db)? {
+    match CLICKS.inspect(&connect_reader(&DbLocation::at(db))?, db)? {
         0 => Err(OpenError::NotTerse(db.to_owned())),
         _ => Ok(()),
     }
 }
 
 /// Checks every page, every index, every sum and whether the sums of each subject fit together, also while the store is in use.
-pub fn verify_clicks(db: &Path) -> Result<ClickReport, OpenError> {
+pub fn verify_clicks(db: &Path) -> Result<ClickFileCheck, OpenError> {
     inspect_clicks(db)?;
-    let conn = connect_reader(&Site::at(db))?;
+    let conn = connect_reader(&DbLocation::at(db))?;
     // All of it as of one moment.
     conn.execute_batch("BEGIN")?;
-    let mut report = ClickReport::default();
+    let mut report = ClickFileCheck::default();
     check_pages(&conn, &mut |problem| report.problems.tell(problem))?;
     let subjects = "SELECT id, people, machines, sum, kind FROM subjects";
     check_sums(&conn, &mut report, subjects, |row| Ok(Slot::Ever { subject: row.get(0)? }))?;
@@ -69,7 +69,7 @@ pub fn verify_clicks(db: &Path) -> Result<ClickReport, OpenError> {
 
 fn check_sums(
     conn: &Connection,
-    report: &mut ClickReport,
+    report: &mut ClickFileCheck,
     sql: &str,
     slot: impl Fn(&Row<'_>) -> rusqlite::Result<Slot>,
 ) -> rusqlite::Result<()> {
@@ -102,7 +102,7 @@ fn check_sums(
 }
 
 /// Each subject's total is what its hours and days say, and nothing is left of anybody who is not there.
-fn check_totals(conn: &Connection, report: &mut ClickReport) {
+fn check_totals(conn: &Connection, report: &mut ClickFileCheck) {
     // One pass over each table: a join of all subjects with all sums would compare each with each.
     let wrong = "SELECT count(*) FROM (SELECT sum(people) AS people, sum(machines) AS machines FROM ( \
          SELECT id AS subject, people, machines FROM subjects \

@@ -10,16 +10,16 @@ use foldhash::quality::RandomState;
 use governor::nanos::Nanos;
 use governor::state::StateStore;
 use terse_core::Clock;
-use terse_core::limits::Subject;
+use terse_core::limits::LimitSubject;
 
 /// So many tables, so that those who ask at once seldom wait for one another.
 const SHARDS: usize = 16;
 /// So many in each.
-const MOST: usize = 8192;
+const MAX_BUCKETS: usize = 8192;
 /// Where room must be made, it is made for so many: looking at all of a table is then seldom enough.
-const ROOM: usize = MOST / 8;
+const ROOM: usize = MAX_BUCKETS / 8;
 /// How often full buckets are looked for while there is room.
-const TIDY: Duration = Duration::from_mins(1);
+const PRUNE_INTERVAL: Duration = Duration::from_mins(1);
 
 /// For each subject the moment at which its bucket is full again, counted from the clock's beginning.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ pub(super) struct Buckets {
 
 #[derive(Debug, Default)]
 struct Shard {
-    full_at: HashMap<Subject, Nanos, RandomState>,
-    tidied: Duration,
+    full_at: HashMap<LimitSubject, Nanos, RandomState>,
+    pruned: Duration,
 }
 
 impl Buckets {
@@ -55,31 +55,31 @@ impl Buckets {
     }
 
     /// Has a bucket filled earlier.
-    pub(super) fn give_back(&self, subject: &Subject, earlier: Duration) {
+    pub(super) fn give_back(&self, subject: &LimitSubject, earlier: Duration) {
         let mut shard = self.shard(subject);
         if let Some(full_at) = shard.full_at.get_mut(subject) {
             *full_at = full_at.saturating_sub(nanos(earlier));
         }
     }
 
-    fn shard(&self, subject: &Subject) -> MutexGuard<'_, Shard> {
+    fn shard(&self, subject: &LimitSubject) -> MutexGuard<'_, Shard> {
         // The upper bits: a table of its own hashes by the lower ones, under another key.
         lock(&self.shards[(self.hash.hash_one(subject) >> 60) as usize % SHARDS])
     }
 
     /// Makes room for one more.
     fn make_room(&self, shard: &mut Shard) {
-        let (now, full) = (self.clock.steady(), shard.full_at.len() >= MOST);
-        if !full && now.saturating_sub(shard.tidied) < TIDY {
+        let (now, full) = (self.clock.steady(), shard.full_at.len() >= MAX_BUCKETS);
+        if !full && now.saturating_sub(shard.pruned) < PRUNE_INTERVAL {
             return;
         }
-        shard.tidied = now;
+        shard.pruned = now;
         shard.full_at.retain(|_, full_at| *full_at > nanos(now));
         let left = shard.full_at.len();
-        if left > MOST - ROOM && full {
+        if left > MAX_BUCKETS - ROOM && full {
             // Those who have done least go. Whoever has done much stays.
             let mut moments: Vec<Nanos> = shard.full_at.values().copied().collect();
-            let (_, last, _) = moments.select_nth_unstable(left - (MOST - ROOM) - 1);
+            let (_, last, _) = moments.select_nth_unstable(left - (MAX_BUCKETS - ROOM) - 1);
             shard.full_at.retain(|_, full_at| *full_at > *last);
             self.evicted.fetch_add((left - shard.full_at.len()) as u64, Ordering::Relaxed);
         } else {
@@ -89,9 +89,9 @@ impl Buckets {
 }
 
 impl StateStore for &Buckets {
-    type Key = Subject;
+    type Key = LimitSubject;
 
-    fn measure_and_replace<T, F, E>(&self, subject: &Subject, measure: F) -> Result<T, E>
+    fn measure_and_replace<T, F, E>(&self, subject: &LimitSubject, measure: F) -> Result<T, E>
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {

@@ -2,13 +2,13 @@
 
 use rusqlite::{Row, params};
 use terse_core::registry::{
-    Act, AuditEntry, Audits, BlockedHost, Place, Report, ReportId, ReportState, ReportedLink, TEXTS_SHOWN,
+    AbuseReport, AuditAction, AuditEntry, Audits, BlockedHost, DomainConfig, ReportId, ReportState, ReportedLink, TEXTS_SHOWN,
 };
-use terse_core::{LinkKey, Moment};
+use terse_core::{LinkKey, Timestamp};
 
 use crate::failure::Failure;
+use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{self, at_most, audit_columns, bound, report_columns};
-use crate::registry::shelf::Shelf;
 
 pub(crate) const PLACES: &str = "SELECT domain, root, not_found, expired FROM places ORDER BY domain";
 pub(crate) const BLOCKED_HOSTS: &str = "SELECT host, at, why FROM blocked_hosts ORDER BY host";
@@ -36,8 +36,8 @@ pub(crate) const AUDIT_BY_SUBJECT: &str = concat!(
      WHERE number < ?1 AND subject = ?3 AND (?4 IS NULL OR act = ?4) ORDER BY number DESC LIMIT ?2"
 );
 
-impl Shelf {
-    pub(crate) fn places(&self) -> Result<Vec<Place>, Failure> {
+impl RegistryQueries {
+    pub(crate) fn domain_configs(&self) -> Result<Vec<DomainConfig>, Failure> {
         self.all(PLACES, [], rows::place)
     }
 
@@ -45,7 +45,7 @@ impl Shelf {
         self.all(BLOCKED_HOSTS, [], rows::blocked_host)
     }
 
-    pub(crate) fn reports(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Result<Vec<Report>, Failure> {
+    pub(crate) fn reports(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Result<Vec<AbuseReport>, Failure> {
         let after = after.map_or(i64::MIN, |id| bound(id.0));
         self.all(REPORTS, params![state.as_str(), after, at_most(limit)], rows::report)
     }
@@ -62,14 +62,15 @@ impl Shelf {
     }
 
     /// Everything said about the link of a report.
-    fn reported_link(&self, Report { id, link, born, at, state, .. }: Report) -> Result<ReportedLink, Failure> {
+    fn reported_link(&self, AbuseReport { id, link, born, at, state, .. }: AbuseReport) -> Result<ReportedLink, Failure> {
         let LinkKey { domain, code } = &link;
         let (domain, code, word) = (domain.as_str(), code.as_str(), state.as_str());
         let reason = |row: &Row<'_>| {
             let count: i64 = row.get(1)?;
-            Ok((row.get(0)?, count.cast_unsigned(), Moment::from_ms(row.get(2)?), Moment::from_ms(row.get(3)?)))
+            Ok((row.get(0)?, count.cast_unsigned(), Timestamp::from_ms(row.get(2)?), Timestamp::from_ms(row.get(3)?)))
         };
-        let found: Vec<(String, u64, Moment, Moment)> = self.all(REASONS, params![domain, code, born.as_ms(), word], reason)?;
+        let found: Vec<(String, u64, Timestamp, Timestamp)> =
+            self.all(REASONS, params![domain, code, born.as_ms(), word], reason)?;
         let texts =
             self.all(TEXTS, params![domain, code, born.as_ms(), word, TEXTS_SHOWN as i64], |row| Ok(row.get::<_, String>(0)?))?;
         Ok(ReportedLink {
@@ -86,7 +87,7 @@ impl Shelf {
 
     pub(crate) fn audit(&self, query: &Audits) -> Result<Vec<AuditEntry>, Failure> {
         let before = query.before.map_or(i64::MAX, bound);
-        let (act, limit) = (query.act.map(Act::as_str), at_most(query.limit));
+        let (act, limit) = (query.act.map(AuditAction::as_str), at_most(query.limit));
         match (&query.subject, act) {
             (Some(subject), act) => self.all(AUDIT_BY_SUBJECT, params![before, limit, subject, act], rows::entry),
             (None, Some(act)) => self.all(AUDIT_BY_ACT, params![before, limit, act], rows::entry),

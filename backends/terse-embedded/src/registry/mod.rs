@@ -4,20 +4,20 @@
 //! whole or not at all, its lines in the audit log included; steps of many callers share one fsync. What follows from an act
 //! is the core's to say; here it is only written.
 
-mod doors;
-mod judging;
+mod accounts;
+mod credentials;
 mod lists;
+mod moderation;
 mod options;
 mod outbox;
-mod people;
+mod prune;
+mod queries;
 mod rows;
 mod schema;
-mod scribe;
-mod shelf;
 mod store;
-mod tidy;
 mod verify;
+mod writes;
 
 pub use options::RegistryOptions;
 pub use store::EmbeddedRegistry;
-pub use verify::{RegistryReport, backup_registry, inspect_registry, skip_ahead_registry, verify_registry};
+pub use verify::{RegistryFileCheck, backup_registry, inspect_registry, skip_ahead_registry, verify_registry};

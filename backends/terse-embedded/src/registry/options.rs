@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::engine::Site;
+use crate::engine::DbLocation;
 
 /// How to open a registry.
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ impl RegistryOptions {
         Self { path: path.into(), queue: 1024, readers: 2, vfs: None, max_pages: None, unsafe_no_sync: false }
     }
 
-    pub(crate) fn site(&self) -> Site {
+    pub(crate) fn site(&self) -> DbLocation {
         let Self { path, vfs, max_pages, unsafe_no_sync, .. } = self.clone();
-        Site { path, vfs, max_pages, unsafe_no_sync }
+        DbLocation { path, vfs, max_pages, unsafe_no_sync }
     }
 }

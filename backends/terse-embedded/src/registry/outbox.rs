@@ -2,15 +2,16 @@
 
 use rusqlite::{Row, params};
 use terse_core::registry::{
-    Actor, By, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due, Line, NewEvent, NewWebhook, RegistryError,
-    SETTLED_EACH, Settlement, WAITING_EACH, WEBHOOKS_EACH, Webhook, WebhookChange, WebhookId,
+    Actor, Attribution, AuditRecord, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due, MAX_SETTLED_PER_WEBHOOK,
+    MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Settlement, Webhook, WebhookChange,
+    WebhookId,
 };
-use terse_core::{Moment, OwnerId};
+use terse_core::{OwnerId, Timestamp};
 
 use crate::failure::Failure;
+use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{self, at_most, bound, delivery_columns, filed, webhook_columns};
-use crate::registry::scribe::{Scribe, Trouble};
-use crate::registry::shelf::Shelf;
+use crate::registry::writes::{RegistryWrites, WriteError};
 
 pub(crate) const WEBHOOKS_OF: &str = concat!("SELECT ", webhook_columns!(), " FROM webhooks w WHERE w.owner = ?1 ORDER BY w.id");
 pub(crate) const WEBHOOK: &str =
@@ -59,12 +60,12 @@ fn lent(row: &Row<'_>) -> Result<(Webhook, u64), Failure> {
     Ok((rows::webhook(row)?, row.get::<_, i64>(rows::WEBHOOK)?.cast_unsigned()))
 }
 
-impl Shelf {
+impl RegistryQueries {
     pub(crate) fn webhooks(&self, owner: OwnerId) -> Result<Vec<Webhook>, Failure> {
         self.all(WEBHOOKS_OF, [filed(owner.0)], rows::webhook)
     }
 
-    pub(crate) fn hooked_owners(&self) -> Result<Vec<OwnerId>, Failure> {
+    pub(crate) fn owners_with_webhooks(&self) -> Result<Vec<OwnerId>, Failure> {
         self.all(HOOKED, [], |row| Ok(OwnerId(row.get::<_, i64>(0)?.cast_unsigned())))
     }
 
@@ -91,18 +92,18 @@ impl Shelf {
     }
 }
 
-impl Scribe {
-    pub(crate) fn add_webhook(&self, webhook: &NewWebhook, by: &By) -> Result<Webhook, Trouble> {
+impl RegistryWrites {
+    pub(crate) fn add_webhook(&self, webhook: &NewWebhook, by: &Attribution) -> Result<Webhook, WriteError> {
         let NewWebhook { owner, url, events, created_at } = webhook;
         if *owner != OwnerId::ADMIN {
-            self.user(*owner)?.ok_or(RegistryError::Missing)?;
+            self.account(*owner)?.ok_or(RegistryError::Missing)?;
         }
-        if self.webhooks(*owner)?.len() >= WEBHOOKS_EACH {
+        if self.webhooks(*owner)?.len() >= MAX_WEBHOOKS_PER_OWNER {
             return Err(RegistryError::TooMany.into());
         }
         let id = self.insert(ADD, params![filed(owner.0), url.as_str(), events.to_string(), created_at.as_ms()])?;
         let webhook = webhook.clone().into_webhook(WebhookId(id));
-        self.write(&Line::webhook_added(&webhook), by)?;
+        self.write(&AuditRecord::webhook_added(&webhook), by)?;
         Ok(webhook)
     }
 
@@ -111,8 +112,8 @@ impl Scribe {
         owner: OwnerId,
         id: WebhookId,
         change: &WebhookChange,
-        by: &By,
-    ) -> Result<Webhook, Trouble> {
+        by: &Attribution,
+    ) -> Result<Webhook, WriteError> {
         let (before, _) = self.webhook(Some(owner), id)?.ok_or(RegistryError::Missing)?;
         let after = change.apply(&before);
         self.keep_webhook(&before, &after, by)?;
@@ -120,13 +121,13 @@ impl Scribe {
     }
 
     /// Writes a webhook as it is to be, with a line if that is somebody's doing.
-    fn keep_webhook(&self, before: &Webhook, after: &Webhook, by: &By) -> Result<(), Trouble> {
+    fn keep_webhook(&self, before: &Webhook, after: &Webhook, by: &Attribution) -> Result<(), WriteError> {
         if before == after {
             return Ok(());
         }
         let Webhook { id, url, events, generation, rotated_at, disabled, waiting, dropped, delivered_at, .. } = after;
         let (off, why) = (disabled.as_ref().map(|off| off.at.as_ms()), disabled.as_ref().map(|off| &off.why));
-        let (rotated, delivered) = (rotated_at.map(Moment::as_ms), delivered_at.map(Moment::as_ms));
+        let (rotated, delivered) = (rotated_at.map(Timestamp::as_ms), delivered_at.map(Timestamp::as_ms));
         let (waiting, dropped) = (filed(*waiting), filed(*dropped));
         let events = events.to_string();
         let row = params![filed(id.0), url.as_str(), events, generation, rotated, off, why, waiting, dropped, delivered];
@@ -134,28 +135,28 @@ impl Scribe {
         // What terse counts for itself is nobody's act.
         let counted =
             Webhook { waiting: before.waiting, dropped: before.dropped, delivered_at: before.delivered_at, ..after.clone() };
-        if let Some(line) = Line::webhook_changed(before, &counted) {
+        if let Some(line) = AuditRecord::webhook_changed(before, &counted) {
             self.write(&line, by)?;
         }
         Ok(())
     }
 
-    pub(crate) fn remove_webhook(&self, owner: OwnerId, id: WebhookId, by: &By) -> Result<(), Trouble> {
+    pub(crate) fn remove_webhook(&self, owner: OwnerId, id: WebhookId, by: &Attribution) -> Result<(), WriteError> {
         let (webhook, _) = self.webhook(Some(owner), id)?.ok_or(RegistryError::Missing)?;
         self.run(EMPTY, [filed(id.0)])?;
         self.run("DELETE FROM webhooks WHERE id = ?1", [filed(id.0)])?;
-        self.write(&Line::webhook_removed(&webhook), by)?;
+        self.write(&AuditRecord::webhook_removed(&webhook), by)?;
         Ok(())
     }
 
-    pub(crate) fn enqueue(&self, event: &NewEvent) -> Result<u64, Trouble> {
+    pub(crate) fn enqueue(&self, event: &NewEvent) -> Result<u64, WriteError> {
         let mut count = 0;
         for mut webhook in self.webhooks(event.owner)?.into_iter().filter(|webhook| event.concerns(webhook)) {
             let Delivery { event: name, kind, body, created_at, state, next_at, .. } = event.delivery(DeliveryId(0), webhook.id);
             let (at, next) = (created_at.as_ms(), next_at.as_ms());
             self.insert(ENQUEUE, params![filed(webhook.id.0), name, kind.as_str(), body, at, state.as_str(), next])?;
             webhook.waiting += 1;
-            if webhook.waiting > WAITING_EACH {
+            if webhook.waiting > MAX_WAITING_PER_WEBHOOK {
                 let gone = self.run(DROP_OLDEST, [filed(webhook.id.0)])? as u64;
                 webhook.waiting -= gone;
                 webhook.dropped += gone;
@@ -167,8 +168,8 @@ impl Scribe {
         Ok(count)
     }
 
-    pub(crate) fn due(&self, claim: &Claim) -> Result<Vec<Due>, Trouble> {
-        let until = claim.now.checked_add(claim.lease).unwrap_or(Moment::MAX).as_ms();
+    pub(crate) fn due(&self, claim: &Claim) -> Result<Vec<Due>, WriteError> {
+        let until = claim.now.checked_add(claim.lease).unwrap_or(Timestamp::MAX).as_ms();
         let mut due = Vec::new();
         for (webhook, loan) in self.ready(claim)? {
             let Some(delivery) = self.one(NEXT, [filed(webhook.id.0), claim.now.as_ms()], rows::delivery)? else { continue };
@@ -179,7 +180,7 @@ impl Scribe {
         Ok(due)
     }
 
-    pub(crate) fn settle(&self, settlement: &Settlement) -> Result<bool, Trouble> {
+    pub(crate) fn settle(&self, settlement: &Settlement) -> Result<bool, WriteError> {
         let Settlement { webhook: id, loan, delivery, disable } = settlement;
         let Some((before, last)) = self.webhook(None, *id)? else { return Ok(false) };
         if last != *loan {
@@ -191,7 +192,7 @@ impl Scribe {
             return Ok(false);
         }
         let Delivery { body, state, attempts, next_at, tried_at, status, problem, .. } = delivery;
-        let tried = tried_at.map(Moment::as_ms);
+        let tried = tried_at.map(Timestamp::as_ms);
         let row = params![filed(delivery.id.0), body, state.as_str(), attempts, next_at.as_ms(), tried, status, problem];
         self.run(SETTLE, row)?;
         let at = tried_at.unwrap_or(delivery.created_at);
@@ -199,12 +200,12 @@ impl Scribe {
         let mut after = WebhookChange { disabled, ..WebhookChange::default() }.apply(&before);
         if *state != DeliveryState::Waiting {
             after.waiting = after.waiting.saturating_sub(1);
-            self.run(TRIM, [filed(id.0), SETTLED_EACH as i64])?;
+            self.run(TRIM, [filed(id.0), MAX_SETTLED_PER_WEBHOOK as i64])?;
         }
         if *state == DeliveryState::Delivered {
             after.delivered_at = after.delivered_at.max(*tried_at);
         }
-        self.keep_webhook(&before, &after, &By { actor: Actor::Terse, at, why: disable.clone() })?;
+        self.keep_webhook(&before, &after, &Attribution { actor: Actor::Terse, at, why: disable.clone() })?;
         Ok(true)
     }
 }

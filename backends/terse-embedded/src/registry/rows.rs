@@ -2,22 +2,22 @@
 
 use rusqlite::Row;
 use terse_core::registry::{
-    Act, Actor, ApiKey, AuditEntry, BlockedHost, Delivery, DeliveryId, DeliveryState, Disabled, EventKind, Events,
-    ForeignIdentity, Invitation, KeyId, Place, Report, ReportId, ReportState, Role, Scope, Session, Suspension, Token, User,
-    UserName, Webhook, WebhookId,
+    AbuseReport, Account, AccountName, Actor, ApiKey, AuditAction, AuditEntry, BlockedHost, Delivery, DeliveryId, DeliveryState,
+    Disabled, DomainConfig, EventKind, Events, ForeignIdentity, Invitation, KeyId, ReportId, ReportState, Role, Scope, Session,
+    Suspension, Token, Webhook, WebhookId,
 };
-use terse_core::{Code, Domain, LinkKey, Moment, OwnerId, Revision, Target};
+use terse_core::{Code, Domain, LinkKey, OwnerId, Revision, Target, Timestamp};
 
 use crate::failure::{Failure, corrupt};
 
 type Read<T> = Result<T, Failure>;
 
 /// How many columns a user has.
-pub(crate) const USER: usize = 10;
+pub(crate) const ACCOUNT: usize = 10;
 /// How many columns a webhook has.
 pub(crate) const WEBHOOK: usize = 12;
 
-/// The columns of users, as [`user`] reads them.
+/// The columns of users, as [`account`] reads them.
 macro_rules! user_columns {
     () => {
         "u.id, u.name, u.role, u.created_at, u.password, u.issuer, u.subject, u.suspended_at, u.suspended_why, u.revision"
@@ -75,12 +75,12 @@ fn number(row: &Row<'_>, at: usize) -> Read<u64> {
     Ok(row.get::<_, i64>(at)?.cast_unsigned())
 }
 
-fn moment(row: &Row<'_>, at: usize) -> Read<Moment> {
-    Ok(Moment::from_ms(row.get(at)?))
+fn moment(row: &Row<'_>, at: usize) -> Read<Timestamp> {
+    Ok(Timestamp::from_ms(row.get(at)?))
 }
 
-fn maybe_moment(row: &Row<'_>, at: usize) -> Read<Option<Moment>> {
-    Ok(row.get::<_, Option<i64>>(at)?.map(Moment::from_ms))
+fn maybe_moment(row: &Row<'_>, at: usize) -> Read<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>(at)?.map(Timestamp::from_ms))
 }
 
 /// A text that must be one of our words.
@@ -91,7 +91,7 @@ fn word<T>(row: &Row<'_>, at: usize, what: &str, parse: impl Fn(&str) -> Option<
 }
 
 /// From [`user_columns`], the first of them at a place.
-pub(crate) fn user(row: &Row<'_>, at: usize) -> Read<User> {
+pub(crate) fn account(row: &Row<'_>, at: usize) -> Read<Account> {
     let id = number(row, at)?;
     let half = || corrupt(format!("user {id} is half written"));
     let identity = match (row.get(at + 5)?, row.get(at + 6)?) {
@@ -104,9 +104,9 @@ pub(crate) fn user(row: &Row<'_>, at: usize) -> Read<User> {
         (None, None) => None,
         _ => return Err(half().into()),
     };
-    Ok(User {
+    Ok(Account {
         id: OwnerId(id),
-        name: word(row, at + 1, "user's name", UserName::parse)?,
+        name: word(row, at + 1, "user's name", AccountName::parse)?,
         role: word(row, at + 2, "user's role", Role::parse)?,
         created_at: moment(row, at + 3)?,
         password: row.get(at + 4)?,
@@ -152,9 +152,9 @@ pub(crate) fn invitation(row: &Row<'_>) -> Read<Invitation> {
 }
 
 /// From domain, root, not_found, expired.
-pub(crate) fn place(row: &Row<'_>) -> Read<Place> {
+pub(crate) fn place(row: &Row<'_>) -> Read<DomainConfig> {
     let target = |at| Ok::<_, Failure>(row.get::<_, Option<String>>(at)?.map(Target::from_stored));
-    Ok(Place {
+    Ok(DomainConfig {
         domain: word(row, 0, "domain", |name| Some(Domain::from_stored(name)))?,
         root: target(1)?,
         not_found: target(2)?,
@@ -168,9 +168,9 @@ pub(crate) fn blocked_host(row: &Row<'_>) -> Read<BlockedHost> {
 }
 
 /// From [`report_columns`].
-pub(crate) fn report(row: &Row<'_>) -> Read<Report> {
+pub(crate) fn report(row: &Row<'_>) -> Read<AbuseReport> {
     let domain = word(row, 1, "reported link's domain", |name| Some(Domain::from_stored(name)))?;
-    Ok(Report {
+    Ok(AbuseReport {
         id: ReportId(number(row, 0)?),
         link: LinkKey { domain, code: word(row, 2, "reported link's code", Code::parse)? },
         born: moment(row, 3)?,
@@ -229,7 +229,7 @@ pub(crate) fn entry(row: &Row<'_>) -> Read<AuditEntry> {
         number: number(row, 0)?,
         at: moment(row, 1)?,
         actor: row.get::<_, Option<i64>>(2)?.map_or(Actor::Terse, |id| Actor::Owner(OwnerId(id.cast_unsigned()))),
-        act: word(row, 3, "line's act", Act::parse)?,
+        act: word(row, 3, "line's act", AuditAction::parse)?,
         subject: row.get(4)?,
         why: row.get(5)?,
         before: row.get(6)?,

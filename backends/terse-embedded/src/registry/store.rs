@@ -6,66 +6,67 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::registry::{
-    Act, ApiKey, AuditEntry, Audits, BlockedHost, By, Change, Claim, Delivery, Due, ForeignIdentity, Invitation, KeyId, NewEvent,
-    NewKey, NewReport, NewUser, NewWebhook, Place, Registry, RegistryError, Report, ReportId, ReportState, Reported,
-    ReportedLink, Session, Settlement, Token, User, UserName, Watermark, Webhook, WebhookChange, WebhookId,
+    AbuseReport, Account, AccountName, ApiKey, Attribution, AuditAction, AuditEntry, Audits, BlockedHost, ChangeAccount, Claim,
+    Delivery, DomainConfig, Due, ForeignIdentity, Invitation, KeyId, NewAccount, NewEvent, NewKey, NewReport, NewWebhook,
+    Registry, RegistryError, RegistryVersion, ReportId, ReportState, Reported, ReportedLink, Session, Settlement, Token, Webhook,
+    WebhookChange, WebhookId,
 };
-use terse_core::{Domain, LinkKey, Moment, OwnerId, Revision};
+use terse_core::{Domain, LinkKey, OwnerId, Revision, Timestamp};
 
 use crate::backup::BackupError;
-use crate::crew::{Crew, Hall};
-use crate::engine::{self, Site};
+use crate::database::Database;
+use crate::engine::{self, DbLocation};
 use crate::failure::Failure;
 use crate::options::OpenError;
 use crate::registry::options::RegistryOptions;
 use crate::registry::outbox::RECALL;
+use crate::registry::queries::RegistryQueries;
 use crate::registry::schema::REGISTRY;
-use crate::registry::scribe::{Scribe, Trouble};
-use crate::registry::shelf::Shelf;
-use crate::trade::Trade;
+use crate::registry::writes::{RegistryWrites, WriteError};
+use crate::threads::{ReadPool, StoreThreads};
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How many lookups may wait, and how many share one read transaction.
 const LOOKUPS: usize = 4096;
 const AT_ONCE: usize = 64;
 /// How many lists may wait.
 const LISTS: usize = 256;
-const LOOK: usize = 0;
+const LOOKUP_CONNECTION: usize = 0;
 const LIST: usize = 1;
 /// Chores are done in steps of this many rows, so that nobody waits long behind one.
-const STEP: usize = 1000;
+const BATCH: usize = 1000;
 
 type Answer<T> = Result<T, RegistryError>;
 
 /// Owners in one SQLite file. Dropping it finishes what is waiting.
 pub struct EmbeddedRegistry {
-    site: Site,
-    crew: Crew<Owners>,
+    site: DbLocation,
+    threads: StoreThreads<Owners>,
 }
 
 /// What the threads of this registry know.
 #[derive(Clone)]
 pub(crate) struct Owners {
-    site: Site,
+    site: DbLocation,
 }
 
-impl Trade for Owners {
-    type Shelf = Shelf;
-    type Scribe = Scribe;
+impl Database for Owners {
+    type Queries = RegistryQueries;
+    type Writes = RegistryWrites;
     const NAME: &'static str = "registry";
-    const WRITES_AT_ONCE: usize = 256;
+    const MAX_WRITES_PER_COMMIT: usize = 256;
     const CHECKPOINT_PAGES: u32 = 1000;
 
-    fn site(&self) -> &Site {
+    fn site(&self) -> &DbLocation {
         &self.site
     }
 
-    fn shelf(&self, conn: Connection) -> Shelf {
-        Shelf { conn }
+    fn queries(&self, conn: Connection) -> RegistryQueries {
+        RegistryQueries { conn }
     }
 
-    fn scribe(&self, conn: Connection) -> rusqlite::Result<Scribe> {
-        Scribe::new(self.shelf(conn))
+    fn writes(&self, conn: Connection) -> rusqlite::Result<RegistryWrites> {
+        RegistryWrites::new(self.queries(conn))
     }
 }
 
@@ -78,24 +79,24 @@ impl EmbeddedRegistry {
         // A file has one process at a time: whoever was to send something is gone.
         conn.execute(RECALL, [])?;
         // A long list never delays a key.
-        let halls = [
-            Hall { name: "look", threads: options.readers.max(1), bound: LOOKUPS, at_once: AT_ONCE },
-            Hall { name: "list", threads: 1, bound: LISTS, at_once: 1 },
+        let pools = [
+            ReadPool { name: "look", threads: options.readers.max(1), bound: LOOKUPS, at_once: AT_ONCE },
+            ReadPool { name: "list", threads: 1, bound: LISTS, at_once: 1 },
         ];
-        let crew = Crew::start(&Owners { site: site.clone() }, options.queue, PATIENCE, &halls)?;
+        let threads = StoreThreads::start(&Owners { site: site.clone() }, options.queue, TIMEOUT, &pools)?;
         // Only now, so that the log is never cleaned away between two connections.
         drop(conn);
-        Ok(Self { site, crew })
+        Ok(Self { site, threads })
     }
 
     /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`. Blocks meanwhile.
     pub fn close(&self) {
-        self.crew.close();
+        self.threads.close();
     }
 
     /// How many writes are waiting.
     pub fn queue_depth(&self) -> usize {
-        self.crew.queue_depth()
+        self.threads.queue_depth()
     }
 
     /// How many bytes the registry takes on the disk, its log included.
@@ -108,16 +109,25 @@ impl EmbeddedRegistry {
         crate::backup::backup(&self.site.path, to)
     }
 
-    async fn look<A: Send + 'static>(&self, work: impl FnOnce(&Shelf) -> Result<A, Failure> + Send + 'static) -> Answer<A> {
-        Ok(self.crew.read(LOOK, work).await?)
+    async fn look<A: Send + 'static>(
+        &self,
+        work: impl FnOnce(&RegistryQueries) -> Result<A, Failure> + Send + 'static,
+    ) -> Answer<A> {
+        Ok(self.threads.read(LOOKUP_CONNECTION, work).await?)
     }
 
-    async fn list<A: Send + 'static>(&self, work: impl FnOnce(&Shelf) -> Result<A, Failure> + Send + 'static) -> Answer<A> {
-        Ok(self.crew.read(LIST, work).await?)
+    async fn list<A: Send + 'static>(
+        &self,
+        work: impl FnOnce(&RegistryQueries) -> Result<A, Failure> + Send + 'static,
+    ) -> Answer<A> {
+        Ok(self.threads.read(LIST, work).await?)
     }
 
-    async fn write<A: Send + 'static>(&self, work: impl Fn(&Scribe) -> Result<A, Trouble> + Send + 'static) -> Answer<A> {
-        self.crew.write(move |scribe| scribe.step(&work)).await?
+    async fn write<A: Send + 'static>(
+        &self,
+        work: impl Fn(&RegistryWrites) -> Result<A, WriteError> + Send + 'static,
+    ) -> Answer<A> {
+        self.threads.write(move |writes| writes.step(&work)).await?
     }
 }
 
@@ -129,228 +139,234 @@ impl std::fmt::Debug for EmbeddedRegistry {
 
 #[async_trait]
 impl Registry for EmbeddedRegistry {
-    async fn watermark(&self) -> Answer<Watermark> {
-        self.look(Shelf::watermark).await
+    async fn version(&self) -> Answer<RegistryVersion> {
+        self.look(RegistryQueries::version).await
     }
 
     async fn offer_setup(&self, token: Token) -> Answer<bool> {
-        self.write(move |scribe| scribe.offer_setup(&token)).await
+        self.write(move |writes| writes.offer_setup(&token)).await
     }
 
-    async fn take_setup(&self, token: &Token, user: NewUser) -> Answer<User> {
+    async fn take_setup(&self, token: &Token, account: NewAccount) -> Answer<Account> {
         let token = *token;
-        self.write(move |scribe| scribe.take_setup(&token, &user)).await
+        self.write(move |writes| writes.take_setup(&token, &account)).await
     }
 
     async fn awaits_setup(&self) -> Answer<bool> {
-        self.look(|shelf| Ok(shelf.setup()?.is_some())).await
+        self.look(|queries| Ok(queries.setup()?.is_some())).await
     }
 
     async fn awaits_setup_by(&self, token: &Token) -> Answer<bool> {
         let token = *token;
-        self.look(move |shelf| Ok(shelf.setup()? == Some(token))).await
+        self.look(move |queries| Ok(queries.setup()? == Some(token))).await
     }
 
-    async fn add_user(&self, user: NewUser, by: By) -> Answer<User> {
-        self.write(move |scribe| scribe.add_user(&user, &by)).await
+    async fn add_account(&self, account: NewAccount, by: Attribution) -> Answer<Account> {
+        self.write(move |writes| writes.add_account(&account, &by)).await
     }
 
-    async fn user(&self, id: OwnerId) -> Answer<Option<User>> {
-        self.look(move |shelf| shelf.user(id)).await
+    async fn account(&self, id: OwnerId) -> Answer<Option<Account>> {
+        self.look(move |queries| queries.account(id)).await
     }
 
-    async fn user_named(&self, name: &UserName) -> Answer<Option<User>> {
+    async fn user_named(&self, name: &AccountName) -> Answer<Option<Account>> {
         let name = name.clone();
-        self.look(move |shelf| shelf.user_named(&name)).await
+        self.look(move |queries| queries.user_named(&name)).await
     }
 
-    async fn user_known_as(&self, identity: &ForeignIdentity) -> Answer<Option<User>> {
+    async fn account_by_identity(&self, identity: &ForeignIdentity) -> Answer<Option<Account>> {
         let identity = identity.clone();
-        self.look(move |shelf| shelf.user_known_as(&identity)).await
+        self.look(move |queries| queries.account_by_identity(&identity)).await
     }
 
-    async fn users(&self, after: Option<OwnerId>, limit: usize) -> Answer<Vec<User>> {
-        self.list(move |shelf| shelf.users(after, limit)).await
+    async fn accounts(&self, after: Option<OwnerId>, limit: usize) -> Answer<Vec<Account>> {
+        self.list(move |queries| queries.accounts(after, limit)).await
     }
 
-    async fn change_user(&self, change: Change, by: By) -> Answer<User> {
-        self.write(move |scribe| scribe.change_user(&change, &by)).await
+    async fn change_account(&self, change: ChangeAccount, by: Attribution) -> Answer<Account> {
+        self.write(move |writes| writes.change_account(&change, &by)).await
     }
 
-    async fn erase_user(&self, id: OwnerId, by: By) -> Answer<()> {
-        self.write(move |scribe| scribe.erase_user(id, &by)).await
+    async fn erase_account(&self, id: OwnerId, by: Attribution) -> Answer<()> {
+        self.write(move |writes| writes.erase_account(id, &by)).await
     }
 
     async fn suspended(&self) -> Answer<Vec<OwnerId>> {
-        self.list(Shelf::suspended).await
+        self.list(RegistryQueries::suspended).await
     }
 
-    async fn add_key(&self, key: NewKey, by: By) -> Answer<ApiKey> {
-        self.write(move |scribe| scribe.add_key(&key, &by)).await
+    async fn add_key(&self, key: NewKey, by: Attribution) -> Answer<ApiKey> {
+        self.write(move |writes| writes.add_key(&key, &by)).await
     }
 
-    async fn key(&self, token: &Token) -> Answer<Option<(ApiKey, User)>> {
+    async fn key(&self, token: &Token) -> Answer<Option<(ApiKey, Account)>> {
         let token = *token;
-        self.look(move |shelf| shelf.key(&token)).await
+        self.look(move |queries| queries.key(&token)).await
     }
 
     async fn keys(&self, owner: OwnerId) -> Answer<Vec<ApiKey>> {
-        self.list(move |shelf| shelf.keys(owner)).await
+        self.list(move |queries| queries.keys(owner)).await
     }
 
-    async fn revoke_key(&self, owner: OwnerId, id: KeyId, by: By) -> Answer<()> {
-        self.write(move |scribe| scribe.revoke_key(owner, id, &by)).await
+    async fn revoke_key(&self, owner: OwnerId, id: KeyId, by: Attribution) -> Answer<()> {
+        self.write(move |writes| writes.revoke_key(owner, id, &by)).await
     }
 
-    async fn touch_keys(&self, used: &[(KeyId, Moment)]) -> Answer<()> {
+    async fn touch_keys(&self, used: &[(KeyId, Timestamp)]) -> Answer<()> {
         // Each step is whole; that some were noted before others matters to nobody.
-        for some in used.chunks(STEP) {
+        for some in used.chunks(BATCH) {
             let some = some.to_vec();
-            self.write(move |scribe| scribe.touch_keys(&some)).await?;
+            self.write(move |writes| writes.touch_keys(&some)).await?;
         }
         Ok(())
     }
 
     async fn add_session(&self, session: Session, seen: Revision) -> Answer<()> {
-        self.write(move |scribe| scribe.add_session(&session, seen)).await
+        self.write(move |writes| writes.add_session(&session, seen)).await
     }
 
-    async fn session(&self, token: &Token, now: Moment) -> Answer<Option<(Session, User)>> {
+    async fn session(&self, token: &Token, now: Timestamp) -> Answer<Option<(Session, Account)>> {
         let token = *token;
-        self.look(move |shelf| shelf.session(&token, now)).await
+        self.look(move |queries| queries.session(&token, now)).await
     }
 
-    async fn sessions(&self, owner: OwnerId, now: Moment) -> Answer<Vec<Session>> {
-        self.list(move |shelf| shelf.sessions(owner, now)).await
+    async fn sessions(&self, owner: OwnerId, now: Timestamp) -> Answer<Vec<Session>> {
+        self.list(move |queries| queries.sessions(owner, now)).await
     }
 
     async fn end_session(&self, token: &Token) -> Answer<()> {
         let token = *token;
-        self.write(move |scribe| scribe.end_session(&token)).await
+        self.write(move |writes| writes.end_session(&token)).await
     }
 
     async fn end_sessions(&self, owner: OwnerId, but: Option<&Token>) -> Answer<()> {
         let but = but.copied();
-        self.write(move |scribe| scribe.end_sessions(owner, but.as_ref())).await
+        self.write(move |writes| writes.end_sessions(owner, but.as_ref())).await
     }
 
-    async fn invite(&self, invitation: Invitation, by: By) -> Answer<()> {
-        self.write(move |scribe| scribe.invite(&invitation, &by)).await
+    async fn invite(&self, invitation: Invitation, by: Attribution) -> Answer<()> {
+        self.write(move |writes| writes.invite(&invitation, &by)).await
     }
 
-    async fn invitations(&self, now: Moment, limit: usize) -> Answer<Vec<Invitation>> {
-        self.list(move |shelf| shelf.invitations(now, limit)).await
+    async fn invitations(&self, now: Timestamp, limit: usize) -> Answer<Vec<Invitation>> {
+        self.list(move |queries| queries.invitations(now, limit)).await
     }
 
-    async fn revoke_invitation(&self, token: &Token, by: By) -> Answer<()> {
+    async fn revoke_invitation(&self, token: &Token, by: Attribution) -> Answer<()> {
         let token = *token;
-        self.write(move |scribe| scribe.revoke_invitation(&token, &by)).await
+        self.write(move |writes| writes.revoke_invitation(&token, &by)).await
     }
 
-    async fn accept(&self, token: &Token, user: NewUser) -> Answer<User> {
+    async fn accept(&self, token: &Token, account: NewAccount) -> Answer<Account> {
         let token = *token;
-        self.write(move |scribe| scribe.accept(&token, &user)).await
+        self.write(move |writes| writes.accept(&token, &account)).await
     }
 
-    async fn places(&self) -> Answer<Vec<Place>> {
-        self.list(Shelf::places).await
+    async fn domain_configs(&self) -> Answer<Vec<DomainConfig>> {
+        self.list(RegistryQueries::domain_configs).await
     }
 
-    async fn put_place(&self, place: Place, by: By) -> Answer<()> {
-        self.write(move |scribe| scribe.put_place(&place, &by)).await
+    async fn put_domain(&self, place: DomainConfig, by: Attribution) -> Answer<()> {
+        self.write(move |writes| writes.put_domain(&place, &by)).await
     }
 
-    async fn remove_place(&self, domain: &Domain, by: By) -> Answer<()> {
+    async fn remove_domain(&self, domain: &Domain, by: Attribution) -> Answer<()> {
         let domain = domain.clone();
-        self.write(move |scribe| scribe.remove_place(&domain, &by)).await
+        self.write(move |writes| writes.remove_domain(&domain, &by)).await
     }
 
     async fn blocked_hosts(&self) -> Answer<Vec<BlockedHost>> {
-        self.list(Shelf::blocked_hosts).await
+        self.list(RegistryQueries::blocked_hosts).await
     }
 
-    async fn block_host(&self, host: BlockedHost, by: By) -> Answer<()> {
-        self.write(move |scribe| scribe.block_host(&host, &by)).await
+    async fn block_host(&self, host: BlockedHost, by: Attribution) -> Answer<()> {
+        self.write(move |writes| writes.block_host(&host, &by)).await
     }
 
-    async fn unblock_host(&self, host: &str, by: By) -> Answer<()> {
+    async fn unblock_host(&self, host: &str, by: Attribution) -> Answer<()> {
         let host = host.to_owned();
-        self.write(move |scribe| scribe.unblock_host(&host, &by)).await
+        self.write(move |writes| writes.unblock_host(&host, &by)).await
     }
 
     async fn report(&self, report: NewReport) -> Answer<Reported> {
-        self.write(move |scribe| scribe.report(&report)).await
+        self.write(move |writes| writes.report(&report)).await
     }
 
-    async fn reports(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Answer<Vec<Report>> {
-        self.list(move |shelf| shelf.reports(state, after, limit)).await
+    async fn reports(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Answer<Vec<AbuseReport>> {
+        self.list(move |queries| queries.reports(state, after, limit)).await
     }
 
     async fn reported(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Answer<Vec<ReportedLink>> {
-        self.list(move |shelf| shelf.reported(state, after, limit)).await
+        self.list(move |queries| queries.reported(state, after, limit)).await
     }
 
-    async fn settle_reports(&self, link: &LinkKey, state: ReportState, by: By) -> Answer<u64> {
+    async fn settle_reports(&self, link: &LinkKey, state: ReportState, by: Attribution) -> Answer<u64> {
         let link = link.clone();
-        self.write(move |scribe| scribe.settle_reports(&link, state, &by)).await
+        self.write(move |writes| writes.settle_reports(&link, state, &by)).await
     }
 
-    async fn add_webhook(&self, webhook: NewWebhook, by: By) -> Answer<Webhook> {
-        self.write(move |scribe| scribe.add_webhook(&webhook, &by)).await
+    async fn add_webhook(&self, webhook: NewWebhook, by: Attribution) -> Answer<Webhook> {
+        self.write(move |writes| writes.add_webhook(&webhook, &by)).await
     }
 
     async fn webhooks(&self, owner: OwnerId) -> Answer<Vec<Webhook>> {
-        self.list(move |shelf| shelf.webhooks(owner)).await
+        self.list(move |queries| queries.webhooks(owner)).await
     }
 
-    async fn change_webhook(&self, owner: OwnerId, id: WebhookId, change: WebhookChange, by: By) -> Answer<Webhook> {
-        self.write(move |scribe| scribe.change_webhook(owner, id, &change, &by)).await
+    async fn change_webhook(&self, owner: OwnerId, id: WebhookId, change: WebhookChange, by: Attribution) -> Answer<Webhook> {
+        self.write(move |writes| writes.change_webhook(owner, id, &change, &by)).await
     }
 
-    async fn remove_webhook(&self, owner: OwnerId, id: WebhookId, by: By) -> Answer<()> {
-        self.write(move |scribe| scribe.remove_webhook(owner, id, &by)).await
+    async fn remove_webhook(&self, owner: OwnerId, id: WebhookId, by: Attribution) -> Answer<()> {
+        self.write(move |writes| writes.remove_webhook(owner, id, &by)).await
     }
 
-    async fn hooked_owners(&self) -> Answer<Vec<OwnerId>> {
-        self.list(Shelf::hooked_owners).await
+    async fn owners_with_webhooks(&self) -> Answer<Vec<OwnerId>> {
+        self.list(RegistryQueries::owners_with_webhooks).await
     }
 
     async fn enqueue(&self, event: NewEvent) -> Answer<u64> {
-        self.write(move |scribe| scribe.enqueue(&event)).await
+        self.write(move |writes| writes.enqueue(&event)).await
     }
 
     async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
         // Asked all the time, and mostly in vain: that is not worth a place among the writes.
-        let any = self.list(move |shelf| shelf.ready(&Claim { limit: claim.limit.min(1), ..claim })).await?;
+        let any = self.list(move |queries| queries.ready(&Claim { limit: claim.limit.min(1), ..claim })).await?;
         match any.is_empty() {
             true => Ok(Vec::new()),
-            false => self.write(move |scribe| scribe.due(&claim)).await,
+            false => self.write(move |writes| writes.due(&claim)).await,
         }
     }
 
     async fn settle(&self, settlement: Settlement) -> Answer<bool> {
-        self.write(move |scribe| scribe.settle(&settlement)).await
+        self.write(move |writes| writes.settle(&settlement)).await
     }
 
     async fn deliveries(&self, owner: OwnerId, id: WebhookId, limit: usize) -> Answer<Vec<Delivery>> {
-        self.list(move |shelf| shelf.deliveries(owner, id, limit)).await?.ok_or(RegistryError::Missing)
+        self.list(move |queries| queries.deliveries(owner, id, limit)).await?.ok_or(RegistryError::Missing)
     }
 
-    async fn note(&self, act: Act, subject: &str, change: (Option<String>, Option<String>), by: By) -> Answer<()> {
+    async fn note(
+        &self,
+        act: AuditAction,
+        subject: &str,
+        change: (Option<String>, Option<String>),
+        by: Attribution,
+    ) -> Answer<()> {
         let subject = subject.to_owned();
-        self.write(move |scribe| scribe.note(act, &subject, change.clone(), &by)).await
+        self.write(move |writes| writes.note(act, &subject, change.clone(), &by)).await
     }
 
     async fn audit(&self, query: &Audits) -> Answer<Vec<AuditEntry>> {
         let query = query.clone();
-        self.list(move |shelf| shelf.audit(&query)).await
+        self.list(move |queries| queries.audit(&query)).await
     }
 
-    async fn tidy(&self, now: Moment, keep: Duration, limit: usize) -> Answer<u64> {
+    async fn prune(&self, now: Timestamp, keep: Duration, limit: usize) -> Answer<u64> {
         let mut left = limit;
         while left > 0 {
-            let step = left.min(STEP);
-            let done = self.write(move |scribe| scribe.tidy(now, keep, step)).await?;
+            let step = left.min(BATCH);
+            let done = self.write(move |writes| writes.prune(now, keep, step)).await?;
             left -= done;
             if done < step {
                 break;
@@ -360,6 +376,6 @@ impl Registry for EmbeddedRegistry {
     }
 
     async fn check(&self) -> Answer<()> {
-        Ok(self.crew.check()?)
+        Ok(self.threads.check()?)
     }
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use rusqlite::{Row, TransactionBehavior};
 
 use crate::backup::{self, BackupError};
-use crate::engine::{Site, connect_bare, connect_reader};
+use crate::engine::{DbLocation, connect_bare, connect_reader};
 use crate::failure::Failure;
 use crate::options::OpenError;
+use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{self, audit_columns, delivery_columns, key_columns, report_columns, user_columns, webhook_columns};
 use crate::registry::schema::REGISTRY;
-use crate::registry::shelf::Shelf;
 use crate::verify::{Problems, check_pages};
 
 /// Numbers a table that never had a row, too: it may have had one since. The watermark is one of the numbers others know.
@@ -24,9 +24,9 @@ const SKIP: &str = "
 
 /// What was found.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct RegistryReport {
+pub struct RegistryFileCheck {
     /// How many accounts can be read.
-    pub users: u64,
+    pub accounts: u64,
     /// How many keys can be read.
     pub keys: u64,
     /// How many lines of the audit log can be read.
@@ -35,7 +35,7 @@ pub struct RegistryReport {
     pub problems: Problems,
 }
 
-impl RegistryReport {
+impl RegistryFileCheck {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.problems.count == 0
@@ -52,7 +52,7 @@ pub fn backup_registry(db: &Path, to: &Path) -> Result<(), BackupError> {
 /// are back, which nobody can tell from here. Nobody else may have the file open.
 pub fn skip_ahead_registry(db: &Path) -> Result<(), OpenError> {
     inspect_registry(db)?;
-    let mut conn = connect_bare(&Site::at(db))?;
+    let mut conn = connect_bare(&DbLocation::at(db))?;
     // One file before and after, with nothing beside it.
     conn.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
     conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA secure_delete = FAST")?;
@@ -65,41 +65,41 @@ pub fn skip_ahead_registry(db: &Path) -> Result<(), OpenError> {
 
 /// A glance: whether this is a registry file of ours, of a version we know. Also while the registry is in use.
 pub fn inspect_registry(db: &Path) -> Result<(), OpenError> {
-    match REGISTRY.inspect(&connect_reader(&Site::at(db))?, db)? {
+    match REGISTRY.inspect(&connect_reader(&DbLocation::at(db))?, db)? {
         0 => Err(OpenError::NotTerse(db.to_owned())),
         _ => Ok(()),
     }
 }
 
 /// Checks every page, every index and every row, and that nothing belongs to nobody, also while the registry is in use.
-pub fn verify_registry(db: &Path) -> Result<RegistryReport, OpenError> {
+pub fn verify_registry(db: &Path) -> Result<RegistryFileCheck, OpenError> {
     inspect_registry(db)?;
-    let shelf = Shelf { conn: connect_reader(&Site::at(db))? };
+    let queries = RegistryQueries { conn: connect_reader(&DbLocation::at(db))? };
     // All of it as of one moment.
-    shelf.conn.execute_batch("BEGIN")?;
-    let mut report = RegistryReport::default();
-    check_pages(&shelf.conn, &mut |problem| report.problems.tell(problem))?;
-    if let Err(failure) = shelf.watermark().and(shelf.setup()) {
+    queries.conn.execute_batch("BEGIN")?;
+    let mut report = RegistryFileCheck::default();
+    check_pages(&queries.conn, &mut |problem| report.problems.tell(problem))?;
+    if let Err(failure) = queries.version().and(queries.setup()) {
         report.problems.tell(failure.to_string());
     }
-    let users = concat!("SELECT ", user_columns!(), " FROM users u");
-    report.users = check_rows(&shelf, &mut report, users, |row| rows::user(row, 0).map(|_| ()))?;
+    let accounts = concat!("SELECT ", user_columns!(), " FROM users u");
+    report.accounts = check_rows(&queries, &mut report, accounts, |row| rows::account(row, 0).map(|_| ()))?;
     let keys = concat!("SELECT ", key_columns!(), " FROM keys k");
-    report.keys = check_rows(&shelf, &mut report, keys, |row| rows::key(row, 0).map(|_| ()))?;
+    report.keys = check_rows(&queries, &mut report, keys, |row| rows::key(row, 0).map(|_| ()))?;
     let audit = concat!("SELECT ", audit_columns!(), " FROM audit");
-    report.lines = check_rows(&shelf, &mut report, audit, |row| rows::entry(row).map(|_| ()))?;
+    report.lines = check_rows(&queries, &mut report, audit, |row| rows::entry(row).map(|_| ()))?;
     let sessions = "SELECT token, owner, created_at, expires_at FROM sessions";
-    check_rows(&shelf, &mut report, sessions, |row| rows::session(row, 0).map(|_| ()))?;
+    check_rows(&queries, &mut report, sessions, |row| rows::session(row, 0).map(|_| ()))?;
     let invitations = "SELECT token, role, writer, expires_at FROM invitations";
-    check_rows(&shelf, &mut report, invitations, |row| rows::invitation(row).map(|_| ()))?;
+    check_rows(&queries, &mut report, invitations, |row| rows::invitation(row).map(|_| ()))?;
     let reports = concat!("SELECT ", report_columns!(), " FROM reports");
-    check_rows(&shelf, &mut report, reports, |row| rows::report(row).map(|_| ()))?;
+    check_rows(&queries, &mut report, reports, |row| rows::report(row).map(|_| ()))?;
     let webhooks = concat!("SELECT ", webhook_columns!(), " FROM webhooks w");
-    check_rows(&shelf, &mut report, webhooks, |row| rows::webhook(row).map(|_| ()))?;
+    check_rows(&queries, &mut report, webhooks, |row| rows::webhook(row).map(|_| ()))?;
     let deliveries = concat!("SELECT ", delivery_columns!(), " FROM deliveries d");
-    check_rows(&shelf, &mut report, deliveries, |row| rows::delivery(row).map(|_| ()))?;
-    check_rows(&shelf, &mut report, crate::registry::lists::PLACES, |row| rows::place(row).map(|_| ()))?;
-    check_rows(&shelf, &mut report, crate::registry::lists::BLOCKED_HOSTS, |row| rows::blocked_host(row).map(|_| ()))?;
+    check_rows(&queries, &mut report, deliveries, |row| rows::delivery(row).map(|_| ()))?;
+    check_rows(&queries, &mut report, crate::registry::lists::PLACES, |row| rows::place(row).map(|_| ()))?;
+    check_rows(&queries, &mut report, crate::registry::lists::BLOCKED_HOSTS, |row| rows::blocked_host(row).map(|_| ()))?;
     let strays = ["keys", "sessions", "webhooks"].map(|what| {
         // The operator has webhooks and no account.
         let sql = format!("SELECT count(*) FROM {what} WHERE owner NOT IN (SELECT id FROM users) AND owner <> 1");
@@ -107,7 +107,7 @@ pub fn verify_registry(db: &Path) -> Result<RegistryReport, OpenError> {
     });
     let stray = "SELECT count(*) FROM deliveries WHERE webhook NOT IN (SELECT id FROM webhooks)";
     for (what, sql) in strays.into_iter().chain([("deliveries", stray.to_owned())]) {
-        match shelf.conn.query_row(&sql, [], |row| row.get::<_, i64>(0)) {
+        match queries.conn.query_row(&sql, [], |row| row.get::<_, i64>(0)) {
             Ok(0) => {}
             Ok(count) => report.problems.tell(format!("{count} {what} belong to nobody")),
             Err(error) => report.problems.tell(error.to_string()),
@@ -118,12 +118,12 @@ pub fn verify_registry(db: &Path) -> Result<RegistryReport, OpenError> {
 
 /// Reads every row of a table and says how many can be read.
 fn check_rows(
-    shelf: &Shelf,
-    report: &mut RegistryReport,
+    queries: &RegistryQueries,
+    report: &mut RegistryFileCheck,
     sql: &str,
     read: impl Fn(&Row<'_>) -> Result<(), Failure>,
 ) -> rusqlite::Result<u64> {
-    let mut statement = shelf.conn.prepare(sql)?;
+    let mut statement = queries.conn.prepare(sql)?;
     let mut rows = statement.query([])?;
     let mut count = 0;
     loop {

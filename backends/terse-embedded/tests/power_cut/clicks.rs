@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use terse_core::StoreError;
-use terse_core::clicks::{Batch, Click, ClickStore, LinkId, Period, Place, Position, Recorded, Subject};
+use terse_core::clicks::{Batch, Click, ClickStore, ClickSubject, ClickTarget, LinkId, Period, Position, Recorded};
 use terse_embedded::{ClickOptions, EmbeddedClicks, verify_clicks};
 use terse_testkit::{key, moment};
 
@@ -30,7 +30,7 @@ fn size(n: u64) -> u64 {
 fn batch(n: u64) -> Batch {
     let clicks = (0..size(n)).map(|m| {
         let link = LinkId { key: key(&format!("link-{}", (n * 31 + m) % 400)), born: moment(0) };
-        let click = Click::bare(moment((n * 60_000) as i64), Place::Link(link, terse_core::OwnerId(m % 3)));
+        let click = Click::bare(moment((n * 60_000) as i64), ClickTarget::Link(link, terse_core::OwnerId(m % 3)));
         Click { visitor: Some(n * 100 + m + 1), referrer: Some(format!("{m}.example").into()), ..click }
     });
     Batch { clicks: clicks.collect(), moves: vec![Position { segment: 1, from: n, to: n + 1 }] }
@@ -94,8 +94,8 @@ impl Counter {
         let store = EmbeddedClicks::open(ClickOptions::new(&path)).unwrap();
         let place = store.positions().await.unwrap().first().map_or(0, |(_, place)| *place);
         assert!(place >= acknowledged, "{luck:?}: {acknowledged} acknowledged, {place} found");
-        let found = store.report(&Subject::Everything, Period::default(), moment(0)).await.unwrap();
-        assert_eq!(found.tally.clicks.people, (0..place).map(size).sum::<u64>(), "{luck:?}");
+        let found = store.report(&ClickSubject::Everything, Period::default(), moment(0)).await.unwrap();
+        assert_eq!(found.tally.clicks.humans, (0..place).map(size).sum::<u64>(), "{luck:?}");
         assert_eq!(store.record(&batch(place)).await.unwrap(), Recorded::Done);
         drop(store);
         let report = verify_clicks(&path).unwrap();

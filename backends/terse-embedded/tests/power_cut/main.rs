@@ -17,7 +17,7 @@ use terse_embedded::{Embedded, Options, verify};
 use terse_testkit::{alias, generated, moment};
 
 /// A store on the forgetful disk, with callers who create, change and remember what was acknowledged.
-struct Machine {
+struct BotKind {
     folder: tempfile::TempDir,
     store: Arc<Embedded>,
     acknowledged: Arc<Mutex<Vec<Link>>>,
@@ -46,7 +46,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-impl Machine {
+impl BotKind {
     async fn start(callers: u64, unsafe_no_sync: bool) -> Self {
         disk::register();
         let folder = folder();
@@ -200,7 +200,7 @@ async fn no_acknowledged_link_is_lost_in_a_power_cut() {
     let mut dice = Dice(1);
     let mut survived = 0;
     for round in 0..6 {
-        let machine = Machine::start(1 + round * 4, false).await;
+        let machine = BotKind::start(1 + round * 4, false).await;
         for luck in [Luck::Nothing, Luck::Prefix, Luck::Sectors, Luck::Sectors, Luck::Prefix] {
             tokio::time::sleep(Duration::from_micros(dice.below(60_000))).await;
             machine.wait_for_more(5).await;
@@ -215,7 +215,7 @@ async fn no_acknowledged_link_is_lost_in_a_power_cut() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_syncing_acknowledged_links_are_lost() {
     let mut dice = Dice(2);
-    let machine = Machine::start(8, true).await;
+    let machine = BotKind::start(8, true).await;
     machine.wait_for_more(200).await;
     let lost = machine.lost_in_a_cut(&mut dice, Luck::Nothing).await;
     assert!(!matches!(lost, Ok(0)), "the simulation has no teeth");
@@ -224,7 +224,7 @@ async fn without_syncing_acknowledged_links_are_lost() {
 
 async fn a_fault_passes(fault: Fault) {
     let mut dice = Dice(3);
-    let mut machine = Machine::start(8, false).await;
+    let mut machine = BotKind::start(8, false).await;
     machine.browse();
     for round in 0..8 {
         machine.wait_for_more(20 + dice.below(400) as usize).await;
@@ -275,7 +275,7 @@ async fn a_failing_checkpoint_acknowledges_nothing_and_is_recovered_from() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_of_an_unfinished_checkpoint_survive_a_failing_sync() {
     let mut dice = Dice(4);
-    let machine = Machine::start(0, false).await;
+    let machine = BotKind::start(0, false).await;
     let store = &machine.store;
     let long = format!("https://example.com/{}", "x".repeat(7000));
     let put = async |from: u32, to: u32| {

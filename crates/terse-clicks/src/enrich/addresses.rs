@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use terse_core::clicks::Word;
+use terse_core::clicks::Interned;
 
 /// How much of a visitor's address is kept with a click.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -39,7 +39,7 @@ impl Address {
     }
 
     /// What is kept of it.
-    pub(crate) fn text(self, keep: Keep) -> Option<Word> {
+    pub(crate) fn text(self, keep: Keep) -> Option<Interned> {
         let Self { octets: [a, b, c, ..], length } = self;
         Some(match (keep, length) {
             (Keep::Nothing, _) => return None,

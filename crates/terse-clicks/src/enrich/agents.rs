@@ -1,10 +1,10 @@
 //! What a user agent says about its device, browser and system, and whether it is a machine's.
 
-use terse_core::clicks::{Machine, Word};
+use terse_core::clicks::{BotKind, Interned};
 use ua_parser::{os, user_agent};
 
+use super::bots::BotDetector;
 use super::devices;
-use super::machines::Machines;
 use super::recent::Recent;
 use super::words::clean;
 
@@ -13,7 +13,7 @@ const SYSTEMS: &str = include_str!("../../data/systems.json");
 /// A generation of user agents. A site's visitors have some hundreds; reading one anew takes some ten microseconds.
 const REMEMBERED: usize = 4096;
 /// A family can be a part of the user agent itself.
-const LONGEST_FAMILY: usize = 60;
+const MAX_FAMILY_LEN: usize = 60;
 
 /// Browsers that are one to most people, though they differ by where they run.
 const SAME_BROWSER: &[(&str, &str)] = &[
@@ -32,10 +32,10 @@ const SAME_SYSTEM: &[(&str, &str)] = &[("Mac OS X", "macOS"), ("Windows Mobile",
 /// What a user agent says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Agent {
-    pub(crate) device: Option<Word>,
-    pub(crate) browser: Option<Word>,
-    pub(crate) system: Option<Word>,
-    pub(crate) machine: Option<Machine>,
+    pub(crate) device: Option<Interned>,
+    pub(crate) browser: Option<Interned>,
+    pub(crate) system: Option<Interned>,
+    pub(crate) machine: Option<BotKind>,
 }
 
 /// Reads user agents.
@@ -71,7 +71,7 @@ impl Agents {
 struct Parser {
     browsers: user_agent::Extractor<'static>,
     systems: os::Extractor<'static>,
-    machines: Machines,
+    bots: BotDetector,
 }
 
 impl Parser {
@@ -82,13 +82,13 @@ impl Parser {
         Self {
             browsers: user_agent::Builder::new().push_all(browsers).expect(impossible).build().expect(impossible),
             systems: os::Builder::new().push_all(systems).expect(impossible).build().expect(impossible),
-            machines: Machines::shipped(),
+            bots: BotDetector::shipped(),
         }
     }
 
     fn read(&self, agent: &str) -> Agent {
-        let machine = self.machines.kind_of(agent);
-        if machine == Some(Machine::Nameless) {
+        let machine = self.bots.kind_of(agent);
+        if machine == Some(BotKind::Nameless) {
             return Agent { machine, ..Agent::default() };
         }
         let browser = self.browsers.extract(agent).and_then(|found| family(&found.family, SAME_BROWSER));
@@ -98,9 +98,9 @@ impl Parser {
     }
 }
 
-fn family(name: &str, same: &[(&str, &str)]) -> Option<Word> {
+fn family(name: &str, same: &[(&str, &str)]) -> Option<Interned> {
     let name = same.iter().find(|(from, _)| *from == name).map_or(name, |(_, to)| to);
-    clean(name, LONGEST_FAMILY).filter(|name| !name.eq_ignore_ascii_case("other"))
+    clean(name, MAX_FAMILY_LEN).filter(|name| !name.eq_ignore_ascii_case("other"))
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
         let mut agents = Agents::new();
         for (agent, device, browser, system) in super::super::samples::PEOPLE {
             let found = agents.read(agent.as_bytes());
-            let word = |word: &Option<Word>| word.as_deref().unwrap_or_default().to_owned();
+            let word = |word: &Option<Interned>| word.as_deref().unwrap_or_default().to_owned();
             assert_eq!(
                 (&*word(&found.device), &*word(&found.browser), &*word(&found.system)),
                 (*device, *browser, *system),
@@ -128,9 +128,9 @@ mod tests {
         let google = "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) AppleWebKit/537.36 (KHTML, like Gecko) \
                       Chrome/126.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
         let found = agents.read(google.as_bytes());
-        assert_eq!((found.device.as_deref(), found.machine), (Some("bot"), Some(Machine::Crawler)));
+        assert_eq!((found.device.as_deref(), found.machine), (Some("bot"), Some(BotKind::Crawler)));
         assert_eq!(found.browser.as_deref(), Some("Googlebot"));
-        assert_eq!(agents.read(b""), Agent { machine: Some(Machine::Nameless), ..Agent::default() });
+        assert_eq!(agents.read(b""), Agent { machine: Some(BotKind::Nameless), ..Agent::default() });
     }
 
     #[test]

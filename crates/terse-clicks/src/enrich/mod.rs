@@ -2,9 +2,9 @@
 
 mod addresses;
 mod agents;
+mod bots;
+mod classifier;
 mod devices;
-mod lookout;
-mod machines;
 #[cfg(test)]
 mod mmdb;
 mod places;
@@ -17,11 +17,11 @@ mod words;
 use std::io;
 use std::path::PathBuf;
 
-use terse_core::clicks::{Click, LinkId, Machine, Marks, Outcome, Place, Record, Word};
-use terse_core::{Code, Domain, LinkKey, Moment, OwnerId};
+use terse_core::clicks::{BotKind, Click, ClickOutcome, ClickTarget, Interned, LinkId, Record, RequestFlags};
+use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
 pub use addresses::Keep;
-pub use lookout::Lookout;
+pub use classifier::UserAgentClassifier;
 
 use addresses::Address;
 use agents::{Agent, Agents};
@@ -44,17 +44,17 @@ pub struct Enricher {
     agents: Agents,
     repeats: Repeats,
     addresses: Recent<Address, Whereabouts>,
-    referrers: Recent<Box<[u8]>, Option<Word>>,
-    languages: Recent<Box<[u8]>, Option<Word>>,
-    campaigns: Recent<Box<[u8]>, [Option<Word>; 5]>,
+    referrers: Recent<Box<[u8]>, Option<Interned>>,
+    languages: Recent<Box<[u8]>, Option<Interned>>,
+    campaigns: Recent<Box<[u8]>, [Option<Interned>; 5]>,
     domains: Recent<Box<[u8]>, Option<Domain>>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Whereabouts {
-    text: Option<Word>,
-    country: Option<Word>,
-    city: Option<Word>,
+    text: Option<Interned>,
+    country: Option<Interned>,
+    city: Option<Interned>,
 }
 
 impl std::fmt::Debug for Enricher {
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Enricher {
 
 impl Enricher {
     /// Places come from the file, which must be readable, or without one from the countries that are shipped.
-    pub fn new(places: Option<PathBuf>, keep: Keep, now: Moment) -> io::Result<Self> {
+    pub fn new(places: Option<PathBuf>, keep: Keep, now: Timestamp) -> io::Result<Self> {
         Ok(Self {
             keep,
             places: Places::open(places, now)?,
@@ -80,7 +80,7 @@ impl Enricher {
     }
 
     /// To be called now and then: reads the file of places again if it has changed.
-    pub fn refresh(&mut self, now: Moment) {
+    pub fn refresh(&mut self, now: Timestamp) {
         if self.places.refresh(now) {
             self.addresses.clear();
         }
@@ -97,22 +97,24 @@ impl Enricher {
         assert_ne!(record.agent, samples::PANICS, "as a test has asked for");
         let code = std::str::from_utf8(record.code).ok().and_then(Code::parse)?;
         let key = LinkKey { domain: self.domain(record.domain)?, code };
-        let at = Moment::from_ms(record.at_ms);
+        let at = Timestamp::from_ms(record.at_ms);
         let place = match record.outcome {
-            Outcome::Redirected => Place::Link(LinkId { key, born: Moment::from_ms(record.born_ms) }, OwnerId(record.owner)),
-            outcome => Place::Nowhere(key, outcome),
+            ClickOutcome::Redirected => {
+                ClickTarget::Link(LinkId { key, born: Timestamp::from_ms(record.born_ms) }, OwnerId(record.owner))
+            }
+            outcome => ClickTarget::Nowhere(key, outcome),
         };
         let mut click = Click::bare(at, place);
         click.weight = u32::from(record.weight.max(1));
         click.took_micros = record.took_micros;
         let mut named = None;
-        if !record.marks.has(Marks::QUIET) {
+        if !record.marks.has(RequestFlags::QUIET) {
             named = self.tell(&mut click, record);
         }
-        click.machine = if record.marks.has(Marks::HEAD) {
-            Some(Machine::Head)
-        } else if record.marks.has(Marks::PREFETCH) {
-            Some(Machine::Prefetch)
+        click.machine = if record.marks.has(RequestFlags::HEAD) {
+            Some(BotKind::Head)
+        } else if record.marks.has(RequestFlags::PREFETCH) {
+            Some(BotKind::Prefetch)
         } else {
             named.or_else(|| self.repeat(&click))
         };
@@ -120,7 +122,7 @@ impl Enricher {
     }
 
     /// Fills in what the texts of a record tell, and what kind of machine its user agent is.
-    fn tell(&mut self, click: &mut Click, record: &Record<'_>) -> Option<Machine> {
+    fn tell(&mut self, click: &mut Click, record: &Record<'_>) -> Option<BotKind> {
         let Agent { device, browser, system, machine } = self.agents.read(record.agent);
         (click.device, click.browser, click.system) = (device, browser, system);
         click.visitor = (record.visitor != 0).then_some(record.visitor);
@@ -140,10 +142,10 @@ impl Enricher {
         machine
     }
 
-    fn repeat(&mut self, click: &Click) -> Option<Machine> {
-        let (Some(visitor), Place::Link(link, _)) = (click.visitor, &click.place) else { return None };
+    fn repeat(&mut self, click: &Click) -> Option<BotKind> {
+        let (Some(visitor), ClickTarget::Link(link, _)) = (click.visitor, &click.place) else { return None };
         let visit = (visitor, &link.key.domain, &link.key.code);
-        self.repeats.is_repeat(visit, click.at.as_ms()).then_some(Machine::Repeat)
+        self.repeats.is_repeat(visit, click.at.as_ms()).then_some(BotKind::Repeat)
     }
 
     fn whereabouts(&mut self, address: Address) -> Whereabouts {

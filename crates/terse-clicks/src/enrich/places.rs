@@ -9,8 +9,8 @@ use std::time::SystemTime;
 
 use maxminddb::Reader;
 use serde::Deserialize;
-use terse_core::clicks::Word;
-use terse_core::{Moment, is_public_address};
+use terse_core::clicks::Interned;
+use terse_core::{Timestamp, is_public_address};
 use tracing::{info, warn};
 
 use super::words::clean;
@@ -19,15 +19,15 @@ static COUNTRIES: &[u8] = include_bytes!("../../data/countries.mmdb");
 /// The file is looked at no more often than this.
 const LOOK_EVERY_MS: u64 = 10_000;
 /// A larger file is not a database of places.
-const LARGEST_FILE: u64 = 2 << 30;
-const LONGEST_CITY: usize = 80;
+const MAX_FILE_SIZE: u64 = 2 << 30;
+const MAX_CITY_LEN: usize = 80;
 
 /// Tells where addresses are.
 #[derive(Debug)]
 pub(crate) struct Places {
     reader: Reader<Source>,
     /// The countries there are, so that their clicks share one text.
-    countries: HashMap<[u8; 2], Word>,
+    countries: HashMap<[u8; 2], Interned>,
     watched: Option<Watched>,
 }
 
@@ -58,7 +58,7 @@ struct Watched {
 
 impl Places {
     /// From the file, or without one from the countries that are shipped.
-    pub(crate) fn open(path: Option<PathBuf>, now: Moment) -> io::Result<Self> {
+    pub(crate) fn open(path: Option<PathBuf>, now: Timestamp) -> io::Result<Self> {
         let Some(path) = path else {
             let reader = Reader::from_source(Source::Shipped).map_err(broken)?;
             return Ok(Self { reader, countries: HashMap::new(), watched: None });
@@ -69,7 +69,7 @@ impl Places {
     }
 
     /// Reads the file again if it has changed. Whether it did; a file that cannot be read leaves all as it is.
-    pub(crate) fn refresh(&mut self, now: Moment) -> bool {
+    pub(crate) fn refresh(&mut self, now: Timestamp) -> bool {
         let Some(watched) = &mut self.watched else { return false };
         // A clock that was turned back must not keep us from looking.
         if now.as_ms().abs_diff(watched.looked_ms) < LOOK_EVERY_MS {
@@ -95,7 +95,7 @@ impl Places {
     }
 
     /// Country and city of an address.
-    pub(crate) fn find(&mut self, address: IpAddr) -> (Option<Word>, Option<Word>) {
+    pub(crate) fn find(&mut self, address: IpAddr) -> (Option<Interned>, Option<Interned>) {
         if !is_public_address(address) {
             return (None, None);
         }
@@ -116,7 +116,7 @@ impl Places {
             City::Nested { names } => names.en,
             City::Flat(name) => Some(name),
         });
-        let city = city.and_then(|city| clean(city, LONGEST_CITY));
+        let city = city.and_then(|city| clean(city, MAX_CITY_LEN));
         let city = city.map(|city| match &country {
             Some(country) => format!("{city}, {country}").into(),
             None => city,
@@ -131,7 +131,7 @@ pub(super) fn state_of(path: &Path) -> io::Result<(SystemTime, u64)> {
 }
 
 fn read(path: &Path) -> io::Result<Reader<Source>> {
-    if fs::metadata(path)?.len() > LARGEST_FILE {
+    if fs::metadata(path)?.len() > MAX_FILE_SIZE {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is too large"));
     }
     Reader::from_source(Source::File(fs::read(path)?)).map_err(broken)
@@ -185,8 +185,8 @@ mod tests {
     use super::super::mmdb;
     use super::*;
 
-    fn at(ms: i64) -> Moment {
-        Moment::from_ms(ms)
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_ms(ms)
     }
 
     fn find(places: &mut Places, address: &str) -> (String, String) {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn enricher() -> Enricher {
-    Enricher::new(None, Keep::Cut, Moment::from_ms(0)).unwrap()
+    Enricher::new(None, Keep::Cut, Timestamp::from_ms(0)).unwrap()
 }
 
 fn record() -> Record<'static> {
@@ -28,7 +28,7 @@ fn record() -> Record<'static> {
 fn a_record_becomes_a_click() {
     let click = enricher().enrich(&record()).unwrap();
     let key = LinkKey { domain: Domain::primary(), code: Code::parse("x7Kq2Lm").unwrap() };
-    let word = |word: &str| Some(Word::from(word));
+    let word = |word: &str| Some(Interned::from(word));
     let want = Click {
         took_micros: 42,
         visitor: Some(99),
@@ -40,36 +40,39 @@ fn a_record_becomes_a_click() {
         system: word("Windows"),
         language: word("de-DE"),
         utm: [word("mail"), None, None, None, None],
-        ..Click::bare(Moment::from_ms(1_763_000_000_123), Place::Link(LinkId { key, born: Moment::from_ms(5) }, OwnerId(7)))
+        ..Click::bare(
+            Timestamp::from_ms(1_763_000_000_123),
+            ClickTarget::Link(LinkId { key, born: Timestamp::from_ms(5) }, OwnerId(7)),
+        )
     };
     assert_eq!(click, want);
 }
 
 #[test]
 fn a_visit_that_led_nowhere_is_an_orphan() {
-    let sent = Record { outcome: Outcome::Gone, weight: 64, domain: b"go.example", ..record() };
+    let sent = Record { outcome: ClickOutcome::Gone, weight: 64, domain: b"go.example", ..record() };
     let click = enricher().enrich(&sent).unwrap();
-    let Place::Nowhere(key, Outcome::Gone) = click.place else { panic!("{click:?}") };
+    let ClickTarget::Nowhere(key, ClickOutcome::Gone) = click.place else { panic!("{click:?}") };
     assert_eq!((key.domain.as_str(), key.code.as_str(), click.weight), ("go.example", "x7Kq2Lm", 64));
 }
 
 #[test]
 fn who_asked_not_to_be_tracked_is_a_person_and_nothing_else() {
-    let click = enricher().enrich(&Record { marks: Marks::QUIET, ..record() }).unwrap();
+    let click = enricher().enrich(&Record { marks: RequestFlags::QUIET, ..record() }).unwrap();
     let bare = Click { took_micros: 42, ..Click::bare(click.at, click.place.clone()) };
     assert_eq!(click, bare);
     let nameless = enricher().enrich(&Record { agent: b"", ..record() }).unwrap();
-    assert_eq!(nameless.machine, Some(Machine::Nameless));
+    assert_eq!(nameless.machine, Some(BotKind::Nameless));
 }
 
 #[test]
 fn the_reason_is_the_most_certain_one() {
     let curl: &[u8] = b"curl/8.0";
     for (marks, agent, want) in [
-        (Marks::HEAD.with(Marks::PREFETCH, true), curl, Machine::Head),
-        (Marks::HEAD.with(Marks::QUIET, true), b"", Machine::Head),
-        (Marks::PREFETCH, curl, Machine::Prefetch),
-        (Marks::default(), curl, Machine::Tool),
+        (RequestFlags::HEAD.with(RequestFlags::PREFETCH, true), curl, BotKind::Head),
+        (RequestFlags::HEAD.with(RequestFlags::QUIET, true), b"", BotKind::Head),
+        (RequestFlags::PREFETCH, curl, BotKind::Prefetch),
+        (RequestFlags::default(), curl, BotKind::Tool),
     ] {
         let mut enricher = enricher();
         // Not even the second time is it a repeat, and a person behind it is still a first one.
@@ -77,7 +80,7 @@ fn the_reason_is_the_most_certain_one() {
             assert_eq!(enricher.enrich(&Record { marks, agent, ..record() }).unwrap().machine, Some(want));
         }
         assert_eq!(enricher.enrich(&record()).unwrap().machine, None);
-        assert_eq!(enricher.enrich(&record()).unwrap().machine, Some(Machine::Repeat));
+        assert_eq!(enricher.enrich(&record()).unwrap().machine, Some(BotKind::Repeat));
         assert_eq!(enricher.enrich(&Record { code: b"other", ..record() }).unwrap().machine, None);
         assert_eq!(enricher.enrich(&Record { visitor: 0, ..record() }).unwrap().machine, None, "nobody is told apart");
     }
@@ -86,7 +89,7 @@ fn the_reason_is_the_most_certain_one() {
 #[test]
 fn as_much_of_an_address_is_kept_as_the_setting_says() {
     for (keep, want) in [(Keep::Cut, Some("8.8.8.0/24")), (Keep::Nothing, None), (Keep::Full, Some("8.8.8.8"))] {
-        let mut enricher = Enricher::new(None, keep, Moment::from_ms(0)).unwrap();
+        let mut enricher = Enricher::new(None, keep, Timestamp::from_ms(0)).unwrap();
         let click = enricher.enrich(&Record { address: &[8, 8, 8, 8], ..record() }).unwrap();
         assert_eq!((click.address.as_deref(), click.country.as_deref()), (want, Some("US")));
     }
@@ -105,10 +108,10 @@ fn a_changed_file_of_places_is_used_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("places.mmdb");
     std::fs::write(&path, mmdb::file(&mmdb::flat("DE", "Berlin"))).unwrap();
-    let mut enricher = Enricher::new(Some(path.clone()), Keep::Cut, Moment::from_ms(0)).unwrap();
+    let mut enricher = Enricher::new(Some(path.clone()), Keep::Cut, Timestamp::from_ms(0)).unwrap();
     assert_eq!(enricher.enrich(&record()).unwrap().city.as_deref(), Some("Berlin, DE"));
     std::fs::write(&path, mmdb::file(&mmdb::nested("FR", "Paris"))).unwrap();
-    enricher.refresh(Moment::from_ms(10_000));
+    enricher.refresh(Timestamp::from_ms(10_000));
     assert_eq!(enricher.enrich(&record()).unwrap().city.as_deref(), Some("Paris, FR"));
 }
 
@@ -151,8 +154,8 @@ proptest! {
         let (at_ms, took_micros, weight, visitor, owner, born_ms, marks, outcome) = numbers;
         let mut record = Record {
             at_ms, took_micros, weight, visitor, owner, born_ms,
-            marks: Marks(marks),
-            outcome: Outcome::ALL[usize::from(outcome) % 4],
+            marks: RequestFlags(marks),
+            outcome: ClickOutcome::ALL[usize::from(outcome) % 4],
             domain: b"",
             code: code.as_bytes(),
             address: &address[..address.len() % 17],

@@ -1,15 +1,15 @@
 //! The texts of a record, made fit to be shown: referrers, languages, campaigns.
 
 use percent_encoding::percent_decode;
-use terse_core::clicks::Word;
+use terse_core::clicks::Interned;
 
 /// A value of a campaign is cut to this many characters.
-const LONGEST_VALUE: usize = 100;
+const MAX_VALUE_LEN: usize = 100;
 const CAMPAIGN: [&[u8]; 5] = [b"utm_source", b"utm_medium", b"utm_campaign", b"utm_term", b"utm_content"];
 
 /// The host that a visitor came from: lower case, without port, closing dot and `www.`. Names in other scripts stay as they
 /// were sent.
-pub(crate) fn referrer(bytes: &[u8]) -> Option<Word> {
+pub(crate) fn referrer(bytes: &[u8]) -> Option<Interned> {
     let text = std::str::from_utf8(bytes).ok()?;
     if let Some(rest) = text.strip_prefix('[') {
         let address = rest.split(']').next()?;
@@ -26,7 +26,7 @@ pub(crate) fn referrer(bytes: &[u8]) -> Option<Word> {
 }
 
 /// A language, with script and region if they were named: `de`, `pt-BR`, `zh-Hant-TW`. Anything else of a tag is left out.
-pub(crate) fn language(bytes: &[u8]) -> Option<Word> {
+pub(crate) fn language(bytes: &[u8]) -> Option<Interned> {
     let text = std::str::from_utf8(bytes).ok()?;
     let tag = text.split([';', ',']).next().unwrap_or_default().trim();
     let mut parts = tag.split(['-', '_']);
@@ -52,7 +52,7 @@ fn is_letters(text: &str) -> bool {
 }
 
 /// The five `utm_…` values of a query, the first of each.
-pub(crate) fn campaign(bytes: &[u8]) -> [Option<Word>; 5] {
+pub(crate) fn campaign(bytes: &[u8]) -> [Option<Interned>; 5] {
     let mut values = [const { None }; 5];
     for pair in bytes.split(|&byte| byte == b'&') {
         let Some(at) = pair.iter().position(|&byte| byte == b'=') else { continue };
@@ -64,14 +64,14 @@ pub(crate) fn campaign(bytes: &[u8]) -> [Option<Word>; 5] {
     values
 }
 
-fn value(escaped: &[u8]) -> Option<Word> {
+fn value(escaped: &[u8]) -> Option<Interned> {
     let spaced: Vec<u8> = escaped.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();
     let decoded: Vec<u8> = percent_decode(&spaced).collect();
-    clean(&String::from_utf8_lossy(&decoded), LONGEST_VALUE)
+    clean(&String::from_utf8_lossy(&decoded), MAX_VALUE_LEN)
 }
 
 /// Without what cannot be seen or turns the text around, trimmed, and at most `longest` characters long.
-pub(crate) fn clean(text: &str, longest: usize) -> Option<Word> {
+pub(crate) fn clean(text: &str, longest: usize) -> Option<Interned> {
     let unseen =
         |c: char| c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let visible: String = text.chars().filter(|&c| !unseen(c)).collect();

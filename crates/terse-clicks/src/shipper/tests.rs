@@ -7,9 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Batch, ClickPage, Count, LinkId, Machine, Period, RawQuery, Record, Recorded, Report, Retention, Salt, Subject, Tidied,
+    Batch, BotKind, ClickPage, ClickReport, ClickSubject, Count, LinkId, Period, Pruned, RawQuery, Record, Recorded, Retention,
+    Salt,
 };
-use terse_core::{LinkKey, Moment, OwnerId, StoreError};
+use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
 use super::*;
 use crate::enrich::samples::PANICS;
@@ -50,7 +51,7 @@ struct Fake {
 struct Inside {
     positions: HashMap<u64, u64>,
     counted: Vec<u32>,
-    machines: Vec<Option<Machine>>,
+    bots: Vec<Option<BotKind>>,
     /// Faults of the calls of `record` to come, and then of all others.
     faults: VecDeque<Option<Fault>>,
     always: Option<Fault>,
@@ -68,7 +69,7 @@ impl Inside {
         }
         self.positions.extend(batch.moves.iter().map(|moved| (moved.segment, moved.to)));
         self.counted.extend(batch.clicks.iter().map(|click| click.took_micros));
-        self.machines.extend(batch.clicks.iter().map(|click| click.machine));
+        self.bots.extend(batch.clicks.iter().map(|click| click.machine));
         Recorded::Done
     }
 }
@@ -141,7 +142,7 @@ impl ClickStore for Fake {
     async fn counts(&self, _: &[LinkId]) -> Result<Vec<Count>, StoreError> {
         Err(away())
     }
-    async fn report(&self, _: &Subject, _: Period, _: Moment) -> Result<Report, StoreError> {
+    async fn report(&self, _: &ClickSubject, _: Period, _: Timestamp) -> Result<ClickReport, StoreError> {
         Err(away())
     }
     async fn clicks(&self, _: &RawQuery) -> Result<ClickPage, StoreError> {
@@ -150,13 +151,13 @@ impl ClickStore for Fake {
     async fn links(&self, _: Option<&LinkId>, _: usize) -> Result<Vec<LinkId>, StoreError> {
         Err(away())
     }
-    async fn forget_links(&self, _: &[LinkKey], _: Moment) -> Result<(), StoreError> {
+    async fn forget_links(&self, _: &[LinkKey], _: Timestamp) -> Result<(), StoreError> {
         Err(away())
     }
     async fn forget_owner(&self, _: OwnerId) -> Result<(), StoreError> {
         Err(away())
     }
-    async fn tidy(&self, _: Retention) -> Result<Tidied, StoreError> {
+    async fn prune(&self, _: Retention) -> Result<Pruned, StoreError> {
         Err(away())
     }
     async fn salt(&self, _: i64) -> Result<Salt, StoreError> {
@@ -216,7 +217,7 @@ fn files(folder: &Path) -> usize {
 
 fn assert_counted_once(store: &Fake, clicks: u32) {
     assert_eq!(store.counted(), (0..clicks).collect::<Vec<_>>());
-    assert!(store.inside().machines.iter().all(Option::is_none), "nobody is a repeat of themselves");
+    assert!(store.inside().bots.iter().all(Option::is_none), "nobody is a repeat of themselves");
 }
 
 #[test]
@@ -266,7 +267,7 @@ fn clicks_are_made_known_once_they_are_counted() {
     };
     store.inside().faults = [Some(Fault::Fails), Some(Fault::CountsAndFails)].into();
     let key = LinkKey { domain: terse_core::Domain::primary(), code: terse_core::Code::parse("x7Kq2Lm").unwrap() };
-    let watch = live.watch(LinkId { key, born: Moment::from_ms(click(0).born_ms) }).unwrap();
+    let watch = live.watch(LinkId { key, born: Timestamp::from_ms(click(0).born_ms) }).unwrap();
     assert!(Shipper::start_at(parts, FAST).unwrap().stop(SOON, true));
     assert_eq!(watch.len(), 40);
 }

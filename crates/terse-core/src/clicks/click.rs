@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::link::{LinkKey, OwnerId};
-use crate::when::Moment;
+use crate::time::Timestamp;
 
-use super::journal::Outcome;
+use super::journal::ClickOutcome;
 
 /// A short text that many clicks share.
-pub type Word = Arc<str>;
+pub type Interned = Arc<str>;
 
 /// A link and none other that has or had its code.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -16,7 +16,7 @@ pub struct LinkId {
     /// Its name.
     pub key: LinkKey,
     /// When it was made.
-    pub born: Moment,
+    pub born: Timestamp,
 }
 
 impl LinkId {
@@ -28,16 +28,16 @@ impl LinkId {
 
 /// Where a visit led.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Place {
+pub enum ClickTarget {
     /// To the target of this link of this owner.
     Link(LinkId, OwnerId),
     /// Nowhere: an orphan. The name is the one that was asked for.
-    Nowhere(LinkKey, Outcome),
+    Nowhere(LinkKey, ClickOutcome),
 }
 
 /// Why a click is taken for a machine's.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Machine {
+pub enum BotKind {
     /// A search engine, an archive, a scraper.
     Crawler,
     /// Something that shows a preview of a link that people share.
@@ -58,7 +58,7 @@ pub enum Machine {
     Repeat,
 }
 
-impl Machine {
+impl BotKind {
     /// All of them.
     pub const ALL: [Self; 9] = [
         Self::Crawler,
@@ -142,7 +142,7 @@ dimensions! {
     /// `utm_content`.
     Content = 11, "utm_content";
     /// Why a click is taken for a machine's.
-    Machine = 12, "machine";
+    BotKind = 12, "machine";
     /// Of orphans: what became of the visit.
     Outcome = 13, "outcome";
     /// Of orphans: what was asked for.
@@ -153,9 +153,9 @@ dimensions! {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Click {
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Where it led.
-    pub place: Place,
+    pub place: ClickTarget,
     /// How many visits it stands for; more than one only for orphans.
     pub weight: u32,
     /// How long its answer took, in microseconds.
@@ -163,30 +163,30 @@ pub struct Click {
     /// Tells visitors of one day apart.
     pub visitor: Option<u64>,
     /// The cut address: `203.0.113.0/24`.
-    pub address: Option<Word>,
+    pub address: Option<Interned>,
     /// Why it is taken for a machine's; `None` for people.
-    pub machine: Option<Machine>,
+    pub machine: Option<BotKind>,
     /// See [`Dimension::Referrer`].
-    pub referrer: Option<Word>,
+    pub referrer: Option<Interned>,
     /// See [`Dimension::Country`].
-    pub country: Option<Word>,
+    pub country: Option<Interned>,
     /// See [`Dimension::City`].
-    pub city: Option<Word>,
+    pub city: Option<Interned>,
     /// See [`Dimension::Device`].
-    pub device: Option<Word>,
+    pub device: Option<Interned>,
     /// See [`Dimension::Browser`].
-    pub browser: Option<Word>,
+    pub browser: Option<Interned>,
     /// See [`Dimension::System`].
-    pub system: Option<Word>,
+    pub system: Option<Interned>,
     /// See [`Dimension::Language`].
-    pub language: Option<Word>,
+    pub language: Option<Interned>,
     /// `utm_source`, `utm_medium`, `utm_campaign`, `utm_term`, `utm_content`.
-    pub utm: [Option<Word>; 5],
+    pub utm: [Option<Interned>; 5],
 }
 
 impl Click {
     /// A click of which nothing more is known.
-    pub fn bare(at: Moment, place: Place) -> Self {
+    pub fn bare(at: Timestamp, place: ClickTarget) -> Self {
         Self {
             at,
             place,
@@ -209,8 +209,8 @@ impl Click {
     /// The link it led to, if it did.
     pub fn link(&self) -> Option<&LinkId> {
         match &self.place {
-            Place::Link(link, _) => Some(link),
-            Place::Nowhere(..) => None,
+            ClickTarget::Link(link, _) => Some(link),
+            ClickTarget::Nowhere(..) => None,
         }
     }
 }

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Octets before the first frame.
 pub const HEADER: usize = 64;
 /// A frame is never longer than this.
-pub const LARGEST_FRAME: usize = 2048;
+pub const MAX_FRAME_SIZE: usize = 2048;
 
 const MAGIC: &[u8; 8] = b"terseJ\x01\n";
 /// Length and checksum.
@@ -23,12 +23,12 @@ const AGENT_UPPER: usize = 47;
 const CAMPAIGN_UPPER: usize = 48;
 
 /// The longest of each text that is kept; the rest is cut off.
-const LONGEST_DOMAIN: usize = 253;
-const LONGEST_CODE: usize = 64;
-const LONGEST_REFERRER: usize = 253;
-const LONGEST_LANGUAGE: usize = 35;
-pub(crate) const LONGEST_AGENT: usize = 512;
-const LONGEST_CAMPAIGN: usize = 512;
+const MAX_DOMAIN_LEN: usize = 253;
+const MAX_CODE_LEN: usize = 64;
+const MAX_REFERRER_LEN: usize = 253;
+const MAX_LANGUAGE_LEN: usize = 35;
+pub(crate) const MAX_AGENT_LEN: usize = 512;
+const MAX_CAMPAIGN_LEN: usize = 512;
 
 /// How a segment begins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -69,7 +69,7 @@ impl SegmentHeader {
 /// What became of a visit.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[repr(u8)]
-pub enum Outcome {
+pub enum ClickOutcome {
     /// A click: the visitor was sent to the target.
     #[default]
     Redirected = 0,
@@ -81,7 +81,7 @@ pub enum Outcome {
     Blocked = 3,
 }
 
-impl Outcome {
+impl ClickOutcome {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Redirected, Self::NotFound, Self::Gone, Self::Blocked];
 
@@ -98,9 +98,9 @@ impl Outcome {
 
 /// What a request said about itself, besides its texts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Marks(pub u8);
+pub struct RequestFlags(pub u8);
 
-impl Marks {
+impl RequestFlags {
     /// HEAD: somebody looked without going.
     pub const HEAD: Self = Self(1);
     /// Fetched ahead of a click that may never come.
@@ -129,9 +129,9 @@ pub struct Record<'a> {
     /// From the request's arrival to its answer, in microseconds.
     pub took_micros: u32,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: ClickOutcome,
     /// What else the request said.
-    pub marks: Marks,
+    pub marks: RequestFlags,
     /// How many visits it stands for: under a flood of failures only some are written down.
     pub weight: u16,
     /// Tells visitors of one day apart; 0 if nobody is to be told apart.
@@ -169,13 +169,13 @@ impl<'a> Record<'a> {
     /// Writes the record as a frame at `at` of a segment, leaving room for the end mark. No allocation.
     pub fn write(&self, segment: &mut [u8], id: u64, at: usize) -> Journaled {
         let texts = [
-            cut(self.domain, LONGEST_DOMAIN),
-            cut(self.code, LONGEST_CODE),
+            cut(self.domain, MAX_DOMAIN_LEN),
+            cut(self.code, MAX_CODE_LEN),
             cut(self.address, 16),
-            cut(self.referrer, LONGEST_REFERRER),
-            cut(self.language, LONGEST_LANGUAGE),
-            cut(self.agent, LONGEST_AGENT),
-            cut(self.campaign, LONGEST_CAMPAIGN),
+            cut(self.referrer, MAX_REFERRER_LEN),
+            cut(self.language, MAX_LANGUAGE_LEN),
+            cut(self.agent, MAX_AGENT_LEN),
+            cut(self.campaign, MAX_CAMPAIGN_LEN),
         ];
         let length = FIXED + texts.iter().map(|text| text.len()).sum::<usize>();
         let Some(frame) = segment.get_mut(at..) else { return Journaled::Full };
@@ -230,8 +230,8 @@ impl<'a> Record<'a> {
             owner: word(16)?,
             born_ms: word(24)?.cast_signed(),
             took_micros: u32::from_le_bytes(*fixed[32..].first_chunk()?),
-            outcome: *Outcome::ALL.get(usize::from(fixed[36]))?,
-            marks: Marks(fixed[37]),
+            outcome: *ClickOutcome::ALL.get(usize::from(fixed[36]))?,
+            marks: RequestFlags(fixed[37]),
             weight: u16::from_le_bytes(*fixed[38..].first_chunk()?),
             domain,
             code,
@@ -272,7 +272,7 @@ pub fn read_frame(bytes: &[u8], id: u64, at: usize) -> Frame<'_> {
         return if sum == checksum(&[], id, at) { Frame::End } else { Frame::Nothing };
     }
     let length = length as usize;
-    let payload = rest.get(..length).filter(|_| (FIXED..=LARGEST_FRAME).contains(&length));
+    let payload = rest.get(..length).filter(|_| (FIXED..=MAX_FRAME_SIZE).contains(&length));
     let record = payload.filter(|payload| checksum(payload, id, at) == sum).and_then(Record::read);
     record.map_or(Frame::Nothing, |record| Frame::Record(record, at + FRAME_HEAD + length))
 }
@@ -295,8 +295,8 @@ mod tests {
         Record {
             at_ms: 1_763_000_000_123,
             took_micros: 42,
-            outcome: Outcome::Gone,
-            marks: Marks::HEAD.with(Marks::QUIET, true),
+            outcome: ClickOutcome::Gone,
+            marks: RequestFlags::HEAD.with(RequestFlags::QUIET, true),
             weight: 64,
             visitor: u64::MAX,
             owner: 7,
@@ -318,7 +318,7 @@ mod tests {
         let mut segment = vec![0; 8192];
         let Journaled::Next(second) = record().write(&mut segment, 9, HEADER) else { panic!("full") };
         let Journaled::Next(third) = longest.write(&mut segment, 9, second) else { panic!("full") };
-        assert!(third - second <= LARGEST_FRAME);
+        assert!(third - second <= MAX_FRAME_SIZE);
         assert_eq!(read_frame(&segment[HEADER..], 9, HEADER), Frame::Record(record(), second));
         let Frame::Record(read, after) = read_frame(&segment[second..], 9, second) else { panic!("nothing") };
         assert_eq!((read.agent.len(), read.campaign.len(), read.code.len(), after), (512, 512, 64, third));

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::click::{Click, LinkId, Place};
+use super::click::{Click, ClickTarget, LinkId};
 use super::tally::Count;
 use crate::link::OwnerId;
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// Clicks that a watcher has not taken yet. One who is slower misses some rather than holding anybody up.
 const WAITING: usize = 256;
@@ -32,7 +32,7 @@ pub struct Busy {
     /// Its clicks in the stretch that was asked for.
     pub clicks: Count,
     /// The latest of them.
-    pub last: Moment,
+    pub last: Timestamp,
 }
 
 /// Where counted clicks are made known.
@@ -49,18 +49,18 @@ struct Inside {
 #[derive(Debug)]
 struct Minute {
     number: i64,
-    links: HashMap<LinkId, (OwnerId, Count, Moment)>,
+    links: HashMap<LinkId, (OwnerId, Count, Timestamp)>,
 }
 
 impl Live {
     /// Makes clicks known that have been counted.
-    pub fn publish(&self, clicks: &[Click], now: Moment) {
+    pub fn publish(&self, clicks: &[Click], now: Timestamp) {
         // In portions: others wait for the lock.
         for some in clicks.chunks(PORTION) {
             let mut inside = self.inside();
             inside.forget(minute_of(now));
             for click in some {
-                let Place::Link(link, owner) = &click.place else { continue };
+                let ClickTarget::Link(link, owner) = &click.place else { continue };
                 inside.note(click, link, *owner, minute_of(now));
                 if inside.watching > 0 {
                     inside.tell(click, link);
@@ -83,9 +83,9 @@ impl Live {
     }
 
     /// The busiest links of an owner, or of all, in the last `minutes` (at most 60), the present one included.
-    pub fn busiest(&self, owner: Option<OwnerId>, minutes: i64, now: Moment, limit: usize) -> Vec<Busy> {
+    pub fn busiest(&self, owner: Option<OwnerId>, minutes: i64, now: Timestamp, limit: usize) -> Vec<Busy> {
         let first = minute_of(now) - minutes.clamp(1, MINUTES as i64) + 1;
-        let mut sums: HashMap<&LinkId, (Count, Moment)> = HashMap::new();
+        let mut sums: HashMap<&LinkId, (Count, Timestamp)> = HashMap::new();
         let inside = self.inside();
         for minute in inside.minutes.iter().filter(|minute| minute.number >= first) {
             for (link, (whose, clicks, last)) in &minute.links {
@@ -164,12 +164,12 @@ fn is_recent(minute: i64, present: i64) -> bool {
 
 fn count_of(click: &Click) -> Count {
     match click.machine {
-        None => Count { people: 1, machines: 0 },
-        Some(_) => Count { people: 0, machines: 1 },
+        None => Count { humans: 1, bots: 0 },
+        Some(_) => Count { humans: 0, bots: 1 },
     }
 }
 
-fn minute_of(at: Moment) -> i64 {
+fn minute_of(at: Timestamp) -> i64 {
     at.as_ms().div_euclid(60_000)
 }
 
@@ -179,18 +179,18 @@ mod tests {
     use crate::{Code, Domain, LinkKey};
 
     fn link(code: &str) -> LinkId {
-        LinkId { key: LinkKey { domain: Domain::primary(), code: Code::parse(code).unwrap() }, born: Moment::from_ms(1) }
+        LinkId { key: LinkKey { domain: Domain::primary(), code: Code::parse(code).unwrap() }, born: Timestamp::from_ms(1) }
     }
 
     fn click(code: &str, minute: i64) -> Click {
-        Click::bare(Moment::from_ms(minute * 60_000 + 5), Place::Link(link(code), OwnerId(code.len() as u64)))
+        Click::bare(Timestamp::from_ms(minute * 60_000 + 5), ClickTarget::Link(link(code), OwnerId(code.len() as u64)))
     }
 
     #[tokio::test]
     async fn a_watcher_hears_of_its_link_alone_and_holds_nobody_up() {
         let live = Live::default();
         let mut watch = live.watch(link("abc")).unwrap();
-        let now = Moment::from_ms(60_000);
+        let now = Timestamp::from_ms(60_000);
         live.publish(&[click("other", 1), click("abc", 1)], now);
         assert_eq!(watch.recv().await.unwrap().link(), Some(&link("abc")));
         live.publish(&vec![click("abc", 1); WAITING + 50], now);
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn the_busiest_are_those_of_the_last_minutes() {
         let live = Live::default();
-        let now = Moment::from_ms(102 * 60_000 + 59_000);
+        let now = Timestamp::from_ms(102 * 60_000 + 59_000);
         live.publish(&[click("aaa", 100), click("bbbb", 100), click("aaa", 100), click("bbbb", 102), click("bbbb", 101)], now);
         live.publish(&[click("aaa", 102), click("late", 1), click("early", 5000)], now);
         let codes = |owner, minutes| -> Vec<(String, u64)> {
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(codes(Some(OwnerId(4)), 60), [("bbbb".to_owned(), 3)]);
         assert_eq!(live.busiest(None, 60, now, 1).len(), 1);
         // A clock that was far ahead for a while blinds nobody once it is right again.
-        let ahead = Moment::from_ms(1000 * 60_000);
+        let ahead = Timestamp::from_ms(1000 * 60_000);
         live.publish(&[click("aaa", 1000)], ahead);
         assert_eq!(live.inside().minutes.len(), 1);
         assert_eq!(live.busiest(None, 60, ahead, 9).len(), 1);

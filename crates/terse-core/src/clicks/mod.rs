@@ -10,15 +10,17 @@ mod sketch;
 mod store;
 mod tally;
 
-pub use click::{Click, Dimension, LinkId, Machine, Place, Word};
-pub(crate) use journal::LONGEST_AGENT;
-pub use journal::{Frame, HEADER, Journaled, LARGEST_FRAME, Marks, Outcome, Record, SegmentHeader, finish, read_frame};
+pub use click::{BotKind, Click, ClickTarget, Dimension, Interned, LinkId};
+pub(crate) use journal::MAX_AGENT_LEN;
+pub use journal::{
+    ClickOutcome, Frame, HEADER, Journaled, MAX_FRAME_SIZE, Record, RequestFlags, SegmentHeader, finish, read_frame,
+};
 pub use live::{Busy, Live, Watch};
 pub use mean::Mean;
-pub use report::{Bots, Bucket, Report, Unit};
+pub use report::{Bots, Bucket, ClickReport, Unit};
 pub use series::{Interval, Point, SeriesError, series};
 pub use sketch::Sketch;
 pub use store::{
-    Batch, ClickCursor, ClickPage, ClickStore, Period, Position, RawQuery, Recorded, Retention, Salt, Subject, Tidied,
+    Batch, ClickCursor, ClickPage, ClickStore, ClickSubject, Period, Position, Pruned, RawQuery, Recorded, Retention, Salt,
 };
-pub use tally::{Count, NAMED_A_DAY, NAMED_AN_HOUR, NAMED_EVER, Tally, Values};
+pub use tally::{Count, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Tally, Values};

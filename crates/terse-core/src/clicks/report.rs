@@ -1,7 +1,7 @@
 //! What a store tells about a subject's clicks.
 
 use super::tally::{Count, Tally};
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// How long a bucket is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,8 +22,8 @@ impl Unit {
     }
 
     /// The beginning of the bucket that holds a moment.
-    pub fn floor(self, at: Moment) -> Moment {
-        Moment::from_ms(at.as_ms().div_euclid(self.ms()) * self.ms())
+    pub fn floor(self, at: Timestamp) -> Timestamp {
+        Timestamp::from_ms(at.as_ms().div_euclid(self.ms()) * self.ms())
     }
 }
 
@@ -31,7 +31,7 @@ impl Unit {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Bucket {
     /// When it begins.
-    pub start: Moment,
+    pub start: Timestamp,
     /// How long it is.
     pub unit: Unit,
     /// How many clicks.
@@ -40,7 +40,7 @@ pub struct Bucket {
 
 /// Everything about a subject's clicks in a period.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct ClickReport {
     /// Their sum.
     pub tally: Tally,
     /// About how many different people, each counted once a day.
@@ -68,8 +68,8 @@ impl Bots {
     pub fn of(self, count: Count) -> u64 {
         match self {
             Self::Include => count.all(),
-            Self::Exclude => count.people,
-            Self::Only => count.machines,
+            Self::Exclude => count.humans,
+            Self::Only => count.bots,
         }
     }
 

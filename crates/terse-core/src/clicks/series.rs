@@ -1,14 +1,14 @@
 //! Clicks over time, in the time zone of whoever is looking.
 
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan, Zoned};
+use jiff::{ToSpan, Zoned};
 
 use super::report::{Bucket, Unit};
 use super::tally::Count;
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// More points than this are refused.
-const MOST: usize = 2000;
+const MAX_POINTS: usize = 2000;
 
 /// How clicks are put together.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -25,7 +25,7 @@ pub enum Interval {
 
 impl Interval {
     /// One that gives a handful to a few dozen points.
-    pub fn fitting(from: Moment, to: Moment) -> Self {
+    pub fn fitting(from: Timestamp, to: Timestamp) -> Self {
         match (to.as_ms() - from.as_ms()) / Unit::Day.ms() {
             ..3 => Self::Hour,
             3..=92 => Self::Day,
@@ -54,8 +54,8 @@ impl Interval {
         match self {
             // Hours are kept by UTC: where a zone is half an hour off, so are its hours.
             Self::Hour => {
-                let hour = Unit::Hour.floor(Moment::from_ms(at.timestamp().as_millisecond()));
-                Ok(Timestamp::from_millisecond(hour.as_ms())?.to_zoned(at.time_zone().clone()))
+                let hour = Unit::Hour.floor(Timestamp::from_ms(at.timestamp().as_millisecond()));
+                Ok(jiff::Timestamp::from_millisecond(hour.as_ms())?.to_zoned(at.time_zone().clone()))
             }
             Self::Day => at.start_of_day(),
             Self::Week => at.checked_sub(i64::from(at.weekday().to_monday_zero_offset()).days())?.start_of_day(),
@@ -97,19 +97,19 @@ pub enum SeriesError {
 /// Puts buckets, the earliest first, into the intervals that touch `from..to`. Empty intervals are there too.
 pub fn series(
     buckets: &[Bucket],
-    from: Moment,
-    to: Moment,
+    from: Timestamp,
+    to: Timestamp,
     interval: Interval,
     zone: &TimeZone,
 ) -> Result<Vec<Point>, SeriesError> {
-    let zoned = |at: Moment| Timestamp::from_millisecond(at.as_ms()).map(|at| at.to_zoned(zone.clone()));
+    let zoned = |at: Timestamp| jiff::Timestamp::from_millisecond(at.as_ms()).map(|at| at.to_zoned(zone.clone()));
     let out = |_| SeriesError::OutOfRange;
     let mut start = zoned(from).and_then(|from| interval.floor(&from)).map_err(out)?;
     let mut points = Vec::new();
     // What begins before the first point, such as a UTC day that reaches into it, is part of it: no click is left out.
     let mut rest = buckets.iter().peekable();
     while start.timestamp().as_millisecond() < to.as_ms() {
-        if points.len() == MOST {
+        if points.len() == MAX_POINTS {
             return Err(SeriesError::TooMany);
         }
         let next = interval.next(&start).map_err(out)?;
@@ -128,16 +128,16 @@ pub fn series(
 mod tests {
     use super::*;
 
-    fn at(text: &str) -> Moment {
-        Moment::parse(text).unwrap()
+    fn at(text: &str) -> Timestamp {
+        Timestamp::parse(text).unwrap()
     }
 
     /// One click in every hour from `from` to `to`.
     fn hourly(from: &str, to: &str) -> Vec<Bucket> {
         let (from, to) = (at(from).as_ms(), at(to).as_ms());
         let hours = (from..to).step_by(3_600_000);
-        let clicks = Count { people: 1, machines: 0 };
-        hours.map(|start| Bucket { start: Moment::from_ms(start), unit: Unit::Hour, clicks }).collect()
+        let clicks = Count { humans: 1, bots: 0 };
+        hours.map(|start| Bucket { start: Timestamp::from_ms(start), unit: Unit::Hour, clicks }).collect()
     }
 
     fn points(from: &str, to: &str, interval: Interval, zone: &str) -> Vec<(String, u64)> {
@@ -146,7 +146,7 @@ mod tests {
         let first = series(&[], at(from), at(to), interval, &zone).unwrap().remove(0);
         let since = hours.iter().position(|hour| hour.start >= at(&first.start)).unwrap();
         let points = series(&hours[since..], at(from), at(to), interval, &zone).unwrap();
-        points.into_iter().map(|point| (point.start, point.clicks.people)).collect()
+        points.into_iter().map(|point| (point.start, point.clicks.humans)).collect()
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
     fn too_many_points_are_refused() {
         let year = series(&[], at("2025-01-01"), at("2026-01-01"), Interval::Hour, &TimeZone::UTC);
         assert_eq!(year, Err(SeriesError::TooMany));
-        assert!(series(&[], Moment::MIN, Moment::MAX, Interval::Month, &TimeZone::UTC).is_err());
+        assert!(series(&[], Timestamp::MIN, Timestamp::MAX, Interval::Month, &TimeZone::UTC).is_err());
         assert_eq!(series(&[], at("2026-01-02"), at("2026-01-01"), Interval::Day, &TimeZone::UTC), Ok(vec![]));
     }
 }

@@ -3,15 +3,15 @@
 use async_trait::async_trait;
 
 use super::click::{Click, LinkId};
-use super::report::Report;
+use super::report::ClickReport;
 use super::tally::Count;
 use crate::link::{LinkKey, OwnerId};
 use crate::store::StoreError;
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// Whose clicks are summed up.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Subject {
+pub enum ClickSubject {
     /// Of one link.
     Link(LinkId),
     /// Of all links an owner has or had. What happened to a link stays in this sum when the link is deleted.
@@ -55,9 +55,9 @@ pub enum Recorded {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Period {
     /// From here on; from the beginning if `None`.
-    pub from: Option<Moment>,
+    pub from: Option<Timestamp>,
     /// To before here; to the end if `None`.
-    pub to: Option<Moment>,
+    pub to: Option<Timestamp>,
 }
 
 /// A place among a link's raw clicks.
@@ -75,9 +75,9 @@ pub struct RawQuery {
     /// Of this link.
     pub link: LinkId,
     /// At this moment or later.
-    pub from: Option<Moment>,
+    pub from: Option<Timestamp>,
     /// Before this moment.
-    pub to: Option<Moment>,
+    pub to: Option<Timestamp>,
     /// Behind this place.
     pub after: Option<ClickCursor>,
     /// At most this many.
@@ -97,16 +97,16 @@ pub struct ClickPage {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Retention {
     /// Raw clicks of hours that ended by this moment are deleted.
-    pub raw_before: Moment,
+    pub raw_before: Timestamp,
     /// Days that ended by this moment are no longer kept by the hour.
-    pub hours_before: Moment,
+    pub hours_before: Timestamp,
     /// At most this many rows are touched in one go.
     pub limit: usize,
 }
 
 /// What was tidied away.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Tidied {
+pub struct Pruned {
     /// Raw clicks deleted.
     pub raw: u64,
     /// Hours that became part of a day.
@@ -138,7 +138,7 @@ pub trait ClickStore: Send + Sync + 'static {
     async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError>;
 
     /// All about a subject's clicks; empty for one that is unknown.
-    async fn report(&self, subject: &Subject, period: Period, now: Moment) -> Result<Report, StoreError>;
+    async fn report(&self, subject: &ClickSubject, period: Period, now: Timestamp) -> Result<ClickReport, StoreError>;
 
     /// Raw clicks of a link, as long as they are kept.
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError>;
@@ -148,13 +148,13 @@ pub trait ClickStore: Send + Sync + 'static {
 
     /// Deletes all that is kept of the clicks of these links, as far as they were made by `born_by`. The sums of their owners
     /// stay.
-    async fn forget_links(&self, links: &[LinkKey], born_by: Moment) -> Result<(), StoreError>;
+    async fn forget_links(&self, links: &[LinkKey], born_by: Timestamp) -> Result<(), StoreError>;
 
     /// Deletes all that is kept of the clicks of an owner's links, and the owner's own sums.
     async fn forget_owner(&self, owner: OwnerId) -> Result<(), StoreError>;
 
     /// Deletes raw clicks and puts hours together that are old enough. Called again as long as there is more.
-    async fn tidy(&self, retention: Retention) -> Result<Tidied, StoreError>;
+    async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError>;
 
     /// The salt of a day (days since 1970): made when first asked for, the same for everyone who asks, and forgotten once a
     /// later day's has been asked for and the day is two days past.

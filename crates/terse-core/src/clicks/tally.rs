@@ -7,56 +7,56 @@ use std::hash::BuildHasher as _;
 use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 
-use super::click::{Click, Dimension, Place, Word};
+use super::click::{Click, ClickTarget, Dimension, Interned};
 use super::mean::Mean;
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// The shape in which tallies are kept.
 const VERSION: u8 = 1;
 /// A longer value is cut.
-const LONGEST_VALUE: usize = 100;
+const MAX_VALUE_LEN: usize = 100;
 
 /// How many values of each dimension a store keeps by name in the sum of an hour.
-pub const NAMED_AN_HOUR: usize = 50;
+pub const MAX_VALUES_PER_HOUR: usize = 50;
 /// The same in the sum of a day.
-pub const NAMED_A_DAY: usize = 100;
+pub const MAX_VALUES_PER_DAY: usize = 100;
 /// The same in the sum of all time, and of whatever period is asked for.
-pub const NAMED_EVER: usize = 200;
+pub const MAX_VALUES_TOTAL: usize = 200;
 
 /// How many clicks, people's and machines' apart.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Count {
     /// By people.
-    pub people: u64,
+    pub humans: u64,
     /// By machines.
-    pub machines: u64,
+    pub bots: u64,
 }
 
 impl Count {
     /// Both together.
     pub fn all(self) -> u64 {
-        self.people + self.machines
+        self.humans + self.bots
     }
 
     /// Adds another.
     pub fn add(&mut self, other: Self) {
-        self.people += other.people;
-        self.machines += other.machines;
+        self.humans += other.humans;
+        self.bots += other.bots;
     }
 
     /// What is left without another.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
-        Self { people: self.people.saturating_sub(other.people), machines: self.machines.saturating_sub(other.machines) }
+        Self { humans: self.humans.saturating_sub(other.humans), bots: self.bots.saturating_sub(other.bots) }
     }
 }
 
 /// The values of one dimension and their counts.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
-    named: Vec<(Word, Count)>,
+    named: Vec<(Interned, Count)>,
     /// Where each of them is, once there are many: most sums are of few clicks, and a short list is searched faster.
-    places: HashMap<Word, usize, FixedState>,
+    places: HashMap<Interned, usize, FixedState>,
     other: Count,
 }
 
@@ -65,14 +65,14 @@ const SHORT: usize = 16;
 
 impl PartialEq for Values {
     fn eq(&self, other: &Self) -> bool {
-        let has = |(value, count): &(Word, Count)| other.place(value).is_some_and(|at| other.named[at].1 == *count);
+        let has = |(value, count): &(Interned, Count)| other.place(value).is_some_and(|at| other.named[at].1 == *count);
         self.other == other.other && self.named.len() == other.named.len() && self.named.iter().all(has)
     }
 }
 
 impl Values {
     /// Each value with its count, in no order.
-    pub fn named(&self) -> impl Iterator<Item = (&Word, Count)> {
+    pub fn named(&self) -> impl Iterator<Item = (&Interned, Count)> {
         self.named.iter().map(|(value, count)| (value, *count))
     }
 
@@ -99,14 +99,14 @@ impl Values {
         }
     }
 
-    fn add(&mut self, value: &Word, count: Count) {
-        let short = &value[..value.floor_char_boundary(LONGEST_VALUE)];
+    fn add(&mut self, value: &Interned, count: Count) {
+        let short = &value[..value.floor_char_boundary(MAX_VALUE_LEN)];
         let whole = short.len() == value.len();
         self.add_as(short, count, || if whole { value.clone() } else { short.into() });
     }
 
     /// Makes a word of the value only where it is new.
-    fn add_as(&mut self, value: &str, count: Count, word: impl FnOnce() -> Word) {
+    fn add_as(&mut self, value: &str, count: Count, word: impl FnOnce() -> Interned) {
         if let Some(at) = self.place(value) {
             return self.named[at].1.add(count);
         }
@@ -132,7 +132,7 @@ impl Values {
         }
         // Ties are broken another way each time: of many that came once, those who come again get their chance.
         let turn = FixedState::with_seed(self.sum().all());
-        let rank = |(value, count): &(Word, Count)| (Reverse(count.all()), turn.hash_one(value));
+        let rank = |(value, count): &(Interned, Count)| (Reverse(count.all()), turn.hash_one(value));
         self.named.select_nth_unstable_by(cap, |a, b| rank(a).cmp(&rank(b)).then_with(|| a.0.cmp(&b.0)));
         for (_, count) in self.named.drain(cap..) {
             self.other.add(count);
@@ -149,7 +149,7 @@ pub struct Tally {
     /// How long their answers took, in milliseconds.
     pub took: Mean,
     /// The latest.
-    pub last: Option<Moment>,
+    pub last: Option<Timestamp>,
     values: Vec<Values>,
 }
 
@@ -158,8 +158,8 @@ impl Tally {
     pub fn add(&mut self, click: &Click) {
         let weight = u64::from(click.weight);
         let count = match click.machine {
-            None => Count { people: weight, machines: 0 },
-            Some(_) => Count { people: 0, machines: weight },
+            None => Count { humans: weight, bots: 0 },
+            Some(_) => Count { humans: 0, bots: weight },
         };
         self.clicks.add(count);
         self.took.add(f64::from(click.took_micros) / 1000.0);
@@ -185,9 +185,9 @@ impl Tally {
         }
         if let Some(machine) = click.machine {
             let reason = machine.as_str();
-            self.values_mut(Dimension::Machine).add_as(reason, count, || reason.into());
+            self.values_mut(Dimension::BotKind).add_as(reason, count, || reason.into());
         }
-        if let Place::Nowhere(key, outcome) = &click.place {
+        if let ClickTarget::Nowhere(key, outcome) = &click.place {
             let (outcome, code) = (outcome.as_str(), key.code.as_str());
             self.values_mut(Dimension::Outcome).add_as(outcome, count, || outcome.into());
             self.values_mut(Dimension::Code).add_as(code, count, || code.into());
@@ -227,8 +227,12 @@ impl Tally {
             other: values.other,
             named: values.named.iter().map(|(value, count)| (&**value, *count)).collect(),
         });
-        let kept =
-            KeptTally { clicks: self.clicks, took: self.took, last_ms: self.last.map(Moment::as_ms), values: values.collect() };
+        let kept = KeptTally {
+            clicks: self.clicks,
+            took: self.took,
+            last_ms: self.last.map(Timestamp::as_ms),
+            values: values.collect(),
+        };
         postcard::to_extend(&kept, vec![VERSION]).unwrap_or_default()
     }
 
@@ -246,7 +250,7 @@ impl Tally {
         let Ok(kept) = postcard::from_bytes::<KeptTally<'_>>(bytes) else { return false };
         self.clicks.add(kept.clicks);
         self.took.merge(&kept.took);
-        self.last = self.last.max(kept.last_ms.map(Moment::from_ms));
+        self.last = self.last.max(kept.last_ms.map(Timestamp::from_ms));
         for kept in kept.values {
             // A dimension from the future is left out rather than the whole sum.
             let Some(&dimension) = Dimension::ALL.get(usize::from(kept.dimension)) else { continue };
@@ -287,20 +291,20 @@ struct Kept<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clicks::{LinkId, Machine};
+    use crate::clicks::{BotKind, LinkId};
     use crate::{Code, Domain, LinkKey, OwnerId};
 
-    fn click(referrer: &str, machine: Option<Machine>) -> Click {
+    fn click(referrer: &str, machine: Option<BotKind>) -> Click {
         let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc1234").unwrap() };
-        let place = Place::Link(LinkId { key, born: Moment::from_ms(1) }, OwnerId(5));
+        let place = ClickTarget::Link(LinkId { key, born: Timestamp::from_ms(1) }, OwnerId(5));
         let took_micros = referrer.len() as u32;
-        Click { referrer: Some(referrer.into()), machine, took_micros, ..Click::bare(Moment::from_ms(1000), place) }
+        Click { referrer: Some(referrer.into()), machine, took_micros, ..Click::bare(Timestamp::from_ms(1000), place) }
     }
 
     #[test]
     fn sums_in_parts_are_the_same_sum_and_survive_being_kept() {
         let clicks: Vec<Click> =
-            (0..300).map(|n| click(&format!("host{}.example", n % 17), (n % 3 == 0).then_some(Machine::Crawler))).collect();
+            (0..300).map(|n| click(&format!("host{}.example", n % 17), (n % 3 == 0).then_some(BotKind::Crawler))).collect();
         let mut whole = Tally::default();
         clicks.iter().for_each(|click| whole.add(click));
         let (mut merged, mut kept_merged) = (Tally::default(), Tally::default());
@@ -311,10 +315,10 @@ mod tests {
             merged.merge(&Tally::decode(&tally.encode()).unwrap());
         }
         assert_eq!(kept_merged, merged);
-        assert_eq!(merged.clicks, Count { people: 200, machines: 100 });
+        assert_eq!(merged.clicks, Count { humans: 200, bots: 100 });
         assert_eq!(merged.values(Dimension::Referrer), whole.values(Dimension::Referrer));
         assert_eq!(merged.values(Dimension::Referrer).unwrap().sum(), whole.clicks);
-        assert_eq!(merged.last, Some(Moment::from_ms(1000)));
+        assert_eq!(merged.last, Some(Timestamp::from_ms(1000)));
     }
 
     #[test]
@@ -331,10 +335,10 @@ mod tests {
         tally.trim(20);
         let values = tally.values(Dimension::Referrer).unwrap();
         assert_eq!(values.named().count(), 20);
-        assert_eq!(values.named[values.place("often.example").unwrap()].1.people, 100);
-        assert_eq!(values.sum().people, 1200);
-        assert!(values.named().any(|(value, count)| value.len() > 90 && count.people > 50), "{values:?}");
-        assert!(values.named().all(|(value, _)| value.len() <= LONGEST_VALUE));
+        assert_eq!(values.named[values.place("often.example").unwrap()].1.humans, 100);
+        assert_eq!(values.sum().humans, 1200);
+        assert!(values.named().any(|(value, count)| value.len() > 90 && count.humans > 50), "{values:?}");
+        assert!(values.named().all(|(value, _)| value.len() <= MAX_VALUE_LEN));
         assert!(tally.encode().len() < 4096);
     }
 

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 
 pub use hashed::Hashed;
 pub use numbered::Numbered;
-pub use numbering::{LONGEST, Numbering, SHORTEST};
+pub use numbering::{MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbering};
 pub use random::Random;
 pub use snowflake::Snowflake;
 

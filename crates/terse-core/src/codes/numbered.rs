@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 
-use super::{CodeSource, CodeSourceError, LONGEST, Numbering, Wanted, is_presentable};
+use super::{CodeSource, CodeSourceError, MAX_CODE_LENGTH, Numbering, Wanted, is_presentable};
 use crate::code::Code;
 use crate::store::{LinkStore, StoreError};
 
@@ -45,7 +45,7 @@ impl CodeSource for Numbered {
             let capacity = self.numbering.capacity(state.length);
             match self.store.lease(state.length, self.lease, capacity).await {
                 Ok(range) => state.range = range,
-                Err(StoreError::Exhausted) if state.length < LONGEST => state.length += 1,
+                Err(StoreError::Exhausted) if state.length < MAX_CODE_LENGTH => state.length += 1,
                 Err(StoreError::Exhausted) => return Err(CodeSourceError::Exhausted),
                 Err(error) => return Err(error.into()),
             }

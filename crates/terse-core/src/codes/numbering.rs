@@ -14,9 +14,9 @@ use crate::code::Code;
 use crate::identity::Identity;
 
 /// The shortest generated code.
-pub const SHORTEST: u8 = 4;
+pub const MIN_CODE_LENGTH: u8 = 4;
 /// The longest generated code.
-pub const LONGEST: u8 = 10;
+pub const MAX_CODE_LENGTH: u8 = 10;
 
 const ROUNDS: u64 = 8;
 
@@ -49,7 +49,10 @@ impl Numbering {
 
     /// The code with number `n` among those of its length.
     pub fn code(&self, length: u8, n: u64) -> Code {
-        assert!((SHORTEST..=LONGEST).contains(&length) && n < self.capacity(length), "a number has its length's range");
+        assert!(
+            (MIN_CODE_LENGTH..=MAX_CODE_LENGTH).contains(&length) && n < self.capacity(length),
+            "a number has its length's range"
+        );
         let mut mixed = n;
         loop {
             mixed = self.forward(length, mixed);
@@ -62,7 +65,7 @@ impl Numbering {
 
     /// Which length and number a code has, or `None` if it is not written like a generated code.
     pub fn number(&self, code: &[u8]) -> Option<(u8, u64)> {
-        let length = u8::try_from(code.len()).ok().filter(|length| (SHORTEST..=LONGEST).contains(length))?;
+        let length = u8::try_from(code.len()).ok().filter(|length| (MIN_CODE_LENGTH..=MAX_CODE_LENGTH).contains(length))?;
         let mut n = 0;
         for &byte in code {
             let digit = self.digits[usize::from(byte)];
@@ -81,12 +84,12 @@ impl Numbering {
 
     /// One number for all lengths: those of length 4 first, then 5, and so on. Fits a signed 64-bit integer with room to spare.
     pub fn id(&self, length: u8, n: u64) -> u64 {
-        (SHORTEST..length).map(|shorter| self.capacity(shorter)).sum::<u64>() + n
+        (MIN_CODE_LENGTH..length).map(|shorter| self.capacity(shorter)).sum::<u64>() + n
     }
 
     /// The inverse of [`Numbering::id`]; `None` for a number beyond all lengths.
     pub fn from_id(&self, mut id: u64) -> Option<(u8, u64)> {
-        for length in SHORTEST..=LONGEST {
+        for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
             if id < self.capacity(length) {
                 return Some((length, id));
             }
@@ -165,7 +168,7 @@ mod tests {
     #[test]
     fn the_inverse_undoes_it_for_millions_of_numbers_of_every_length() {
         for alphabet in [Alphabet::Base62, Alphabet::Base58] {
-            for length in SHORTEST..=LONGEST {
+            for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
                 let numbering = numbering(alphabet, length);
                 let capacity = numbering.capacity(length);
                 let count = if length == 7 { 1_000_000 } else { 20_000 };
@@ -192,7 +195,7 @@ mod tests {
     fn ids_join_all_lengths_without_a_gap() {
         let numbering = numbering(Alphabet::Base62, 1);
         let mut next = 0;
-        for length in SHORTEST..=LONGEST {
+        for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
             assert_eq!(numbering.id(length, 0), next);
             next += numbering.capacity(length);
             for n in [0, 1, numbering.capacity(length) - 1] {

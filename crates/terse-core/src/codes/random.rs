@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Alphabet, CodeSource, CodeSourceError, LONGEST, Wanted, is_presentable};
+use super::{Alphabet, CodeSource, CodeSourceError, MAX_CODE_LENGTH, Wanted, is_presentable};
 use crate::code::Code;
 
 /// Draws codes. After a few conflicts in a row the next length is used, as the present one is getting full.
@@ -22,8 +22,8 @@ impl Random {
 #[async_trait]
 impl CodeSource for Random {
     async fn next(&self, wanted: Wanted<'_>) -> Result<Code, CodeSourceError> {
-        let longer = u8::try_from(wanted.attempt / 4).unwrap_or(LONGEST);
-        let length = self.length.saturating_add(longer).min(LONGEST);
+        let longer = u8::try_from(wanted.attempt / 4).unwrap_or(MAX_CODE_LENGTH);
+        let length = self.length.saturating_add(longer).min(MAX_CODE_LENGTH);
         loop {
             let mut bytes = [0; 8];
             getrandom::fill(&mut bytes).map_err(CodeSourceError::Random)?;

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 
-use super::{Alphabet, CodeSource, CodeSourceError, LONGEST, Wanted, is_presentable};
+use super::{Alphabet, CodeSource, CodeSourceError, MAX_CODE_LENGTH, Wanted, is_presentable};
 use crate::clock::Clock;
 use crate::code::Code;
 
@@ -43,10 +43,10 @@ impl CodeSource for Snowflake {
             };
             let (ms, sequence) = (tick >> SEQUENCE_BITS, tick & ((1 << SEQUENCE_BITS) - 1));
             let n = ms << (MACHINE_BITS + SEQUENCE_BITS) | u64::from(self.machine) << SEQUENCE_BITS | sequence;
-            if n >= self.alphabet.size().pow(u32::from(LONGEST)) {
+            if n >= self.alphabet.size().pow(u32::from(MAX_CODE_LENGTH)) {
                 return Err(CodeSourceError::Exhausted);
             }
-            let text = super::write(self.alphabet, n, LONGEST);
+            let text = super::write(self.alphabet, n, MAX_CODE_LENGTH);
             if is_presentable(&text) {
                 return Ok(Code::parse(&text).expect("alphabets consist of code characters"));
             }

@@ -32,7 +32,7 @@ impl Limit {
     /// No limit.
     pub const OFF: Self = Self { count: 0, per: Duration::ZERO };
     /// The most that can be allowed at once.
-    pub const MOST: u32 = 1_000_000;
+    pub const MAX_COUNT: u32 = 1_000_000;
 
     /// So many each second.
     pub const fn per_second(count: u32) -> Self {
@@ -52,7 +52,9 @@ impl Limit {
     const fn new(count: u32, seconds: u64) -> Self {
         match count {
             0 => Self::OFF,
-            count => Self { count: if count > Self::MOST { Self::MOST } else { count }, per: Duration::from_secs(seconds) },
+            count => {
+                Self { count: if count > Self::MAX_COUNT { Self::MAX_COUNT } else { count }, per: Duration::from_secs(seconds) }
+            }
         }
     }
 
@@ -79,7 +81,7 @@ impl Limit {
     /// So many times as generous. None stays none.
     pub const fn times(self, factor: u32) -> Self {
         let count = self.count.saturating_mul(factor);
-        Self { count: if count > Self::MOST { Self::MOST } else { count }, per: self.per }
+        Self { count: if count > Self::MAX_COUNT { Self::MAX_COUNT } else { count }, per: self.per }
     }
 }
 
@@ -93,9 +95,9 @@ impl FromStr for Limit {
             Some((count, unit)) => (count.trim_end(), Some(unit.trim_start())),
             None => (text, None),
         };
-        let count: u32 = digits(count).ok_or_else(wrong)?.map_err(|_| format!("at most {} are counted", Self::MOST))?;
-        if count > Self::MOST {
-            return Err(format!("at most {} are counted, not {count}", Self::MOST));
+        let count: u32 = digits(count).ok_or_else(wrong)?.map_err(|_| format!("at most {} are counted", Self::MAX_COUNT))?;
+        if count > Self::MAX_COUNT {
+            return Err(format!("at most {} are counted, not {count}", Self::MAX_COUNT));
         }
         match unit {
             None if count == 0 => Ok(Self::OFF),
@@ -156,7 +158,7 @@ mod tests {
         assert_eq!(Limit::per_second(3).interval(), Duration::from_nanos(333_333_333));
         assert_eq!(Limit::OFF.interval(), Duration::ZERO);
         assert_eq!(Limit::per_hour(30).times(8), Limit::per_hour(240));
-        assert_eq!(Limit::per_hour(Limit::MOST).times(8), Limit::per_hour(Limit::MOST));
+        assert_eq!(Limit::per_hour(Limit::MAX_COUNT).times(8), Limit::per_hour(Limit::MAX_COUNT));
         assert!(Limit::OFF.times(8).is_off());
     }
 }

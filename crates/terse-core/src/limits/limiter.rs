@@ -6,11 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::limit::Limit;
-use super::network::{Network, WIDER};
+use super::network::{Network, SUBNET_FACTOR};
 
 /// What is limited.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Act {
+pub enum LimitedAction {
     /// Making a link.
     Create,
     /// Asking for a link to be made, whatever comes of it.
@@ -31,7 +31,7 @@ pub enum Act {
 
 /// By what those who do it are told apart.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Who {
+pub enum LimitKey {
     /// By where they are.
     Network(Network),
     /// By their key, or its owner.
@@ -42,16 +42,16 @@ pub enum Who {
 
 /// What is counted together: an act, and whose.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Subject {
+pub struct LimitSubject {
     /// What is done.
-    pub act: Act,
+    pub act: LimitedAction,
     /// Whose it is.
-    pub who: Who,
+    pub who: LimitKey,
 }
 
 /// Whether something may be done, and how often it still may.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Verdict {
+pub struct LimitDecision {
     /// Whether it may be done. Then it is counted; otherwise nothing is.
     pub allowed: bool,
     /// How often at most. 0 if there is no limit.
@@ -64,7 +64,7 @@ pub struct Verdict {
     pub retry: Duration,
 }
 
-impl Verdict {
+impl LimitDecision {
     /// Where there is no limit.
     pub const UNLIMITED: Self =
         Self { allowed: true, limit: 0, remaining: u32::MAX, reset: Duration::ZERO, retry: Duration::ZERO };
@@ -89,30 +89,35 @@ impl Verdict {
 pub trait Limiter: Send + Sync {
     /// Takes `count` tokens, at least one, out of the subject's bucket of this size: all of them, or none. Whoever was refused
     /// is not punished for having asked. A subject always comes with the same limit until the settings change.
-    async fn take(&self, subject: Subject, limit: Limit, count: u32) -> Verdict;
+    async fn take(&self, subject: LimitSubject, limit: Limit, count: u32) -> LimitDecision;
 
     /// Puts tokens back that were taken for nothing.
-    async fn give_back(&self, subject: Subject, limit: Limit, count: u32);
+    async fn give_back(&self, subject: LimitSubject, limit: Limit, count: u32);
 }
 
 /// Takes tokens for somebody of whom only the address is known: from the bucket of the network, and of the one above it.
-pub async fn take_by_address(limiter: &dyn Limiter, act: Act, address: IpAddr, limit: Limit, count: u32) -> Verdict {
+pub async fn take_by_address(
+    limiter: &dyn Limiter,
+    act: LimitedAction,
+    address: IpAddr,
+    limit: Limit,
+    count: u32,
+) -> LimitDecision {
     let (network, above) = Network::of(address);
-    let verdict = limiter.take(Subject { act, who: Who::Network(network) }, limit, count).await;
+    let verdict = limiter.take(LimitSubject { act, who: LimitKey::Network(network) }, limit, count).await;
     match above {
-        Some(above) if verdict.allowed => {
-            verdict.and(limiter.take(Subject { act, who: Who::Network(above) }, limit.times(WIDER), count).await)
-        }
+        Some(above) if verdict.allowed => verdict
+            .and(limiter.take(LimitSubject { act, who: LimitKey::Network(above) }, limit.times(SUBNET_FACTOR), count).await),
         _ => verdict,
     }
 }
 
 /// Puts back what [`take_by_address`] took.
-pub async fn give_back_by_address(limiter: &dyn Limiter, act: Act, address: IpAddr, limit: Limit, count: u32) {
+pub async fn give_back_by_address(limiter: &dyn Limiter, act: LimitedAction, address: IpAddr, limit: Limit, count: u32) {
     let (network, above) = Network::of(address);
-    limiter.give_back(Subject { act, who: Who::Network(network) }, limit, count).await;
+    limiter.give_back(LimitSubject { act, who: LimitKey::Network(network) }, limit, count).await;
     if let Some(above) = above {
-        limiter.give_back(Subject { act, who: Who::Network(above) }, limit.times(WIDER), count).await;
+        limiter.give_back(LimitSubject { act, who: LimitKey::Network(above) }, limit.times(SUBNET_FACTOR), count).await;
     }
 }
 
@@ -122,11 +127,11 @@ pub struct NoLimiter;
 
 #[async_trait]
 impl Limiter for NoLimiter {
-    async fn take(&self, _: Subject, _: Limit, _: u32) -> Verdict {
-        Verdict::UNLIMITED
+    async fn take(&self, _: LimitSubject, _: Limit, _: u32) -> LimitDecision {
+        LimitDecision::UNLIMITED
     }
 
-    async fn give_back(&self, _: Subject, _: Limit, _: u32) {}
+    async fn give_back(&self, _: LimitSubject, _: Limit, _: u32) {}
 }
 
 #[cfg(test)]
@@ -135,13 +140,13 @@ mod tests {
 
     #[test]
     fn of_two_verdicts_the_stricter_counts() {
-        let some = Verdict { allowed: true, limit: 9, remaining: 3, reset: Duration::ZERO, retry: Duration::ZERO };
-        let less = Verdict { remaining: 1, ..some };
-        let none = Verdict { allowed: false, remaining: 0, ..some };
+        let some = LimitDecision { allowed: true, limit: 9, remaining: 3, reset: Duration::ZERO, retry: Duration::ZERO };
+        let less = LimitDecision { remaining: 1, ..some };
+        let none = LimitDecision { allowed: false, remaining: 0, ..some };
         assert_eq!(some.and(less), less);
         assert_eq!(less.and(some), less);
         assert_eq!(some.and(none), none);
         assert_eq!(none.and(less), none);
-        assert_eq!(Verdict::UNLIMITED.and(some), some);
+        assert_eq!(LimitDecision::UNLIMITED.and(some), some);
     }
 }

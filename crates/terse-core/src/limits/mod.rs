@@ -5,5 +5,7 @@ mod limiter;
 mod network;
 
 pub use limit::Limit;
-pub use limiter::{Act, Limiter, NoLimiter, Subject, Verdict, Who, give_back_by_address, take_by_address};
-pub use network::{Network, WIDER};
+pub use limiter::{
+    LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, give_back_by_address, take_by_address,
+};
+pub use network::{Network, SUBNET_FACTOR};

@@ -1,23 +1,23 @@
 //! What a link was before its changes, and the way back.
 
 use super::{Asked, Caller, LinkError, Links};
-use crate::link::{Judge, Link, LinkKey, Revision, Standing};
+use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, Revision};
 use crate::patch::check_window;
-use crate::refusal::{Refusal, RefusalKind};
 use crate::rules::Rules;
 use crate::screening::{self, Evidence};
-use crate::store::{Past, REVISIONS};
+use crate::store::{LinkVersion, MAX_REVISIONS};
 use crate::target::Target;
-use crate::when::Moment;
+use crate::time::Timestamp;
+use crate::validation::{ValidationError, ValidationErrorKind};
 
 impl Links {
     /// A link of the caller's, and what it was before each of its last changes, the latest first.
-    pub async fn history(&self, caller: Caller, key: &LinkKey) -> Result<(Link, Vec<Past>), LinkError> {
+    pub async fn history(&self, caller: Caller, key: &LinkKey) -> Result<(Link, Vec<LinkVersion>), LinkError> {
         let link = self.get(caller, key).await?;
         if link.deleted_at.is_some() {
             return Err(LinkError::NotFound);
         }
-        let history = self.store.history(key, REVISIONS).await?;
+        let history = self.store.history(key, MAX_REVISIONS).await?;
         Ok((link, history))
     }
 
@@ -32,7 +32,7 @@ impl Links {
         expected: Option<Revision>,
     ) -> Result<Link, LinkError> {
         let (seen, history) = self.history(caller, key).await?;
-        let refuse = |detail: &'static str| Refusal::new(RefusalKind::InvalidRequest, "revision", detail);
+        let refuse = |detail: &'static str| ValidationError::new(ValidationErrorKind::InvalidRequest, "revision", detail);
         let past = match to {
             None => history.into_iter().next().ok_or_else(|| refuse("there is nothing to undo"))?.link,
             Some(to) if to == seen.revision => seen.clone(),
@@ -50,7 +50,7 @@ impl Links {
     }
 
     /// The link with the wishes of an earlier one.
-    fn back_to(&self, caller: Caller, past: &Link, link: &Link, now: Moment) -> Result<Link, LinkError> {
+    fn back_to(&self, caller: Caller, past: &Link, link: &Link, now: Timestamp) -> Result<Link, LinkError> {
         let mut new = Link {
             key: link.key.clone(),
             owner: link.owner,
@@ -71,8 +71,8 @@ impl Links {
         }
         // It would be gone at once, and perhaps for good.
         if new.expires_at != link.expires_at && new.expires_at.is_some_and(|at| at <= now) {
-            return Err(Refusal::new(
-                RefusalKind::InvalidExpiry,
+            return Err(ValidationError::new(
+                ValidationErrorKind::InvalidExpiry,
                 "revision",
                 "at that revision the link had an end that is past",
             )
@@ -97,11 +97,11 @@ impl Links {
             let (standing, flags) = screening::still_reported(link, judged);
             new.flags = flags;
             // As for any new target: a moderator who took the link down meant its owner.
-            if link.judged == Judge::Screen || link.standing == Standing::Clear {
-                (new.standing, new.judged) = (standing, Judge::Screen);
+            if link.judged == ModerationSource::Screen || link.standing == ModerationStatus::Clear {
+                (new.standing, new.judged) = (standing, ModerationSource::Screen);
             }
         }
-        new.reusable &= new.target == link.target && new.has_no_wishes() && new.standing == Standing::Clear;
+        new.reusable &= new.target == link.target && new.is_plain() && new.standing == ModerationStatus::Clear;
         new.updated_at = now.max(link.updated_at);
         new.revision.0 += 1;
         Ok(new)

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use crate::link::{OwnerId, Revision};
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// What somebody signs in with: 3 to 64 of letters, digits and `. _ - + @`. Kept as it was given; two that differ only by case
 /// are the same.
 #[derive(Clone, Debug)]
-pub struct UserName(Box<str>);
+pub struct AccountName(Box<str>);
 
-impl UserName {
+impl AccountName {
     /// The only way to make one.
     pub fn parse(text: &str) -> Option<Self> {
         let fits = (3..=64).contains(&text.len());
@@ -30,15 +30,15 @@ impl UserName {
     }
 }
 
-impl PartialEq for UserName {
+impl PartialEq for AccountName {
     fn eq(&self, other: &Self) -> bool {
         self.0.eq_ignore_ascii_case(&other.0)
     }
 }
 
-impl Eq for UserName {}
+impl Eq for AccountName {}
 
-impl fmt::Display for UserName {
+impl fmt::Display for AccountName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -88,7 +88,7 @@ pub struct ForeignIdentity {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Suspension {
     /// Since when.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Why.
     pub why: String,
 }
@@ -99,7 +99,7 @@ const ERASURE: &str = "\u{1}the account is being erased";
 
 impl Suspension {
     /// The first step of an erasure: from now on the account opens nothing, and whoever finds it like this goes on erasing it.
-    pub fn of_erasure(at: Moment) -> Self {
+    pub fn of_erasure(at: Timestamp) -> Self {
         Self { at, why: ERASURE.to_owned() }
     }
 
@@ -112,15 +112,15 @@ impl Suspension {
 /// An account. While it is suspended its keys and sessions open nothing and its links lead nowhere: all three ask here, so one
 /// write is enough to switch them off, and one to switch them on again.
 #[derive(Clone, PartialEq)]
-pub struct User {
+pub struct Account {
     /// Whose links are theirs. Never given out again.
     pub id: OwnerId,
     /// Their name.
-    pub name: UserName,
+    pub name: AccountName,
     /// What they may do.
     pub role: Role,
     /// When the account was made.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
     /// An Argon2id hash in the PHC format, if they have a password.
     pub password: Option<String>,
     /// Who they are elsewhere, if they sign in from there.
@@ -131,22 +131,22 @@ pub struct User {
     pub revision: Revision,
 }
 
-impl User {
+impl Account {
     /// Whether they may do everything right now.
     pub fn governs(&self) -> bool {
         self.role == Role::Admin && self.suspended.is_none()
     }
 }
 
-impl NewUser {
+impl NewAccount {
     /// The account it becomes.
-    pub fn into_user(self, id: OwnerId) -> User {
+    pub fn into_account(self, id: OwnerId) -> Account {
         let Self { name, role, password, identity, created_at } = self;
-        User { id, name, role, created_at, password, identity, suspended: None, revision: Revision(1) }
+        Account { id, name, role, created_at, password, identity, suspended: None, revision: Revision(1) }
     }
 }
 
-impl fmt::Debug for User {
+impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (password, suspended) = (self.password.as_ref().map(|_| "[hidden]"), self.suspended.is_some());
         f.debug_struct("User")
@@ -160,9 +160,9 @@ impl fmt::Debug for User {
 
 /// An account to be made.
 #[derive(Clone)]
-pub struct NewUser {
+pub struct NewAccount {
     /// Its name.
-    pub name: UserName,
+    pub name: AccountName,
     /// What it may do.
     pub role: Role,
     /// An Argon2id hash in the PHC format.
@@ -170,14 +170,14 @@ pub struct NewUser {
     /// Who they are elsewhere.
     pub identity: Option<ForeignIdentity>,
     /// When.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
 }
 
 /// What is to change about an account; `None` stays.
 #[derive(Clone, Default)]
-pub struct UserChange {
+pub struct AccountChange {
     /// Another name.
-    pub name: Option<UserName>,
+    pub name: Option<AccountName>,
     /// Another role.
     pub role: Option<Role>,
     /// Another password, or none any more.
@@ -195,26 +195,26 @@ mod tests {
     #[test]
     fn a_name_is_short_plain_and_the_same_in_any_case() {
         for name in ["ann", "Ann.Example+1@example.com", "0x_-"] {
-            assert!(UserName::parse(name).is_some(), "{name}");
+            assert!(AccountName::parse(name).is_some(), "{name}");
         }
         for name in ["", "ab", "-ann", "ann example", "änn", "a\u{0}nn", "ann\n", "<b>x</b>", &"a".repeat(65)] {
-            assert!(UserName::parse(name).is_none(), "{name:?}");
+            assert!(AccountName::parse(name).is_none(), "{name:?}");
         }
-        assert_eq!(UserName::parse("Ann"), UserName::parse("aNN"));
+        assert_eq!(AccountName::parse("Ann"), AccountName::parse("aNN"));
     }
 
     #[test]
     fn a_password_is_not_printed() {
-        let user = User {
+        let account = Account {
             id: OwnerId(7),
-            name: UserName::parse("ann").unwrap(),
+            name: AccountName::parse("ann").unwrap(),
             role: Role::User,
-            created_at: Moment::from_ms(1),
+            created_at: Timestamp::from_ms(1),
             password: Some("$argon2id$secret".into()),
             identity: None,
             suspended: None,
             revision: Revision(1),
         };
-        assert!(!format!("{user:?}").contains("secret"));
+        assert!(!format!("{account:?}").contains("secret"));
     }
 }

@@ -1,7 +1,7 @@
 //! Who did what, when and why.
 
 use crate::link::OwnerId;
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// Who did something.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,18 +14,18 @@ pub enum Actor {
 
 /// On whose behalf a change is made, when, and why. Written to the audit log in the same step as the change.
 #[derive(Clone, Debug)]
-pub struct By {
+pub struct Attribution {
     /// Who.
     pub actor: Actor,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Why, if they said so.
     pub why: Option<String>,
 }
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Act {
+pub enum AuditAction {
     /// An account was made.
     UserAdded,
     /// An account was changed.
@@ -66,7 +66,7 @@ pub enum Act {
     WebhookRemoved,
 }
 
-impl Act {
+impl AuditAction {
     /// All of them.
     pub const ALL: [Self; 19] = [
         Self::UserAdded,
@@ -127,11 +127,11 @@ pub struct AuditEntry {
     /// Its place in the log.
     pub number: u64,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Who.
     pub actor: Actor,
     /// What.
-    pub act: Act,
+    pub act: AuditAction,
     /// To whom or what, as [`subject`](super::subject) writes it.
     pub subject: String,
     /// Why.

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::webhook::{EventKind, Webhook, WebhookId};
 use crate::link::OwnerId;
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// How many events may wait for one receiver; beyond it the oldest go, and are counted.
-pub const WAITING_EACH: u64 = 10_000;
+pub const MAX_WAITING_PER_WEBHOOK: u64 = 10_000;
 /// How many events that are settled are kept of each webhook, for its owner to look at.
-pub const SETTLED_EACH: usize = 100;
+pub const MAX_SETTLED_PER_WEBHOOK: usize = 100;
 /// How long each pause between two attempts is. There is one attempt more than there are pauses.
-pub const PAUSES: [Duration; 11] = {
+pub const RETRY_PAUSES: [Duration; 11] = {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;
     let secs = [10, 30, MINUTE, 2 * MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR];
@@ -26,7 +26,7 @@ pub const PAUSES: [Duration; 11] = {
     pauses
 };
 /// A receiver may ask for a longer pause, up to this.
-const LONGEST_PAUSE: Duration = Duration::from_secs(12 * 3600);
+const MAX_PAUSE: Duration = Duration::from_secs(12 * 3600);
 
 /// Names a delivery.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -44,7 +44,7 @@ pub struct NewEvent {
     /// What is sent, as JSON.
     pub body: String,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Only to this webhook, whatever it is for.
     pub only: Option<WebhookId>,
 }
@@ -93,15 +93,15 @@ pub struct Delivery {
     /// What is sent. Empty once it is settled.
     pub body: String,
     /// When it happened.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
     /// What became of it.
     pub state: DeliveryState,
     /// How many attempts have come to an end.
     pub attempts: u32,
     /// When it is to be sent next, while it waits.
-    pub next_at: Moment,
+    pub next_at: Timestamp,
     /// When the last attempt ended.
-    pub tried_at: Option<Moment>,
+    pub tried_at: Option<Timestamp>,
     /// The receiver's last status, if it answered.
     pub status: Option<u16>,
     /// Why there was none, in a word.
@@ -112,7 +112,7 @@ pub struct Delivery {
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     /// The time.
-    pub now: Moment,
+    pub now: Timestamp,
     /// How long nobody else is given what is given now, unless it is settled before.
     pub lease: Duration,
     /// Webhooks behind this one come first, so that everybody's turn comes.
@@ -134,7 +134,7 @@ pub struct Due {
 
 /// How an attempt ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Outcome {
+pub enum DeliveryResult {
     /// The receiver answered.
     Answered {
         /// With this status.
@@ -162,16 +162,16 @@ pub struct Settlement {
 impl Due {
     /// What follows from an attempt that ended at `now`. `dice` is from 0 to 1 and spreads attempts, so that those who failed
     /// together do not come again together.
-    pub fn settle(&self, outcome: Outcome, now: Moment, dice: f64) -> Settlement {
+    pub fn settle(&self, outcome: DeliveryResult, now: Timestamp, dice: f64) -> Settlement {
         let mut delivery = Delivery { attempts: self.delivery.attempts + 1, tried_at: Some(now), ..self.delivery.clone() };
         let mut disable = None;
         let mut asked = Duration::ZERO;
         (delivery.status, delivery.problem) = match outcome {
-            Outcome::Answered { status, retry_after } => {
-                asked = retry_after.unwrap_or_default().min(LONGEST_PAUSE);
+            DeliveryResult::Answered { status, retry_after } => {
+                asked = retry_after.unwrap_or_default().min(MAX_PAUSE);
                 (Some(status), None)
             }
-            Outcome::Unanswered(why) => (None, Some(why)),
+            DeliveryResult::Unanswered(why) => (None, Some(why)),
         };
         match delivery.status {
             Some(200..300) => delivery.state = DeliveryState::Delivered,
@@ -179,10 +179,10 @@ impl Due {
                 delivery.state = DeliveryState::Failed;
                 disable = Some("the receiver says that it is gone (410)".into());
             }
-            _ => match PAUSES.get(delivery.attempts as usize - 1) {
+            _ => match RETRY_PAUSES.get(delivery.attempts as usize - 1) {
                 Some(pause) => {
                     let pause = (*pause).max(asked).mul_f64(1.0 + dice.clamp(0.0, 1.0) / 5.0);
-                    delivery.next_at = now.checked_add(pause).unwrap_or(Moment::MAX);
+                    delivery.next_at = now.checked_add(pause).unwrap_or(Timestamp::MAX);
                 }
                 None => {
                     delivery.state = DeliveryState::Failed;
@@ -202,7 +202,7 @@ impl Due {
 
 impl NewEvent {
     /// An event with a name of its own, and these fields in its body. `None` if the system has no random numbers.
-    pub fn new(kind: EventKind, owner: OwnerId, at: Moment, fields: &[(&str, Value)]) -> Option<Self> {
+    pub fn new(kind: EventKind, owner: OwnerId, at: Timestamp, fields: &[(&str, Value)]) -> Option<Self> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).ok()?;
         let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -246,20 +246,20 @@ mod tests {
 
     fn due(delivered_at: Option<i64>) -> Due {
         let url = Target::from_stored("https://hook.example/".into());
-        let new = NewWebhook { owner: OwnerId(1), url, events: Events::default(), created_at: Moment::from_ms(0) };
-        let webhook = Webhook { delivered_at: delivered_at.map(Moment::from_ms), ..new.into_webhook(WebhookId(7)) };
-        let (id, kind, at) = ("e".into(), EventKind::LinkCreated, Moment::from_ms(1000));
+        let new = NewWebhook { owner: OwnerId(1), url, events: Events::default(), created_at: Timestamp::from_ms(0) };
+        let webhook = Webhook { delivered_at: delivered_at.map(Timestamp::from_ms), ..new.into_webhook(WebhookId(7)) };
+        let (id, kind, at) = ("e".into(), EventKind::LinkCreated, Timestamp::from_ms(1000));
         let event = NewEvent { id, owner: OwnerId(1), kind, body: "{}".into(), at, only: None };
         Due { delivery: event.delivery(DeliveryId(1), webhook.id), webhook, loan: 3 }
     }
 
-    fn answered(status: u16) -> Outcome {
-        Outcome::Answered { status, retry_after: None }
+    fn answered(status: u16) -> DeliveryResult {
+        DeliveryResult::Answered { status, retry_after: None }
     }
 
     #[test]
     fn only_success_is_delivered_and_only_gone_ends_at_once() {
-        let now = Moment::from_ms(5000);
+        let now = Timestamp::from_ms(5000);
         for status in [200, 204, 299] {
             let settled = due(None).settle(answered(status), now, 0.5);
             assert_eq!((settled.delivery.state, settled.delivery.body.as_str()), (DeliveryState::Delivered, ""), "{status}");
@@ -277,9 +277,9 @@ mod tests {
     fn there_are_twelve_attempts_in_about_a_day() {
         for (delivered_at, disables) in [(None, true), (Some(999), true), (Some(1000), false)] {
             let mut due = due(delivered_at);
-            let mut now = Moment::from_ms(1000);
+            let mut now = Timestamp::from_ms(1000);
             for attempt in 1..=12 {
-                let settled = due.settle(Outcome::Unanswered("too_slow".into()), now, 1.0);
+                let settled = due.settle(DeliveryResult::Unanswered("too_slow".into()), now, 1.0);
                 assert_eq!(settled.delivery.attempts, attempt);
                 assert_eq!(settled.delivery.state == DeliveryState::Waiting, attempt < 12);
                 assert_eq!(settled.disable.is_some(), disables && attempt == 12);
@@ -293,9 +293,9 @@ mod tests {
 
     #[test]
     fn a_receiver_may_ask_for_patience_within_reason() {
-        let now = Moment::from_ms(0);
+        let now = Timestamp::from_ms(0);
         let pause = |asked: u64| {
-            let outcome = Outcome::Answered { status: 429, retry_after: Some(Duration::from_secs(asked)) };
+            let outcome = DeliveryResult::Answered { status: 429, retry_after: Some(Duration::from_secs(asked)) };
             due(None).settle(outcome, now, 0.0).delivery.next_at.as_ms() / 1000
         };
         assert_eq!((pause(0), pause(300), pause(1_000_000)), (10, 300, 12 * 3600));

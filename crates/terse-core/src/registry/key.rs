@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::account::Role;
 use crate::link::OwnerId;
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// The SHA-256 of a secret of 256 random bits. The secret itself is shown once and never kept.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
@@ -65,13 +65,13 @@ pub struct ApiKey {
     /// What it opens.
     pub scope: Scope,
     /// When it was made.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
     /// From this moment on it opens nothing.
-    pub expires_at: Option<Moment>,
+    pub expires_at: Option<Timestamp>,
     /// How many links it may make, written `100/h`; the operator's setting if `None`.
     pub plan: Option<String>,
     /// When it was last used, to the minute.
-    pub last_used_at: Option<Moment>,
+    pub last_used_at: Option<Timestamp>,
 }
 
 /// A key to be made.
@@ -88,9 +88,9 @@ pub struct NewKey {
     /// What it opens.
     pub scope: Scope,
     /// When.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
     /// Until when.
-    pub expires_at: Option<Moment>,
+    pub expires_at: Option<Timestamp>,
     /// How many links it may make.
     pub plan: Option<String>,
 }
@@ -111,9 +111,9 @@ pub struct Session {
     /// Who it is.
     pub owner: OwnerId,
     /// Since when.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
     /// Until when.
-    pub expires_at: Moment,
+    pub expires_at: Timestamp,
 }
 
 /// A way in for somebody without an account, good once.
@@ -126,5 +126,5 @@ pub struct Invitation {
     /// Who wrote it.
     pub by: OwnerId,
     /// Until when.
-    pub expires_at: Moment,
+    pub expires_at: Timestamp,
 }

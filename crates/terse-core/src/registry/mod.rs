@@ -1,29 +1,33 @@
 //! Owners: who they are, what they may do, and what a registry of them must promise.
 
 mod account;
+mod account_update;
 mod audit;
+mod audit_record;
 mod delivery;
-mod effect;
+mod domain_config;
 mod key;
-mod line;
-mod place;
 mod report;
 mod store;
 mod suspended;
 mod webhook;
 
-pub use account::{ForeignIdentity, NewUser, Role, Suspension, User, UserChange, UserName};
-pub use audit::{Act, Actor, AuditEntry, By};
+pub use account::{Account, AccountChange, AccountName, ForeignIdentity, NewAccount, Role, Suspension};
+pub use account_update::AccountUpdate;
+pub use audit::{Actor, Attribution, AuditAction, AuditEntry};
+pub use audit_record::{AuditRecord, redact_account, subject};
 pub use delivery::{
-    Claim, Delivery, DeliveryId, DeliveryState, Due, NewEvent, Outcome, PAUSES, SETTLED_EACH, Settlement, WAITING_EACH,
+    Claim, Delivery, DeliveryId, DeliveryResult, DeliveryState, Due, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, NewEvent,
+    RETRY_PAUSES, Settlement,
 };
-pub use effect::Effect;
+pub use domain_config::{BlockedHost, DomainConfig};
 pub use key::{ApiKey, Invitation, KeyId, NewKey, Scope, Session, Token};
-pub use line::{Line, forget_person, subject};
-pub use place::{BlockedHost, Place};
-pub use report::{NewReport, REPORTERS_WHO_WARN, Report, ReportId, ReportState, Reported, ReportedLink, TEXTS_SHOWN};
-pub use store::{Audits, Change, FIRST_USER, KEPT_WHEN_EXPIRED, KEYS_EACH, Registry, RegistryError, SESSIONS_EACH, Watermark};
+pub use report::{AbuseReport, NewReport, REPORTERS_TO_WARN, ReportId, ReportState, Reported, ReportedLink, TEXTS_SHOWN};
+pub use store::{
+    Audits, ChangeAccount, EXPIRED_KEY_RETENTION, FIRST_ACCOUNT, MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, Registry,
+    RegistryError, RegistryVersion,
+};
 pub use suspended::Suspended;
 pub use webhook::{
-    Disabled, EventKind, Events, NewWebhook, WEBHOOKS_EACH, Webhook, WebhookChange, WebhookId, WebhookKey, receiver,
+    Disabled, EventKind, Events, MAX_WEBHOOKS_PER_OWNER, NewWebhook, Webhook, WebhookChange, WebhookId, WebhookKey, receiver,
 };

@@ -1,10 +1,10 @@
 //! What people tell us about links that should not be.
 
 use crate::link::{LinkKey, OwnerId};
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// So many independent reporters put a warning page before a link.
-pub const REPORTERS_WHO_WARN: u64 = 3;
+pub const REPORTERS_TO_WARN: u64 = 3;
 /// How many of the texts about one link are shown together.
 pub const TEXTS_SHOWN: usize = 10;
 
@@ -49,7 +49,7 @@ pub struct NewReport {
     /// The link.
     pub link: LinkKey,
     /// When that link was made, to tell it from others of its name.
-    pub born: Moment,
+    pub born: Timestamp,
     /// Tells reporters apart: an account, or a keyed hash of an address's prefix. Two reports of one reporter count as one.
     pub reporter: [u8; 16],
     /// The account, if it was one.
@@ -59,18 +59,18 @@ pub struct NewReport {
     /// What else they said.
     pub text: Option<String>,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
 }
 
 /// A report as it is kept.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Report {
+pub struct AbuseReport {
     /// Its name.
     pub id: ReportId,
     /// The link.
     pub link: LinkKey,
     /// When that link was made.
-    pub born: Moment,
+    pub born: Timestamp,
     /// The account that wrote it, if it was one.
     pub account: Option<OwnerId>,
     /// In a word.
@@ -78,7 +78,7 @@ pub struct Report {
     /// What else they said.
     pub text: Option<String>,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// What became of it.
     pub state: ReportState,
 }
@@ -98,7 +98,7 @@ pub struct ReportedLink {
     /// The link.
     pub link: LinkKey,
     /// When that link was made.
-    pub born: Moment,
+    pub born: Timestamp,
     /// The first of the reports.
     pub first: ReportId,
     /// How many there are.
@@ -106,9 +106,9 @@ pub struct ReportedLink {
     /// How often each reason was given, in the order of their names.
     pub reasons: Vec<(String, u64)>,
     /// When the first was written.
-    pub since: Moment,
+    pub since: Timestamp,
     /// When the last was written.
-    pub last: Moment,
+    pub last: Timestamp,
     /// What else was said, the latest first; at most [`TEXTS_SHOWN`].
     pub texts: Vec<String>,
 }

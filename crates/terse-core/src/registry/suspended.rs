@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::link::{Link, OwnerId, Standing};
+use crate::link::{Link, ModerationStatus, OwnerId};
 
 /// What is known of who is suspended, for those who answer visitors. Links are not written for it: one change of an account
 /// switches all of them off, and one switches them on again as they were.
@@ -25,7 +25,7 @@ impl Suspended {
     pub fn applied(&self, mut link: Link) -> Link {
         let known = self.owners.read().unwrap_or_else(PoisonError::into_inner);
         if known.contains(&link.owner) {
-            link.standing = Standing::Blocked;
+            link.standing = ModerationStatus::Blocked;
         }
         link
     }

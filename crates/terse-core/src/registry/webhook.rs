@@ -6,12 +6,12 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 use crate::link::OwnerId;
-use crate::refusal::{Refusal, RefusalKind};
 use crate::target::{Target, TargetRules};
-use crate::when::Moment;
+use crate::time::Timestamp;
+use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// How many webhooks an owner may have.
-pub const WEBHOOKS_EACH: usize = 20;
+pub const MAX_WEBHOOKS_PER_OWNER: usize = 20;
 
 /// Names a webhook. Never given out again.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -105,18 +105,18 @@ impl fmt::Display for Events {
 }
 
 /// Reads the address of a receiver. By https only, unless private receivers are allowed: what is told there is the owner's own.
-pub fn receiver(text: &str, rules: &TargetRules) -> Result<Target, Refusal> {
-    let refuse = |kind, detail: &'static str| Err(Refusal::new(kind, "url", detail));
+pub fn receiver(text: &str, rules: &TargetRules) -> Result<Target, ValidationError> {
+    let refuse = |kind, detail: &'static str| Err(ValidationError::new(kind, "url", detail));
     let target = Target::parse(text, rules).map_err(|refusal| refusal.on("url"))?;
     let url = target.as_str();
     if !url.starts_with("https://") && !rules.allow_private {
-        return refuse(RefusalKind::SchemeNotAllowed, "events are sent by https only");
+        return refuse(ValidationErrorKind::SchemeNotAllowed, "events are sent by https only");
     }
     if url.len() > 2048 {
-        return refuse(RefusalKind::InvalidUrl, "the address of a receiver has at most 2,048 octets");
+        return refuse(ValidationErrorKind::InvalidUrl, "the address of a receiver has at most 2,048 octets");
     }
     if url.contains('#') || url::Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some()) {
-        return refuse(RefusalKind::InvalidUrl, "the address of a receiver has no user name, password or fragment");
+        return refuse(ValidationErrorKind::InvalidUrl, "the address of a receiver has no user name, password or fragment");
     }
     Ok(target)
 }
@@ -125,7 +125,7 @@ pub fn receiver(text: &str, rules: &TargetRules) -> Result<Target, Refusal> {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Disabled {
     /// Since when.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Why.
     pub why: String,
 }
@@ -142,11 +142,11 @@ pub struct Webhook {
     /// Which events.
     pub events: Events,
     /// When it was made.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
     /// Which of its secrets is in force; the first is 1.
     pub generation: u32,
     /// Since when that one is, if it is not the first. The one before it signs along for a while.
-    pub rotated_at: Option<Moment>,
+    pub rotated_at: Option<Timestamp>,
     /// Whether and why nothing is sent.
     pub disabled: Option<Disabled>,
     /// How many events wait to be sent.
@@ -154,7 +154,7 @@ pub struct Webhook {
     /// How many were dropped because too many waited.
     pub dropped: u64,
     /// When the receiver last took an event.
-    pub delivered_at: Option<Moment>,
+    pub delivered_at: Option<Timestamp>,
 }
 
 /// A webhook to be made.
@@ -167,7 +167,7 @@ pub struct NewWebhook {
     /// Which events.
     pub events: Events,
     /// When.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
 }
 
 impl NewWebhook {
@@ -200,7 +200,7 @@ pub struct WebhookChange {
     /// Switched off with a reason, or on again.
     pub disabled: Option<Option<Disabled>>,
     /// A new secret from this moment on.
-    pub rotate: Option<Moment>,
+    pub rotate: Option<Timestamp>,
 }
 
 impl WebhookChange {
@@ -243,7 +243,7 @@ impl WebhookKey {
     }
 
     /// The secrets to sign with at a moment, the one in force first.
-    pub fn secrets(&self, webhook: &Webhook, now: Moment) -> Vec<String> {
+    pub fn secrets(&self, webhook: &Webhook, now: Timestamp) -> Vec<String> {
         let mut secrets = vec![self.secret(webhook)];
         if webhook.rotated_at.is_some_and(|at| now.saturating_sub(Self::OVERLAP) < at) {
             secrets.push(self.of(webhook, webhook.generation.saturating_sub(1)));
@@ -274,7 +274,7 @@ mod tests {
 
     fn webhook(id: u64) -> Webhook {
         let url = Target::from_stored("https://hook.example/x".into());
-        let new = NewWebhook { owner: OwnerId(1000), url, events: Events::default(), created_at: Moment::from_ms(5) };
+        let new = NewWebhook { owner: OwnerId(1000), url, events: Events::default(), created_at: Timestamp::from_ms(5) };
         new.into_webhook(WebhookId(id))
     }
 
@@ -312,13 +312,13 @@ mod tests {
     fn secrets_differ_by_webhook_generation_and_key() {
         let (key, other) = (WebhookKey::new([1; 32]), WebhookKey::new([2; 32]));
         let (one, two) = (webhook(1), webhook(2));
-        let later = Webhook { created_at: Moment::from_ms(6), ..one.clone() };
-        let rotated = WebhookChange { rotate: Some(Moment::from_ms(1000)), ..WebhookChange::default() }.apply(&one);
+        let later = Webhook { created_at: Timestamp::from_ms(6), ..one.clone() };
+        let rotated = WebhookChange { rotate: Some(Timestamp::from_ms(1000)), ..WebhookChange::default() }.apply(&one);
         let all = [key.secret(&one), key.secret(&two), key.secret(&later), key.secret(&rotated), other.secret(&one)];
         assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), all.len());
-        assert_eq!(key.secrets(&one, Moment::from_ms(1000)), [key.secret(&one)]);
-        assert_eq!(key.secrets(&rotated, Moment::from_ms(2000)), [key.secret(&rotated), key.secret(&one)]);
-        let after = Moment::from_ms(1000).checked_add(WebhookKey::OVERLAP + Duration::from_secs(1)).unwrap();
+        assert_eq!(key.secrets(&one, Timestamp::from_ms(1000)), [key.secret(&one)]);
+        assert_eq!(key.secrets(&rotated, Timestamp::from_ms(2000)), [key.secret(&rotated), key.secret(&one)]);
+        let after = Timestamp::from_ms(1000).checked_add(WebhookKey::OVERLAP + Duration::from_secs(1)).unwrap();
         assert_eq!(key.secrets(&rotated, after), [key.secret(&rotated)]);
         assert_eq!(format!("{key:?}"), "[hidden]");
     }
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn the_first_reason_for_being_off_stays() {
         let off = |why: &str| WebhookChange {
-            disabled: Some(Some(Disabled { at: Moment::from_ms(1), why: why.into() })),
+            disabled: Some(Some(Disabled { at: Timestamp::from_ms(1), why: why.into() })),
             ..WebhookChange::default()
         };
         let one = off("first").apply(&webhook(1));

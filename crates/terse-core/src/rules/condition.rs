@@ -8,7 +8,7 @@ use super::language;
 use super::rule::{Ask, Rule};
 use super::system;
 use super::weekly::Weekly;
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// Borrowed from its rule.
 pub(super) enum Condition<'a> {
@@ -17,8 +17,8 @@ pub(super) enum Condition<'a> {
     Language(&'a [Box<str>]),
     Country(&'a [Country]),
     Query(&'a [Ask]),
-    From(Moment),
-    Until(Moment),
+    From(Timestamp),
+    Until(Timestamp),
     Weekly(&'a Weekly),
 }
 

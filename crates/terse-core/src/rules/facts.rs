@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use siphasher::sip::SipHasher13;
 
-use crate::clicks::Word;
+use crate::clicks::Interned;
 use crate::link::LinkKey;
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// What is known of a visitor. What is not known meets no condition.
 #[derive(Clone, Copy, Debug)]
@@ -23,24 +23,24 @@ pub struct Facts<'a> {
     /// What followed the question mark.
     pub query: &'a str,
     /// When.
-    pub at: Moment,
+    pub at: Timestamp,
     /// Which branch of a split is theirs.
-    pub who: Who,
+    pub who: SplitKey,
 }
 
 impl Facts<'_> {
     /// Somebody of whom nothing is known.
-    pub fn unknown(at: Moment) -> Self {
-        Self { device: None, system: None, country: None, languages: "", query: "", at, who: Who(0) }
+    pub fn unknown(at: Timestamp) -> Self {
+        Self { device: None, system: None, country: None, languages: "", query: "", at, who: SplitKey(0) }
     }
 }
 
 /// Tells visitors apart for splits: the same one always goes the same way. Nothing of it is kept anywhere, and it does not
 /// depend on the machine, so all of them agree.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Who(pub(super) u64);
+pub struct SplitKey(pub(super) u64);
 
-impl Who {
+impl SplitKey {
     /// Whoever comes from this address with this user agent. Of an IPv6 address the network counts: the rest of it changes
     /// by the hour on many devices.
     pub fn of(address: IpAddr, agent: &[u8]) -> Self {
@@ -74,32 +74,32 @@ impl Who {
 
 /// As much of a user agent as is looked at, here and in the statistics of clicks.
 pub fn cut_agent(agent: &[u8]) -> &[u8] {
-    &agent[..agent.len().min(crate::clicks::LONGEST_AGENT)]
+    &agent[..agent.len().min(crate::clicks::MAX_AGENT_LEN)]
 }
 
 /// What can be seen of a visitor by looking closer.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Looks {
+pub struct VisitorTraits {
     /// See [`Facts::device`].
-    pub device: Option<Word>,
+    pub device: Option<Interned>,
     /// See [`Facts::system`].
-    pub system: Option<Word>,
+    pub system: Option<Interned>,
     /// See [`Facts::country`].
-    pub country: Option<Word>,
+    pub country: Option<Interned>,
 }
 
-impl Looks {
+impl VisitorTraits {
     /// With what is plain to see besides.
-    pub fn facts<'a>(&'a self, languages: &'a str, query: &'a str, at: Moment, who: Who) -> Facts<'a> {
+    pub fn facts<'a>(&'a self, languages: &'a str, query: &'a str, at: Timestamp, who: SplitKey) -> Facts<'a> {
         let Self { device, system, country } = self;
         Facts { device: device.as_deref(), system: system.as_deref(), country: country.as_deref(), languages, query, at, who }
     }
 }
 
 /// Looks closer at visitors, where a rule needs it.
-pub trait Onlooker: Send + Sync + 'static {
+pub trait VisitorClassifier: Send + Sync + 'static {
     /// What a user agent and an address tell. Must not wait: it is asked in the middle of a redirect.
-    fn look(&self, agent: Option<&[u8]>, address: Option<IpAddr>) -> Looks;
+    fn classify(&self, agent: Option<&[u8]>, address: Option<IpAddr>) -> VisitorTraits;
 
     /// Gets ready for what the rules of a link need, which may take a while the first time. Called before the first look, from
     /// where it delays nobody else.
@@ -108,10 +108,10 @@ pub trait Onlooker: Send + Sync + 'static {
 
 /// Sees nothing: for programs that follow no links.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoOnlooker;
+pub struct NoClassifier;
 
-impl Onlooker for NoOnlooker {
-    fn look(&self, _agent: Option<&[u8]>, _address: Option<IpAddr>) -> Looks {
-        Looks::default()
+impl VisitorClassifier for NoClassifier {
+    fn classify(&self, _agent: Option<&[u8]>, _address: Option<IpAddr>) -> VisitorTraits {
+        VisitorTraits::default()
     }
 }

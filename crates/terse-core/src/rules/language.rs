@@ -1,14 +1,14 @@
 //! Languages: what a visitor reads most gladly, and whether that is what a rule speaks of.
 
 /// So many languages of one visitor are looked at.
-const MOST: usize = 64;
+const MAX_LANGUAGES: usize = 64;
 /// As long as any tag that is in use.
-const LONGEST: usize = 35;
+const MAX_TAG_LEN: usize = 35;
 
 /// The language that an `Accept-Language` likes best; of equals the first. `*` and what is no language are passed over.
 pub fn preferred(languages: &str) -> Option<&str> {
     let mut best: Option<(&str, u16)> = None;
-    for item in languages.split(',').take(MOST) {
+    for item in languages.split(',').take(MAX_LANGUAGES) {
         let mut parts = item.split(';');
         let tag = parts.next().unwrap_or_default().trim();
         let weight = match parts.next() {
@@ -45,7 +45,7 @@ pub(super) fn is_tag(text: &str) -> bool {
     let language =
         parts.next().is_some_and(|part| (2..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphabetic()));
     let mut rest = parts.map(|part| (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric()));
-    language && text.len() <= LONGEST && rest.all(|fine| fine)
+    language && text.len() <= MAX_TAG_LEN && rest.all(|fine| fine)
 }
 
 /// As it is usually written.
@@ -95,7 +95,7 @@ mod tests {
         ] {
             assert_eq!(preferred(languages), want, "{languages}");
         }
-        assert_eq!(preferred(&format!("{}de", "*,".repeat(MOST))), None, "so many are not looked at");
+        assert_eq!(preferred(&format!("{}de", "*,".repeat(MAX_LANGUAGES))), None, "so many are not looked at");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::country::Country;
 use super::facts::Facts;
 use super::weekly::Weekly;
 use crate::target::Target;
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 /// The rules of a link, in their order; at least one. Cheap to clone.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -20,8 +20,8 @@ pub(super) struct Rule {
     pub(super) language: Vec<Box<str>>,
     pub(super) country: Vec<Country>,
     pub(super) query: Vec<Ask>,
-    pub(super) from: Option<Moment>,
-    pub(super) until: Option<Moment>,
+    pub(super) from: Option<Timestamp>,
+    pub(super) until: Option<Timestamp>,
     pub(super) weekly: Option<Weekly>,
     pub(super) to: Way,
 }
@@ -59,11 +59,11 @@ pub struct Needs {
 
 impl Rules {
     /// So many rules has a link at most.
-    pub const MOST: usize = 20;
+    pub const MAX_RULES: usize = 20;
     /// So many branches has a split at most.
-    pub const MOST_BRANCHES: usize = 10;
+    pub const MAX_BRANCHES: usize = 10;
     /// So many octets have all rules of a link together at most, in their stored form.
-    pub const LONGEST: usize = 32 * 1024;
+    pub const MAX_SIZE: usize = 32 * 1024;
 
     /// Where a visitor goes; `None` is to the link's own target.
     pub fn choose(&self, facts: &Facts<'_>) -> Option<&Target> {

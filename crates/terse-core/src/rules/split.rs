@@ -1,13 +1,13 @@
 //! Splits: which visitor takes which branch.
 
-use super::facts::Who;
+use super::facts::SplitKey;
 use super::rule::Way;
 use crate::target::Target;
 
 impl Way {
     /// The target for a visitor, and which branch that is. The branches lie side by side on a line, each as long as its weight,
     /// and a visitor is a place on it: if a weight changes, only those move whose place the border passed.
-    pub(super) fn pick(&self, Who(who): Who) -> (Option<usize>, &Target) {
+    pub(super) fn pick(&self, SplitKey(who): SplitKey) -> (Option<usize>, &Target) {
         let branches = match self {
             Self::To(target) => return (None, target),
             Self::Split(branches) => branches,

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{BlockedHosts, Code, Domain, LinkKey, Moment, RefusalKind, TargetRules};
+use crate::{BlockedHosts, Code, Domain, LinkKey, TargetRules, Timestamp, ValidationErrorKind};
 
 fn targets() -> TargetRules {
     TargetRules {
@@ -16,8 +16,8 @@ fn rules(sent: &Value) -> Rules {
     Rules::parse(sent, &targets()).unwrap().unwrap().rules
 }
 
-fn at(text: &str) -> Moment {
-    Moment::parse(text).unwrap()
+fn at(text: &str) -> Timestamp {
+    Timestamp::parse(text).unwrap()
 }
 
 /// A Wednesday.
@@ -100,51 +100,51 @@ fn a_refusal_names_the_place() {
     let branches: Vec<Value> = (0..11).map(|_| json!({"url": ok})).collect();
     let long: Vec<Value> = (0..5).map(|n| json!({"to": format!("{ok}{n}{}", "a".repeat(8000))})).collect();
     for (sent, field, kind) in [
-        (json!({}), "rules", RefusalKind::InvalidRequest),
-        (json!("x"), "rules", RefusalKind::InvalidRequest),
-        (json!(many), "rules", RefusalKind::InvalidRequest),
-        (json!(long), "rules", RefusalKind::InvalidRequest),
-        (json!([[]]), "rules[0]", RefusalKind::InvalidRequest),
-        (json!([{"to": ok}, {}]), "rules[1].to", RefusalKind::InvalidRequest),
-        (json!([{"to": ok}, {"to": null}]), "rules[1].to", RefusalKind::InvalidRequest),
-        (json!([{"to": 5}]), "rules[0].to", RefusalKind::InvalidRequest),
-        (json!([{"to": []}]), "rules[0].to", RefusalKind::InvalidRequest),
-        (json!([{"to": branches}]), "rules[0].to", RefusalKind::InvalidRequest),
-        (json!([{"to": [{"url": ok, "weight": 0}]}]), "rules[0].to[0].weight", RefusalKind::InvalidRequest),
-        (json!([{"to": [{"url": ok, "weight": 1.5}]}]), "rules[0].to[0].weight", RefusalKind::InvalidRequest),
-        (json!([{"to": [{"url": ok}, {"url": ok, "share": 1}]}]), "rules[0].to[1].share", RefusalKind::InvalidRequest),
-        (json!([{"to": [{"weight": 1}]}]), "rules[0].to[0].url", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "divice": "mobile"}]), "rules[0].divice", RefusalKind::InvalidRequest),
-        (json!([{"to": ok}, {"to": ok}, {"to": ok, "device": "phone"}]), "rules[2].device", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "device": ["mobile", 7]}]), "rules[0].device[1]", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "device": []}]), "rules[0].device", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "os": "plan 10"}]), "rules[0].os", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "language": "german"}]), "rules[0].language", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "country": "UK"}]), "rules[0].country", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "query": "a=b"}]), "rules[0].query", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "query": {"value": "b"}}]), "rules[0].query.name", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "query": {"name": ""}}]), "rules[0].query.name", RefusalKind::InvalidRequest),
+        (json!({}), "rules", ValidationErrorKind::InvalidRequest),
+        (json!("x"), "rules", ValidationErrorKind::InvalidRequest),
+        (json!(many), "rules", ValidationErrorKind::InvalidRequest),
+        (json!(long), "rules", ValidationErrorKind::InvalidRequest),
+        (json!([[]]), "rules[0]", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok}, {}]), "rules[1].to", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok}, {"to": null}]), "rules[1].to", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": 5}]), "rules[0].to", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": []}]), "rules[0].to", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": branches}]), "rules[0].to", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": [{"url": ok, "weight": 0}]}]), "rules[0].to[0].weight", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": [{"url": ok, "weight": 1.5}]}]), "rules[0].to[0].weight", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": [{"url": ok}, {"url": ok, "share": 1}]}]), "rules[0].to[1].share", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": [{"weight": 1}]}]), "rules[0].to[0].url", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "divice": "mobile"}]), "rules[0].divice", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok}, {"to": ok}, {"to": ok, "device": "phone"}]), "rules[2].device", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "device": ["mobile", 7]}]), "rules[0].device[1]", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "device": []}]), "rules[0].device", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "os": "plan 10"}]), "rules[0].os", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "language": "german"}]), "rules[0].language", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "country": "UK"}]), "rules[0].country", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "query": "a=b"}]), "rules[0].query", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "query": {"value": "b"}}]), "rules[0].query.name", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "query": {"name": ""}}]), "rules[0].query.name", ValidationErrorKind::InvalidRequest),
         (
             json!([{"to": ok, "query": {"name": "a", "value": "b".repeat(501)}}]),
             "rules[0].query.value",
-            RefusalKind::InvalidRequest,
+            ValidationErrorKind::InvalidRequest,
         ),
-        (json!([{"to": ok, "from": "tomorrow"}]), "rules[0].from", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "from": "2030-01-02", "until": "2030-01-02"}]), "rules[0].until", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "days": "monday"}]), "rules[0].days", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "hours": "9-17"}]), "rules[0].hours", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "zone": "Europe/Berlin"}]), "rules[0].zone", RefusalKind::InvalidRequest),
-        (json!([{"to": ok, "days": "mon", "zone": "Mars"}]), "rules[0].zone", RefusalKind::InvalidRequest),
+        (json!([{"to": ok, "from": "tomorrow"}]), "rules[0].from", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "from": "2030-01-02", "until": "2030-01-02"}]), "rules[0].until", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "days": "monday"}]), "rules[0].days", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "hours": "9-17"}]), "rules[0].hours", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "zone": "Europe/Berlin"}]), "rules[0].zone", ValidationErrorKind::InvalidRequest),
+        (json!([{"to": ok, "days": "mon", "zone": "Mars"}]), "rules[0].zone", ValidationErrorKind::InvalidRequest),
         // A rule is no way around the rules of targets.
-        (json!([{"to": "javascript:alert(1)"}]), "rules[0].to", RefusalKind::SchemeNotAllowed),
-        (json!([{"to": "https://go.example/x"}]), "rules[0].to", RefusalKind::SelfReference),
+        (json!([{"to": "javascript:alert(1)"}]), "rules[0].to", ValidationErrorKind::SchemeNotAllowed),
+        (json!([{"to": "https://go.example/x"}]), "rules[0].to", ValidationErrorKind::SelfReference),
         (
             json!([{"to": ok}, {"to": [{"url": ok}, {"url": "http://127.0.0.1/"}]}]),
             "rules[1].to[1].url",
-            RefusalKind::DestinationNotPublic,
+            ValidationErrorKind::DestinationNotPublic,
         ),
-        (json!([{"to": "https://evil.example/"}]), "rules[0].to", RefusalKind::BlockedDestination),
-        (json!([{"to": "https://e.com/\r\nSet-Cookie: a=b"}]), "rules[0].to", RefusalKind::InvalidUrl),
+        (json!([{"to": "https://evil.example/"}]), "rules[0].to", ValidationErrorKind::BlockedDestination),
+        (json!([{"to": "https://e.com/\r\nSet-Cookie: a=b"}]), "rules[0].to", ValidationErrorKind::InvalidUrl),
     ] {
         let refusal = Rules::parse(&sent, &targets()).unwrap_err();
         assert_eq!((refusal.field.as_ref(), refusal.kind), (field, kind), "{sent}: {refusal}");
@@ -156,9 +156,9 @@ fn a_refusal_names_the_place() {
 #[test]
 fn a_name_that_stands_twice_is_refused() {
     let twice = r#"[{"to": "https://example.com/", "device": "mobile", "device": "desktop"}]"#;
-    assert!(serde_json::from_str::<Sent>(twice).unwrap_err().to_string().starts_with("duplicate field `device`"));
+    assert!(serde_json::from_str::<RawRules>(twice).unwrap_err().to_string().starts_with("duplicate field `device`"));
     let text = r#"[{"a":[1,-2,2.5,"x",null,true,{}]}]"#;
-    assert_eq!(serde_json::from_str::<Sent>(text).unwrap().0, serde_json::from_str::<Value>(text).unwrap());
+    assert_eq!(serde_json::from_str::<RawRules>(text).unwrap().0, serde_json::from_str::<Value>(text).unwrap());
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn the_same_visitor_goes_the_same_way_and_the_weights_add_up() {
     let link = |code: &str| LinkKey { domain: Domain::primary(), code: Code::parse(code).unwrap() };
     let (mut counts, mut moved, mut same) = ([0_u32; 3], 0, 0);
     for n in 0..20_000_u32 {
-        let who = Who::of(std::net::Ipv4Addr::from(0x0b00_0000 + n).into(), b"Mozilla/5.0");
+        let who = SplitKey::of(std::net::Ipv4Addr::from(0x0b00_0000 + n).into(), b"Mozilla/5.0");
         let go = |rules: &Rules, code: &str| {
             let facts = Facts { who: who.at(&link(code)), ..facts() };
             rules.explain(&facts).went.unwrap().branch.unwrap()
@@ -210,7 +210,7 @@ fn the_same_visitor_goes_the_same_way_and_the_weights_add_up() {
 
 #[test]
 fn of_a_network_of_ipv6_all_are_one_visitor() {
-    let who = |text: &str| Who::of(text.parse().unwrap(), b"x");
+    let who = |text: &str| SplitKey::of(text.parse().unwrap(), b"x");
     assert_eq!(who("2001:db8:1:2:3::4"), who("2001:db8:1:2:ffff::1"));
     assert_ne!(who("2001:db8:1:2::1"), who("2001:db8:1:3::1"));
     assert_eq!(who("::ffff:203.0.113.7"), who("203.0.113.7"));
@@ -262,7 +262,7 @@ fn sent_rule() -> impl Strategy<Value = Value> {
     );
     let way = proptest::collection::vec(("[a-z]{1,5}", 1..=10_000_u32), 1..=10);
     (conditions, way).prop_map(|((device, os, language, country, query, from, until, days, hours, zone), way)| {
-        let moment = |ms: i64| json!(Moment::from_ms(ms).to_string());
+        let moment = |ms: i64| json!(Timestamp::from_ms(ms).to_string());
         let zone = (zone && (days.is_some() || hours.is_some())).then(|| json!("America/New_York"));
         let branches: Vec<Value> = way
             .iter()
@@ -304,7 +304,7 @@ proptest! {
         sent in proptest::collection::vec(sent_rule(), 1..=6),
         (device, system, country, languages, ms, who) in visitor(),
     ) {
-        let facts = Facts { device, system, country, languages, who: Who(who), ..Facts::unknown(Moment::from_ms(ms)) };
+        let facts = Facts { device, system, country, languages, who: SplitKey(who), ..Facts::unknown(Timestamp::from_ms(ms)) };
         let all = rules(&json!(sent));
         // Each alone, in their order: nothing about a rule depends on its neighbours.
         let alone = sent.iter().find_map(|one| rules(&json!([one])).choose(&facts).cloned());
@@ -319,11 +319,11 @@ proptest! {
 
     #[test]
     fn any_json_is_refused_or_read(text in "[\\[\\]{}\",:a-z0-9é]{0,40}", name in "\\PC{0,10}", value in "\\PC{0,20}") {
-        if let Ok(Sent(value)) = serde_json::from_str::<Sent>(&text) {
+        if let Ok(RawRules(value)) = serde_json::from_str::<RawRules>(&text) {
             let _ = Rules::parse(&value, &targets());
         }
         let _ = Rules::parse(&json!([{ "to": value, name: value }]), &targets());
-        let facts = Facts { languages: &value, query: &value, ..Facts::unknown(Moment::from_ms(0)) };
+        let facts = Facts { languages: &value, query: &value, ..Facts::unknown(Timestamp::from_ms(0)) };
         rules(&json!([{"language": "de", "query": {"name": "a"}, "to": "https://example.com/"}])).explain(&facts);
     }
 }

@@ -3,7 +3,7 @@
 use jiff::civil::{DateTime, Weekday};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
-use crate::when::Moment;
+use crate::time::Timestamp;
 
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const DAY: u16 = 24 * 60;
@@ -38,7 +38,7 @@ pub(super) struct Zone {
 }
 
 impl Weekly {
-    pub(super) fn contains(&self, at: Moment) -> bool {
+    pub(super) fn contains(&self, at: Timestamp) -> bool {
         let Some(local) = self.time(at) else { return false };
         let minute = u16::from(local.hour().unsigned_abs()) * 60 + u16::from(local.minute().unsigned_abs());
         let today = Day::of(local.weekday());
@@ -53,7 +53,7 @@ impl Weekly {
         })
     }
 
-    fn time(&self, at: Moment) -> Option<DateTime> {
+    fn time(&self, at: Timestamp) -> Option<DateTime> {
         let at = jiff::Timestamp::from_millisecond(at.as_ms()).ok()?;
         Some(self.zone.as_ref().map_or(TimeZone::UTC, |zone| zone.zone.clone()).to_datetime(at))
     }
@@ -63,7 +63,7 @@ impl Weekly {
     }
 
     /// A moment by the clocks there: `Tue 14:05 in Europe/Berlin`.
-    pub(super) fn local(&self, at: Moment) -> String {
+    pub(super) fn local(&self, at: Timestamp) -> String {
         match self.time(at) {
             Some(local) => {
                 let (day, zone) = (Day::of(local.weekday()).as_str(), self.zone_name());
@@ -167,7 +167,7 @@ mod tests {
             ("2026-11-13T05:00:00Z", [false, false, false, false]),
             ("2026-11-20T09:00:00Z", [true, false, false, false]),
         ] {
-            let moment = Moment::parse(at).unwrap();
+            let moment = Timestamp::parse(at).unwrap();
             let have = [&office, &night, &weekend, &late].map(|weekly| weekly.contains(moment));
             assert_eq!(have, want, "{at}");
         }
@@ -183,9 +183,9 @@ mod tests {
             ("2026-12-01T07:30:00Z", false),
             ("2026-12-01T08:30:00Z", true),
         ] {
-            assert_eq!(berlin.contains(Moment::parse(at).unwrap()), want, "{at}");
+            assert_eq!(berlin.contains(Timestamp::parse(at).unwrap()), want, "{at}");
         }
-        assert!(!berlin.contains(Moment::MAX) && !berlin.contains(Moment::MIN));
+        assert!(!berlin.contains(Timestamp::MAX) && !berlin.contains(Timestamp::MIN));
     }
 
     #[test]

@@ -7,10 +7,10 @@
 //!
 //! The format is `terse_core::clicks`. Reading, counting and deleting are the click pipeline's.
 
-mod keeper;
 mod map;
 mod orphans;
 mod segment;
+mod segment_allocator;
 mod shared;
 mod writer;
 

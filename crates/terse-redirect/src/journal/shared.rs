@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
 
 use terse_core::Clock;
-use terse_core::clicks::{HEADER, LARGEST_FRAME, Salt};
+use terse_core::clicks::{HEADER, MAX_FRAME_SIZE, Salt};
 
-use super::keeper::{Keeper, Lane, MOST_SPARES};
 use super::segment::Segment;
+use super::segment_allocator::{MAX_SPARES, SegmentAllocator, ThreadQueue};
 use super::writer::Writer;
 
 /// Full segments on their way back to the keeper.
 const RETURNING: usize = 8;
 /// A segment holds at least some clicks, whatever their length.
-const SMALLEST: usize = HEADER + 8 * LARGEST_FRAME;
+const SMALLEST: usize = HEADER + 8 * MAX_FRAME_SIZE;
 
 /// How much of a visitor's address is written down.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -58,7 +58,7 @@ pub struct Journal {
     settings: JournalSettings,
     salt: Mutex<Option<Salt>>,
     ends: Mutex<Vec<Option<Ends>>>,
-    keeper: Mutex<Option<JoinHandle<()>>>,
+    segment_allocator: Mutex<Option<JoinHandle<()>>>,
     waker: Thread,
     stop: Arc<AtomicBool>,
     made: Arc<AtomicU64>,
@@ -78,9 +78,9 @@ impl Journal {
     pub fn start(settings: JournalSettings, threads: usize, clock: Clock) -> io::Result<Arc<Self>> {
         DirBuilder::new().recursive(true).mode(0o700).create(&settings.folder)?;
         std::fs::set_permissions(&settings.folder, std::fs::Permissions::from_mode(0o700))?;
-        let (ends, lanes): (Vec<_>, Vec<_>) = (0..threads).map(|_| lane(threads)).unzip();
+        let (ends, lanes): (Vec<_>, Vec<_>) = (0..threads).map(|_| thread_queue(threads)).unzip();
         let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let mut keeper = Keeper {
+        let mut segment_allocator = SegmentAllocator {
             folder: settings.folder.clone(),
             run: settings.run,
             segment_bytes: settings.segment_bytes.max(SMALLEST),
@@ -93,14 +93,14 @@ impl Journal {
             last_ms: 0,
             complained: None,
         };
-        keeper.begin()?;
-        let keeper = std::thread::Builder::new().name("journal".into()).spawn(move || keeper.run())?;
+        segment_allocator.begin()?;
+        let segment_allocator = std::thread::Builder::new().name("journal".into()).spawn(move || segment_allocator.run())?;
         Ok(Arc::new(Self {
             settings,
             salt: Mutex::new(None),
             ends: Mutex::new(ends.into_iter().map(Some).collect()),
-            waker: keeper.thread().clone(),
-            keeper: Mutex::new(Some(keeper)),
+            waker: segment_allocator.thread().clone(),
+            segment_allocator: Mutex::new(Some(segment_allocator)),
             stop,
             made,
         }))
@@ -121,8 +121,8 @@ impl Journal {
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.waker.unpark();
-        if let Some(keeper) = lock(&self.keeper).take() {
-            let _ = keeper.join();
+        if let Some(segment_allocator) = lock(&self.segment_allocator).take() {
+            let _ = segment_allocator.join();
         }
         // Those that no thread ever came for.
         let unclaimed = std::mem::take(&mut *lock(&self.ends));
@@ -154,13 +154,13 @@ impl Drop for Journal {
     }
 }
 
-fn lane(threads: usize) -> (Ends, Lane) {
+fn thread_queue(threads: usize) -> (Ends, ThreadQueue) {
     // One more than are kept ready: a thread takes its first before the keeper has counted it out.
-    let (spares, taken) = sync_channel(MOST_SPARES + 1);
+    let (spares, taken) = sync_channel(MAX_SPARES + 1);
     let (spent, returned) = sync_channel(RETURNING);
     let (left, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
     let ends = Ends { spares: taken, left: Arc::clone(&left), spent, lost: Arc::clone(&lost) };
-    (ends, Lane::new(spares, left, returned, lost, threads))
+    (ends, ThreadQueue::new(spares, left, returned, lost, threads))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -21,13 +21,13 @@ pub(crate) struct Writer {
     spent: SyncSender<Segment>,
     /// Clicks that found no segment, for the keeper to see.
     lost: Arc<AtomicU64>,
-    keeper: Thread,
+    segment_allocator: Thread,
 }
 
 impl Writer {
-    pub(super) fn new(ends: Ends, keeper: Thread) -> Self {
+    pub(super) fn new(ends: Ends, segment_allocator: Thread) -> Self {
         let Ends { spares, left, spent, lost } = ends;
-        let mut writer = Self { current: None, spares, left, spent, lost, keeper };
+        let mut writer = Self { current: None, spares, left, spent, lost, segment_allocator };
         writer.current = writer.next();
         writer
     }
@@ -60,7 +60,7 @@ impl Writer {
     fn next(&mut self) -> Option<Segment> {
         let next = self.spares.try_recv().ok()?;
         self.left.fetch_sub(1, Ordering::Relaxed);
-        self.keeper.unpark();
+        self.segment_allocator.unpark();
         Some(next)
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::{Body, Frame, Incoming};
-use terse_redirect::{Desk, FrontDoor};
+use terse_redirect::{FallbackService, VisitHandler};
 use terse_testkit::alias;
 use tokio::sync::{mpsc, watch};
 
@@ -207,10 +207,10 @@ impl Body for Slow {
 #[derive(Clone)]
 struct SlowDoor(watch::Sender<Option<mpsc::Sender<Bytes>>>);
 
-impl FrontDoor for SlowDoor {
+impl FallbackService for SlowDoor {
     type Body = Slow;
 
-    async fn open(self, _: Request<Incoming>, _: SocketAddr, _: Desk) -> Response<Slow> {
+    async fn open(self, _: Request<Incoming>, _: SocketAddr, _: VisitHandler) -> Response<Slow> {
         let (sender, parts) = mpsc::channel(1);
         self.0.send_replace(Some(sender));
         Response::new(Slow(parts))

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use terse_core::clicks::Outcome;
+use terse_core::clicks::ClickOutcome;
 use terse_core::limits::Limit;
-use terse_core::registry::Place;
+use terse_core::registry::DomainConfig;
 use terse_core::{Domain, Link, LinkKey, Target};
 use terse_redirect::{ErrorStyle, Visitor};
 use terse_testkit::alias;
@@ -13,9 +13,9 @@ use crate::fixture::{Fixture, visitor};
 
 const TARGET: &str = "https://example.com/";
 
-fn place(name: &str) -> Place {
+fn place(name: &str) -> DomainConfig {
     let domain = if name.is_empty() { Domain::primary() } else { Domain::parse(name).expect("a host") };
-    Place { domain, root: None, not_found: None, expired: None }
+    DomainConfig { domain, root: None, not_found: None, expired: None }
 }
 
 fn to(path: &str) -> Option<Target> {
@@ -37,16 +37,16 @@ async fn a_domain_that_is_added_has_links_of_its_own_and_is_strange_again_when_r
     fixture.insert(on("b.example", alias("same", "https://example.com/b"))).await;
     let served = fixture.serve();
     assert!(served.exchange(&get("b.example", "same")).contains("418"), "nobody answers for it");
-    fixture.redirector.settle(&[place("b.example")]);
+    fixture.redirector.set_domains(&[place("b.example")]);
     for host in ["b.example", "B.example.:80"] {
         assert!(served.exchange(&get(host, "same")).contains("location: https://example.com/b\r\n"), "{host}");
     }
     assert!(served.exchange(&get("go.example", "same")).contains("location: https://example.com/primary\r\n"));
     let reads = fixture.store.gets();
-    fixture.redirector.settle(&[place("c.example"), place("b.example")]);
+    fixture.redirector.set_domains(&[place("c.example"), place("b.example")]);
     assert!(served.exchange(&get("b.example", "same")).contains("location: https://example.com/b\r\n"));
     assert_eq!(fixture.store.gets(), reads, "what is remembered of it is still right");
-    fixture.redirector.settle(&[place("c.example")]);
+    fixture.redirector.set_domains(&[place("c.example")]);
     assert!(served.exchange(&get("b.example", "same")).contains("418"));
     assert!(served.exchange(&get("c.example", "same")).contains("404"));
 }
@@ -56,10 +56,10 @@ async fn each_failure_has_its_fallback_on_the_fast_path_and_behind_it() {
     let fixture = Fixture::new(|_| ());
     let past = fixture.clock.now().saturating_sub(Duration::from_hours(1));
     fixture.insert(on("b.example", Link { expires_at: Some(past), ..alias("over", TARGET) })).await;
-    fixture.insert(on("b.example", Link { standing: terse_core::Standing::Blocked, ..alias("bad", TARGET) })).await;
+    fixture.insert(on("b.example", Link { standing: terse_core::ModerationStatus::Blocked, ..alias("bad", TARGET) })).await;
     fixture.insert(on("b.example", alias("good", TARGET))).await;
-    let whole = Place { root: to("root"), not_found: to("lost"), expired: to("over"), ..place("b.example") };
-    fixture.redirector.settle(&[whole.clone(), Place { not_found: to("home"), ..place("") }]);
+    let whole = DomainConfig { root: to("root"), not_found: to("lost"), expired: to("over"), ..place("b.example") };
+    fixture.redirector.set_domains(&[whole.clone(), DomainConfig { not_found: to("home"), ..place("") }]);
     let (served, domain) = (fixture.serve(), fixture.redirector.domain(b"b.example").unwrap());
     for (code, status, location) in [
         ("good", 302, Some(TARGET)),
@@ -79,7 +79,7 @@ async fn each_failure_has_its_fallback_on_the_fast_path_and_behind_it() {
     assert_eq!(fixture.redirector.root(domain).unwrap().headers()["location"], "https://elsewhere.example/root");
     assert!(fixture.redirector.root(0).is_none());
     // And taken away again.
-    fixture.redirector.settle(&[Place { expired: None, ..whole }]);
+    fixture.redirector.set_domains(&[DomainConfig { expired: None, ..whole }]);
     assert_eq!(fixture.visit_as(Visitor { domain, ..visitor("over") }).await.0, 410);
     assert_eq!(fixture.visit("none").await.0, 404);
 }
@@ -87,7 +87,7 @@ async fn each_failure_has_its_fallback_on_the_fast_path_and_behind_it() {
 #[tokio::test]
 async fn a_fallback_comes_before_the_pages_of_failures() {
     let fixture = Fixture::new(|settings| settings.errors = ErrorStyle::Page);
-    fixture.redirector.settle(&[Place { not_found: to("lost"), ..place("") }]);
+    fixture.redirector.set_domains(&[DomainConfig { not_found: to("lost"), ..place("") }]);
     let served = fixture.serve();
     assert!(served.exchange(&get("go.example", "none")).contains("location: https://elsewhere.example/lost\r\n"));
 }
@@ -95,12 +95,12 @@ async fn a_fallback_comes_before_the_pages_of_failures() {
 #[tokio::test]
 async fn whoever_is_sent_elsewhere_is_counted_as_one_who_found_nothing_and_as_a_guess() {
     let fixture = Fixture::new(|settings| settings.guesses_per_address = Limit::per_minute(3));
-    fixture.redirector.settle(&[Place { not_found: to("lost"), ..place("b.example") }]);
+    fixture.redirector.set_domains(&[DomainConfig { not_found: to("lost"), ..place("b.example") }]);
     let served = fixture.serve_journaled(|_| ());
     let asked: Vec<u8> = (0..5).flat_map(|n| get("b.example", &format!("none-{n}"))).collect();
     let answers = served.exchange(&asked);
     assert_eq!((answers.matches("302 Found").count(), answers.matches("429 ").count()), (3, 2), "{answers}");
     let told = served.told();
     assert_eq!(told.len(), 3);
-    assert!(told.iter().all(|visit| visit.outcome == Outcome::NotFound && visit.domain == "b.example"), "{told:?}");
+    assert!(told.iter().all(|visit| visit.outcome == ClickOutcome::NotFound && visit.domain == "b.example"), "{told:?}");
 }

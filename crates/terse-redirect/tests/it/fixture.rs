@@ -13,7 +13,8 @@ use hyper::body::Incoming;
 use tempfile::TempDir;
 use terse_core::{Clock, Code, Hosts, Insert, Link, LinkStore, is_reserved};
 use terse_redirect::{
-    AddressDetail, Desk, FailurePages, FrontDoor, Journal, JournalSettings, Redirector, Reply, Seen, Settings, Visitor, Workers,
+    AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, Redirector, Reply, Settings, VisitHandler, Visitor,
+    VisitorHeaders, Workers,
 };
 use terse_testkit::MemoryStore;
 
@@ -66,7 +67,7 @@ impl Fixture {
     }
 
     /// With a front door of its own.
-    pub(crate) fn serve_behind(&self, door: impl FrontDoor) -> Served {
+    pub(crate) fn serve_behind(&self, door: impl FallbackService) -> Served {
         self.serve_with(door, None)
     }
 
@@ -80,7 +81,7 @@ impl Fixture {
         self.serve_with(Door(Arc::clone(&self.redirector)), Some((journal, folder)))
     }
 
-    fn serve_with(&self, door: impl FrontDoor, journal: Option<(Arc<Journal>, TempDir)>) -> Served {
+    fn serve_with(&self, door: impl FallbackService, journal: Option<(Arc<Journal>, TempDir)>) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
         let given = journal.as_ref().map(|(journal, _)| Arc::clone(journal));
@@ -91,7 +92,7 @@ impl Fixture {
 
 /// Somebody about whom nothing is known.
 pub(crate) fn visitor(code: &str) -> Visitor<'_> {
-    Visitor { domain: 0, code, query: None, html: false, head: false, knows: None, seen: Seen::default() }
+    Visitor { domain: 0, code, query: None, html: false, head: false, knows: None, seen: VisitorHeaders::default() }
 }
 
 /// A journal of small segments.
@@ -172,7 +173,7 @@ impl Drop for Served {
 pub(crate) struct Door(Arc<Redirector>);
 
 impl Door {
-    async fn answer(&self, request: &Request<Incoming>, desk: &Desk) -> Option<Response<Full<Bytes>>> {
+    async fn answer(&self, request: &Request<Incoming>, visit_handler: &VisitHandler) -> Option<Response<Full<Bytes>>> {
         let code = request.uri().path().strip_prefix('/').filter(|code| Code::shaped(code.as_bytes()) && !is_reserved(code))?;
         matches!(*request.method(), Method::GET | Method::HEAD).then_some(())?;
         (request.uri().query() != Some("report")).then_some(())?;
@@ -181,9 +182,9 @@ impl Door {
         let domain = self.0.domain(authority.or(hosts.next())?)?;
         hosts.next().is_none().then_some(())?;
         let visitor = Visitor::of(request, domain, code);
-        let reply = match desk.answer_now(visitor) {
+        let reply = match visit_handler.answer_now(visitor) {
             Some(reply) => reply,
-            None => desk.answer(visitor).await,
+            None => visit_handler.answer(visitor).await,
         };
         match reply {
             Reply::Response(response) => Some(response.map(Full::new)),
@@ -192,11 +193,11 @@ impl Door {
     }
 }
 
-impl FrontDoor for Door {
+impl FallbackService for Door {
     type Body = Full<Bytes>;
 
-    async fn open(self, request: Request<Incoming>, _peer: SocketAddr, desk: Desk) -> Response<Full<Bytes>> {
-        if let Some(response) = self.answer(&request, &desk).await {
+    async fn open(self, request: Request<Incoming>, _peer: SocketAddr, visit_handler: VisitHandler) -> Response<Full<Bytes>> {
+        if let Some(response) = self.answer(&request, &visit_handler).await {
             return response;
         }
         let said = format!("hyper: {} {}", request.method(), request.uri());

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use terse_core::clicks::{Marks, Outcome};
-use terse_core::{Link, OwnerId, Proxies, Standing};
+use terse_core::clicks::{ClickOutcome, RequestFlags};
+use terse_core::{Link, ModerationStatus, OwnerId, Proxies};
 use terse_redirect::{AddressDetail, ErrorStyle};
 use terse_testkit::{alias, moment};
 
@@ -21,8 +21,8 @@ async fn fixture(change: impl FnOnce(&mut terse_redirect::Settings)) -> Fixture 
     fixture.insert(Link { owner: OwnerId(77), created_at: moment(5), ..alias("abc1234", TARGET) }).await;
     fixture.insert(Link { forward_query: true, ..alias("forward1", TARGET) }).await;
     fixture.insert(Link { max_clicks: Some(2), ..alias("limited1", TARGET) }).await;
-    fixture.insert(Link { standing: Standing::Blocked, ..alias("blocked1", TARGET) }).await;
-    fixture.insert(Link { standing: Standing::Suspicious, ..alias("flagged1", TARGET) }).await;
+    fixture.insert(Link { standing: ModerationStatus::Blocked, ..alias("blocked1", TARGET) }).await;
+    fixture.insert(Link { standing: ModerationStatus::Suspicious, ..alias("flagged1", TARGET) }).await;
     fixture.insert(Link { expires_at: Some(moment(1)), ..alias("expired1", TARGET) }).await;
     fixture
 }
@@ -54,8 +54,8 @@ async fn a_click_says_what_is_counted_and_no_more() {
         ));
         assert_ne!(told.visitor, 0);
         let want = Told {
-            outcome: Outcome::Redirected,
-            marks: Marks::default(),
+            outcome: ClickOutcome::Redirected,
+            marks: RequestFlags::default(),
             weight: 1,
             visitor: told.visitor,
             owner: 77,
@@ -82,23 +82,23 @@ async fn every_way_of_answering_writes_each_visit_down_once() {
     for fast in BOTH {
         let fixture = fixture(|settings| settings.fast_path = fast).await;
         let served = fixture.serve_journaled(|_| ());
-        let head = Marks::HEAD;
-        let none = Marks::default();
+        let head = RequestFlags::HEAD;
+        let none = RequestFlags::default();
         for (line, want) in [
-            ("GET /abc1234", Some((Outcome::Redirected, none))),
-            ("GET /abc1234", Some((Outcome::Redirected, none))),
-            ("HEAD /abc1234", Some((Outcome::Redirected, head))),
-            ("GET /forward1", Some((Outcome::Redirected, none))),
-            ("GET /forward1?x=1", Some((Outcome::Redirected, none))),
-            ("HEAD /limited1", Some((Outcome::Redirected, head))),
-            ("GET /limited1", Some((Outcome::Redirected, none))),
-            ("GET /limited1", Some((Outcome::Redirected, none))),
-            ("GET /limited1", Some((Outcome::Gone, none))),
-            ("HEAD /limited1", Some((Outcome::Gone, head))),
-            ("GET /expired1", Some((Outcome::Gone, none))),
-            ("GET /blocked1", Some((Outcome::Blocked, none))),
-            ("GET /nothing1", Some((Outcome::NotFound, none))),
-            ("GET /nothing1", Some((Outcome::NotFound, none))),
+            ("GET /abc1234", Some((ClickOutcome::Redirected, none))),
+            ("GET /abc1234", Some((ClickOutcome::Redirected, none))),
+            ("HEAD /abc1234", Some((ClickOutcome::Redirected, head))),
+            ("GET /forward1", Some((ClickOutcome::Redirected, none))),
+            ("GET /forward1?x=1", Some((ClickOutcome::Redirected, none))),
+            ("HEAD /limited1", Some((ClickOutcome::Redirected, head))),
+            ("GET /limited1", Some((ClickOutcome::Redirected, none))),
+            ("GET /limited1", Some((ClickOutcome::Redirected, none))),
+            ("GET /limited1", Some((ClickOutcome::Gone, none))),
+            ("HEAD /limited1", Some((ClickOutcome::Gone, head))),
+            ("GET /expired1", Some((ClickOutcome::Gone, none))),
+            ("GET /blocked1", Some((ClickOutcome::Blocked, none))),
+            ("GET /nothing1", Some((ClickOutcome::NotFound, none))),
+            ("GET /nothing1", Some((ClickOutcome::NotFound, none))),
             ("GET /flagged1", None),
             ("GET /abc1234?report", None),
             ("POST /abc1234", None),
@@ -108,7 +108,7 @@ async fn every_way_of_answering_writes_each_visit_down_once() {
             assert_eq!(told.first().map(|told| (told.outcome, told.marks)), want, "{line}, fast path: {fast}");
             assert!(told.len() <= 1, "{line}");
             if let Some(told) = told.first() {
-                let named = told.outcome == Outcome::Redirected;
+                let named = told.outcome == ClickOutcome::Redirected;
                 assert_eq!((told.owner != 0, told.born_ms != 0), (named, named), "{line}");
                 assert!(line.contains(&told.code));
             }
@@ -123,7 +123,7 @@ async fn every_way_of_answering_writes_each_visit_down_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_that_is_shown_as_a_page_is_still_a_failure() {
     let served = fixture(|settings| settings.errors = ErrorStyle::Page).await.serve_journaled(|_| ());
-    assert_eq!(one(ask(&served, "GET /expired1", &[])).outcome, Outcome::Gone);
+    assert_eq!(one(ask(&served, "GET /expired1", &[])).outcome, ClickOutcome::Gone);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,7 +143,7 @@ async fn streams_of_one_http_2_connection_are_clicks_each() {
     }
     driver.abort();
     let told = served.told();
-    assert_eq!(told.iter().map(|told| told.marks.has(Marks::HEAD)).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(told.iter().map(|told| told.marks.has(RequestFlags::HEAD)).collect::<Vec<_>>(), [false, true, false]);
     for told in told {
         assert_eq!((&*told.agent, &*told.referrer, &*told.campaign), (BROWSER, "news.example", "utm_id=2"));
         assert_eq!((told.owner, told.address), (77, vec![127, 0, 0]));
@@ -156,12 +156,12 @@ async fn of_those_who_ask_not_to_be_tracked_only_the_count_is_kept() {
         let fixture = fixture(|settings| settings.fast_path = fast).await;
         let fields = ["User-Agent: x", "Referer: https://a.example/", "Accept-Language: de", "Sec-Purpose: prefetch", field];
         let told = one(ask(&fixture.serve_journaled(|_| ()), "GET /abc1234?utm_source=x", &fields));
-        assert_eq!(told.marks, Marks::QUIET.with(Marks::PREFETCH, true), "{field}");
+        assert_eq!(told.marks, RequestFlags::QUIET.with(RequestFlags::PREFETCH, true), "{field}");
         assert_eq!((told.visitor, &*told.address, &*told.referrer, &*told.language), (0, &[][..], "", ""), "{field}");
         assert_eq!((&*told.agent, &*told.campaign, &*told.code, told.owner), ("", "", "abc1234", 77), "{field}");
         // Where an operator does not honour it, nothing is special.
         let told = one(ask(&fixture.serve_journaled(|settings| settings.honour_dnt = false), "GET /abc1234", &fields));
-        assert_eq!((told.marks, &*told.agent), (Marks::PREFETCH, "x"), "{field}");
+        assert_eq!((told.marks, &*told.agent), (RequestFlags::PREFETCH, "x"), "{field}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is stored is what is sent: `Location` equals the target for a million random targets.
 
-use terse_core::{Moment, Target, TargetRules};
+use terse_core::{Target, TargetRules, Timestamp};
 use terse_redirect::{Route, Settings};
 use terse_testkit::alias;
 
@@ -63,7 +63,7 @@ const HOSTS: &[&str] =
 
 #[test]
 fn the_location_of_a_million_random_targets_is_their_stored_text() {
-    let (rules, settings, now) = (TargetRules::default(), Settings::default(), Moment::from_ms(1));
+    let (rules, settings, now) = (TargetRules::default(), Settings::default(), Timestamp::from_ms(1));
     let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
     let mut roll = |sides: usize| {
         dice ^= dice << 13;

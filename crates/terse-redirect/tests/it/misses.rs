@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use terse_core::{ChangeFeed, LinkStore, PasswordHash, Revision, Standing};
+use terse_core::{ChangeFeed, LinkStore, ModerationStatus, PasswordHash, Revision};
 use terse_redirect::{ErrorStyle, Reply, Visitor};
 use terse_testkit::{alias, key};
 
@@ -209,7 +209,7 @@ async fn head_of_a_used_up_link_is_gone_although_its_route_is_remembered() {
 #[tokio::test]
 async fn standing_decides_and_a_query_is_passed_on_only_where_wished() {
     let fixture = Fixture::new(|_| ());
-    for (code, standing) in [("blocked1", Standing::Blocked), ("flagged1", Standing::Suspicious)] {
+    for (code, standing) in [("blocked1", ModerationStatus::Blocked), ("flagged1", ModerationStatus::Suspicious)] {
         fixture.insert(terse_core::Link { standing, ..alias(code, TARGET) }).await;
     }
     fixture.insert(terse_core::Link { forward_query: true, ..alias("forward1", TARGET) }).await;
@@ -236,7 +236,7 @@ async fn in_loose_mode_an_alias_is_found_whatever_its_case() {
     assert_eq!(fixture.visit("my-LINK").await.0, 302);
     assert_eq!(Fixture::new(|_| ()).visit("my-LINK").await.0, 404);
     // A change is announced under the link's own name, and seen under every other.
-    let blocked = terse_core::Link { standing: Standing::Blocked, revision: Revision(2), ..alias("My-Link", TARGET) };
+    let blocked = terse_core::Link { standing: ModerationStatus::Blocked, revision: Revision(2), ..alias("My-Link", TARGET) };
     fixture.store.update(&blocked, Revision(1)).await.unwrap();
     fixture.redirector.announce(&key("My-Link"));
     assert_eq!(fixture.visit("my-LINK").await.0, 451);

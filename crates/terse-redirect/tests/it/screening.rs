@@ -4,8 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use terse_core::registry::Place;
-use terse_core::{Clock, Domain, Evidence, Flags, Hosts, Insert, Judge, Judgement, Link, LinkStore, Screening, Standing, Target};
+use terse_core::registry::DomainConfig;
+use terse_core::{
+    Clock, Domain, Evidence, Flags, Hosts, Insert, Judgement, Link, LinkStore, ModerationSource, ModerationStatus, Screening,
+    Target,
+};
 use terse_redirect::{FailurePages, Redirector, Reply, Settings, Visitor};
 use terse_testkit::{MemoryStore, alias};
 
@@ -82,7 +85,7 @@ fn kinds() -> Vec<Link> {
     let mut links = vec![alias("plain", target)];
     links.push(Link { forward_query: true, ..alias("forward", target) });
     links.push(Link { max_clicks: Some(100), ..alias("counted", target) });
-    links.push(Link { standing: Standing::Suspicious, ..alias("warned", target) });
+    links.push(Link { standing: ModerationStatus::Suspicious, ..alias("warned", target) });
     links
 }
 
@@ -94,7 +97,7 @@ async fn a_blocked_target_is_not_followed_whether_its_link_is_remembered_or_not(
     }
     let unseen = Link { max_clicks: Some(100), ..alias("unseen", "https://bad.example.net/y") };
     plane.insert(unseen).await;
-    plane.insert(Link { judged: Judge::Moderator, ..alias("byhand", "https://bad.example.net/") }).await;
+    plane.insert(Link { judged: ModerationSource::Moderator, ..alias("byhand", "https://bad.example.net/") }).await;
     plane.insert(alias("other", "https://good.example.net/")).await;
     for code in ["plain", "forward", "counted", "warned", "byhand", "other"] {
         assert_ne!(plane.status(code).await, 451, "{code}");
@@ -176,19 +179,19 @@ async fn a_million_remembered_links_are_looked_at_again() {
 async fn nobody_is_sent_to_a_fallback_that_the_screen_blocks_now() {
     let plane = Plane::new(|_| ());
     let to = |path: &str| Some(Target::from_stored(format!("https://{path}.example/")));
-    let place = Place { domain: Domain::primary(), root: to("bad"), not_found: to("bad"), expired: to("good") };
+    let place = DomainConfig { domain: Domain::primary(), root: to("bad"), not_found: to("bad"), expired: to("good") };
     let open = || [plane.redirector.root(0).is_some(), plane.redirector.domain(b"go.example").is_some()];
     let lost = async || match plane.redirector.answer_uncounted(visitor("none")).await {
         Reply::Response(response) => response.status().as_u16(),
         other => panic!("{other:?}"),
     };
-    plane.redirector.settle(std::slice::from_ref(&place));
+    plane.redirector.set_domains(std::slice::from_ref(&place));
     assert_eq!((open(), lost().await), ([true, true], 302));
     plane.screen.learn("bad");
     plane.redirector.rescreen();
     assert_eq!((open(), lost().await), ([false, true], 404));
     // Told again, for whatever reason, it is no other place.
-    plane.redirector.settle(std::slice::from_ref(&place));
+    plane.redirector.set_domains(std::slice::from_ref(&place));
     assert_eq!((open(), lost().await), ([false, true], 404));
     plane.screen.learn("");
     plane.redirector.rescreen();

@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use terse_core::clicks::{Frame, HEADER, Marks, Outcome, Record, SegmentHeader, read_frame};
+use terse_core::clicks::{ClickOutcome, Frame, HEADER, Record, RequestFlags, SegmentHeader, read_frame};
 
 /// A record without its times, which differ from run to run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Told {
-    pub(crate) outcome: Outcome,
-    pub(crate) marks: Marks,
+    pub(crate) outcome: ClickOutcome,
+    pub(crate) marks: RequestFlags,
     pub(crate) weight: u16,
     pub(crate) visitor: u64,
     pub(crate) owner: u64,

@@ -3,7 +3,7 @@
 use super::message::Malformed;
 
 /// More than all lists together have, and no more memory than a list of ours may take.
-const MOST: usize = 16 << 20;
+const MAX_VALUES: usize = 16 << 20;
 
 /// Numbers as they come over the wire.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -19,7 +19,7 @@ pub(crate) struct Coded {
 impl Coded {
     /// The numbers, in ascending order.
     pub(crate) fn decode(&self) -> Result<Vec<u32>, Malformed> {
-        let count = usize::try_from(self.count).ok().filter(|count| *count < MOST).ok_or(Malformed("too many entries"))?;
+        let count = usize::try_from(self.count).ok().filter(|count| *count < MAX_VALUES).ok_or(Malformed("too many entries"))?;
         if count > 0 && !(3..=30).contains(&self.parameter) {
             return Err(Malformed("no such parameter"));
         }

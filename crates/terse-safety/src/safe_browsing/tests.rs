@@ -3,9 +3,9 @@
 use super::message::ListUpdate;
 use super::rice::tests::encode;
 use super::*;
-use crate::{Flag, Flags, SAFE_BROWSING, Screen, Verdict};
+use crate::{Flag, FlagSet, SAFE_BROWSING, Screen, Verdict};
 use sha2::{Digest as _, Sha256};
-use terse_core::Standing;
+use terse_core::ModerationStatus;
 
 fn target(text: &str) -> Target {
     Target::from_stored(text.into())
@@ -151,7 +151,7 @@ fn old_lists_and_none_are_not_trusted() {
     assert_eq!((none.word(&target("https://good.example.net/")), none.age()), (Word::Unsure, None));
     assert!(none.wanted(&target("https://good.example.net/")).is_empty(), "there is nothing to ask for");
     let known = listing(&clock, &["bad.example.net/"]);
-    clock.advance(LONGEST_TRUST + Duration::from_secs(5));
+    clock.advance(MAX_TRUST + Duration::from_secs(5));
     assert_eq!(known.word(&target("https://good.example.net/")), Word::CleanOfOld);
     assert_eq!(known.word(&target("https://bad.example.net/")), Word::Unsure);
     known.confirm(clock.now());
@@ -164,25 +164,25 @@ fn the_screen_says_what_follows_for_a_link() {
     let known = Arc::new(listing(&clock, &["bad.example.net/"]));
     let screen = Screen::default().with_safe_browsing(Arc::clone(&known));
     let (good, bad) = (target("https://good.example.net/"), target("https://bad.example.net/"));
-    let unscreened: Flags = [Flag::Unscreened].into_iter().collect();
+    let unscreened: FlagSet = [Flag::Unscreened].into_iter().collect();
     let typed = |target: &Target| screen.judge_typed(target.as_str(), target);
     let again = |target: &Target, kept, standing| screen.judge_again(target, kept, standing);
     let blocked = |verdict: Verdict| matches!(verdict, Verdict::Blocked(block) if block.source == SAFE_BROWSING);
 
-    assert_eq!((typed(&good), typed(&bad)), (Verdict::Clear(Flags::NONE), Verdict::Clear(unscreened)));
-    assert_eq!(again(&bad, unscreened, Standing::Clear), Verdict::Clear(unscreened));
-    assert_eq!(again(&bad, Flags::NONE, Standing::Clear), Verdict::Clear(Flags::NONE), "it was screened once");
-    assert!(blocked(again(&bad, Flags::NONE, Standing::Blocked)), "it stays down until somebody knows");
-    assert_eq!(again(&good, unscreened, Standing::Blocked), Verdict::Clear(Flags::NONE));
+    assert_eq!((typed(&good), typed(&bad)), (Verdict::Clear(FlagSet::NONE), Verdict::Clear(unscreened)));
+    assert_eq!(again(&bad, unscreened, ModerationStatus::Clear), Verdict::Clear(unscreened));
+    assert_eq!(again(&bad, FlagSet::NONE, ModerationStatus::Clear), Verdict::Clear(FlagSet::NONE), "it was screened once");
+    assert!(blocked(again(&bad, FlagSet::NONE, ModerationStatus::Blocked)), "it stays down until somebody knows");
+    assert_eq!(again(&good, unscreened, ModerationStatus::Blocked), Verdict::Clear(FlagSet::NONE));
     assert!(!screen.blocks(&bad));
 
-    clock.advance(LONGEST_TRUST + Duration::from_secs(5));
+    clock.advance(MAX_TRUST + Duration::from_secs(5));
     assert_eq!(typed(&good), Verdict::Clear(unscreened));
-    assert_eq!(again(&good, unscreened, Standing::Clear), Verdict::Clear(unscreened));
-    assert_eq!(again(&good, Flags::NONE, Standing::Blocked), Verdict::Clear(Flags::NONE), "an old list is one");
+    assert_eq!(again(&good, unscreened, ModerationStatus::Clear), Verdict::Clear(unscreened));
+    assert_eq!(again(&good, FlagSet::NONE, ModerationStatus::Blocked), Verdict::Clear(FlagSet::NONE), "an old list is one");
 
     known.learn(&known.wanted(&bad), &answer(&["bad.example.net/"], 60)).unwrap();
-    assert!(blocked(typed(&bad)) && blocked(again(&bad, unscreened, Standing::Clear)) && screen.blocks(&bad));
+    assert!(blocked(typed(&bad)) && blocked(again(&bad, unscreened, ModerationStatus::Clear)) && screen.blocks(&bad));
     let strict = Screen::new(unscreened).with_safe_browsing(known);
     assert_eq!(strict.judge_typed(good.as_str(), &good), Verdict::Suspicious(unscreened));
 }

@@ -7,18 +7,18 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::OwnerId;
-use terse_core::registry::{By, Change, User, UserChange};
+use terse_core::registry::{Account, AccountChange, Attribution, ChangeAccount};
 use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
+use super::account_bodies::{UserBody, account_of, hash_password, user_name};
 use super::answers::{OwnChangeProblems, OwnReadProblems};
-use super::people::{UserBody, account_of, hash_password, user_name};
 use super::problem::{FORBIDDEN, Problem, WRONG_PASSWORD};
 use super::request::{Json, Member, NoParams, SMALL, parse_object};
 use super::schemas;
-use crate::asker::{Asker, Shown};
 use crate::erasure::Erasures;
-use crate::router::{Parts, Web};
+use crate::principal::{Credential, Principal};
+use crate::router::{AppState, Web};
 
 /// So long an erasure is waited for; a large one goes on by itself.
 const ERASING: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ static UNDER_WAY: Semaphore = Semaphore::const_new(4);
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AccountBody {
     #[serde(flatten)]
-    user: UserBody,
+    account: UserBody,
     /// How many keys it has.
     #[schema(minimum = 0, maximum = 100)]
     keys: usize,
@@ -72,9 +72,9 @@ pub(crate) struct EraseAccount {
 #[utoipa::path(get, path = "/api/v1/account", operation_id = "get_account", tag = "Account",
     responses((status = 200, description = "Your account", body = AccountBody), OwnReadProblems),
     security(("key" = [])))]
-pub(super) async fn get(State(parts): Web, Member(asker): Member, _: NoParams) -> Result<axum::Json<AccountBody>, Problem> {
-    let user = account_of(&parts, &asker).await?;
-    answer(&parts, &asker, &user).await
+pub(super) async fn get(State(state): Web, Member(principal): Member, _: NoParams) -> Result<axum::Json<AccountBody>, Problem> {
+    let account = account_of(&state, &principal).await?;
+    answer(&state, &principal, &account).await
 }
 
 /// Change your account
@@ -85,40 +85,45 @@ pub(super) async fn get(State(parts): Web, Member(asker): Member, _: NoParams) -
     responses((status = 200, description = "Your account as it is now", body = AccountBody), OwnChangeProblems),
     security(("key" = [])))]
 pub(super) async fn patch(
-    State(parts): Web,
-    Member(asker): Member,
+    State(state): Web,
+    Member(principal): Member,
     _: NoParams,
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<AccountBody>, Problem> {
     let PatchAccount { name, password, current_password } = parse_object(&body)?;
-    let user = account_of(&parts, &asker).await?;
+    let account = account_of(&state, &principal).await?;
     let name = name.map(|name| user_name(&name)).transpose()?;
-    let password = match (password, &user.password) {
+    let password = match (password, &account.password) {
         (None, _) => None,
         (Some(new), Some(kept)) => {
             let old = current_password.ok_or_else(|| Problem::invalid("current_password", "a new password needs the old one"))?;
-            prove(&parts, &user, old, kept, "current_password").await?;
-            Some(Some(hash_password(&parts, new).await?))
+            prove(&state, &account, old, kept, "current_password").await?;
+            Some(Some(hash_password(&state, new).await?))
         }
-        (Some(new), None) if matches!(asker.shown, Shown::Session(_)) => Some(Some(hash_password(&parts, new).await?)),
+        (Some(new), None) if matches!(principal.credential, Credential::Session(_)) => {
+            Some(Some(hash_password(&state, new).await?))
+        }
         // A key that somebody found would otherwise become the whole account.
         (Some(_), None) => {
             let detail = "this account has no password; it gets its first one in the browser or from an admin";
             return Err(Problem::new(&FORBIDDEN, detail).on("password"));
         }
     };
-    let session = match asker.shown {
-        Shown::Session(token) if password.is_some() => parts.registry.session(&token, parts.links.now()).await?,
+    let session = match principal.credential {
+        Credential::Session(token) if password.is_some() => state.registry.session(&token, state.links.now()).await?,
         _ => None,
     };
-    let change =
-        Change { id: user.id, change: UserChange { name, password, ..UserChange::default() }, expected: Some(user.revision) };
-    let changed = parts.registry.change_user(change, parts.by(user.id, None)).await?;
+    let change = ChangeAccount {
+        id: account.id,
+        change: AccountChange { name, password, ..AccountChange::default() },
+        expected: Some(account.revision),
+    };
+    let changed = state.registry.change_account(change, state.by(account.id, None)).await?;
     if let Some((session, _)) = session {
         // All sessions ended with the old password. The one who knew it stays.
-        parts.registry.add_session(session, changed.revision).await?;
+        state.registry.add_session(session, changed.revision).await?;
     }
-    answer(&parts, &asker, &changed).await
+    answer(&state, &principal, &changed).await
 }
 
 /// Erase your account
@@ -131,28 +136,28 @@ pub(super) async fn patch(
         (status = 202, description = "The account is closed, and the rest is being erased"), OwnChangeProblems),
     security(("key" = [])))]
 pub(super) async fn erase(
-    State(parts): Web,
-    Member(asker): Member,
+    State(state): Web,
+    Member(principal): Member,
     _: NoParams,
     Json(body): Json<SMALL>,
 ) -> Result<StatusCode, Problem> {
     let EraseAccount { password, confirm } = parse_object(&body)?;
-    let user = account_of(&parts, &asker).await?;
-    match (&user.password, password, confirm) {
-        (Some(kept), Some(password), _) => prove(&parts, &user, password, kept, "password").await?,
+    let account = account_of(&state, &principal).await?;
+    match (&account.password, password, confirm) {
+        (Some(kept), Some(password), _) => prove(&state, &account, password, kept, "password").await?,
         (Some(_), None, _) => return Err(Problem::invalid("password", "this needs your password")),
-        (None, _, Some(name)) if name == user.name.as_str() => {}
+        (None, _, Some(name)) if name == account.name.as_str() => {}
         (None, _, _) => return Err(Problem::invalid("confirm", "this needs the name of your account")),
     }
-    erase_user(&parts, &user, parts.by(user.id, Some("asked for by its owner".into()))).await
+    erase_account(&state, &account, state.by(account.id, Some("asked for by its owner".into()))).await
 }
 
 /// Closes an account at once, and erases it. A large one takes longer than anybody waits: it goes on, and if this process
 /// ends, the next one finishes it. Nobody need join it for that reason.
-pub(crate) async fn erase_user(parts: &Arc<Parts>, user: &User, by: By) -> Result<StatusCode, Problem> {
-    let (erasures, id) = (Erasures::of(parts), user.id);
-    erasures.begin(user, by.clone()).await?;
-    parts.bell.ring().await;
+pub(crate) async fn erase_account(state: &Arc<AppState>, account: &Account, by: Attribution) -> Result<StatusCode, Problem> {
+    let (erasures, id) = (Erasures::of(state), account.id);
+    erasures.begin(account, by.clone()).await?;
+    state.registry_refresh.refresh().await;
     let Ok(turn) = UNDER_WAY.try_acquire() else { return Ok(StatusCode::ACCEPTED) };
     let task = tokio::spawn(async move {
         let _turn = turn;
@@ -169,16 +174,16 @@ pub(crate) async fn erase_user(parts: &Arc<Parts>, user: &User, by: By) -> Resul
 }
 
 /// Refuses those who do not know the password, and those who try too often.
-async fn prove(parts: &Parts, user: &User, password: String, kept: &str, field: &'static str) -> Result<(), Problem> {
-    let OwnerId(id) = user.id;
-    parts.limits.prove(id).await?;
-    if parts.passwords.verify(password, Some(kept.to_owned())).await? {
+async fn prove(state: &AppState, account: &Account, password: String, kept: &str, field: &'static str) -> Result<(), Problem> {
+    let OwnerId(id) = account.id;
+    state.limits.prove(id).await?;
+    if state.passwords.verify(password, Some(kept.to_owned())).await? {
         return Ok(());
     }
     Err(Problem::new(&WRONG_PASSWORD, "this is not your password").on(field))
 }
 
-async fn answer(parts: &Parts, asker: &Asker, user: &User) -> Result<axum::Json<AccountBody>, Problem> {
-    let keys = parts.registry.keys(user.id).await?.len();
-    Ok(axum::Json(AccountBody { user: user.into(), keys, scope: asker.scope.as_str() }))
+async fn answer(state: &AppState, principal: &Principal, account: &Account) -> Result<axum::Json<AccountBody>, Problem> {
+    let keys = state.registry.keys(account.id).await?.len();
+    Ok(axum::Json(AccountBody { account: account.into(), keys, scope: principal.scope.as_str() }))
 }

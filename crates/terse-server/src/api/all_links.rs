@@ -41,8 +41,8 @@ pub(crate) struct ModeratedList {
     responses((status = 200, description = "A part of the list", body = ModeratedList), AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     mut params: Params,
 ) -> Result<axum::Json<ModeratedList>, Problem> {
     let owner = params.take("owner").map(|text| {
@@ -54,12 +54,12 @@ pub(super) async fn list(
     });
     let owner = owner.transpose()?;
     // A moderator sees as much as an admin, of links.
-    let caller = Caller::Admin(asker.owner());
-    let (query, seal) = read_query(&parts, params, caller, owner)?;
-    let listing = parts.links.list(caller, query).await?;
+    let caller = Caller::Admin(principal.owner());
+    let (query, seal) = read_query(&state, params, caller, owner)?;
+    let listing = state.links.list(caller, query).await?;
     let (mut links, mut names) = (Vec::with_capacity(listing.page.links.len()), Names::default());
     for link in &listing.page.links {
-        links.push(ModeratedLink::new(&parts, &mut names, link).await?);
+        links.push(ModeratedLink::new(&state, &mut names, link).await?);
     }
     Ok(axum::Json(ModeratedList { links, next_cursor: listing.page.next.map(|cursor| seal.close(&cursor)) }))
 }

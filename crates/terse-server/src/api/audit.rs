@@ -4,7 +4,7 @@ use axum::extract::State;
 use serde::Serialize;
 use serde_json::Value;
 use terse_core::Cursor;
-use terse_core::registry::{Act, Actor, AuditEntry, Audits};
+use terse_core::registry::{Actor, AuditAction, AuditEntry, Audits};
 use utoipa::ToSchema;
 
 use super::answers::AdminListProblems;
@@ -28,7 +28,7 @@ struct AuditLine {
     actor: Option<OwnerBody>,
     /// What was done, such as `link_judged`, `host_blocked` or `user_suspended`.
     act: &'static str,
-    /// To what, such as `link:/x7Kq`, `host:evil.example` or `user:1000`.
+    /// To what, such as `link:/x7Kq`, `host:evil.example` or `account:1000`.
     subject: String,
     /// Why.
     #[schema(required = true)]
@@ -66,13 +66,14 @@ pub(crate) struct AuditLog {
     responses((status = 200, description = "A part of the log", body = AuditLog), AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn read(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     mut params: Params,
 ) -> Result<axum::Json<AuditLog>, Problem> {
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
     let subject = params.take("subject");
-    let act = params.take("act").map(|word| Act::parse(&word).ok_or_else(|| Problem::invalid("act", "no such act is known")));
+    let act =
+        params.take("act").map(|word| AuditAction::parse(&word).ok_or_else(|| Problem::invalid("act", "no such act is known")));
     let act = act.transpose()?;
     params.done()?;
     if subject.as_ref().is_some_and(|subject| !(1..=400).contains(&subject.chars().count())) {
@@ -80,17 +81,17 @@ pub(super) async fn read(
     }
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
     let limit = usize::try_from(limit).unwrap_or(100);
-    let mut seal = Seal::new(&parts.cursor_key, asker.caller);
+    let mut seal = Seal::new(&state.cursor_key, principal.caller);
     seal.bind(Some("audit"));
     seal.bind(subject.as_deref());
-    seal.bind(act.map(Act::as_str));
+    seal.bind(act.map(AuditAction::as_str));
     let before = cursor.map(|text| seal.open_number(&text)).transpose()?;
-    let found = parts.registry.audit(&Audits { before, subject, act, limit }).await?;
+    let found = state.registry.audit(&Audits { before, subject, act, limit }).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| Cursor(last.number.to_be_bytes().to_vec()));
     let (mut entries, mut names) = (Vec::with_capacity(found.len()), Names::default());
     for AuditEntry { number, at, actor, act, subject, why, before, after } in found {
         let actor = match actor {
-            Actor::Owner(owner) => Some(names.of(&parts, owner).await?),
+            Actor::Owner(owner) => Some(names.of(&state, owner).await?),
             Actor::Terse => None,
         };
         let json = |text: Option<String>| text.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)));

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use terse_core::registry::BlockedHost;
 use utoipa::ToSchema;
 
+use super::account_bodies::reason;
 use super::answers::{AdminListProblems, BlockProblems, UnblockProblems};
-use super::people::reason;
 use super::problem::{NOT_FOUND, Problem, TOO_MANY};
 use super::request::{Json, Moderator, Name, NoParams, Params, SMALL, parse_object};
 use crate::router::Web;
 
 /// More than this are a list, and belong into a file.
-const MOST: usize = 10_000;
+const MAX_HOSTS: usize = 10_000;
 
 /// A host to be blocked.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -61,8 +61,8 @@ pub(crate) struct Blocklist {
 #[utoipa::path(get, path = "/api/v1/admin/blocklist", operation_id = "list_blocked_hosts", tag = "Admin",
     responses((status = 200, description = "All of them", body = Blocklist), AdminListProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(parts): Web, _: Moderator, _: NoParams) -> Result<axum::Json<Blocklist>, Problem> {
-    let hosts = parts.registry.blocked_hosts().await?;
+pub(super) async fn list(State(state): Web, _: Moderator, _: NoParams) -> Result<axum::Json<Blocklist>, Problem> {
+    let hosts = state.registry.blocked_hosts().await?;
     Ok(axum::Json(Blocklist { hosts: hosts.into_iter().map(Into::into).collect() }))
 }
 
@@ -76,25 +76,25 @@ pub(super) async fn list(State(parts): Web, _: Moderator, _: NoParams) -> Result
         (status = 200, description = "It was blocked before", body = BlockedBody), BlockProblems),
     security(("key" = [])))]
 pub(super) async fn block(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     _: NoParams,
     Json(body): Json<SMALL>,
 ) -> Result<(StatusCode, axum::Json<BlockedBody>), Problem> {
     let BlockHost { host, why } = parse_object(&body)?;
     let why = reason(&why)?;
-    let host = parts.links.blockable(host.trim())?;
-    let blocked = parts.registry.blocked_hosts().await?;
+    let host = state.links.blockable(host.trim())?;
+    let blocked = state.registry.blocked_hosts().await?;
     if let Some(before) = blocked.iter().find(|before| before.host == host) {
         return Ok((StatusCode::OK, axum::Json(before.clone().into())));
     }
-    if blocked.len() >= MOST {
-        return Err(Problem::new(&TOO_MANY, format!("{MOST} hosts are blocked; put more of them into a list")));
+    if blocked.len() >= MAX_HOSTS {
+        return Err(Problem::new(&TOO_MANY, format!("{MAX_HOSTS} hosts are blocked; put more of them into a list")));
     }
-    let by = parts.by(asker.owner(), Some(why.clone()));
+    let by = state.by(principal.owner(), Some(why.clone()));
     let blocked = BlockedHost { host, at: by.at, why: Some(why) };
-    parts.registry.block_host(blocked.clone(), by).await?;
-    parts.bell.ring().await;
+    state.registry.block_host(blocked.clone(), by).await?;
+    state.registry_refresh.refresh().await;
     Ok((StatusCode::CREATED, axum::Json(blocked.into())))
 }
 
@@ -107,8 +107,8 @@ pub(super) async fn block(
     responses((status = 204, description = "It is not blocked any more"), UnblockProblems),
     security(("key" = [])))]
 pub(super) async fn unblock(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     mut params: Params,
     Name(host): Name,
 ) -> Result<StatusCode, Problem> {
@@ -117,11 +117,11 @@ pub(super) async fn unblock(
     let missing = || Problem::new(&NOT_FOUND, "this host is not blocked");
     // Whatever it is now: what was once blocked can be unblocked.
     let host = terse_core::canonical_host(host.trim()).ok_or_else(missing)?;
-    match parts.registry.unblock_host(&host, parts.by(asker.owner(), why)).await {
+    match state.registry.unblock_host(&host, state.by(principal.owner(), why)).await {
         Err(terse_core::registry::RegistryError::Missing) => Err(missing()),
         outcome => {
             outcome?;
-            parts.bell.ring().await;
+            state.registry_refresh.refresh().await;
             Ok(StatusCode::NO_CONTENT)
         }
     }

@@ -99,7 +99,7 @@ impl<'a> ClickRow<'a> {
             utm_campaign: campaign.as_deref(),
             utm_term: term.as_deref(),
             utm_content: content.as_deref(),
-            bot: click.machine.map(terse_core::clicks::Machine::as_str),
+            bot: click.machine.map(terse_core::clicks::BotKind::as_str),
             address: click.address.as_deref(),
             redirect_ms: f64::from(click.took_micros) / 1000.0,
         }
@@ -158,16 +158,16 @@ impl<'a> LiveClick<'a> {
 
 #[cfg(test)]
 mod tests {
-    use terse_core::clicks::{LinkId, Place};
-    use terse_core::{Code, Domain, LinkKey, Moment, OwnerId};
+    use terse_core::clicks::{ClickTarget, LinkId};
+    use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
     use super::*;
 
     #[test]
     fn the_columns_are_the_fields_in_their_order() {
         let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc1234").unwrap() };
-        let place = Place::Link(LinkId { key, born: Moment::from_ms(1) }, OwnerId(5));
-        let mut click = Click::bare(Moment::from_ms(1), place);
+        let place = ClickTarget::Link(LinkId { key, born: Timestamp::from_ms(1) }, OwnerId(5));
+        let mut click = Click::bare(Timestamp::from_ms(1), place);
         click.visitor = Some(77);
         click.utm = ["s", "m", "c", "t", "n"].map(|word| Some(word.into()));
         for (field, word) in [

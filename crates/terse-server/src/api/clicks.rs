@@ -19,7 +19,7 @@ use super::period::moment;
 use super::problem::{Problem, STORE_UNAVAILABLE};
 use super::request::{Keyed, Name, Params};
 use super::streamed::{self, Sender};
-use crate::router::{Parts, Web};
+use crate::router::{AppState, Web};
 
 /// How many clicks are read at once, and are in memory together.
 const PAGE: usize = 1000;
@@ -54,7 +54,7 @@ enum Format {
         GetProblems),
     security(("key" = [])))]
 pub(super) async fn link_clicks(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     mut params: Params,
     Name(code): Name,
@@ -72,13 +72,13 @@ pub(super) async fn link_clicks(
             "`to` must be after `from`; a date means its beginning, so for one day give the next one as `to`",
         ));
     }
-    let link = readable(&parts, caller, params, &code).await?;
+    let link = readable(&state, caller, params, &code).await?;
     let turn = UNDER_WAY.try_acquire().map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many clicks are being read at once"))?;
     let query = RawQuery { link: LinkId::of(&link), from, to, after: None, limit: PAGE };
     // The first page before the answer begins: a store that is away can still be told of.
-    let first = read(&parts, &query).await?;
+    let first = read(&state, &query).await?;
     let (sender, body) = streamed::body();
-    tokio::spawn(write(parts, query, first, format, sender, turn));
+    tokio::spawn(write(state, query, first, format, sender, turn));
     let (kind, ending) = match format {
         Format::Lines => ("application/x-ndjson", "jsonl"),
         Format::Csv => ("text/csv; charset=utf-8; header=present", "csv"),
@@ -90,8 +90,8 @@ pub(super) async fn link_clicks(
     Ok(response)
 }
 
-async fn read(parts: &Parts, query: &RawQuery) -> Result<ClickPage, StoreError> {
-    match timeout(READING, parts.clicks.clicks(query)).await {
+async fn read(state: &AppState, query: &RawQuery) -> Result<ClickPage, StoreError> {
+    match timeout(READING, state.clicks.clicks(query)).await {
         Ok(page) => page,
         Err(_) => Err(StoreError::Unavailable("reading clicks takes too long".into())),
     }
@@ -99,7 +99,7 @@ async fn read(parts: &Parts, query: &RawQuery) -> Result<ClickPage, StoreError> 
 
 /// Sends page after page, each read when the one before has been taken. Between pages nothing of the store is held.
 async fn write(
-    parts: std::sync::Arc<Parts>,
+    state: std::sync::Arc<AppState>,
     mut query: RawQuery,
     mut page: ClickPage,
     format: Format,
@@ -120,7 +120,7 @@ async fn write(
             let _ = timeout(TAKING, sender.end()).await;
             return;
         }
-        page = match read(&parts, &query).await {
+        page = match read(&state, &query).await {
             Ok(page) => page,
             Err(error) => {
                 tracing::error!(%error, "clicks that were being sent could not be read to the end");

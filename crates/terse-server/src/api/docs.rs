@@ -141,24 +141,24 @@ fn shape(schema: &Value) -> String {
         Value::Array(kinds) => kinds.iter().map(text).collect::<Vec<_>>().join(" or "),
         kind => text(kind),
     };
-    let mut words = vec![kind];
+    let mut format = vec![kind];
     if let Some(values) = schema["enum"].as_array() {
         let values: Vec<_> = values.iter().filter(|value| !value.is_null()).map(plain).collect();
-        words.push(format!("one of {}", values.join(", ")));
+        format.push(format!("one of {}", values.join(", ")));
     }
     let (least, most) = (&schema["minimum"], &schema["maximum"]);
     match (least.is_null(), most.is_null()) {
-        (false, false) => words.push(format!("{least} to {most}")),
-        (false, true) => words.push(format!("from {least}")),
+        (false, false) => format.push(format!("{least} to {most}")),
+        (false, true) => format.push(format!("from {least}")),
         _ => {}
     }
     if let Some(most) = schema["maxLength"].as_u64() {
-        words.push(format!("at most {most} characters"));
+        format.push(format!("at most {most} characters"));
     }
     if let Some(most) = schema["maxItems"].as_u64() {
-        words.push(format!("at most {most}"));
+        format.push(format!("at most {most}"));
     }
-    words.join(", ")
+    format.join(", ")
 }
 
 fn curl(path: &str, method: &str, key: bool, example: &Value) -> String {

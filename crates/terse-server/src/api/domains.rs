@@ -3,20 +3,20 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use terse_core::registry::Place;
-use terse_core::{Caller, Domain, Refusal, RefusalKind, Target};
+use terse_core::registry::DomainConfig;
+use terse_core::{Caller, Domain, Target, ValidationError, ValidationErrorKind};
 use utoipa::ToSchema;
 
 use super::answers::{ListProblems, PutDomainProblems, RemoveDomainProblems};
 use super::problem::{DOMAIN_IN_USE, NOT_FOUND, Problem, TOO_MANY};
 use super::request::{Json, Keyed, Name, NoParams, Operator, SMALL, parse_object};
-use crate::router::{Parts, Web};
+use crate::router::{AppState, Web};
 
 /// The most a body may hold: three of the longest targets, however they are spelled.
 const THREE_TARGETS: usize = 4 * SMALL;
 
 /// How many domains may be added.
-const MOST: usize = 1000;
+const MAX_DOMAINS: usize = 1000;
 
 /// A short domain.
 #[derive(Serialize, ToSchema)]
@@ -69,9 +69,9 @@ pub(crate) struct PutDomain {
 }
 
 impl DomainBody {
-    fn new(parts: &Parts, domain: &Domain, place: Option<&Place>) -> Self {
-        let hosts = &parts.links.rules().hosts;
-        let text = |of: fn(&Place) -> &Option<Target>| place.and_then(|place| of(place).as_ref()).map(ToString::to_string);
+    fn new(state: &AppState, domain: &Domain, place: Option<&DomainConfig>) -> Self {
+        let hosts = &state.links.rules().hosts;
+        let text = |of: fn(&DomainConfig) -> &Option<Target>| place.and_then(|place| of(place).as_ref()).map(ToString::to_string);
         Self {
             domain: hosts.name_of(domain).to_owned(),
             base_url: hosts.base_of(domain),
@@ -90,16 +90,16 @@ impl DomainBody {
 #[utoipa::path(get, path = "/api/v1/domains", operation_id = "list_domains", tag = "Domains",
     responses((status = 200, description = "All of them", body = DomainList), ListProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(parts): Web, Keyed(_): Keyed, _: NoParams) -> Result<axum::Json<DomainList>, Problem> {
-    let places = parts.registry.places().await?;
-    let hosts = &parts.links.rules().hosts;
+pub(super) async fn list(State(state): Web, Keyed(_): Keyed, _: NoParams) -> Result<axum::Json<DomainList>, Problem> {
+    let places = state.registry.domain_configs().await?;
+    let hosts = &state.links.rules().hosts;
     // What the registry says, which may be newer than what this node has heard of.
     let settled: Vec<Domain> = hosts.settled().collect();
     // A name that has become another name of the primary domain since is not one of its own.
     let apart = |domain: &&Domain| hosts.domain_of(domain.as_str()).is_none_or(|known| known == **domain);
     let added = places.iter().map(|place| &place.domain).filter(|domain| !settled.contains(domain)).filter(apart);
     let place_of = |domain: &Domain| places.iter().find(|place| place.domain == *domain);
-    let domains = settled.iter().chain(added).map(|domain| DomainBody::new(&parts, domain, place_of(domain)));
+    let domains = settled.iter().chain(added).map(|domain| DomainBody::new(&state, domain, place_of(domain)));
     Ok(axum::Json(DomainList { domains: domains.collect() }))
 }
 
@@ -113,28 +113,28 @@ pub(super) async fn list(State(parts): Web, Keyed(_): Keyed, _: NoParams) -> Res
     responses((status = 200, description = "The domain as it is now", body = DomainBody), PutDomainProblems),
     security(("key" = [])))]
 pub(super) async fn put(
-    State(parts): Web,
+    State(state): Web,
     Operator(caller): Operator,
     _: NoParams,
     Name(name): Name,
     Json(body): Json<THREE_TARGETS>,
 ) -> Result<axum::Json<DomainBody>, Problem> {
     let body: PutDomain = parse_object(&body)?;
-    let domain = named(&parts, &name)?;
-    let target = |text: Option<String>, field| text.map(|text| fallback(&parts, caller, &domain, &text, field)).transpose();
-    let place = Place {
+    let domain = named(&state, &name)?;
+    let target = |text: Option<String>, field| text.map(|text| fallback(&state, caller, &domain, &text, field)).transpose();
+    let place = DomainConfig {
         root: target(body.root, "root")?,
         not_found: target(body.not_found, "not_found")?,
         expired: target(body.expired, "expired")?,
         domain: domain.clone(),
     };
-    let places = parts.registry.places().await?;
-    if places.len() >= MOST && !places.iter().any(|have| have.domain == domain) {
+    let places = state.registry.domain_configs().await?;
+    if places.len() >= MAX_DOMAINS && !places.iter().any(|have| have.domain == domain) {
         return Err(Problem::new(&TOO_MANY, "there are as many domains as there may be; remove one first").on("domain"));
     }
-    parts.registry.put_place(place.clone(), parts.by(caller.owner(), None)).await?;
-    parts.bell.ring().await;
-    Ok(axum::Json(DomainBody::new(&parts, &domain, Some(&place))))
+    state.registry.put_domain(place.clone(), state.by(caller.owner(), None)).await?;
+    state.registry_refresh.refresh().await;
+    Ok(axum::Json(DomainBody::new(&state, &domain, Some(&place))))
 }
 
 /// Remove a short domain
@@ -145,22 +145,22 @@ pub(super) async fn put(
     responses((status = 204, description = "It is gone"), RemoveDomainProblems),
     security(("key" = [])))]
 pub(super) async fn remove(
-    State(parts): Web,
+    State(state): Web,
     Operator(caller): Operator,
     _: NoParams,
     Name(name): Name,
 ) -> Result<StatusCode, Problem> {
-    let domain = named(&parts, &name).map_err(|_| no_domain())?;
-    let places = parts.registry.places().await?;
+    let domain = named(&state, &name).map_err(|_| no_domain())?;
+    let places = state.registry.domain_configs().await?;
     if !places.iter().any(|place| place.domain == domain) {
         return Err(no_domain());
     }
-    let settled = parts.links.rules().hosts.settled().any(|settled| settled == domain);
-    if !settled && parts.links.any_on(&domain).await? {
+    let settled = state.links.rules().hosts.settled().any(|settled| settled == domain);
+    if !settled && state.links.any_on(&domain).await? {
         return Err(Problem::new(&DOMAIN_IN_USE, "there are links on this domain; delete them first").on("domain"));
     }
-    parts.registry.remove_place(&domain, parts.by(caller.owner(), None)).await?;
-    parts.bell.ring().await;
+    state.registry.remove_domain(&domain, state.by(caller.owner(), None)).await?;
+    state.registry_refresh.refresh().await;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -169,8 +169,8 @@ fn no_domain() -> Problem {
 }
 
 /// The domain that somebody means, ours or not yet.
-fn named(parts: &Parts, name: &str) -> Result<Domain, Problem> {
-    let hosts = &parts.links.rules().hosts;
+fn named(state: &AppState, name: &str) -> Result<Domain, Problem> {
+    let hosts = &state.links.rules().hosts;
     let domain = Domain::parse(name).ok_or_else(|| Problem::invalid("domain", "not a host name"))?;
     if domain.as_str() == hosts.primary_host() {
         return Ok(Domain::primary());
@@ -188,11 +188,11 @@ fn named(parts: &Parts, name: &str) -> Result<Domain, Problem> {
 }
 
 /// A target under all rules, and not on the domain that is just being added.
-fn fallback(parts: &Parts, caller: Caller, domain: &Domain, text: &str, field: &'static str) -> Result<Target, Problem> {
-    let target = parts.links.target(caller, text, field)?;
+fn fallback(state: &AppState, caller: Caller, domain: &Domain, text: &str, field: &'static str) -> Result<Target, Problem> {
+    let target = state.links.target(caller, text, field)?;
     if target.host().is_some_and(|host| host.trim_end_matches('.') == domain.as_str()) {
         let detail = "this is one of our own short domains: it would lead back to us";
-        return Err(Refusal::new(RefusalKind::SelfReference, field, detail).into());
+        return Err(ValidationError::new(ValidationErrorKind::SelfReference, field, detail).into());
     }
     Ok(target)
 }

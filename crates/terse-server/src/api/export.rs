@@ -10,22 +10,22 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 use terse_core::clicks::{LinkId, RawQuery};
-use terse_core::registry::{Actor, AuditEntry, Audits, ReportState, User, subject};
+use terse_core::registry::{Account, Actor, AuditEntry, Audits, ReportState, subject};
 use terse_core::{Caller, ListQuery, OwnerId, Sort, Status};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
+use super::account_bodies::{UserBody, account_of};
 use super::answers::OwnReadProblems;
 use super::click_rows::ClickRow;
 use super::counts::click_counts;
 use super::keys::KeyBody;
-use super::people::{UserBody, account_of};
 use super::problem::{Problem, STORE_UNAVAILABLE};
 use super::request::{Member, NoParams};
 use super::shapes::{LinkBody, host_of};
 use super::streamed::{self, Sender};
 use super::webhooks::WebhookBody;
-use crate::router::{Parts, Web};
+use crate::router::{AppState, Web};
 
 /// How much of each is read at once.
 const PAGE: usize = 200;
@@ -47,14 +47,14 @@ const TAKING: Duration = Duration::from_secs(60);
             content((String = "application/x-ndjson"))),
         OwnReadProblems),
     security(("key" = [])))]
-pub(super) async fn export(State(parts): Web, Member(asker): Member, _: NoParams) -> Result<Response, Problem> {
-    let user = account_of(&parts, &asker).await?;
+pub(super) async fn export(State(state): Web, Member(principal): Member, _: NoParams) -> Result<Response, Problem> {
+    let account = account_of(&state, &principal).await?;
     let turn = UNDER_WAY.try_acquire().map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many exports at once; try again"))?;
     // Before the answer begins: a registry that is away can still be told of.
-    let (keys, webhooks) = (parts.registry.keys(user.id).await?, parts.registry.webhooks(user.id).await?);
+    let (keys, webhooks) = (state.registry.keys(account.id).await?, state.registry.webhooks(account.id).await?);
     let (sender, body) = streamed::body();
     let mut lines = Lines { sender, waiting: Vec::new() };
-    lines.put("account", &UserBody::from(&user));
+    lines.put("account", &UserBody::from(&account));
     for key in &keys {
         lines.put("key", &KeyBody::from(key));
     }
@@ -62,8 +62,8 @@ pub(super) async fn export(State(parts): Web, Member(asker): Member, _: NoParams
         lines.put("webhook", &WebhookBody::new(webhook, None));
     }
     let hooks = webhooks.iter().map(|webhook| subject::webhook(webhook.id));
-    let subjects = keys.iter().map(|key| subject::key(key.id)).chain(hooks).chain([subject::user(user.id)]).collect();
-    tokio::spawn(write(parts, user, subjects, lines, turn));
+    let subjects = keys.iter().map(|key| subject::key(key.id)).chain(hooks).chain([subject::account(account.id)]).collect();
+    tokio::spawn(write(state, account, subjects, lines, turn));
     let name = "attachment; filename=\"terse-account.jsonl\"";
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson"), (header::CONTENT_DISPOSITION, name)], body).into_response())
 }
@@ -91,13 +91,13 @@ struct Lines {
 impl Lines {
     fn put(&mut self, kind: &'static str, line: &impl Serialize) {
         #[derive(Serialize)]
-        struct Typed<'a, T> {
+        struct TypedTarget<'a, T> {
             r#type: &'static str,
             #[serde(flatten)]
             line: &'a T,
         }
         // Names are text and values are plain: this cannot fail, and what did would be missing, not broken.
-        if let Ok(mut text) = serde_json::to_vec(&Typed { r#type: kind, line }) {
+        if let Ok(mut text) = serde_json::to_vec(&TypedTarget { r#type: kind, line }) {
             text.push(b'\n');
             self.waiting.append(&mut text);
         }
@@ -116,8 +116,8 @@ impl Lines {
     }
 }
 
-async fn write(parts: Arc<Parts>, user: User, subjects: Vec<String>, mut lines: Lines, _turn: SemaphorePermit<'static>) {
-    match write_all(&parts, user.id, subjects, &mut lines).await {
+async fn write(state: Arc<AppState>, account: Account, subjects: Vec<String>, mut lines: Lines, _turn: SemaphorePermit<'static>) {
+    match write_all(&state, account.id, subjects, &mut lines).await {
         Ok(()) => {
             let _ = timeout(TAKING, lines.sender.end()).await;
         }
@@ -126,38 +126,38 @@ async fn write(parts: Arc<Parts>, user: User, subjects: Vec<String>, mut lines: 
     }
 }
 
-async fn write_all(parts: &Parts, owner: OwnerId, subjects: Vec<String>, lines: &mut Lines) -> Result<(), Stop> {
-    for session in parts.registry.sessions(owner, parts.links.now()).await? {
+async fn write_all(state: &AppState, owner: OwnerId, subjects: Vec<String>, lines: &mut Lines) -> Result<(), Stop> {
+    for session in state.registry.sessions(owner, state.links.now()).await? {
         let (from, to) = (session.created_at.to_string(), session.expires_at.to_string());
         lines.put("session", &json!({ "created_at": from, "expires_at": to }));
     }
     lines.send().await?;
     for status in [None, Some(Status::Deleted)] {
-        write_links(parts, owner, status, lines).await?;
+        write_links(state, owner, status, lines).await?;
     }
-    write_reports(parts, owner, lines).await?;
+    write_reports(state, owner, lines).await?;
     for subject in subjects {
-        write_audit(parts, owner, subject, lines).await?;
+        write_audit(state, owner, subject, lines).await?;
     }
     lines.put("end", &json!({}));
     lines.send().await
 }
 
-async fn write_links(parts: &Parts, owner: OwnerId, status: Option<Status>, lines: &mut Lines) -> Result<(), Stop> {
-    let (mut after, hosts) = (None, &parts.links.rules().hosts);
+async fn write_links(state: &AppState, owner: OwnerId, status: Option<Status>, lines: &mut Lines) -> Result<(), Stop> {
+    let (mut after, hosts) = (None, &state.links.rules().hosts);
     loop {
-        let now = parts.links.now();
+        let now = state.links.now();
         let query = ListQuery { status, after, ..ListQuery::all(Sort::Oldest, PAGE, now) };
         // An admin too takes only their own away.
-        let page = parts.links.list(Caller::Owner(owner), query).await?.page;
-        let counts = click_counts(parts, page.links.iter()).await;
+        let page = state.links.list(Caller::Owner(owner), query).await?.page;
+        let counts = click_counts(state, page.links.iter()).await;
         for (link, count) in page.links.iter().zip(counts) {
             lines.put("link", &LinkBody::new(link, count, hosts, now));
             if count == Some(0) {
                 continue;
             }
             let place = json!({ "short_code": link.key.code.to_string(), "domain": host_of(&link.key, hosts) });
-            write_clicks(parts, LinkId::of(link), &place, lines).await?;
+            write_clicks(state, LinkId::of(link), &place, lines).await?;
         }
         lines.send().await?;
         after = page.next;
@@ -167,7 +167,7 @@ async fn write_links(parts: &Parts, owner: OwnerId, status: Option<Status>, line
     }
 }
 
-async fn write_clicks(parts: &Parts, link: LinkId, place: &Value, lines: &mut Lines) -> Result<(), Stop> {
+async fn write_clicks(state: &AppState, link: LinkId, place: &Value, lines: &mut Lines) -> Result<(), Stop> {
     #[derive(Serialize)]
     struct Clicked<'a> {
         #[serde(flatten)]
@@ -177,7 +177,7 @@ async fn write_clicks(parts: &Parts, link: LinkId, place: &Value, lines: &mut Li
     }
     let mut query = RawQuery { link, from: None, to: None, after: None, limit: CLICKS };
     loop {
-        let page = parts.clicks.clicks(&query).await?;
+        let page = state.clicks.clicks(&query).await?;
         for click in &page.clicks {
             lines.put("click", &Clicked { place, click: ClickRow::new(click) });
         }
@@ -189,12 +189,12 @@ async fn write_clicks(parts: &Parts, link: LinkId, place: &Value, lines: &mut Li
     }
 }
 
-async fn write_reports(parts: &Parts, owner: OwnerId, lines: &mut Lines) -> Result<(), Stop> {
-    let hosts = &parts.links.rules().hosts;
-    for state in ReportState::ALL {
+async fn write_reports(state: &AppState, owner: OwnerId, lines: &mut Lines) -> Result<(), Stop> {
+    let hosts = &state.links.rules().hosts;
+    for report_state in ReportState::ALL {
         let mut after = None;
         loop {
-            let reports = parts.registry.reports(state, after, CLICKS).await?;
+            let reports = state.registry.reports(report_state, after, CLICKS).await?;
             let Some(last) = reports.last() else { break };
             after = Some(last.id);
             for report in reports.iter().filter(|report| report.account == Some(owner)) {
@@ -203,7 +203,7 @@ async fn write_reports(parts: &Parts, owner: OwnerId, lines: &mut Lines) -> Resu
                 lines.put(
                     "report",
                     &json!({ "short_code": code, "domain": domain, "at": at, "reason": report.reason, "text": text,
-                        "state": state.as_str() }),
+                        "state": report_state.as_str() }),
                 );
             }
             lines.send().await?;
@@ -212,10 +212,10 @@ async fn write_reports(parts: &Parts, owner: OwnerId, lines: &mut Lines) -> Resu
     Ok(())
 }
 
-async fn write_audit(parts: &Parts, owner: OwnerId, subject: String, lines: &mut Lines) -> Result<(), Stop> {
+async fn write_audit(state: &AppState, owner: OwnerId, subject: String, lines: &mut Lines) -> Result<(), Stop> {
     let mut query = Audits { subject: Some(subject), limit: PAGE, ..Audits::default() };
     loop {
-        let entries = parts.registry.audit(&query).await?;
+        let entries = state.registry.audit(&query).await?;
         let Some(last) = entries.last() else { return Ok(()) };
         query.before = Some(last.number);
         entries.iter().for_each(|entry| lines.put("audit", &told(entry, owner)));

@@ -15,23 +15,23 @@ use super::request::{Json, Moderator, Name, NoParams, SMALL, parse_object};
 use super::schemas;
 use super::sessions::handle;
 use super::users::role_of;
-use crate::asker::Asker;
 use crate::keys::Keys;
-use crate::router::{Parts, Web};
+use crate::principal::Principal;
+use crate::router::{AppState, Web};
 
 /// How long an invitation is good for, in seconds.
 const USUAL_TTL: u64 = 7 * 86_400;
-const LONGEST_TTL: u64 = 30 * 86_400;
+const MAX_TTL: u64 = 30 * 86_400;
 /// How many may be open at once, and how many of them by one moderator.
-pub(crate) const MOST: usize = 1000;
-const MOST_EACH: usize = 100;
+pub(crate) const MAX_INVITATIONS: usize = 1000;
+const MAX_PER_ACCOUNT: usize = 100;
 
 /// An invitation to be written.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "role": "user", "ttl": 604_800 }))]
 pub(crate) struct CreateInvitation {
-    /// What whoever takes it may do; `user` by default. Moderators invite users.
+    /// What whoever takes it may do; `account` by default. Moderators invite users.
     #[schema(schema_with = schemas::role_or_null)]
     role: Option<String>,
     /// How long it is good for, in seconds; a week by default.
@@ -90,11 +90,11 @@ impl From<&Invitation> for InvitationBody {
     responses((status = 200, description = "The invitations", body = InvitationList), AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     _: NoParams,
 ) -> Result<axum::Json<InvitationList>, Problem> {
-    let open = open(&parts, &asker).await?;
+    let open = open(&state, &principal).await?;
     Ok(axum::Json(InvitationList { invitations: open.iter().map(InvitationBody::from).collect() }))
 }
 
@@ -106,32 +106,32 @@ pub(super) async fn list(
     responses((status = 201, description = "The invitation", body = MadeInvitation), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn create(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     _: NoParams,
     Json(body): Json<SMALL>,
 ) -> Result<(StatusCode, axum::Json<MadeInvitation>), Problem> {
     let CreateInvitation { role, ttl } = parse_object(&body)?;
     let role = role.map_or(Ok(Role::User), |word| role_of(&word))?;
-    if asker.role < Role::Admin && role > Role::User {
+    if principal.role < Role::Admin && role > Role::User {
         return Err(Problem::new(&FORBIDDEN, "moderators invite users; this needs an admin").on("role"));
     }
     let ttl = ttl.unwrap_or(USUAL_TTL);
-    let now = parts.links.now();
-    let ends = (1..=LONGEST_TTL).contains(&ttl).then(|| now.checked_add(Duration::from_secs(ttl))).flatten();
-    let expires_at = ends.ok_or_else(|| Problem::invalid("ttl", format!("1 to {LONGEST_TTL} seconds, which is 30 days")))?;
-    let open = parts.registry.invitations(now, MOST).await?;
-    let own = open.iter().filter(|invitation| invitation.by == asker.owner()).count();
-    if open.len() >= MOST || asker.role < Role::Admin && own >= MOST_EACH {
+    let now = state.links.now();
+    let ends = (1..=MAX_TTL).contains(&ttl).then(|| now.checked_add(Duration::from_secs(ttl))).flatten();
+    let expires_at = ends.ok_or_else(|| Problem::invalid("ttl", format!("1 to {MAX_TTL} seconds, which is 30 days")))?;
+    let open = state.registry.invitations(now, MAX_INVITATIONS).await?;
+    let own = open.iter().filter(|invitation| invitation.by == principal.owner()).count();
+    if open.len() >= MAX_INVITATIONS || principal.role < Role::Admin && own >= MAX_PER_ACCOUNT {
         return Err(RegistryError::TooMany.into());
     }
     let (secret, hash) = Keys::generate().map_err(|error| {
         tracing::error!(%error, "no invitation could be made");
         Problem::new(&STORE_UNAVAILABLE, "no invitation could be made; try again")
     })?;
-    let invitation = Invitation { token: Token(hash), role, by: asker.owner(), expires_at };
-    parts.registry.invite(invitation.clone(), parts.by(asker.owner(), None)).await?;
-    let url = format!("{}/join?token={secret}", parts.links.rules().hosts.base_of(&Domain::primary()));
+    let invitation = Invitation { token: Token(hash), role, by: principal.owner(), expires_at };
+    state.registry.invite(invitation.clone(), state.by(principal.owner(), None)).await?;
+    let url = format!("{}/join?token={secret}", state.links.rules().hosts.base_of(&Domain::primary()));
     Ok((StatusCode::CREATED, axum::Json(MadeInvitation { url, about: (&invitation).into() })))
 }
 
@@ -141,15 +141,15 @@ pub(super) async fn create(
     responses((status = 204, description = "It is good for nothing now"), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn revoke(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     _: NoParams,
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
     let missing = || Problem::new(&NOT_FOUND, "there is no such invitation");
-    let open = open(&parts, &asker).await?;
+    let open = open(&state, &principal).await?;
     let wanted = open.iter().find(|invitation| handle(&invitation.token) == id).ok_or_else(missing)?;
-    match parts.registry.revoke_invitation(&wanted.token, parts.by(asker.owner(), None)).await {
+    match state.registry.revoke_invitation(&wanted.token, state.by(principal.owner(), None)).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(RegistryError::Missing) => Err(missing()),
         Err(error) => Err(error.into()),
@@ -157,8 +157,8 @@ pub(super) async fn revoke(
 }
 
 /// The open invitations that are somebody's to see.
-async fn open(parts: &Parts, asker: &Asker) -> Result<Vec<Invitation>, Problem> {
-    let mut open = parts.registry.invitations(parts.links.now(), MOST).await?;
-    open.retain(|invitation| asker.role == Role::Admin || invitation.by == asker.owner());
+async fn open(state: &AppState, principal: &Principal) -> Result<Vec<Invitation>, Problem> {
+    let mut open = state.registry.invitations(state.links.now(), MAX_INVITATIONS).await?;
+    open.retain(|invitation| principal.role == Role::Admin || invitation.by == principal.owner());
     Ok(open)
 }

@@ -4,23 +4,23 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::limits::Limit;
-use terse_core::registry::{ApiKey, KeyId, NewKey, RegistryError, Role, Scope, Token, User};
-use terse_core::{Moment, OwnerId};
+use terse_core::registry::{Account, ApiKey, KeyId, NewKey, RegistryError, Role, Scope, Token};
+use terse_core::{OwnerId, Timestamp};
 use utoipa::ToSchema;
 
+use super::account_bodies::{account_of, format, number, user_numbered};
 use super::answers::{OwnChangeProblems, OwnReadProblems, UserChangeProblems, UserReadProblems};
-use super::people::{account_of, number, user_numbered, words};
 use super::problem::{FORBIDDEN, NOT_FOUND, Problem, STORE_UNAVAILABLE};
 use super::request::{Json, Member, Name, NoParams, Operator, SMALL, parse_object};
 use super::schemas;
-use crate::asker::{Asker, Shown};
 use crate::keys::Keys;
-use crate::router::{Parts, Web};
+use crate::principal::{Credential, Principal};
+use crate::router::{AppState, Web};
 
 /// How much of a key is kept to recognise it by: what all begin with, and six characters.
 const RECOGNISABLE: usize = 12;
-const LONGEST_NAME: usize = 100;
-const LONGEST_PLAN: usize = 32;
+const MAX_NAME_LEN: usize = 100;
+const MAX_PLAN_LEN: usize = 32;
 
 /// A key to be made.
 #[derive(Deserialize, ToSchema)]
@@ -96,7 +96,7 @@ pub(crate) struct KeyList {
 
 impl From<&ApiKey> for KeyBody {
     fn from(key: &ApiKey) -> Self {
-        let text = |at: Option<Moment>| at.map(|at| at.to_string());
+        let text = |at: Option<Timestamp>| at.map(|at| at.to_string());
         Self {
             id: key.id.0,
             name: key.name.clone(),
@@ -114,9 +114,9 @@ impl From<&ApiKey> for KeyBody {
 #[utoipa::path(get, path = "/api/v1/keys", operation_id = "list_keys", tag = "Account",
     responses((status = 200, description = "Your keys", body = KeyList), OwnReadProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(parts): Web, Member(asker): Member, _: NoParams) -> Result<axum::Json<KeyList>, Problem> {
-    let user = account_of(&parts, &asker).await?;
-    keys_of(&parts, user.id).await
+pub(super) async fn list(State(state): Web, Member(principal): Member, _: NoParams) -> Result<axum::Json<KeyList>, Problem> {
+    let account = account_of(&state, &principal).await?;
+    keys_of(&state, account.id).await
 }
 
 /// Make a key
@@ -127,17 +127,17 @@ pub(super) async fn list(State(parts): Web, Member(asker): Member, _: NoParams) 
     responses((status = 201, description = "The new key", body = MadeKey), OwnChangeProblems),
     security(("key" = [])))]
 pub(super) async fn create(
-    State(parts): Web,
-    Member(asker): Member,
+    State(state): Web,
+    Member(principal): Member,
     _: NoParams,
     Json(body): Json<SMALL>,
 ) -> Result<(StatusCode, axum::Json<MadeKey>), Problem> {
     let wish: CreateKey = parse_object(&body)?;
-    let user = account_of(&parts, &asker).await?;
-    let mut wish = wish.parse(parts.links.now())?;
-    wish.within(&Power::of(&parts, &asker).await?)?;
-    parts.limits.make_key(&user).await?;
-    make(&parts, &user, wish, asker.owner()).await
+    let account = account_of(&state, &principal).await?;
+    let mut wish = wish.parse(state.links.now())?;
+    wish.within(&Power::of(&state, &principal).await?)?;
+    state.limits.make_key(&account).await?;
+    make(&state, &account, wish, principal.owner()).await
 }
 
 /// Revoke a key
@@ -147,9 +147,14 @@ pub(super) async fn create(
     params(("id" = u64, Path, description = "The key's number", minimum = 1)),
     responses((status = 204, description = "It is revoked"), OwnChangeProblems),
     security(("key" = [])))]
-pub(super) async fn revoke(State(parts): Web, Member(asker): Member, _: NoParams, Name(id): Name) -> Result<StatusCode, Problem> {
-    let user = account_of(&parts, &asker).await?;
-    take_away(&parts, user.id, &id, asker.owner()).await
+pub(super) async fn revoke(
+    State(state): Web,
+    Member(principal): Member,
+    _: NoParams,
+    Name(id): Name,
+) -> Result<StatusCode, Problem> {
+    let account = account_of(&state, &principal).await?;
+    take_away(&state, account.id, &id, principal.owner()).await
 }
 
 /// List the keys of an account
@@ -158,13 +163,13 @@ pub(super) async fn revoke(State(parts): Web, Member(asker): Member, _: NoParams
     responses((status = 200, description = "Its keys", body = KeyList), UserReadProblems),
     security(("key" = [])))]
 pub(super) async fn list_of_user(
-    State(parts): Web,
+    State(state): Web,
     Operator(_): Operator,
     _: NoParams,
     Name(id): Name,
 ) -> Result<axum::Json<KeyList>, Problem> {
-    let user = user_numbered(&parts, &id).await?;
-    keys_of(&parts, user.id).await
+    let account = user_numbered(&state, &id).await?;
+    keys_of(&state, account.id).await
 }
 
 /// Make a key for an account
@@ -176,16 +181,16 @@ pub(super) async fn list_of_user(
     responses((status = 201, description = "The new key", body = MadeKey), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn create_of_user(
-    State(parts): Web,
+    State(state): Web,
     Operator(caller): Operator,
     _: NoParams,
     Name(id): Name,
     Json(body): Json<SMALL>,
 ) -> Result<(StatusCode, axum::Json<MadeKey>), Problem> {
     let wish: CreateKey = parse_object(&body)?;
-    let wish = wish.parse(parts.links.now())?;
-    let user = user_numbered(&parts, &id).await?;
-    make(&parts, &user, wish, caller.owner()).await
+    let wish = wish.parse(state.links.now())?;
+    let account = user_numbered(&state, &id).await?;
+    make(&state, &account, wish, caller.owner()).await
 }
 
 /// Revoke a key of an account
@@ -195,43 +200,48 @@ pub(super) async fn create_of_user(
     responses((status = 204, description = "It is revoked"), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn revoke_of_user(
-    State(parts): Web,
+    State(state): Web,
     Operator(caller): Operator,
     _: NoParams,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
 ) -> Result<StatusCode, Problem> {
     let Path((id, key)) = path.map_err(|_| no_key())?;
-    let user = user_numbered(&parts, &id).await?;
-    take_away(&parts, user.id, &key, caller.owner()).await
+    let account = user_numbered(&state, &id).await?;
+    take_away(&state, account.id, &key, caller.owner()).await
 }
 
-async fn keys_of(parts: &Parts, owner: OwnerId) -> Result<axum::Json<KeyList>, Problem> {
-    let keys = parts.registry.keys(owner).await?;
+async fn keys_of(state: &AppState, owner: OwnerId) -> Result<axum::Json<KeyList>, Problem> {
+    let keys = state.registry.keys(owner).await?;
     Ok(axum::Json(KeyList { keys: keys.iter().map(KeyBody::from).collect() }))
 }
 
-async fn make(parts: &Parts, user: &User, wish: Wanted, actor: OwnerId) -> Result<(StatusCode, axum::Json<MadeKey>), Problem> {
-    let (key, made) = mint(parts, user.id, wish, actor).await?;
+async fn make(
+    state: &AppState,
+    account: &Account,
+    wish: Wanted,
+    actor: OwnerId,
+) -> Result<(StatusCode, axum::Json<MadeKey>), Problem> {
+    let (key, made) = mint(state, account.id, wish, actor).await?;
     Ok((StatusCode::CREATED, axum::Json(MadeKey { key, about: KeyBody::from(&made) })))
 }
 
 /// Makes a key: the key itself, to be shown once, and what is kept of it.
-pub(crate) async fn mint(parts: &Parts, owner: OwnerId, wish: Wanted, actor: OwnerId) -> Result<(String, ApiKey), Problem> {
+pub(crate) async fn mint(state: &AppState, owner: OwnerId, wish: Wanted, actor: OwnerId) -> Result<(String, ApiKey), Problem> {
     let Wanted { name, scope, expires_at, plan } = wish;
     let (key, hash) = Keys::generate().map_err(|error| {
         tracing::error!(%error, "no key could be made");
         Problem::new(&STORE_UNAVAILABLE, "no key could be made; try again")
     })?;
-    let (prefix, at) = (key[..RECOGNISABLE].to_owned(), parts.links.now());
+    let (prefix, at) = (key[..RECOGNISABLE].to_owned(), state.links.now());
     let plan = plan.map(|plan| plan.to_string());
     let new = NewKey { owner, name, prefix, token: Token(hash), scope, created_at: at, expires_at, plan };
-    let made = parts.registry.add_key(new, parts.by(actor, None)).await?;
+    let made = state.registry.add_key(new, state.by(actor, None)).await?;
     Ok((key, made))
 }
 
-async fn take_away(parts: &Parts, owner: OwnerId, id: &str, actor: OwnerId) -> Result<StatusCode, Problem> {
+async fn take_away(state: &AppState, owner: OwnerId, id: &str, actor: OwnerId) -> Result<StatusCode, Problem> {
     let id = number(id).ok_or_else(no_key)?;
-    match parts.registry.revoke_key(owner, KeyId(id), parts.by(actor, None)).await {
+    match state.registry.revoke_key(owner, KeyId(id), state.by(actor, None)).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(RegistryError::Missing) => Err(no_key()),
         Err(error) => Err(error.into()),
@@ -246,21 +256,21 @@ fn no_key() -> Problem {
 pub(crate) struct Wanted {
     pub(crate) name: String,
     pub(crate) scope: Scope,
-    pub(crate) expires_at: Option<Moment>,
+    pub(crate) expires_at: Option<Timestamp>,
     pub(crate) plan: Option<Limit>,
 }
 
 impl CreateKey {
-    fn parse(self, now: Moment) -> Result<Wanted, Problem> {
-        let name = words("name", &self.name, LONGEST_NAME)?;
+    fn parse(self, now: Timestamp) -> Result<Wanted, Problem> {
+        let name = format("name", &self.name, MAX_NAME_LEN)?;
         let scope = Scope::parse(&self.scope).ok_or_else(|| Problem::invalid("scope", "create, read or full"))?;
-        let expires_at = match self.expires_at.as_deref().map(Moment::parse) {
+        let expires_at = match self.expires_at.as_deref().map(Timestamp::parse) {
             None => None,
             Some(Some(at)) if at > now => Some(at),
             Some(Some(_)) => return Err(Problem::invalid("expires_at", "this moment has already passed")),
             Some(None) => return Err(Problem::invalid("expires_at", "not an RFC 3339 time with offset nor a date")),
         };
-        let read = |plan: String| plan.parse().ok().filter(|_| plan.len() <= LONGEST_PLAN);
+        let read = |plan: String| plan.parse().ok().filter(|_| plan.len() <= MAX_PLAN_LEN);
         let plan = self.plan.map(|plan| read(plan).ok_or_else(|| Problem::invalid("plan", PLAN))).transpose()?;
         Ok(Wanted { name, scope, expires_at, plan })
     }
@@ -275,20 +285,20 @@ struct Power {
     most: Option<Limit>,
     /// What a key gets that asks for no plan.
     plan: Option<Limit>,
-    ends: Option<Moment>,
+    ends: Option<Timestamp>,
 }
 
 impl Power {
-    async fn of(parts: &Parts, asker: &Asker) -> Result<Self, Problem> {
-        let usual = parts.limits.create_per_key;
-        let (own, ends) = match asker.shown {
-            Shown::Key { id, plan } => {
-                let keys = parts.registry.keys(asker.owner()).await?;
+    async fn of(state: &AppState, principal: &Principal) -> Result<Self, Problem> {
+        let usual = state.limits.create_per_key;
+        let (own, ends) = match principal.credential {
+            Credential::Key { id, plan } => {
+                let keys = state.registry.keys(principal.owner()).await?;
                 (plan, keys.into_iter().find(|key| key.id == id).and_then(|key| key.expires_at))
             }
             _ => (None, None),
         };
-        if asker.role == Role::Admin {
+        if principal.role == Role::Admin {
             return Ok(Self { most: None, plan: None, ends });
         }
         // A key that may do less than usual makes none that may do the usual.

@@ -5,17 +5,17 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use terse_core::{Caller, Code, Domain, Hosts, Link, LinkError, LinkKey, RefusalKind, Request, Revision};
+use terse_core::{Caller, Code, Domain, Hosts, Link, LinkError, LinkKey, Request, Revision, ValidationErrorKind};
 
 use super::answers::{CreateProblems, GetProblems, PatchProblems, TouchProblems};
-use super::clear_text;
 use super::counts::click_counts;
+use super::password_fields;
 use super::problem::{INVALID_EXPIRY, PRECONDITION_FAILED, Problem};
 use super::request::{Creator, Json, Keyed, Name, NoParams, Params, SMALL, parse_object};
-use super::schemas::LONGEST_TTL;
-use super::shapes::{CreateLink, LinkBody, PatchLink};
-use crate::router::{Parts, Web};
-use crate::stats::Outcome;
+use super::schemas::MAX_TTL;
+use super::shapes::{CreateLinkBody, LinkBody, PatchLink};
+use crate::router::{AppState, Web};
+use crate::stats::CreateResult;
 
 const REPLAYED: &str = "idempotency-replayed";
 
@@ -25,7 +25,7 @@ const REPLAYED: &str = "idempotency-replayed";
 /// wishes, gives back the same link (200) unless `reuse` is false. Without a key this works where the operator allows it, and
 /// such links do not live long.
 #[utoipa::path(post, path = "/api/v1/urls", operation_id = "create_link", tag = "Links",
-    request_body(content = CreateLink),
+    request_body(content = CreateLinkBody),
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to send the same request again for 24 \
         hours: the first answer is given once more. 1 to 255 visible ASCII characters.",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
@@ -45,18 +45,18 @@ const REPLAYED: &str = "idempotency-replayed";
         CreateProblems),
     security((), ("key" = [])))]
 pub(super) async fn create(
-    State(parts): Web,
+    State(state): Web,
     creator: Creator,
     _: NoParams,
     headers: HeaderMap,
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
-    create_one(&parts, &creator, &headers, &body).await
+    create_one(&state, &creator, &headers, &body).await
 }
 
 /// Make a link (the same as `POST /api/v1/urls`)
 #[utoipa::path(post, path = "/api/v1/shorten", operation_id = "shorten", tag = "Links",
-    request_body(content = CreateLink),
+    request_body(content = CreateLinkBody),
     params(("Idempotency-Key" = Option<String>, Header, description = "As for `POST /api/v1/urls`.",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
     responses(
@@ -75,25 +75,25 @@ pub(super) async fn create(
         CreateProblems),
     security((), ("key" = [])))]
 pub(super) async fn shorten(
-    State(parts): Web,
+    State(state): Web,
     creator: Creator,
     _: NoParams,
     headers: HeaderMap,
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
-    create_one(&parts, &creator, &headers, &body).await
+    create_one(&state, &creator, &headers, &body).await
 }
 
-async fn create_one(parts: &Parts, creator: &Creator, headers: &HeaderMap, body: &Bytes) -> Result<Response, Problem> {
+async fn create_one(state: &AppState, creator: &Creator, headers: &HeaderMap, body: &Bytes) -> Result<Response, Problem> {
     let key = idempotency_key(headers)?;
-    let create = parse_object::<CreateLink>(body).inspect_err(|_| parts.stats.count_create(Outcome::Refused))?;
-    let taken = parts.limits.take(creator.allowance, 1).await;
-    let mut taken = taken.inspect_err(|_| parts.stats.count_create(Outcome::Limited))?;
-    let mut response = match create_link(parts, creator, create, key.map(|key| (key, None))).await {
+    let create = parse_object::<CreateLinkBody>(body).inspect_err(|_| state.stats.count_create(CreateResult::Refused))?;
+    let taken = state.limits.take(creator.allowance, 1).await;
+    let mut taken = taken.inspect_err(|_| state.stats.count_create(CreateResult::Limited))?;
+    let mut response = match create_link(state, creator, create, key.map(|key| (key, None))).await {
         Ok((status, replayed, link)) => {
             // What is only said again was paid for.
-            parts.limits.give_back(&mut taken, usize::from(replayed)).await;
-            created(parts, status, replayed, &link).await
+            state.limits.give_back(&mut taken, usize::from(replayed)).await;
+            created(state, status, replayed, &link).await
         }
         Err(problem) => problem.into_response(),
     };
@@ -101,11 +101,11 @@ async fn create_one(parts: &Parts, creator: &Creator, headers: &HeaderMap, body:
     Ok(response)
 }
 
-async fn created(parts: &Parts, status: StatusCode, replayed: bool, link: &Link) -> Response {
+async fn created(state: &AppState, status: StatusCode, replayed: bool, link: &Link) -> Response {
     // A link that is new has had none: nobody need be asked.
     let mut response = match status {
-        StatusCode::CREATED => answer_with(parts, status, link, Some(0)),
-        _ => answer(parts, status, link).await,
+        StatusCode::CREATED => answer_with(state, status, link, Some(0)),
+        _ => answer(state, status, link).await,
     };
     if status == StatusCode::CREATED
         && let Ok(place) = HeaderValue::try_from(location(link))
@@ -129,17 +129,17 @@ fn location(link: &Link) -> String {
 
 /// Makes a link and counts how it went. The key may carry the place of an item in a list.
 pub(super) async fn create_link(
-    parts: &Parts,
+    state: &AppState,
     creator: &Creator,
-    mut create: CreateLink,
+    mut create: CreateLinkBody,
     key: Option<(&str, Option<usize>)>,
 ) -> Result<(StatusCode, bool, Link), Problem> {
     let request = key.map(|(key, place)| request_of(creator, key, place, &create));
-    let refused = |_: &Problem| parts.stats.count_create(Outcome::Refused);
+    let refused = |_: &Problem| state.stats.count_create(CreateResult::Refused);
     check_ttl(create.ttl).inspect_err(refused)?;
-    let password = clear_text::hash(&parts.passwords, create.password.take()).await.inspect_err(refused)?;
-    let result = parts.links.create(creator.caller, create.into_wish(password), request).await;
-    parts.stats.count_create(Outcome::of(&result));
+    let password = password_fields::hash(&state.passwords, create.password.take()).await.inspect_err(refused)?;
+    let result = state.links.create(creator.caller, create.into_wish(password), request).await;
+    state.stats.count_create(CreateResult::of(&result));
     let created = result?;
     let status = if created.new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, created.replayed, created.link))
@@ -148,7 +148,7 @@ pub(super) async fn create_link(
 /// The same bound as in the schema, whatever the time is.
 pub(super) fn check_ttl(ttl: Option<u64>) -> Result<(), Problem> {
     match ttl {
-        Some(ttl) if ttl > LONGEST_TTL => Err(Problem::new(&INVALID_EXPIRY, "too far in the future").on("ttl")),
+        Some(ttl) if ttl > MAX_TTL => Err(Problem::new(&INVALID_EXPIRY, "too far in the future").on("ttl")),
         _ => Ok(()),
     }
 }
@@ -165,7 +165,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Probl
 }
 
 /// Names an attempt per owner, and what was asked for.
-fn request_of(creator: &Creator, key: &str, place: Option<usize>, create: &CreateLink) -> Request {
+fn request_of(creator: &Creator, key: &str, place: Option<usize>, create: &CreateLinkBody) -> Request {
     let mut id = Sha256::new().chain_update("idempotency").chain_update(creator.caller.owner().0.to_be_bytes()).chain_update(key);
     // No key contains a one either: strangers with the same key are told apart by where they are.
     id = id.chain_update("\x01").chain_update(&creator.place);
@@ -185,9 +185,9 @@ fn request_of(creator: &Creator, key: &str, place: Option<usize>, create: &Creat
     responses((status = 200, description = "The link", body = LinkBody, headers(("ETag" = String, description = "The revision"))),
         GetProblems),
     security(("key" = [])))]
-pub(super) async fn get(State(parts): Web, Keyed(caller): Keyed, params: Params, Name(code): Name) -> Result<Response, Problem> {
-    let link = readable(&parts, caller, params, &code).await?;
-    Ok(answer(&parts, StatusCode::OK, &link).await)
+pub(super) async fn get(State(state): Web, Keyed(caller): Keyed, params: Params, Name(code): Name) -> Result<Response, Problem> {
+    let link = readable(&state, caller, params, &code).await?;
+    Ok(answer(&state, StatusCode::OK, &link).await)
 }
 
 /// Change a link
@@ -204,21 +204,21 @@ pub(super) async fn get(State(parts): Web, Keyed(caller): Keyed, params: Params,
         PatchProblems),
     security(("key" = [])))]
 pub(super) async fn patch(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     params: Params,
     Name(code): Name,
     headers: HeaderMap,
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
-    let key = link_key(&parts, params, &code)?;
+    let key = link_key(&state, params, &code)?;
     let expected = if_match(&headers)?;
     let mut patch: PatchLink = parse_object(&body)?;
     check_ttl(patch.ttl())?;
-    let password = clear_text::change(&parts.passwords, patch.password.take()).await?;
-    let changed = parts.links.patch(caller, &key, &patch.into_patch(password), expected).await;
+    let password = password_fields::change(&state.passwords, patch.password.take()).await?;
+    let changed = state.links.patch(caller, &key, &patch.into_patch(password), expected).await;
     let link = changed.map_err(|error| conflict(error, expected))?;
-    Ok(answer(&parts, StatusCode::OK, &link).await)
+    Ok(answer(&state, StatusCode::OK, &link).await)
 }
 
 /// Why a link was not changed: somebody else was first, and whoever said what they expected is told so.
@@ -240,13 +240,13 @@ pub(super) fn conflict(error: LinkError, expected: Option<Revision>) -> Problem 
     responses((status = 204, description = "It is deleted"), TouchProblems),
     security(("key" = [])))]
 pub(super) async fn delete(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     params: Params,
     Name(code): Name,
 ) -> Result<StatusCode, Problem> {
-    let key = link_key(&parts, params, &code)?;
-    parts.links.delete(caller, &key).await?;
+    let key = link_key(&state, params, &code)?;
+    state.links.delete(caller, &key).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -259,27 +259,30 @@ pub(super) async fn delete(
         TouchProblems),
     security(("key" = [])))]
 pub(super) async fn restore(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     params: Params,
     Name(code): Name,
 ) -> Result<Response, Problem> {
-    let key = link_key(&parts, params, &code)?;
-    let link = parts.links.restore(caller, &key).await?;
-    Ok(answer(&parts, StatusCode::OK, &link).await)
+    let key = link_key(&state, params, &code)?;
+    let link = state.links.restore(caller, &key).await?;
+    Ok(answer(&state, StatusCode::OK, &link).await)
 }
 
 /// The link a path and `?domain=` speak of. A code that no link can have is simply not there.
-pub(super) fn link_key(parts: &Parts, mut params: Params, code: &str) -> Result<LinkKey, Problem> {
+pub(super) fn link_key(state: &AppState, mut params: Params, code: &str) -> Result<LinkKey, Problem> {
     let domain = params.take("domain");
     params.done()?;
-    let domain = domain.map(|host| domain_of(&parts.links.rules().hosts, &host)).transpose()?.unwrap_or_else(Domain::primary);
+    let domain = domain.map(|host| domain_of(&state.links.rules().hosts, &host)).transpose()?.unwrap_or_else(Domain::primary);
     let code = Code::parse(code).ok_or_else(Problem::no_link)?;
     Ok(LinkKey { domain, code })
 }
 
 pub(super) fn domain_of(hosts: &Hosts, host: &str) -> Result<Domain, Problem> {
-    let refusal = || terse_core::Refusal::new(RefusalKind::InvalidRequest, "domain", "not a short domain of this server").into();
+    let refusal = || {
+        terse_core::ValidationError::new(ValidationErrorKind::InvalidRequest, "domain", "not a short domain of this server")
+            .into()
+    };
     hosts.domain_of(host).ok_or_else(refusal)
 }
 
@@ -302,20 +305,20 @@ pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem>
 }
 
 /// The link of the caller's that a path and `?domain=` speak of.
-pub(super) async fn readable(parts: &Parts, caller: Caller, params: Params, code: &str) -> Result<Link, Problem> {
-    let link = parts.links.get(caller, &link_key(parts, params, code)?).await?;
+pub(super) async fn readable(state: &AppState, caller: Caller, params: Params, code: &str) -> Result<Link, Problem> {
+    let link = state.links.get(caller, &link_key(state, params, code)?).await?;
     // A deleted link can still be listed and restored, but it is no longer there.
     if link.deleted_at.is_some() { Err(Problem::no_link()) } else { Ok(link) }
 }
 
 /// A link as JSON, with its revision as `ETag`.
-pub(super) async fn answer(parts: &Parts, status: StatusCode, link: &Link) -> Response {
-    let clicks = click_counts(parts, std::iter::once(link)).await.pop().flatten();
-    answer_with(parts, status, link, clicks)
+pub(super) async fn answer(state: &AppState, status: StatusCode, link: &Link) -> Response {
+    let clicks = click_counts(state, std::iter::once(link)).await.pop().flatten();
+    answer_with(state, status, link, clicks)
 }
 
-fn answer_with(parts: &Parts, status: StatusCode, link: &Link, clicks: Option<u64>) -> Response {
-    let body = LinkBody::new(link, clicks, &parts.links.rules().hosts, parts.links.now());
+fn answer_with(state: &AppState, status: StatusCode, link: &Link, clicks: Option<u64>) -> Response {
+    let body = LinkBody::new(link, clicks, &state.links.rules().hosts, state.links.now());
     let etag = format!("\"{}\"", body.revision);
     (status, [(header::ETAG, etag)], axum::Json(body)).into_response()
 }

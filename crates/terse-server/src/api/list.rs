@@ -12,7 +12,7 @@ use super::links::domain_of;
 use super::problem::Problem;
 use super::request::{Keyed, Params, whole_number};
 use super::shapes::LinkBody;
-use crate::router::{Parts, Web};
+use crate::router::{AppState, Web};
 
 /// A part of a list.
 #[derive(Serialize, ToSchema)]
@@ -43,22 +43,22 @@ pub(crate) struct LinkList {
         ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is newest first", nullable = false)),
     responses((status = 200, description = "A part of the list", body = LinkList), ListProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, params: Params) -> Result<axum::Json<LinkList>, Problem> {
-    let (query, seal) = read_query(&parts, params, caller, None)?;
-    let listing = parts.links.list(caller, query).await?;
-    let (hosts, counts) = (&parts.links.rules().hosts, click_counts(&parts, listing.page.links.iter()).await);
+pub(super) async fn list(State(state): Web, Keyed(caller): Keyed, params: Params) -> Result<axum::Json<LinkList>, Problem> {
+    let (query, seal) = read_query(&state, params, caller, None)?;
+    let listing = state.links.list(caller, query).await?;
+    let (hosts, counts) = (&state.links.rules().hosts, click_counts(&state, listing.page.links.iter()).await);
     let links = listing.page.links.iter().zip(counts).map(|(link, clicks)| LinkBody::new(link, clicks, hosts, listing.now));
     Ok(axum::Json(LinkList { links: links.collect(), next_cursor: listing.page.next.map(|cursor| seal.close(&cursor)) }))
 }
 
 /// Which links are asked for, and what seals the cursors of their list.
 pub(super) fn read_query(
-    parts: &Parts,
+    state: &AppState,
     mut params: Params,
     caller: Caller,
     owner: Option<OwnerId>,
 ) -> Result<(ListQuery, Seal), Problem> {
-    let hosts = &parts.links.rules().hosts;
+    let hosts = &state.links.rules().hosts;
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
     let text = short_enough("q", params.take("q"), 0, 256)?;
     let tag = short_enough("tag", params.take("tag"), 1, 50)?;
@@ -79,7 +79,7 @@ pub(super) fn read_query(
     };
     params.done()?;
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
-    let mut seal = Seal::new(&parts.cursor_key, caller);
+    let mut seal = Seal::new(&state.cursor_key, caller);
     seal.bind(text.as_deref());
     seal.bind(tag.as_deref());
     seal.bind(domain.as_ref().map(terse_core::Domain::as_str));
@@ -92,7 +92,7 @@ pub(super) fn read_query(
     let after = cursor.map(|text| seal.open(&text).ok_or_else(bad_cursor)).transpose()?;
     let text = text.filter(|text| !text.is_empty());
     let query =
-        ListQuery { owner, domain, tag, text, status, archived, sort, after, limit: limit as usize, now: parts.links.now() };
+        ListQuery { owner, domain, tag, text, status, archived, sort, after, limit: limit as usize, now: state.links.now() };
     Ok((query, seal))
 }
 

@@ -19,8 +19,8 @@ use super::links::readable;
 use super::problem::{Problem, STORE_UNAVAILABLE};
 use super::request::{Keyed, Name, Params};
 use super::streamed::{self, Sender};
-use crate::asker::Asker;
-use crate::router::{Parts, Web};
+use crate::principal::Principal;
+use crate::router::{AppState, Web};
 
 /// How often something is said when there is nothing to say, so that nobody in between takes the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -45,18 +45,18 @@ const TOGETHER: usize = 64;
         GetProblems),
     security(("key" = [])))]
 pub(super) async fn watch_link(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     params: Params,
     Name(code): Name,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let link = readable(&parts, caller, params, &code).await?;
-    let watch = parts.live.watch(LinkId::of(&link));
+    let link = readable(&state, caller, params, &code).await?;
+    let watch = state.live.watch(LinkId::of(&link));
     let watch = watch.ok_or_else(|| Problem::new(&STORE_UNAVAILABLE, "too many are watching; try again later"))?;
     let (sender, body) = streamed::body();
-    let stop = parts.stop.clone();
-    tokio::spawn(tell(watch, sender, Onlooker { parts, headers, link: LinkId::of(&link) }, stop));
+    let stop = state.stop.clone();
+    tokio::spawn(tell(watch, sender, Onlooker { state, headers, link: LinkId::of(&link) }, stop));
     Ok(([(header::CONTENT_TYPE, "text/event-stream"), (X_ACCEL_BUFFERING, "no")], body).into_response())
 }
 
@@ -64,7 +64,7 @@ const X_ACCEL_BUFFERING: header::HeaderName = header::HeaderName::from_static("x
 
 /// Somebody who watches a link, with what they showed.
 struct Onlooker {
-    parts: Arc<Parts>,
+    state: Arc<AppState>,
     headers: HeaderMap,
     link: LinkId,
 }
@@ -72,21 +72,21 @@ struct Onlooker {
 impl Onlooker {
     /// Whether they would be let in now. A registry or a store that is away takes nothing from anybody.
     async fn may_look(&self) -> bool {
-        let Self { parts, headers, link } = self;
-        let asker = Asker::of(parts, &Method::GET, headers).await;
-        let asker = asker.and_then(Asker::known).and_then(|asker| asker.in_scope(&Method::GET));
-        let caller = match asker {
-            Ok(asker) => asker.caller,
+        let Self { state, headers, link } = self;
+        let principal = Principal::of(state, &Method::GET, headers).await;
+        let principal = principal.and_then(Principal::known).and_then(|principal| principal.in_scope(&Method::GET));
+        let caller = match principal {
+            Ok(principal) => principal.caller,
             Err(problem) => return problem.status() >= 500,
         };
-        match parts.links.get(caller, &link.key).await {
+        match state.links.get(caller, &link.key).await {
             Ok(found) => found.deleted_at.is_none() && LinkId::of(&found) == *link,
             Err(error) => !matches!(error, LinkError::NotFound),
         }
     }
 }
 
-async fn tell(mut watch: Watch, sender: Sender, onlooker: Onlooker, mut stop: watch::Receiver<bool>) {
+async fn tell(mut watch: Watch, sender: Sender, classifier: Onlooker, mut stop: watch::Receiver<bool>) {
     let talk = async {
         let mut again = interval_at(Instant::now() + LOOK_AGAIN, LOOK_AGAIN);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -98,7 +98,7 @@ async fn tell(mut watch: Watch, sender: Sender, onlooker: Onlooker, mut stop: wa
                 tokio::select! {
                     // First, or a busy link would never come to it.
                     biased;
-                    _ = again.tick() => if !onlooker.may_look().await {
+                    _ = again.tick() => if !classifier.may_look().await {
                         return;
                     },
                     count = watch.recv_many(&mut clicks, TOGETHER) => {

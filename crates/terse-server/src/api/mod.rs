@@ -1,27 +1,28 @@
 //! The REST API. Each call is described beside its handler; the OpenAPI document and the documentation page are made from that.
 
 pub(crate) mod account;
+pub(crate) mod account_bodies;
 mod all_links;
 mod answers;
 mod audit;
 mod blocklist;
-mod clear_text;
+mod bulk;
 mod click_rows;
 mod clicks;
 mod counts;
 mod cursor;
 mod docs;
 mod domains;
+mod dry_run;
 mod export;
 pub(crate) mod invitations;
 pub(crate) mod keys;
 mod links;
 mod list;
 mod live;
-mod many;
 mod moderated;
 mod moderation;
-pub(crate) mod people;
+mod password_fields;
 mod period;
 pub(crate) mod problem;
 mod reports;
@@ -35,7 +36,6 @@ mod stats;
 mod stats_shapes;
 mod streamed;
 mod tags;
-mod trial;
 mod users;
 mod webhooks;
 
@@ -52,7 +52,7 @@ pub(crate) use answers::QrProblems;
 pub(crate) use docs::docs_page;
 
 use crate::pages::qr;
-use crate::router::Parts;
+use crate::router::AppState;
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -77,7 +77,7 @@ use crate::router::Parts;
 struct Base;
 
 /// Every call that is described, as a router and as a document: what is in one is in the other.
-pub(crate) fn described() -> OpenApiRouter<Arc<Parts>> {
+pub(crate) fn described() -> OpenApiRouter<Arc<AppState>> {
     let mut base = Base::openapi();
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("Your key: `Authorization: Bearer terse_…`"));
     if let Some(components) = base.components.as_mut() {
@@ -86,13 +86,13 @@ pub(crate) fn described() -> OpenApiRouter<Arc<Parts>> {
     OpenApiRouter::with_openapi(base)
         .routes(routes!(links::create, list::list))
         .routes(routes!(links::shorten))
-        .routes(routes!(many::create_many))
+        .routes(routes!(bulk::create_many))
         .routes(routes!(links::get, links::patch, links::delete))
         .routes(routes!(links::restore))
         .routes(routes!(revisions::list))
         .routes(routes!(revisions::undo))
-        .routes(routes!(trial::try_link))
-        .routes(routes!(trial::try_rules))
+        .routes(routes!(dry_run::try_link))
+        .routes(routes!(dry_run::try_rules))
         .routes(routes!(stats::link_stats))
         .routes(routes!(clicks::link_clicks))
         .routes(routes!(live::watch_link))
@@ -132,7 +132,7 @@ pub(crate) fn described() -> OpenApiRouter<Arc<Parts>> {
         .routes(routes!(blocklist::unblock))
         .routes(routes!(audit::read))
         .routes(routes!(stats::orphan_stats))
-        .routes(routes!(many::import_many))
+        .routes(routes!(bulk::import_many))
 }
 
 /// The description of the API, whatever server it runs on.

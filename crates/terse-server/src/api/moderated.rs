@@ -5,26 +5,26 @@ use std::collections::hash_map::Entry;
 
 use serde::Serialize;
 use terse_core::registry::RegistryError;
-use terse_core::{Judge, Link, Moment, OwnerId, Standing, Title};
+use terse_core::{Link, ModerationSource, ModerationStatus, OwnerId, Timestamp, Title};
 use utoipa::ToSchema;
 
 use super::problem::Problem;
 use super::schemas;
 use super::shapes::{host_of, short_url};
 use crate::pages::unicode_host;
-use crate::router::Parts;
+use crate::router::AppState;
 
 /// Names of owners that were looked up already.
 #[derive(Default)]
 pub(super) struct Names(HashMap<OwnerId, Option<String>>);
 
 impl Names {
-    pub(super) async fn of(&mut self, parts: &Parts, owner: OwnerId) -> Result<OwnerBody, RegistryError> {
+    pub(super) async fn of(&mut self, state: &AppState, owner: OwnerId) -> Result<OwnerBody, RegistryError> {
         let name = match self.0.entry(owner) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(place) => {
-                let user = parts.registry.user(owner).await?;
-                place.insert(user.map(|user| user.name.as_str().to_owned())).clone()
+                let account = state.registry.account(owner).await?;
+                place.insert(account.map(|account| account.name.as_str().to_owned())).clone()
             }
         };
         Ok(OwnerBody { id: owner.0, name })
@@ -96,10 +96,10 @@ pub(crate) struct ModeratedLink {
 }
 
 impl ModeratedLink {
-    pub(super) async fn new(parts: &Parts, names: &mut Names, link: &Link) -> Result<Self, Problem> {
-        let hosts = &parts.links.rules().hosts;
+    pub(super) async fn new(state: &AppState, names: &mut Names, link: &Link) -> Result<Self, Problem> {
+        let hosts = &state.links.rules().hosts;
         let host = link.target.host().unwrap_or_default();
-        let text = |at: Option<Moment>| at.map(|at| at.to_string());
+        let text = |at: Option<Timestamp>| at.map(|at| at.to_string());
         Ok(Self {
             short_code: link.key.code.to_string(),
             short_url: short_url(&link.key, hosts),
@@ -108,12 +108,12 @@ impl ModeratedLink {
             host_unicode: unicode_host(&host),
             host,
             title: link.title.as_ref().map(Title::as_str).map(str::to_owned),
-            owner: names.of(parts, link.owner).await?,
+            owner: names.of(state, link.owner).await?,
             created_at: link.created_at.to_string(),
             updated_at: link.updated_at.to_string(),
             expires_at: text(link.expires_at),
             deleted_at: text(link.deleted_at),
-            status: link.status(parts.links.now()).as_str(),
+            status: link.status(state.links.now()).as_str(),
             standing: standing_word(link.standing),
             judged_by: judge_word(link.judged),
             flags: link.flags.iter().map(str::to_owned).collect(),
@@ -122,17 +122,17 @@ impl ModeratedLink {
     }
 }
 
-pub(super) fn standing_word(standing: Standing) -> &'static str {
+pub(super) fn standing_word(standing: ModerationStatus) -> &'static str {
     match standing {
-        Standing::Clear => "clear",
-        Standing::Suspicious => "suspicious",
-        Standing::Blocked => "blocked",
+        ModerationStatus::Clear => "clear",
+        ModerationStatus::Suspicious => "suspicious",
+        ModerationStatus::Blocked => "blocked",
     }
 }
 
-pub(super) fn judge_word(judge: Judge) -> &'static str {
+pub(super) fn judge_word(judge: ModerationSource) -> &'static str {
     match judge {
-        Judge::Screen => "screen",
-        Judge::Moderator => "moderator",
+        ModerationSource::Screen => "screen",
+        ModerationSource::Moderator => "moderator",
     }
 }

@@ -6,20 +6,20 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use terse_core::registry::{Act, Change, ReportState, Role, Suspension, User, UserChange, subject};
-use terse_core::{Caller, Link, LinkError, LinkKey, OwnerId, Patch, REPORTED, Standing};
+use terse_core::registry::{Account, AccountChange, AuditAction, ChangeAccount, ReportState, Role, Suspension, subject};
+use terse_core::{Caller, Link, LinkError, LinkKey, ModerationStatus, OwnerId, Patch, REPORTED};
 use utoipa::ToSchema;
 
+use super::account_bodies::reason;
 use super::answers::{BanProblems, StandingProblems};
 use super::links::link_key;
 use super::moderated::{ModeratedLink, Names, judge_word, standing_word};
-use super::people::reason;
 use super::problem::{CONFLICT, FORBIDDEN, NO_OWNER, Problem};
 use super::request::{Json, Moderator, Name, Params, SMALL, parse_object};
 use super::shapes::SetStanding;
 use super::users::not_yourself;
-use crate::asker::Asker;
-use crate::router::{Parts, Web};
+use crate::principal::Principal;
+use crate::router::{AppState, Web};
 
 /// How often a judgement is tried again when others change the same link.
 const ATTEMPTS: u32 = 8;
@@ -28,7 +28,7 @@ const ATTEMPTS: u32 = 8;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "why": "imitates a bank" }))]
-pub(crate) struct Because {
+pub(crate) struct RequiredReason {
     /// For the audit log.
     #[schema(min_length = 1, max_length = 1000)]
     why: String,
@@ -44,23 +44,23 @@ pub(crate) struct Because {
         StandingProblems),
     security(("key" = [])))]
 pub(super) async fn set_standing(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     params: Params,
     Name(code): Name,
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
-    let key = link_key(&parts, params, &code)?;
+    let key = link_key(&state, params, &code)?;
     let SetStanding { standing, why } = parse_object(&body)?;
     let why = why.as_deref().map(reason).transpose()?;
-    judge(&parts, &asker, &key, standing.into(), why).await
+    judge(&state, &principal, &key, standing.into(), why).await
 }
 
 /// Confirm reports: take the link down
 ///
 /// It answers 451 from now on, and its code is never given out again. Its open reports are settled.
 #[utoipa::path(post, path = "/api/v1/admin/links/{code}/confirm", operation_id = "confirm_reports", tag = "Admin",
-    request_body(content = Because),
+    request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
@@ -68,15 +68,15 @@ pub(super) async fn set_standing(
         StandingProblems),
     security(("key" = [])))]
 pub(super) async fn confirm(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     params: Params,
     Name(code): Name,
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
-    let key = link_key(&parts, params, &code)?;
-    let why = reason(&parse_object::<Because>(&body)?.why)?;
-    judge(&parts, &asker, &key, Standing::Blocked, Some(why)).await
+    let key = link_key(&state, params, &code)?;
+    let why = reason(&parse_object::<RequiredReason>(&body)?.why)?;
+    judge(&state, &principal, &key, ModerationStatus::Blocked, Some(why)).await
 }
 
 /// Clear a link: nothing is wrong with it
@@ -84,7 +84,7 @@ pub(super) async fn confirm(
 /// It redirects from now on, whatever lists, flags and reports say, until its target changes or a moderator thinks otherwise. Its
 /// open reports are settled.
 #[utoipa::path(post, path = "/api/v1/admin/links/{code}/clear", operation_id = "clear_link", tag = "Admin",
-    request_body(content = Because),
+    request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
@@ -92,15 +92,15 @@ pub(super) async fn confirm(
         StandingProblems),
     security(("key" = [])))]
 pub(super) async fn clear(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     params: Params,
     Name(code): Name,
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
-    let key = link_key(&parts, params, &code)?;
-    let why = reason(&parse_object::<Because>(&body)?.why)?;
-    judge(&parts, &asker, &key, Standing::Clear, Some(why)).await
+    let key = link_key(&state, params, &code)?;
+    let why = reason(&parse_object::<RequiredReason>(&body)?.why)?;
+    judge(&state, &principal, &key, ModerationStatus::Clear, Some(why)).await
 }
 
 /// An owner who was suspended.
@@ -122,65 +122,68 @@ pub(crate) struct BannedOwner {
 /// Their keys and sessions open nothing and their links lead nowhere, until they are reinstated. Only an admin suspends a moderator
 /// or an admin.
 #[utoipa::path(post, path = "/api/v1/admin/links/{code}/ban_owner", operation_id = "ban_owner", tag = "Admin",
-    request_body(content = Because),
+    request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The owner as they are now", body = BannedOwner), BanProblems),
     security(("key" = [])))]
 pub(super) async fn ban_owner(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     params: Params,
     Name(code): Name,
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<BannedOwner>, Problem> {
-    let key = link_key(&parts, params, &code)?;
-    let why = reason(&parse_object::<Because>(&body)?.why)?;
-    let link = parts.links.get(Caller::OPERATOR, &key).await?;
+    let key = link_key(&state, params, &code)?;
+    let why = reason(&parse_object::<RequiredReason>(&body)?.why)?;
+    let link = state.links.get(Caller::OPERATOR, &key).await?;
     let nobody = || Problem::new(&NO_OWNER, "nobody with an account owns this link");
     if link.owner == OwnerId::ADMIN {
         return Err(Problem::new(&FORBIDDEN, "this link is the operator's"));
     }
-    let mut owner = parts.registry.user(link.owner).await?.ok_or_else(nobody)?;
-    if owner.id == asker.owner() {
+    let mut owner = state.registry.account(link.owner).await?.ok_or_else(nobody)?;
+    if owner.id == principal.owner() {
         return Err(not_yourself());
     }
-    if owner.role >= Role::Moderator && asker.role < Role::Admin {
+    if owner.role >= Role::Moderator && principal.role < Role::Admin {
         return Err(Problem::new(&FORBIDDEN, "only an admin suspends a moderator or an admin"));
     }
     // A suspension that is there already stays as it is, with its own reason.
     if owner.suspended.is_none() {
-        let by = parts.by(asker.owner(), Some(why.clone()));
+        let by = state.by(principal.owner(), Some(why.clone()));
         let suspended = Some(Some(Suspension { at: by.at, why }));
         // At this very revision: who has become a moderator since is another matter.
-        let change =
-            Change { id: owner.id, change: UserChange { suspended, ..UserChange::default() }, expected: Some(owner.revision) };
-        owner = parts.registry.change_user(change, by).await?;
-        parts.bell.ring().await;
+        let change = ChangeAccount {
+            id: owner.id,
+            change: AccountChange { suspended, ..AccountChange::default() },
+            expected: Some(owner.revision),
+        };
+        owner = state.registry.change_account(change, by).await?;
+        state.registry_refresh.refresh().await;
     }
-    let User { id, name, suspended, .. } = owner;
+    let Account { id, name, suspended, .. } = owner;
     let suspended_at = suspended.map(|since| since.at.to_string());
     Ok(axum::Json(BannedOwner { id: id.0, name: name.as_str().to_owned(), suspended_at }))
 }
 
 /// Notes what is about to be done, does it, settles the reports, and answers with the link.
 async fn judge(
-    parts: &Parts,
-    asker: &Asker,
+    state: &AppState,
+    principal: &Principal,
     key: &LinkKey,
-    standing: Standing,
+    standing: ModerationStatus,
     why: Option<String>,
 ) -> Result<Response, Problem> {
-    let link = judged(parts, asker, key, standing, why.clone()).await?;
+    let link = judged(state, principal, key, standing, why.clone()).await?;
     let settled = match standing {
-        Standing::Clear => ReportState::Cleared,
-        Standing::Blocked => ReportState::Confirmed,
-        Standing::Suspicious => ReportState::Open,
+        ModerationStatus::Clear => ReportState::Cleared,
+        ModerationStatus::Blocked => ReportState::Confirmed,
+        ModerationStatus::Suspicious => ReportState::Open,
     };
     if settled != ReportState::Open {
-        parts.registry.settle_reports(key, settled, parts.by(asker.owner(), why)).await?;
+        state.registry.settle_reports(key, settled, state.by(principal.owner(), why)).await?;
     }
-    let body = ModeratedLink::new(parts, &mut Names::default(), &link).await?;
+    let body = ModeratedLink::new(state, &mut Names::default(), &link).await?;
     let tag = HeaderValue::try_from(format!("\"{}\"", body.revision)).ok();
     let mut response = axum::Json(body).into_response();
     if let Some(tag) = tag {
@@ -189,11 +192,17 @@ async fn judge(
     Ok(response)
 }
 
-async fn judged(parts: &Parts, asker: &Asker, key: &LinkKey, standing: Standing, why: Option<String>) -> Result<Link, Problem> {
+async fn judged(
+    state: &AppState,
+    principal: &Principal,
+    key: &LinkKey,
+    standing: ModerationStatus,
+    why: Option<String>,
+) -> Result<Link, Problem> {
     let patch = Patch { standing: Some(standing), ..Patch::default() };
     let mut noted = None;
     for _ in 0..ATTEMPTS {
-        let link = parts.links.get(Caller::OPERATOR, key).await?;
+        let link = state.links.get(Caller::OPERATOR, key).await?;
         let (before, after) = (told(&link), told_after(&link, standing));
         if before == after {
             return Ok(link);
@@ -201,11 +210,11 @@ async fn judged(parts: &Parts, asker: &Asker, key: &LinkKey, standing: Standing,
         // Somebody who changed the title meanwhile makes it no other act.
         if noted.as_ref() != Some(&before) {
             let change = (Some(before.to_string()), Some(after.to_string()));
-            let by = parts.by(asker.owner(), why.clone());
-            parts.registry.note(Act::LinkJudged, &subject::link(key), change, by).await?;
+            let by = state.by(principal.owner(), why.clone());
+            state.registry.note(AuditAction::LinkJudged, &subject::link(key), change, by).await?;
             noted = Some(before);
         }
-        match parts.links.patch(Caller::OPERATOR, key, &patch, Some(link.revision)).await {
+        match state.links.patch(Caller::OPERATOR, key, &patch, Some(link.revision)).await {
             Err(LinkError::Conflict) => {}
             outcome => return Ok(outcome?),
         }
@@ -218,7 +227,7 @@ fn told(link: &Link) -> Value {
     json!({ "standing": standing_word(link.standing), "judged_by": judge_word(link.judged), "flags": flags })
 }
 
-fn told_after(link: &Link, standing: Standing) -> Value {
-    let flags: Vec<&str> = link.flags.iter().filter(|flag| standing != Standing::Clear || *flag != REPORTED).collect();
+fn told_after(link: &Link, standing: ModerationStatus) -> Value {
+    let flags: Vec<&str> = link.flags.iter().filter(|flag| standing != ModerationStatus::Clear || *flag != REPORTED).collect();
     json!({ "standing": standing_word(standing), "judged_by": "moderator", "flags": flags })
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use jiff::civil::Date;
 use jiff::tz::{Offset, TimeZone};
-use terse_core::Moment;
+use terse_core::Timestamp;
 use terse_core::clicks::{Bots, Bucket, Interval, Period, Point, SeriesError, Unit, series};
 
 use super::problem::Problem;
 use super::request::Params;
 
 /// Nobody looks back further unless they say so: what is older than this was certainly not clicked here.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+const MAX_PERIOD: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The words of a query about clicks, not yet understood.
 pub(super) struct Words {
@@ -24,8 +24,8 @@ pub(super) struct Words {
 
 /// What a query about clicks means.
 pub(super) struct Asked {
-    pub(super) from: Moment,
-    pub(super) to: Moment,
+    pub(super) from: Timestamp,
+    pub(super) to: Timestamp,
     pub(super) bots: Bots,
     /// Whether neither beginning nor end was given: all there is.
     pub(super) whole: bool,
@@ -45,13 +45,13 @@ impl Words {
     }
 
     /// What is asked for. Without `from`, the answer begins where `since` says for its end.
-    pub(super) fn read(self, now: Moment, since: impl FnOnce(Moment) -> Moment) -> Result<Asked, Problem> {
+    pub(super) fn read(self, now: Timestamp, since: impl FnOnce(Timestamp) -> Timestamp) -> Result<Asked, Problem> {
         let zone = self.tz.as_deref().map_or(Ok(TimeZone::UTC), zone)?;
         let interval = self.interval.map(|word| Interval::parse(&word).ok_or_else(bad_interval)).transpose()?;
         let bots = self.bots.map(|word| Bots::parse(&word).ok_or_else(bad_bots)).transpose()?.unwrap_or_default();
         let from = self.from.map(|text| moment("from", &text, &zone)).transpose()?;
         let to = self.to.map(|text| moment("to", &text, &zone)).transpose()?;
-        let begin = from.unwrap_or_else(|| since(to.unwrap_or(now)).max(now.saturating_sub(LONGEST)));
+        let begin = from.unwrap_or_else(|| since(to.unwrap_or(now)).max(now.saturating_sub(MAX_PERIOD)));
         // What has just begun has lasted for a moment at least.
         let end = to.unwrap_or_else(|| if from.is_none() { now.max(after(begin)) } else { now });
         if begin >= end {
@@ -109,8 +109,8 @@ impl Asked {
     }
 }
 
-fn after(at: Moment) -> Moment {
-    Moment::from_ms(at.as_ms() + 1)
+fn after(at: Timestamp) -> Timestamp {
+    Timestamp::from_ms(at.as_ms() + 1)
 }
 
 fn bad_interval() -> Problem {
@@ -122,15 +122,15 @@ fn bad_bots() -> Problem {
 }
 
 /// A moment, or a date: that day's beginning in the zone, which is not midnight everywhere.
-pub(super) fn moment(field: &'static str, text: &str, zone: &TimeZone) -> Result<Moment, Problem> {
+pub(super) fn moment(field: &'static str, text: &str, zone: &TimeZone) -> Result<Timestamp, Problem> {
     let refuse = || Problem::invalid(field, "not an RFC 3339 time with offset (2030-01-31T12:00:00Z) nor a date (2030-01-31)");
-    let at = Moment::parse(&with_plus(text)).ok_or_else(refuse)?;
+    let at = Timestamp::parse(&with_plus(text)).ok_or_else(refuse)?;
     if text.len() > "2030-01-31".len() {
         return Ok(at);
     }
     let date: Date = text.parse().map_err(|_| refuse())?;
     let start = date.to_zoned(zone.clone()).and_then(|day| day.start_of_day()).map_err(|_| refuse())?;
-    Ok(Moment::from_ms(start.timestamp().as_millisecond()))
+    Ok(Timestamp::from_ms(start.timestamp().as_millisecond()))
 }
 
 /// An offset as it was typed: in a query, a plus that is not escaped arrives as a space.

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use terse_core::limits::Verdict;
+use terse_core::limits::LimitDecision;
 use terse_core::registry::RegistryError;
-use terse_core::{LinkError, Refusal, RefusalKind, StoreError};
+use terse_core::{LinkError, StoreError, ValidationError, ValidationErrorKind};
 use utoipa::ToSchema;
 
 use crate::limits;
@@ -70,7 +70,7 @@ pub(crate) struct Problem {
     detail: Cow<'static, str>,
     field: Option<String>,
     /// Where a limit was reached.
-    verdict: Option<Verdict>,
+    verdict: Option<LimitDecision>,
 }
 
 /// What went wrong (RFC 9457, application/problem+json).
@@ -114,13 +114,13 @@ impl Problem {
     }
 
     /// With what the caller is told of the limit that was reached.
-    pub(crate) fn limited(mut self, verdict: Verdict) -> Self {
+    pub(crate) fn limited(mut self, verdict: LimitDecision) -> Self {
         self.verdict = Some(verdict);
         self
     }
 
     /// The limit that was reached, if it is about one.
-    pub(crate) fn verdict(&self) -> Option<&Verdict> {
+    pub(crate) fn verdict(&self) -> Option<&LimitDecision> {
         self.verdict.as_ref()
     }
 
@@ -169,19 +169,19 @@ impl IntoResponse for Problem {
     }
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
+impl From<ValidationError> for Problem {
+    fn from(refusal: ValidationError) -> Self {
         let kind = match refusal.kind {
-            RefusalKind::InvalidRequest => &INVALID_REQUEST,
-            RefusalKind::InvalidUrl => &INVALID_URL,
-            RefusalKind::SchemeNotAllowed => &SCHEME_NOT_ALLOWED,
-            RefusalKind::SelfReference => &SELF_REFERENCE,
-            RefusalKind::DestinationNotPublic => &DESTINATION_NOT_PUBLIC,
-            RefusalKind::BlockedDestination => &BLOCKED_DESTINATION,
-            RefusalKind::InvalidAlias => &INVALID_ALIAS,
-            RefusalKind::ReservedAlias => &RESERVED_ALIAS,
-            RefusalKind::AliasTaken => &ALIAS_TAKEN,
-            RefusalKind::InvalidExpiry => &INVALID_EXPIRY,
+            ValidationErrorKind::InvalidRequest => &INVALID_REQUEST,
+            ValidationErrorKind::InvalidUrl => &INVALID_URL,
+            ValidationErrorKind::SchemeNotAllowed => &SCHEME_NOT_ALLOWED,
+            ValidationErrorKind::SelfReference => &SELF_REFERENCE,
+            ValidationErrorKind::DestinationNotPublic => &DESTINATION_NOT_PUBLIC,
+            ValidationErrorKind::BlockedDestination => &BLOCKED_DESTINATION,
+            ValidationErrorKind::InvalidAlias => &INVALID_ALIAS,
+            ValidationErrorKind::ReservedAlias => &RESERVED_ALIAS,
+            ValidationErrorKind::AliasTaken => &ALIAS_TAKEN,
+            ValidationErrorKind::InvalidExpiry => &INVALID_EXPIRY,
         };
         Self::new(kind, refusal.detail).on(refusal.field)
     }

@@ -16,7 +16,7 @@ use super::request::{Anyone, Json, Moderator, Name, Params, Peer, SMALL, parse_o
 use super::schemas;
 use super::shapes::host_of;
 use crate::reporting::{self, Reason, Reporter};
-use crate::router::{Parts, Web};
+use crate::router::{AppState, Web};
 
 /// What is wrong with a link.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -42,16 +42,16 @@ pub(crate) struct WriteReport {
     responses((status = 202, description = "The report is kept"), ReportProblems),
     security((), ("key" = [])))]
 pub(super) async fn write(
-    State(parts): Web,
-    Anyone(asker): Anyone,
+    State(state): Web,
+    Anyone(principal): Anyone,
     Peer(address): Peer,
     params: Params,
     Name(code): Name,
     Json(body): Json<SMALL>,
 ) -> Result<StatusCode, Problem> {
-    let key = link_key(&parts, params, &code)?;
+    let key = link_key(&state, params, &code)?;
     let WriteReport { reason, text } = parse_object(&body)?;
-    reporting::report(&parts, Reporter { caller: asker.caller, address }, key, reason, text).await?;
+    reporting::report(&state, Reporter { caller: principal.caller, address }, key, reason, text).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -125,41 +125,41 @@ enum StateWord {
     responses((status = 200, description = "A part of the list", body = ReportList), AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     mut params: Params,
 ) -> Result<axum::Json<ReportList>, Problem> {
-    let state = match params.take("state") {
+    let wanted = match params.take("state") {
         None => ReportState::Open,
         Some(word) => ReportState::parse(&word).ok_or_else(|| Problem::invalid("state", "one of open, confirmed, cleared"))?,
     };
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
     params.done()?;
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
-    let mut seal = Seal::new(&parts.cursor_key, asker.caller);
+    let mut seal = Seal::new(&state.cursor_key, principal.caller);
     seal.bind(Some("reports"));
-    seal.bind(Some(state.as_str()));
+    seal.bind(Some(wanted.as_str()));
     let after = cursor.map(|text| seal.open_number(&text)).transpose()?.map(ReportId);
     let limit = usize::try_from(limit).unwrap_or(100);
-    let found = parts.registry.reported(state, after, limit).await?;
+    let found = state.registry.reported(wanted, after, limit).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|last| Cursor(last.first.0.to_be_bytes().to_vec()));
     let (mut reports, mut names) = (Vec::with_capacity(found.len()), Names::default());
     for reported in found {
-        reports.push(body(&parts, &mut names, reported).await?);
+        reports.push(body(&state, &mut names, reported).await?);
     }
     Ok(axum::Json(ReportList { reports, next_cursor: next.map(|cursor| seal.close(&cursor)) }))
 }
 
-async fn body(parts: &Parts, names: &mut Names, reported: ReportedLink) -> Result<ReportedBody, Problem> {
+async fn body(state: &AppState, names: &mut Names, reported: ReportedLink) -> Result<ReportedBody, Problem> {
     let ReportedLink { link: key, born, count, reasons, since, last, texts, .. } = reported;
     // Another link that has got the same code since is none of theirs.
-    let link = parts.links.preview(&key).await?.filter(|link| link.created_at == born);
+    let link = state.links.preview(&key).await?.filter(|link| link.created_at == born);
     let link = match link {
-        Some(link) => Some(ModeratedLink::new(parts, names, &link).await?),
+        Some(link) => Some(ModeratedLink::new(state, names, &link).await?),
         None => None,
     };
     Ok(ReportedBody {
-        domain: host_of(&key, &parts.links.rules().hosts).to_owned(),
+        domain: host_of(&key, &state.links.rules().hosts).to_owned(),
         short_code: key.code.to_string(),
         link,
         count,

@@ -17,10 +17,10 @@ use terse_core::registry::Role;
 use tokio::sync::Semaphore;
 
 use super::problem::{INVALID_REQUEST, Problem, STORE_UNAVAILABLE, TOO_LARGE, UNAUTHORIZED, UNSUPPORTED_MEDIA_TYPE};
-use crate::asker::Asker;
 use crate::limits::Allowance;
-use crate::router::Parts;
-use crate::stats::Outcome;
+use crate::principal::Principal;
+use crate::router::AppState;
+use crate::stats::CreateResult;
 
 /// The most a single link's body may hold: the longest target, four times over, and all the rest.
 pub(crate) const SMALL: usize = 64 * 1024;
@@ -29,10 +29,10 @@ pub(crate) const LARGE: usize = 10 * 1024 * 1024;
 /// How many long lists are read at the same time: together they are held in memory.
 static LARGE_BODIES: Semaphore = Semaphore::const_new(16);
 /// A body that trickles in is given up.
-const BODY_PATIENCE: Duration = Duration::from_secs(20);
+const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Whoever asks, with a key or without. A key that is shown must be right, even where none is needed.
-pub(crate) struct Anyone(pub(crate) Asker);
+pub(crate) struct Anyone(pub(crate) Principal);
 /// Whoever may make links here. Strangers who may not, and those who ask too often, are turned away before their body is read.
 pub(crate) struct Creator {
     pub(crate) caller: Caller,
@@ -56,83 +56,83 @@ impl<S: Sync> FromRequestParts<S> for Peer {
 /// Somebody with a key or a session, good for looking if the method only looks, else for everything.
 pub(crate) struct Keyed(pub(crate) Caller);
 /// The same for a method that says more than it does: it looks, and changes nothing.
-pub(crate) struct Looker(pub(crate) Caller);
+pub(crate) struct ReadOnly(pub(crate) Caller);
 /// The same, for what is about the account rather than about links.
-pub(crate) struct Member(pub(crate) Asker);
+pub(crate) struct Member(pub(crate) Principal);
 /// A moderator or an admin.
-pub(crate) struct Moderator(pub(crate) Asker);
+pub(crate) struct Moderator(pub(crate) Principal);
 /// An admin.
 pub(crate) struct Operator(pub(crate) Caller);
 
-impl FromRequestParts<Arc<Parts>> for Anyone {
+impl FromRequestParts<Arc<AppState>> for Anyone {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
-        Asker::of(parts, &request.method, &request.headers).await.map(Self)
+    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
+        Principal::of(state, &request.method, &request.headers).await.map(Self)
     }
 }
 
-impl FromRequestParts<Arc<Parts>> for Creator {
+impl FromRequestParts<Arc<AppState>> for Creator {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
-        let asker = Anyone::from_request_parts(request, parts).await?.0.may_create()?;
-        let caller = asker.caller;
-        if caller == Caller::Anonymous && !parts.links.rules().anonymous_create {
+    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
+        let principal = Anyone::from_request_parts(request, state).await?.0.may_create()?;
+        let caller = principal.caller;
+        if caller == Caller::Anonymous && !state.links.rules().anonymous_create {
             return Err(Problem::new(&UNAUTHORIZED, "making links needs a key here").on("Authorization"));
         }
         let peer = request.extensions.get::<Peer>().map(|peer| peer.0);
-        let allowance = parts.limits.allowance(&asker, peer);
-        parts.limits.ask(allowance).await.inspect_err(|_| parts.stats.count_create(Outcome::Limited))?;
+        let allowance = state.limits.allowance(&principal, peer);
+        state.limits.ask(allowance).await.inspect_err(|_| state.stats.count_create(CreateResult::Limited))?;
         let place = peer.filter(|_| caller == Caller::Anonymous).map(|peer| peer.to_string()).unwrap_or_default();
         Ok(Self { caller, place, allowance })
     }
 }
 
-impl FromRequestParts<Arc<Parts>> for Keyed {
+impl FromRequestParts<Arc<AppState>> for Keyed {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
-        known(request, parts).await.map(|asker| Self(asker.caller))
+    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
+        known(request, state).await.map(|principal| Self(principal.caller))
     }
 }
 
-impl FromRequestParts<Arc<Parts>> for Looker {
+impl FromRequestParts<Arc<AppState>> for ReadOnly {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
-        let asker = Anyone::from_request_parts(request, parts).await?.0.known()?.in_scope(&axum::http::Method::GET)?;
-        Ok(Self(asker.caller))
+    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
+        let principal = Anyone::from_request_parts(request, state).await?.0.known()?.in_scope(&axum::http::Method::GET)?;
+        Ok(Self(principal.caller))
     }
 }
 
-impl FromRequestParts<Arc<Parts>> for Member {
+impl FromRequestParts<Arc<AppState>> for Member {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
-        known(request, parts).await.map(Self)
+    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
+        known(request, state).await.map(Self)
     }
 }
 
-impl FromRequestParts<Arc<Parts>> for Moderator {
+impl FromRequestParts<Arc<AppState>> for Moderator {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
-        known(request, parts).await?.at_least(Role::Moderator).map(Self)
+    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
+        known(request, state).await?.at_least(Role::Moderator).map(Self)
     }
 }
 
-impl FromRequestParts<Arc<Parts>> for Operator {
+impl FromRequestParts<Arc<AppState>> for Operator {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Self, Problem> {
-        known(request, parts).await?.at_least(Role::Admin).map(|asker| Self(asker.caller))
+    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
+        known(request, state).await?.at_least(Role::Admin).map(|principal| Self(principal.caller))
     }
 }
 
 /// Somebody who has shown what opens this method.
-async fn known(request: &mut request::Parts, parts: &Arc<Parts>) -> Result<Asker, Problem> {
-    Anyone::from_request_parts(request, parts).await?.0.known()?.in_scope(&request.method)
+async fn known(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Principal, Problem> {
+    Anyone::from_request_parts(request, state).await?.0.known()?.in_scope(&request.method)
 }
 
 /// The variable part of a path. What is not even UTF-8 is empty, and so never found, rather than an error of its own.
@@ -225,10 +225,10 @@ pub(crate) fn whole_number(field: &'static str, text: &str, most: u64) -> Result
 /// A JSON body of at most `LIMIT` octets, not yet parsed.
 pub(crate) struct Json<const LIMIT: usize>(pub(crate) Bytes);
 
-impl<const LIMIT: usize> FromRequest<Arc<Parts>> for Json<LIMIT> {
+impl<const LIMIT: usize> FromRequest<Arc<AppState>> for Json<LIMIT> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &Arc<Parts>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _: &Arc<AppState>) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
         let essence = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let essence = essence.split(';').next().unwrap_or_default().trim();
@@ -247,12 +247,12 @@ impl<const LIMIT: usize> FromRequest<Arc<Parts>> for Json<LIMIT> {
 /// A JSON body that may be left out.
 pub(crate) struct MaybeJson<const LIMIT: usize>(pub(crate) Option<Bytes>);
 
-impl<const LIMIT: usize> FromRequest<Arc<Parts>> for MaybeJson<LIMIT> {
+impl<const LIMIT: usize> FromRequest<Arc<AppState>> for MaybeJson<LIMIT> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, parts: &Arc<Parts>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &Arc<AppState>) -> Result<Self, Problem> {
         if request.headers().contains_key(CONTENT_TYPE) {
-            return Json::<LIMIT>::from_request(request, parts).await.map(|Json(body)| Self(Some(body)));
+            return Json::<LIMIT>::from_request(request, state).await.map(|Json(body)| Self(Some(body)));
         }
         if read(request.into_body(), LIMIT).await?.is_empty() {
             return Ok(Self(None));
@@ -273,7 +273,7 @@ fn refuse_encoding(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// The whole body, if it is not too large and does not take too long.
 pub(crate) async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
-    match tokio::time::timeout(BODY_PATIENCE, to_bytes(body, limit)).await {
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, limit)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) if is_too_large(&error) => {
             Err(Problem::new(&TOO_LARGE, format!("a body has at most {limit} octets here")))

@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use terse_core::{Hosts, Link, Moment, Revision};
+use terse_core::{Hosts, Link, Revision, Timestamp};
 use utoipa::ToSchema;
 
 use super::answers::{GetProblems, PatchProblems};
@@ -72,7 +72,7 @@ pub(crate) struct FieldChange {
 }
 
 impl Earlier {
-    fn new(before: &Link, after: &Link, until: Moment, hosts: &Hosts) -> Self {
+    fn new(before: &Link, after: &Link, until: Timestamp, hosts: &Hosts) -> Self {
         let told = |link: &Link| serde_json::to_value(LinkBody::new(link, None, hosts, until)).unwrap_or_default();
         let (old, new) = (told(before), told(after));
         let differs =
@@ -92,14 +92,14 @@ impl Earlier {
     responses((status = 200, description = "The earlier revisions, the latest first", body = Revisions), GetProblems),
     security(("key" = [])))]
 pub(super) async fn list(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     params: Params,
     Name(code): Name,
 ) -> Result<axum::Json<Revisions>, Problem> {
-    let key = link_key(&parts, params, &code)?;
-    let (link, history) = parts.links.history(caller, &key).await?;
-    let hosts = &parts.links.rules().hosts;
+    let key = link_key(&state, params, &code)?;
+    let (link, history) = state.links.history(caller, &key).await?;
+    let hosts = &state.links.rules().hosts;
     let mut after = &link;
     let mut revisions = Vec::with_capacity(history.len());
     for past in &history {
@@ -135,17 +135,17 @@ pub(crate) struct Undo {
         PatchProblems),
     security(("key" = [])))]
 pub(super) async fn undo(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     params: Params,
     Name(code): Name,
     headers: HeaderMap,
     MaybeJson(body): MaybeJson<SMALL>,
 ) -> Result<Response, Problem> {
-    let key = link_key(&parts, params, &code)?;
+    let key = link_key(&state, params, &code)?;
     let expected = if_match(&headers)?;
     let wanted = body.map(|body| parse_object::<Undo>(&body)).transpose()?.and_then(|undo| undo.revision);
-    let undone = parts.links.undo(caller, &key, wanted.map(Revision), expected).await;
+    let undone = state.links.undo(caller, &key, wanted.map(Revision), expected).await;
     let link = undone.map_err(|error| conflict(error, expected))?;
-    Ok(answer(&parts, StatusCode::OK, &link).await)
+    Ok(answer(&state, StatusCode::OK, &link).await)
 }

@@ -23,7 +23,7 @@ impl utoipa::PartialSchema for Rule {
         let about = "Sends the visitors for whom all its conditions hold to another place. A condition may be a list of \
             alternatives; null is as good as absent; a rule without conditions is for everybody.";
         let hours = text("^[0-2][0-9]:[0-5][0-9]-[0-2][0-9]:[0-5][0-9]$");
-        let days = words(&["mon", "tue", "wed", "thu", "fri", "sat", "sun"]);
+        let days = format(&["mon", "tue", "wed", "thu", "fri", "sat", "sun"]);
         let url = text("^https?://").max_length(Some(8192)).build();
         let weight = kind(Type::Integer).minimum(Some(1)).maximum(Some(10_000)).description(Some("1 by default.")).build();
         let branch = object().property("url", url.clone()).property("weight", weight).required("url").build();
@@ -34,14 +34,14 @@ impl utoipa::PartialSchema for Rule {
         let zone =
             zone.description(Some("Whose clocks `days` and `hours` go by, such as `Europe/Berlin`; UTC by default.")).build();
         let mut branches = Array::new(branch);
-        (branches.min_items, branches.max_items) = (Some(1), Some(Rules::MOST_BRANCHES));
+        (branches.min_items, branches.max_items) = (Some(1), Some(Rules::MAX_BRANCHES));
         let to = "Where to go: a URL, or several with weights, among which visitors are divided. The same visitor always goes the \
             same way.";
         let to = OneOf::builder().item(url).item(branches).description(Some(to)).build();
         object()
             .description(Some(about))
-            .property("device", any(words(DEVICES), "What the visitor holds in hand."))
-            .property("os", any(words(SYSTEMS), "The operating system. `Linux` is any of its distributions."))
+            .property("device", any(format(DEVICES), "What the visitor holds in hand."))
+            .property("os", any(format(SYSTEMS), "The operating system. `Linux` is any of its distributions."))
             .property(
                 "language",
                 any(text("^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$").build(), "What the visitor likes best to read."),
@@ -65,7 +65,7 @@ pub(super) fn rules_or_null() -> Array {
     let mut rules = Array::new(Ref::from_schema_name("Rule"));
     rules.schema_type = SchemaType::from_iter([Type::Array, Type::Null]);
     rules.description = Some(ABOUT.into());
-    rules.max_items = Some(Rules::MOST);
+    rules.max_items = Some(Rules::MAX_RULES);
     rules
 }
 
@@ -81,8 +81,8 @@ fn text(pattern: &str) -> ObjectBuilder {
     kind(Type::String).pattern(Some(pattern))
 }
 
-fn words(words: &[&str]) -> Object {
-    kind(Type::String).enum_values(Some(words.iter().copied())).build()
+fn format(format: &[&str]) -> Object {
+    kind(Type::String).enum_values(Some(format.iter().copied())).build()
 }
 
 /// One, or a list of alternatives.

@@ -9,9 +9,9 @@ use utoipa::openapi::{RefOr, Schema};
 use crate::reporting::Reason;
 
 /// The furthest end that can be asked for in seconds: about 7,900 years, so that now plus it is still a date.
-pub(crate) const LONGEST_TTL: u64 = 250_000_000_000;
+pub(crate) const MAX_TTL: u64 = 250_000_000_000;
 /// How many links one request may bring.
-pub(crate) const MOST_ITEMS: usize = 1000;
+pub(crate) const MAX_ITEMS: usize = 1000;
 
 const REDIRECT: &str = "The status the link redirects with: 302 unless wished otherwise. Browsers remember 301 and 308 for long.";
 
@@ -48,8 +48,8 @@ pub(super) fn role() -> Object {
 }
 
 pub(super) fn role_or_null() -> Object {
-    let words = Role::ALL.map(|role| json!(role.as_str())).into_iter().chain([json!(null)]);
-    or_null(Type::String).description(Some("What somebody may do.")).enum_values(Some(words)).build()
+    let format = Role::ALL.map(|role| json!(role.as_str())).into_iter().chain([json!(null)]);
+    or_null(Type::String).description(Some("What somebody may do.")).enum_values(Some(format)).build()
 }
 
 pub(super) fn scope() -> Object {
@@ -62,14 +62,14 @@ pub(super) fn reason() -> Object {
 }
 
 pub(super) fn status_or_null() -> Object {
-    let words = Status::ALL.into_iter().map(|status| json!(status.as_str())).chain([json!(null)]);
+    let format = Status::ALL.into_iter().map(|status| json!(status.as_str())).chain([json!(null)]);
     let about = "What the link is right now: only an active one redirects. Null for rules that no link has.";
-    or_null(Type::String).description(Some(about)).enum_values(Some(words)).build()
+    or_null(Type::String).description(Some(about)).enum_values(Some(format)).build()
 }
 
 /// One of a few words.
-pub(super) fn word(about: &str, words: &[&str]) -> Object {
-    kind(Type::String).description(Some(about)).enum_values(Some(words.iter().copied())).build()
+pub(super) fn word(about: &str, format: &[&str]) -> Object {
+    kind(Type::String).description(Some(about)).enum_values(Some(format.iter().copied())).build()
 }
 
 fn tag() -> Object {
@@ -96,7 +96,7 @@ fn list_of(item: &str, names: &[&str]) -> RefOr<Schema> {
     let anything = anything.schema_type(SchemaType::AnyValue).description(Some("Anything else becomes a problem in its place."));
     let items = AnyOf::builder().item(Ref::from_schema_name(item)).item(anything.build()).build();
     let mut list = Array::new(Schema::AnyOf(items));
-    (list.min_items, list.max_items) = (Some(1), Some(MOST_ITEMS));
+    (list.min_items, list.max_items) = (Some(1), Some(MAX_ITEMS));
     let mut shapes = OneOf::builder().item(list.clone());
     for name in names {
         let wrapped = kind(Type::Object).property(*name, list.clone()).required(*name);
@@ -119,7 +119,7 @@ impl utoipa::ToSchema for CreateLinks {
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        schemas.push(("CreateLink".into(), <super::shapes::CreateLink as utoipa::PartialSchema>::schema()));
+        schemas.push(("CreateLink".into(), <super::shapes::CreateLinkBody as utoipa::PartialSchema>::schema()));
     }
 }
 

@@ -6,11 +6,11 @@ use serde::Serialize;
 use terse_core::registry::{Session, Token};
 use utoipa::ToSchema;
 
+use super::account_bodies::account_of;
 use super::answers::{OwnChangeProblems, OwnReadProblems};
-use super::people::account_of;
 use super::problem::{NOT_FOUND, Problem};
 use super::request::{Member, Name, NoParams};
-use crate::asker::Shown;
+use crate::principal::Credential;
 use crate::router::Web;
 
 /// A browser that is signed in.
@@ -44,14 +44,14 @@ pub(crate) struct SessionList {
 #[utoipa::path(get, path = "/api/v1/account/sessions", operation_id = "list_sessions", tag = "Account",
     responses((status = 200, description = "Where you are signed in", body = SessionList), OwnReadProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(parts): Web, Member(asker): Member, _: NoParams) -> Result<axum::Json<SessionList>, Problem> {
-    let user = account_of(&parts, &asker).await?;
-    let sessions = parts.registry.sessions(user.id, parts.links.now()).await?;
+pub(super) async fn list(State(state): Web, Member(principal): Member, _: NoParams) -> Result<axum::Json<SessionList>, Problem> {
+    let account = account_of(&state, &principal).await?;
+    let sessions = state.registry.sessions(account.id, state.links.now()).await?;
     let told = |session: &Session| SessionBody {
         id: handle(&session.token),
         created_at: session.created_at.to_string(),
         expires_at: session.expires_at.to_string(),
-        current: asker.shown == Shown::Session(session.token),
+        current: principal.credential == Credential::Session(session.token),
     };
     Ok(axum::Json(SessionList { sessions: sessions.iter().map(told).collect() }))
 }
@@ -62,13 +62,13 @@ pub(super) async fn list(State(parts): Web, Member(asker): Member, _: NoParams) 
 #[utoipa::path(delete, path = "/api/v1/account/sessions", operation_id = "end_sessions", tag = "Account",
     responses((status = 204, description = "They are ended"), OwnChangeProblems),
     security(("key" = [])))]
-pub(super) async fn end_all(State(parts): Web, Member(asker): Member, _: NoParams) -> Result<StatusCode, Problem> {
-    let user = account_of(&parts, &asker).await?;
-    let but = match &asker.shown {
-        Shown::Session(token) => Some(token),
+pub(super) async fn end_all(State(state): Web, Member(principal): Member, _: NoParams) -> Result<StatusCode, Problem> {
+    let account = account_of(&state, &principal).await?;
+    let but = match &principal.credential {
+        Credential::Session(token) => Some(token),
         _ => None,
     };
-    parts.registry.end_sessions(user.id, but).await?;
+    state.registry.end_sessions(account.id, but).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -77,12 +77,17 @@ pub(super) async fn end_all(State(parts): Web, Member(asker): Member, _: NoParam
     params(("id" = String, Path, description = "The session", pattern = "^[0-9a-f]{16}$")),
     responses((status = 204, description = "It is ended"), OwnChangeProblems),
     security(("key" = [])))]
-pub(super) async fn end(State(parts): Web, Member(asker): Member, _: NoParams, Name(id): Name) -> Result<StatusCode, Problem> {
-    let user = account_of(&parts, &asker).await?;
-    let sessions = parts.registry.sessions(user.id, parts.links.now()).await?;
+pub(super) async fn end(
+    State(state): Web,
+    Member(principal): Member,
+    _: NoParams,
+    Name(id): Name,
+) -> Result<StatusCode, Problem> {
+    let account = account_of(&state, &principal).await?;
+    let sessions = state.registry.sessions(account.id, state.links.now()).await?;
     let wanted = sessions.iter().find(|session| handle(&session.token) == id);
     let wanted = wanted.ok_or_else(|| Problem::new(&NOT_FOUND, "there is no such session"))?;
-    parts.registry.end_session(&wanted.token).await?;
+    state.registry.end_session(&wanted.token).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

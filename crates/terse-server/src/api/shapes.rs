@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use terse_core::rules::{Rules, Sent};
-use terse_core::{Change, Hosts, Link, LinkKey, Moment, PasswordHash, Patch, Standing, Wish};
+use terse_core::rules::{RawRules, Rules};
+use terse_core::{CreateLink, Hosts, Link, LinkKey, ModerationStatus, PasswordHash, Patch, PatchField, Timestamp};
 use utoipa::ToSchema;
 
-use super::clear_text::ClearText;
+use super::password_fields::PasswordFields;
 use super::{rule_schemas, schemas};
 
 /// A link to be made. Only `long_url` is required; null means absent. The camelCase spelling of each name is accepted too.
@@ -16,7 +16,7 @@ use super::{rule_schemas, schemas};
     "long_url": "https://example.com/a/rather/long/path?with=parameters",
     "custom_alias": "spring-sale", "expires_at": "2030-01-31T12:00:00Z", "title": "Spring sale", "tags": ["spring", "sale"]
 }))]
-pub(crate) struct CreateLink {
+pub(crate) struct CreateLinkBody {
     /// Where the link leads: an absolute http or https URL of at most 8,192 octets.
     #[serde(alias = "longUrl")]
     #[schema(min_length = 8, max_length = 8192, pattern = "^https?://", nullable = false)]
@@ -58,10 +58,10 @@ pub(crate) struct CreateLink {
     pub(crate) notes: Option<String>,
     /// What visitors must know to follow the link: 1 to 1,024 octets. Kept only as a hash.
     #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 1024)]
-    pub(crate) password: Option<ClearText>,
+    pub(crate) password: Option<PasswordFields>,
     /// Which visitors go elsewhere than to `long_url`.
     #[schema(schema_with = rule_schemas::rules_or_null)]
-    pub(crate) rules: Option<Sent>,
+    pub(crate) rules: Option<RawRules>,
     /// A short domain of this server. The primary one by default.
     #[schema(max_length = 253)]
     pub(crate) domain: Option<String>,
@@ -74,10 +74,10 @@ pub(crate) struct CreateLink {
     pub(crate) reuse: Option<bool>,
 }
 
-impl CreateLink {
+impl CreateLinkBody {
     /// With the hash of the password, if there is one.
-    pub(crate) fn into_wish(self, password: Option<PasswordHash>) -> Wish {
-        Wish {
+    pub(crate) fn into_wish(self, password: Option<PasswordHash>) -> CreateLink {
+        CreateLink {
             long_url: self.long_url,
             custom_alias: self.custom_alias,
             expires_at: self.expires_at,
@@ -155,7 +155,7 @@ pub(crate) struct ImportLink {
     archived: Option<bool>,
     /// Which visitors go elsewhere than to `long_url`.
     #[schema(schema_with = rule_schemas::rules_or_null)]
-    rules: Option<Sent>,
+    rules: Option<RawRules>,
     /// A short domain of this server.
     #[schema(max_length = 253)]
     domain: Option<String>,
@@ -169,8 +169,8 @@ pub(crate) struct ImportLink {
 }
 
 impl ImportLink {
-    pub(crate) fn into_wish(self) -> Wish {
-        Wish {
+    pub(crate) fn into_wish(self) -> CreateLink {
+        CreateLink {
             long_url: self.long_url,
             custom_alias: self.short_code,
             expires_at: self.expires_at,
@@ -241,7 +241,7 @@ pub(crate) struct PatchLink {
     /// A new password; null for none. It ends all passes that the old one gave.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 1024)]
-    pub(crate) password: Option<Option<ClearText>>,
+    pub(crate) password: Option<Option<PasswordFields>>,
     /// Whether the link is put away: it goes on working, and is left out of lists.
     #[serde(default, deserialize_with = "given")]
     #[schema(nullable = false)]
@@ -249,7 +249,7 @@ pub(crate) struct PatchLink {
     /// New rules, replacing the old ones; null or an empty list for none.
     #[serde(default, deserialize_with = "given")]
     #[schema(schema_with = rule_schemas::rules_or_null)]
-    rules: Option<Option<Sent>>,
+    rules: Option<Option<RawRules>>,
     /// Whether a visitor's query is passed on to the target.
     #[serde(alias = "forwardQuery", default, deserialize_with = "given")]
     #[schema(nullable = false)]
@@ -267,7 +267,7 @@ fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Res
 
 impl PatchLink {
     /// With what happens to the password, hashed.
-    pub(crate) fn into_patch(self, password: Change<PasswordHash>) -> Patch {
+    pub(crate) fn into_patch(self, password: PatchField<PasswordHash>) -> Patch {
         Patch {
             long_url: self.long_url,
             expires_at: change(self.expires_at),
@@ -292,11 +292,11 @@ impl PatchLink {
     }
 }
 
-fn change<T>(field: Option<Option<T>>) -> Change<T> {
+fn change<T>(field: Option<Option<T>>) -> PatchField<T> {
     match field {
-        None => Change::Keep,
-        Some(None) => Change::Clear,
-        Some(Some(value)) => Change::Set(value),
+        None => PatchField::Keep,
+        Some(None) => PatchField::Clear,
+        Some(Some(value)) => PatchField::Set(value),
     }
 }
 
@@ -321,7 +321,7 @@ pub(crate) enum StandingWord {
     Blocked,
 }
 
-impl From<StandingWord> for Standing {
+impl From<StandingWord> for ModerationStatus {
     fn from(word: StandingWord) -> Self {
         match word {
             StandingWord::Clear => Self::Clear,
@@ -412,9 +412,9 @@ pub(crate) struct LinkBody {
 }
 
 impl LinkBody {
-    pub(crate) fn new(link: &Link, click_count: Option<u64>, hosts: &Hosts, now: Moment) -> Self {
+    pub(crate) fn new(link: &Link, click_count: Option<u64>, hosts: &Hosts, now: Timestamp) -> Self {
         let short_url = short_url(&link.key, hosts);
-        let text = |at: Option<Moment>| at.map(|at| at.to_string());
+        let text = |at: Option<Timestamp>| at.map(|at| at.to_string());
         Self {
             short_code: link.key.code.to_string(),
             long_url: link.target.to_string(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use terse_core::clicks::{LinkId, Report, Subject};
+use terse_core::clicks::{ClickReport, ClickSubject, LinkId};
 use terse_core::{Caller, OwnerId};
 use utoipa::ToSchema;
 
@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::request::{Keyed, Name, Operator, Params, whole_number};
 use super::shapes::{host_of, short_url};
 use super::stats_shapes::{AllStats, LinkStats, OrphanStats};
-use crate::router::{Parts, Web};
+use crate::router::{AppState, Web};
 
 /// How far the sums of many links look back unless told otherwise.
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
@@ -40,16 +40,16 @@ const CANDIDATES: usize = 1000;
     responses((status = 200, description = "The sums", body = LinkStats), GetProblems),
     security(("key" = [])))]
 pub(super) async fn link_stats(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     mut params: Params,
     Name(code): Name,
 ) -> Result<Json<LinkStats>, Problem> {
-    let words = Words::take(&mut params);
-    let link = readable(&parts, caller, params, &code).await?;
-    let asked = words.read(parts.links.now(), |_| link.created_at)?;
-    let report = report(&parts, &Subject::Link(LinkId::of(&link)), &asked).await?;
-    LinkStats::new(&link, &parts.links.rules().hosts, &asked.reaching(&report.buckets), &report).map(Json)
+    let format = Words::take(&mut params);
+    let link = readable(&state, caller, params, &code).await?;
+    let asked = format.read(state.links.now(), |_| link.created_at)?;
+    let report = report(&state, &ClickSubject::Link(LinkId::of(&link)), &asked).await?;
+    LinkStats::new(&link, &state.links.rules().hosts, &asked.reaching(&report.buckets), &report).map(Json)
 }
 
 /// The clicks of all your links, summed up
@@ -65,16 +65,16 @@ pub(super) async fn link_stats(
         ("tz" = Option<String>, Query, description = "The time zone of dates and days: `Europe/Berlin`, `UTC` (the default), `+05:30`", min_length = 1, max_length = 64, nullable = false)),
     responses((status = 200, description = "The sums", body = AllStats), ListProblems),
     security(("key" = [])))]
-pub(super) async fn all_stats(State(parts): Web, Keyed(caller): Keyed, params: Params) -> Result<Json<AllStats>, Problem> {
-    let now = parts.links.now();
-    let asked = read_all(params, &parts)?;
+pub(super) async fn all_stats(State(state): Web, Keyed(caller): Keyed, params: Params) -> Result<Json<AllStats>, Problem> {
+    let now = state.links.now();
+    let asked = read_all(params, &state)?;
     let subject = match caller {
-        Caller::Admin(_) => Subject::Everything,
-        caller => Subject::Owner(caller.owner()),
+        Caller::Admin(_) => ClickSubject::Everything,
+        caller => ClickSubject::Owner(caller.owner()),
     };
-    let report = report(&parts, &subject, &asked).await?;
-    let busy = parts.live.busiest(whose(caller), 60, now, CANDIDATES);
-    AllStats::new(busy, &parts.links.rules().hosts, &asked, &report).map(Json)
+    let report = report(&state, &subject, &asked).await?;
+    let busy = state.live.busiest(whose(caller), 60, now, CANDIDATES);
+    AllStats::new(busy, &state.links.rules().hosts, &asked, &report).map(Json)
 }
 
 /// The visits that led nowhere, summed up
@@ -90,9 +90,9 @@ pub(super) async fn all_stats(State(parts): Web, Keyed(caller): Keyed, params: P
         ("tz" = Option<String>, Query, description = "The time zone of dates and days: `Europe/Berlin`, `UTC` (the default), `+05:30`", min_length = 1, max_length = 64, nullable = false)),
     responses((status = 200, description = "The sums", body = OrphanStats), AdminListProblems),
     security(("key" = [])))]
-pub(super) async fn orphan_stats(State(parts): Web, _: Operator, params: Params) -> Result<Json<OrphanStats>, Problem> {
-    let asked = read_all(params, &parts)?;
-    let report = report(&parts, &Subject::Orphans, &asked).await?;
+pub(super) async fn orphan_stats(State(state): Web, _: Operator, params: Params) -> Result<Json<OrphanStats>, Problem> {
+    let asked = read_all(params, &state)?;
+    let report = report(&state, &ClickSubject::Orphans, &asked).await?;
     OrphanStats::new(&asked, &report).map(Json)
 }
 
@@ -139,20 +139,20 @@ pub(crate) struct BusyLink {
         ("limit" = Option<u8>, Query, description = "At most this many; 20 by default", minimum = 1, maximum = 100, nullable = false)),
     responses((status = 200, description = "The busiest first", body = Top), ListProblems),
     security(("key" = [])))]
-pub(super) async fn top(State(parts): Web, Keyed(caller): Keyed, mut params: Params) -> Result<Json<Top>, Problem> {
+pub(super) async fn top(State(state): Web, Keyed(caller): Keyed, mut params: Params) -> Result<Json<Top>, Problem> {
     let (minutes, limit) = (params.take("minutes"), params.take("limit"));
     params.done()?;
     let minutes = minutes.map_or(Ok(5), |text| whole_number("minutes", &text, 60))?;
     let limit = limit.map_or(Ok(20), |text| whole_number("limit", &text, 100))?;
-    let hosts = &parts.links.rules().hosts;
-    let busy = parts.live.busiest(whose(caller), minutes.cast_signed(), parts.links.now(), limit as usize);
+    let hosts = &state.links.rules().hosts;
+    let busy = state.live.busiest(whose(caller), minutes.cast_signed(), state.links.now(), limit as usize);
     let links = busy.into_iter().map(|busy| BusyLink {
         short_code: busy.link.key.code.to_string(),
         domain: host_of(&busy.link.key, hosts).to_owned(),
         short_url: short_url(&busy.link.key, hosts),
         clicks: busy.clicks.all(),
-        human_clicks: busy.clicks.people,
-        bot_clicks: busy.clicks.machines,
+        human_clicks: busy.clicks.humans,
+        bot_clicks: busy.clicks.bots,
         last_click_at: busy.last.to_string(),
     });
     Ok(Json(Top { minutes, links: links.collect() }))
@@ -163,19 +163,19 @@ fn whose(caller: Caller) -> Option<OwnerId> {
     (!caller.sees_all()).then(|| caller.owner())
 }
 
-fn read_all(mut params: Params, parts: &Parts) -> Result<Asked, Problem> {
-    let words = Words::take(&mut params);
+fn read_all(mut params: Params, state: &AppState) -> Result<Asked, Problem> {
+    let format = Words::take(&mut params);
     params.done()?;
     // Of everything, a month is shown unless more is asked for.
-    let mut asked = words.read(parts.links.now(), |to| to.saturating_sub(MONTH))?;
+    let mut asked = format.read(state.links.now(), |to| to.saturating_sub(MONTH))?;
     asked.whole = false;
     Ok(asked)
 }
 
-async fn report(parts: &Parts, subject: &Subject, asked: &Asked) -> Result<Report, Problem> {
+async fn report(state: &AppState, subject: &ClickSubject, asked: &Asked) -> Result<ClickReport, Problem> {
     // Too many points are refused before anybody sums them up.
     asked.series(&[])?;
-    Ok(parts.clicks.report(subject, asked.period(), parts.links.now()).await?)
+    Ok(state.clicks.report(subject, asked.period(), state.links.now()).await?)
 }
 
 /// How clicks can be put together.

@@ -1,7 +1,7 @@
 //! What is told about clicks.
 
 use serde::Serialize;
-use terse_core::clicks::{Bots, Busy, Count, Dimension, Interval, Point, Report, Tally, Values};
+use terse_core::clicks::{Bots, Busy, ClickReport, Count, Dimension, Interval, Point, Tally, Values};
 use terse_core::{Hosts, Link};
 use utoipa::ToSchema;
 
@@ -10,7 +10,7 @@ use super::problem::Problem;
 use super::shapes::{host_of, short_url};
 
 /// How many values are told by name.
-const MOST: usize = 20;
+const MAX_LISTED: usize = 20;
 /// How many of the busiest links are told.
 pub(super) const BUSIEST: usize = 20;
 
@@ -58,13 +58,13 @@ impl TopLink {
         busy.retain(|(clicks, _)| *clicks > 0);
         busy.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.link.cmp(&other.link)));
         busy.truncate(BUSIEST);
-        let shown = busy.into_iter().map(|(clicks, Busy { link, .. })| Self {
+        let credential = busy.into_iter().map(|(clicks, Busy { link, .. })| Self {
             short_code: link.key.code.to_string(),
             domain: host_of(&link.key, hosts).to_owned(),
             short_url: short_url(&link.key, hosts),
             clicks,
         });
-        shown.collect()
+        credential.collect()
     }
 }
 
@@ -209,7 +209,7 @@ stats_bodies! {
 /// Fills the fields that all bodies have.
 macro_rules! stats_body {
     ($name:ident, $asked:expr, $report:expr, { $($first:ident: $one:expr),* $(,)? }) => {{
-        let (asked, Report { tally, visitors, recent, buckets }) = ($asked, $report);
+        let (asked, ClickReport { tally, visitors, recent, buckets }) = ($asked, $report);
         let (interval, points) = asked.series(buckets)?;
         let lists = Lists { tally, bots: asked.bots };
         $name {
@@ -222,9 +222,9 @@ macro_rules! stats_body {
             total_clicks: asked.bots.of(tally.clicks),
             clicks_24h: asked.bots.of(*recent),
             // An estimate; there cannot be more visitors than visits.
-            unique_visitors: (*visitors).min(tally.clicks.people),
-            human_clicks: tally.clicks.people,
-            bot_clicks: tally.clicks.machines,
+            unique_visitors: (*visitors).min(tally.clicks.humans),
+            human_clicks: tally.clicks.humans,
+            bot_clicks: tally.clicks.bots,
             // To the microsecond, as it is measured.
             avg_redirect_ms: (tally.took.count > 0).then(|| (tally.took.mean * 1000.0).round() / 1000.0),
             last_click_at: tally.last.map(|at| at.to_string()),
@@ -241,13 +241,13 @@ macro_rules! stats_body {
             utm_campaigns: lists.known(Dimension::Campaign),
             utm_terms: lists.known(Dimension::Term),
             utm_contents: lists.known(Dimension::Content),
-            bot_reasons: lists.known(Dimension::Machine),
+            bot_reasons: lists.known(Dimension::BotKind),
         }
     }};
 }
 
 impl LinkStats {
-    pub(super) fn new(link: &Link, hosts: &Hosts, asked: &Asked, report: &Report) -> Result<Self, Problem> {
+    pub(super) fn new(link: &Link, hosts: &Hosts, asked: &Asked, report: &ClickReport) -> Result<Self, Problem> {
         Ok(stats_body!(LinkStats, asked, report, {
             short_code: |_: &Lists<'_>| link.key.code.to_string(),
             short_url: |_: &Lists<'_>| short_url(&link.key, hosts),
@@ -256,13 +256,13 @@ impl LinkStats {
 }
 
 impl AllStats {
-    pub(super) fn new(busy: Vec<Busy>, hosts: &Hosts, asked: &Asked, report: &Report) -> Result<Self, Problem> {
+    pub(super) fn new(busy: Vec<Busy>, hosts: &Hosts, asked: &Asked, report: &ClickReport) -> Result<Self, Problem> {
         Ok(stats_body!(AllStats, asked, report, { top_links: |lists: &Lists<'_>| TopLink::ranked(busy, lists.bots, hosts) }))
     }
 }
 
 impl OrphanStats {
-    pub(super) fn new(asked: &Asked, report: &Report) -> Result<Self, Problem> {
+    pub(super) fn new(asked: &Asked, report: &ClickReport) -> Result<Self, Problem> {
         Ok(stats_body!(OrphanStats, asked, report, {
             outcomes: |lists: &Lists<'_>| lists.known(Dimension::Outcome),
             top_codes: |lists: &Lists<'_>| lists.known(Dimension::Code),
@@ -271,8 +271,8 @@ impl OrphanStats {
 }
 
 fn stretch(point: Point, bots: Bots) -> Stretch {
-    let Count { people, machines } = point.clicks;
-    Stretch { start: point.start, clicks: bots.of(point.clicks), human_clicks: people, bot_clicks: machines }
+    let Count { humans: human_clicks, bots: bot_clicks } = point.clicks;
+    Stretch { start: point.start, clicks: bots.of(point.clicks), human_clicks, bot_clicks }
 }
 
 fn bots_name(bots: Bots) -> &'static str {
@@ -316,7 +316,7 @@ impl Lists<'_> {
             }
         }
         named.sort_by(|a, b| b.clicks.cmp(&a.clicks).then_with(|| a.name.cmp(&b.name)));
-        other += named.drain(named.len().min(MOST)..).map(|named| named.clicks).sum::<u64>();
+        other += named.drain(named.len().min(MAX_LISTED)..).map(|named| named.clicks).sum::<u64>();
         let rest = [("unknown", missing), ("other", other)].into_iter().filter(|(_, clicks)| *clicks > 0);
         named.extend(rest.map(|(name, clicks)| Named { name: name.to_owned(), clicks }));
         named

@@ -12,14 +12,14 @@ use utoipa::ToSchema;
 use super::answers::{ListProblems, RenameTagProblems, TouchTagProblems};
 use super::problem::Problem;
 use super::request::{Json, Keyed, Name, NoParams, SMALL, parse_object};
-use crate::router::{Parts, Web};
+use crate::router::{AppState, Web};
 
 /// How many tags are told.
-const MOST_TOLD: usize = 1000;
+const MAX_SHOWN: usize = 1000;
 /// How many links one call changes. Whoever has more calls again.
-const MOST_CHANGED: usize = 1000;
+const MAX_CHANGED: usize = 1000;
 /// How long one call goes on to look for links. It may take longer by what it has found by then.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Links read at once.
 const PAGE: usize = 100;
 /// Writes under way at once: the store takes them together.
@@ -69,8 +69,8 @@ pub(crate) struct Retagged {
 #[utoipa::path(get, path = "/api/v1/tags", operation_id = "list_tags", tag = "Tags",
     responses((status = 200, description = "Your tags", body = TagList), ListProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, _: NoParams) -> Result<axum::Json<TagList>, Problem> {
-    let tags = parts.links.tags(caller, MOST_TOLD).await?;
+pub(super) async fn list(State(state): Web, Keyed(caller): Keyed, _: NoParams) -> Result<axum::Json<TagList>, Problem> {
+    let tags = state.links.tags(caller, MAX_SHOWN).await?;
     let tags = tags.into_iter().map(|count| TagBody { tag: count.tag, links: count.links });
     Ok(axum::Json(TagList { tags: tags.collect() }))
 }
@@ -85,7 +85,7 @@ pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, _: NoParams) -
     responses((status = 200, description = "How far it has come", body = Retagged), RenameTagProblems),
     security(("key" = [])))]
 pub(super) async fn rename(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     _: NoParams,
     Name(tag): Name,
@@ -98,7 +98,7 @@ pub(super) async fn rename(
     if name == tag {
         return Ok(axum::Json(Retagged { changed: 0, more: false }));
     }
-    retag(&parts, caller, &tag, Some(&name)).await.map(axum::Json)
+    retag(&state, caller, &tag, Some(&name)).await.map(axum::Json)
 }
 
 /// Remove a tag
@@ -109,12 +109,12 @@ pub(super) async fn rename(
     responses((status = 200, description = "How far it has come", body = Retagged), TouchTagProblems),
     security(("key" = [])))]
 pub(super) async fn remove(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     _: NoParams,
     Name(tag): Name,
 ) -> Result<axum::Json<Retagged>, Problem> {
-    retag(&parts, caller, &one(&tag, "tag")?, None).await.map(axum::Json)
+    retag(&state, caller, &one(&tag, "tag")?, None).await.map(axum::Json)
 }
 
 /// A tag as links have it.
@@ -124,7 +124,7 @@ fn one(text: &str, field: &'static str) -> Result<String, Problem> {
 }
 
 /// Changes what is found, until there is no more, or until it was enough for one call.
-async fn retag(parts: &Parts, caller: Caller, tag: &str, by: Option<&str>) -> Result<Retagged, Problem> {
+async fn retag(state: &AppState, caller: Caller, tag: &str, by: Option<&str>) -> Result<Retagged, Problem> {
     // An admin sees everyone's links, but tags are about one's own.
     let caller = Caller::Owner(caller.owner());
     let (begun, mut changed) = (Instant::now(), 0);
@@ -138,13 +138,13 @@ async fn retag(parts: &Parts, caller: Caller, tag: &str, by: Option<&str>) -> Re
         sort: Sort::Newest,
         after: None,
         limit: PAGE,
-        now: parts.links.now(),
+        now: state.links.now(),
     };
     loop {
-        let page = parts.links.list(caller, query.clone()).await?.page;
+        let page = state.links.list(caller, query.clone()).await?.page;
         changed += page.links.len();
         let writes = page.links.into_iter().map(|link| async move {
-            match parts.links.retag(caller, &link.key, tag, by).await {
+            match state.links.retag(caller, &link.key, tag, by).await {
                 // Purged meanwhile.
                 Ok(_) | Err(LinkError::NotFound) => Ok(()),
                 Err(error) => Err(error),
@@ -152,7 +152,7 @@ async fn retag(parts: &Parts, caller: Caller, tag: &str, by: Option<&str>) -> Re
         });
         stream::iter(writes).buffer_unordered(WRITES).try_collect::<()>().await?;
         let Some(next) = page.next else { return Ok(Retagged { changed, more: false }) };
-        if changed >= MOST_CHANGED || begun.elapsed() >= PATIENCE {
+        if changed >= MAX_CHANGED || begun.elapsed() >= TIMEOUT {
             return Ok(Retagged { changed, more: true });
         }
         query.after = Some(next);

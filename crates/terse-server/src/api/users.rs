@@ -4,18 +4,18 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use terse_core::registry::{Change, NewUser, Role, Suspension, User, UserChange};
+use terse_core::registry::{Account, AccountChange, ChangeAccount, NewAccount, Role, Suspension};
 use terse_core::{Cursor, OwnerId};
 use utoipa::ToSchema;
 
-use super::account::erase_user;
+use super::account::erase_account;
+use super::account_bodies::{UserBody, hash_password, reason, user_name, user_numbered};
 use super::answers::{AdminListProblems, UserChangeProblems, UserReadProblems};
 use super::cursor::Seal;
-use super::people::{UserBody, hash_password, reason, user_name, user_numbered};
 use super::problem::{CONFLICT, FORBIDDEN, Problem};
 use super::request::{Json, Moderator, Name, NoParams, Operator, Params, SMALL, parse_object, whole_number};
 use super::schemas;
-use crate::router::{Parts, Web};
+use crate::router::{AppState, Web};
 
 /// An account to be made.
 #[derive(Deserialize, ToSchema)]
@@ -25,7 +25,7 @@ pub(crate) struct CreateUser {
     /// What they sign in with: letters, digits and `. _ - + @`. Two that differ only by case are the same.
     #[schema(min_length = 3, max_length = 64)]
     name: String,
-    /// What they may do; `user` by default.
+    /// What they may do; `account` by default.
     #[schema(schema_with = schemas::role_or_null)]
     role: Option<String>,
     /// What they prove it with. Without one they have only the keys that you make for them.
@@ -99,26 +99,26 @@ pub(crate) struct UserList {
     responses((status = 200, description = "A part of the list", body = UserList), AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
-    State(parts): Web,
+    State(state): Web,
     Operator(caller): Operator,
     mut params: Params,
 ) -> Result<axum::Json<UserList>, Problem> {
     let (cursor, limit, name) = (params.take("cursor"), params.take("limit"), params.take("name"));
     params.done()?;
     if let Some(name) = name {
-        let found = parts.registry.user_named(&user_name(&name)?).await?;
+        let found = state.registry.user_named(&user_name(&name)?).await?;
         return Ok(axum::Json(UserList { users: found.iter().map(UserBody::from).collect(), next_cursor: None }));
     }
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))? as usize;
-    let mut seal = Seal::new(&parts.cursor_key, caller);
+    let mut seal = Seal::new(&state.cursor_key, caller);
     seal.bind(Some("users"));
     let bad_cursor = || Problem::invalid("cursor", "not a cursor that we gave out for this list; start again without one");
     let read = |text: String| seal.open(&text).and_then(|Cursor(id)| Some(OwnerId(u64::from_be_bytes(id.try_into().ok()?))));
     let after = cursor.map(|text| read(text).ok_or_else(bad_cursor)).transpose()?;
-    let mut users = parts.registry.users(after, limit + 1).await?;
+    let mut users = state.registry.accounts(after, limit + 1).await?;
     let more = users.len() > limit;
     users.truncate(limit);
-    let last = users.last().filter(|_| more).map(|user| Cursor(user.id.0.to_be_bytes().to_vec()));
+    let last = users.last().filter(|_| more).map(|account| Cursor(account.id.0.to_be_bytes().to_vec()));
     let next_cursor = last.map(|cursor| seal.close(&cursor));
     Ok(axum::Json(UserList { users: users.iter().map(UserBody::from).collect(), next_cursor }))
 }
@@ -131,7 +131,7 @@ pub(super) async fn list(
         UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn create(
-    State(parts): Web,
+    State(state): Web,
     Operator(caller): Operator,
     _: NoParams,
     Json(body): Json<SMALL>,
@@ -139,14 +139,14 @@ pub(super) async fn create(
     let CreateUser { name, role, password } = parse_object(&body)?;
     let (name, role) = (user_name(&name)?, role.map_or(Ok(Role::User), |word| role_of(&word))?);
     let password = match password {
-        Some(password) => Some(hash_password(&parts, password).await?),
+        Some(password) => Some(hash_password(&state, password).await?),
         None => None,
     };
-    let now = parts.links.now();
-    let new = NewUser { name, role, password, identity: None, created_at: now };
-    let user = parts.registry.add_user(new, parts.by(caller.owner(), None)).await?;
-    let mut response = (StatusCode::CREATED, axum::Json(UserBody::from(&user))).into_response();
-    let place = HeaderValue::try_from(format!("/api/v1/admin/users/{}", user.id.0));
+    let now = state.links.now();
+    let new = NewAccount { name, role, password, identity: None, created_at: now };
+    let account = state.registry.add_account(new, state.by(caller.owner(), None)).await?;
+    let mut response = (StatusCode::CREATED, axum::Json(UserBody::from(&account))).into_response();
+    let place = HeaderValue::try_from(format!("/api/v1/admin/users/{}", account.id.0));
     response.headers_mut().extend(place.ok().map(|place| (header::LOCATION, place)));
     Ok(response)
 }
@@ -157,12 +157,12 @@ pub(super) async fn create(
     responses((status = 200, description = "The account", body = UserBody), UserReadProblems),
     security(("key" = [])))]
 pub(super) async fn get(
-    State(parts): Web,
+    State(state): Web,
     Operator(_): Operator,
     _: NoParams,
     Name(id): Name,
 ) -> Result<axum::Json<UserBody>, Problem> {
-    Ok(axum::Json(UserBody::from(&user_numbered(&parts, &id).await?)))
+    Ok(axum::Json(UserBody::from(&user_numbered(&state, &id).await?)))
 }
 
 /// Change an account
@@ -172,7 +172,7 @@ pub(super) async fn get(
     responses((status = 200, description = "The account as it is now", body = UserBody), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn patch(
-    State(parts): Web,
+    State(state): Web,
     Operator(caller): Operator,
     _: NoParams,
     Name(id): Name,
@@ -181,23 +181,23 @@ pub(super) async fn patch(
     let PatchUser { name, role, password, suspended, why } = parse_object(&body)?;
     let (name, role) = (name.map(|name| user_name(&name)).transpose()?, role.map(|word| role_of(&word)).transpose()?);
     let why = why.as_deref().map(reason).transpose()?;
-    let user = user_numbered(&parts, &id).await?;
+    let account = user_numbered(&state, &id).await?;
     let suspended = match suspended {
         None => None,
         // Nobody locks themselves out by accident.
-        Some(_) if user.id == caller.owner() => return Err(not_yourself().on("suspended")),
+        Some(_) if account.id == caller.owner() => return Err(not_yourself().on("suspended")),
         Some(false) => Some(None),
         Some(true) => {
             let why = why.clone().ok_or_else(|| Problem::invalid("why", "a suspension needs a reason"))?;
-            Some(Some(suspension(&parts, &user, why)))
+            Some(Some(suspension(&state, &account, why)))
         }
     };
     let password = match password {
-        Some(password) => Some(Some(hash_password(&parts, password).await?)),
+        Some(password) => Some(Some(hash_password(&state, password).await?)),
         None => None,
     };
-    let change = UserChange { name, role, password, suspended, ..UserChange::default() };
-    change_user(&parts, &user, change, caller.owner(), why).await
+    let change = AccountChange { name, role, password, suspended, ..AccountChange::default() };
+    change_account(&state, &account, change, caller.owner(), why).await
 }
 
 /// Erase an account
@@ -209,16 +209,16 @@ pub(super) async fn patch(
         (status = 202, description = "The account is closed, and the rest is being erased"), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn erase(
-    State(parts): Web,
+    State(state): Web,
     Operator(caller): Operator,
     _: NoParams,
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
-    let user = user_numbered(&parts, &id).await?;
-    if user.id == caller.owner() {
+    let account = user_numbered(&state, &id).await?;
+    if account.id == caller.owner() {
         return Err(Problem::new(&FORBIDDEN, "this is your own account; DELETE /api/v1/account erases it"));
     }
-    erase_user(&parts, &user, parts.by(caller.owner(), None)).await
+    erase_account(&state, &account, state.by(caller.owner(), None)).await
 }
 
 /// Suspend an account
@@ -231,18 +231,18 @@ pub(super) async fn erase(
     responses((status = 200, description = "The account as it is now", body = UserBody), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn suspend(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     _: NoParams,
     Name(id): Name,
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<UserBody>, Problem> {
     let SuspendUser { why } = parse_object(&body)?;
     let why = reason(&why)?;
-    let user = judged(&parts, &id, asker.role, asker.owner()).await?;
-    let suspended = Some(Some(suspension(&parts, &user, why.clone())));
-    let change = UserChange { suspended, ..UserChange::default() };
-    change_user(&parts, &user, change, asker.owner(), Some(why)).await
+    let account = judged(&state, &id, principal.role, principal.owner()).await?;
+    let suspended = Some(Some(suspension(&state, &account, why.clone())));
+    let change = AccountChange { suspended, ..AccountChange::default() };
+    change_account(&state, &account, change, principal.owner(), Some(why)).await
 }
 
 /// Reinstate an account
@@ -254,52 +254,52 @@ pub(super) async fn suspend(
     responses((status = 200, description = "The account as it is now", body = UserBody), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn reinstate(
-    State(parts): Web,
-    Moderator(asker): Moderator,
+    State(state): Web,
+    Moderator(principal): Moderator,
     _: NoParams,
     Name(id): Name,
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<UserBody>, Problem> {
     let ReinstateUser { why } = parse_object(&body)?;
     let why = why.as_deref().map(reason).transpose()?;
-    let user = judged(&parts, &id, asker.role, asker.owner()).await?;
-    let change = UserChange { suspended: Some(None), ..UserChange::default() };
-    change_user(&parts, &user, change, asker.owner(), why).await
+    let account = judged(&state, &id, principal.role, principal.owner()).await?;
+    let change = AccountChange { suspended: Some(None), ..AccountChange::default() };
+    change_account(&state, &account, change, principal.owner(), why).await
 }
 
 /// The account that somebody is about to judge, if it is theirs to judge.
-async fn judged(parts: &Parts, id: &str, role: Role, judge: OwnerId) -> Result<User, Problem> {
-    let user = user_numbered(parts, id).await?;
-    if user.id == judge {
+async fn judged(state: &AppState, id: &str, role: Role, judge: OwnerId) -> Result<Account, Problem> {
+    let account = user_numbered(state, id).await?;
+    if account.id == judge {
         return Err(not_yourself());
     }
-    if role < Role::Admin && user.role > Role::User {
+    if role < Role::Admin && account.role > Role::User {
         return Err(Problem::new(&FORBIDDEN, "moderators judge users; this needs an admin"));
     }
-    Ok(user)
+    Ok(account)
 }
 
 /// Suspended, since when it already was.
-fn suspension(parts: &Parts, user: &User, why: String) -> Suspension {
-    let since = user.suspended.as_ref().map_or_else(|| parts.links.now(), |suspended| suspended.at);
+fn suspension(state: &AppState, account: &Account, why: String) -> Suspension {
+    let since = account.suspended.as_ref().map_or_else(|| state.links.now(), |suspended| suspended.at);
     Suspension { at: since, why }
 }
 
 /// Changes an account, if it is still as it was when that was allowed.
-async fn change_user(
-    parts: &Parts,
-    user: &User,
-    change: UserChange,
+async fn change_account(
+    state: &AppState,
+    account: &Account,
+    change: AccountChange,
     actor: OwnerId,
     why: Option<String>,
 ) -> Result<axum::Json<UserBody>, Problem> {
-    if user.suspended.as_ref().is_some_and(Suspension::is_erasure) {
+    if account.suspended.as_ref().is_some_and(Suspension::is_erasure) {
         return Err(Problem::new(&CONFLICT, "this account is being erased, which cannot be undone"));
     }
-    let change = Change { id: user.id, change, expected: Some(user.revision) };
-    let changed = parts.registry.change_user(change, parts.by(actor, why)).await?;
-    if changed.suspended.is_some() != user.suspended.is_some() {
-        parts.bell.ring().await;
+    let change = ChangeAccount { id: account.id, change, expected: Some(account.revision) };
+    let changed = state.registry.change_account(change, state.by(actor, why)).await?;
+    if changed.suspended.is_some() != account.suspended.is_some() {
+        state.registry_refresh.refresh().await;
     }
     Ok(axum::Json(UserBody::from(&changed)))
 }

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use terse_core::registry::{
     Delivery, Disabled, EventKind, Events, NewEvent, NewWebhook, RegistryError, Webhook, WebhookChange, WebhookId, receiver,
 };
-use terse_core::{Moment, OwnerId};
+use terse_core::{OwnerId, Timestamp};
 use utoipa::ToSchema;
 
 use super::answers::{WebhookChangeProblems, WebhookListProblems, WebhookProblems};
 use super::problem::{NOT_FOUND, Problem, WEBHOOKS_OFF};
 use super::request::{Json, Keyed, Name, NoParams, Params, SMALL, parse_object, whole_number};
-use crate::router::{Parts, Web};
+use crate::router::{AppState, Web};
 use crate::webhooks::Webhooks;
 
 /// A webhook to be made.
@@ -89,7 +89,7 @@ pub(crate) struct WebhookBody {
 
 impl WebhookBody {
     pub(super) fn new(webhook: &Webhook, secret: Option<String>) -> Self {
-        let text = |at: Option<Moment>| at.map(|at| at.to_string());
+        let text = |at: Option<Timestamp>| at.map(|at| at.to_string());
         Self {
             id: webhook.id.0.to_string(),
             url: webhook.url.to_string(),
@@ -180,9 +180,9 @@ pub(crate) struct TestSent {
 #[utoipa::path(get, path = "/api/v1/webhooks", operation_id = "list_webhooks", tag = "Webhooks",
     responses((status = 200, description = "All of them", body = WebhookList), WebhookListProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, _: NoParams) -> Result<Answer<WebhookList>, Problem> {
-    switched_on(&parts)?;
-    let webhooks = parts.registry.webhooks(caller.owner()).await?;
+pub(super) async fn list(State(state): Web, Keyed(caller): Keyed, _: NoParams) -> Result<Answer<WebhookList>, Problem> {
+    switched_on(&state)?;
+    let webhooks = state.registry.webhooks(caller.owner()).await?;
     Ok(Answer(WebhookList { webhooks: webhooks.iter().map(|webhook| WebhookBody::new(webhook, None)).collect() }))
 }
 
@@ -194,17 +194,17 @@ pub(super) async fn list(State(parts): Web, Keyed(caller): Keyed, _: NoParams) -
     responses((status = 201, description = "The new webhook, with its secret", body = WebhookBody), WebhookChangeProblems),
     security(("key" = [])))]
 pub(super) async fn create(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     _: NoParams,
     Json(body): Json<SMALL>,
 ) -> Result<(StatusCode, Answer<WebhookBody>), Problem> {
-    let webhooks = switched_on(&parts)?;
+    let webhooks = switched_on(&state)?;
     let wish: CreateWebhook = parse_object(&body)?;
-    let events = wish.events.map_or_else(|| Ok(EventKind::ALL.into_iter().collect()), |words| events(&words))?;
-    let (owner, now) = (caller.owner(), parts.links.now());
+    let events = wish.events.map_or_else(|| Ok(EventKind::ALL.into_iter().collect()), |format| events(&format))?;
+    let (owner, now) = (caller.owner(), state.links.now());
     let webhook = NewWebhook { owner, url: receiver(&wish.url, &webhooks.rules)?, events, created_at: now };
-    let webhook = parts.registry.add_webhook(webhook, parts.by(owner, None)).await?;
+    let webhook = state.registry.add_webhook(webhook, state.by(owner, None)).await?;
     webhooks.owners.add(owner);
     let secret = webhooks.key.secret(&webhook);
     Ok((StatusCode::CREATED, Answer(WebhookBody::new(&webhook, Some(secret)))))
@@ -216,13 +216,13 @@ pub(super) async fn create(
     responses((status = 200, description = "The webhook", body = WebhookBody), WebhookProblems),
     security(("key" = [])))]
 pub(super) async fn get(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     _: NoParams,
     Name(id): Name,
 ) -> Result<Answer<WebhookBody>, Problem> {
-    switched_on(&parts)?;
-    let webhook = find(&parts, caller.owner(), id_of(&id)?).await?;
+    switched_on(&state)?;
+    let webhook = find(&state, caller.owner(), id_of(&id)?).await?;
     Ok(Answer(WebhookBody::new(&webhook, None)))
 }
 
@@ -234,15 +234,15 @@ pub(super) async fn get(
         WebhookChangeProblems),
     security(("key" = [])))]
 pub(super) async fn patch(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     _: NoParams,
     Name(id): Name,
     Json(body): Json<SMALL>,
 ) -> Result<Answer<WebhookBody>, Problem> {
-    let webhooks = switched_on(&parts)?;
+    let webhooks = switched_on(&state)?;
     let wish: PatchWebhook = parse_object(&body)?;
-    let (owner, now) = (caller.owner(), parts.links.now());
+    let (owner, now) = (caller.owner(), state.links.now());
     let rotates = wish.rotate_secret == Some(true);
     let change = WebhookChange {
         url: wish.url.as_deref().map(|url| receiver(url, &webhooks.rules)).transpose()?,
@@ -250,11 +250,11 @@ pub(super) async fn patch(
         disabled: wish.enabled.map(|on| (!on).then(|| Disabled { at: now, why: "switched off by its owner".into() })),
         rotate: rotates.then_some(now),
     };
-    let changed = parts.registry.change_webhook(owner, id_of(&id)?, change, parts.by(owner, None)).await;
+    let changed = state.registry.change_webhook(owner, id_of(&id)?, change, state.by(owner, None)).await;
     let webhook = changed.map_err(missing)?;
     if webhook.disabled.is_none() {
         webhooks.owners.add(owner);
-        webhooks.bell.notify_one();
+        webhooks.wake.notify_one();
     }
     let secret = rotates.then(|| webhooks.key.secret(&webhook));
     Ok(Answer(WebhookBody::new(&webhook, secret)))
@@ -267,10 +267,10 @@ pub(super) async fn patch(
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
     responses((status = 204, description = "It is gone"), WebhookProblems),
     security(("key" = [])))]
-pub(super) async fn delete(State(parts): Web, Keyed(caller): Keyed, _: NoParams, Name(id): Name) -> Result<StatusCode, Problem> {
-    switched_on(&parts)?;
+pub(super) async fn delete(State(state): Web, Keyed(caller): Keyed, _: NoParams, Name(id): Name) -> Result<StatusCode, Problem> {
+    switched_on(&state)?;
     let owner = caller.owner();
-    parts.registry.remove_webhook(owner, id_of(&id)?, parts.by(owner, None)).await.map_err(missing)?;
+    state.registry.remove_webhook(owner, id_of(&id)?, state.by(owner, None)).await.map_err(missing)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -282,14 +282,14 @@ pub(super) async fn delete(State(parts): Web, Keyed(caller): Keyed, _: NoParams,
     responses((status = 202, description = "It is on its way", body = TestSent), WebhookProblems),
     security(("key" = [])))]
 pub(super) async fn test(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     _: NoParams,
     Name(id): Name,
 ) -> Result<(StatusCode, Answer<TestSent>), Problem> {
-    let webhooks = switched_on(&parts)?;
-    let (owner, at) = (caller.owner(), parts.links.now());
-    let webhook = find(&parts, owner, id_of(&id)?).await?;
+    let webhooks = switched_on(&state)?;
+    let (owner, at) = (caller.owner(), state.links.now());
+    let webhook = find(&state, owner, id_of(&id)?).await?;
     if webhook.disabled.is_some() {
         return Err(Problem::invalid("enabled", "the webhook is switched off; switch it on first"));
     }
@@ -297,8 +297,8 @@ pub(super) async fn test(
         return Err(RegistryError::Store(terse_core::StoreError::Busy).into());
     };
     let event_id = event.id.clone();
-    parts.registry.enqueue(NewEvent { only: Some(webhook.id), ..event }).await?;
-    webhooks.bell.notify_one();
+    state.registry.enqueue(NewEvent { only: Some(webhook.id), ..event }).await?;
+    webhooks.wake.notify_one();
     Ok((StatusCode::ACCEPTED, Answer(TestSent { event_id })))
 }
 
@@ -311,26 +311,26 @@ pub(super) async fn test(
     responses((status = 200, description = "The latest of them", body = DeliveryList), WebhookProblems),
     security(("key" = [])))]
 pub(super) async fn deliveries(
-    State(parts): Web,
+    State(state): Web,
     Keyed(caller): Keyed,
     mut params: Params,
     Name(id): Name,
 ) -> Result<Answer<DeliveryList>, Problem> {
-    switched_on(&parts)?;
+    switched_on(&state)?;
     let limit = params.take("limit");
     params.done()?;
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
-    let found = parts.registry.deliveries(caller.owner(), id_of(&id)?, limit as usize).await.map_err(missing)?;
+    let found = state.registry.deliveries(caller.owner(), id_of(&id)?, limit as usize).await.map_err(missing)?;
     Ok(Answer(DeliveryList { deliveries: found.into_iter().map(Into::into).collect() }))
 }
 
-fn switched_on(parts: &Parts) -> Result<&Webhooks, Problem> {
+fn switched_on(state: &AppState) -> Result<&Webhooks, Problem> {
     let how = "webhooks are switched off on this server; its operator can switch them on with outgoing.webhooks = true";
-    parts.webhooks.as_ref().ok_or_else(|| Problem::new(&WEBHOOKS_OFF, how))
+    state.webhooks.as_ref().ok_or_else(|| Problem::new(&WEBHOOKS_OFF, how))
 }
 
-async fn find(parts: &Parts, owner: OwnerId, id: WebhookId) -> Result<Webhook, Problem> {
-    let mut webhooks = parts.registry.webhooks(owner).await?.into_iter();
+async fn find(state: &AppState, owner: OwnerId, id: WebhookId) -> Result<Webhook, Problem> {
+    let mut webhooks = state.registry.webhooks(owner).await?.into_iter();
     webhooks.find(|webhook| webhook.id == id).ok_or_else(no_webhook)
 }
 
@@ -339,9 +339,9 @@ fn id_of(text: &str) -> Result<WebhookId, Problem> {
     digits.then(|| text.parse().ok()).flatten().map(WebhookId).ok_or_else(no_webhook)
 }
 
-fn events(words: &[String]) -> Result<Events, Problem> {
+fn events(format: &[String]) -> Result<Events, Problem> {
     let known = |word: &String| EventKind::ALL.into_iter().find(|kind| kind.as_str() == word);
-    let events: Option<Events> = words.iter().map(known).collect();
+    let events: Option<Events> = format.iter().map(known).collect();
     events.filter(|events| !events.is_empty()).ok_or_else(|| {
         let all = EventKind::ALL.map(EventKind::as_str).join(", ");
         Problem::invalid("events", format!("expected one or more of {all}"))

@@ -6,10 +6,10 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
-use terse_core::Moment;
+use terse_core::Timestamp;
 
 /// How long somebody may take at the provider, in seconds.
-pub(crate) const PATIENCE: u64 = 600;
+pub(crate) const TIMEOUT: u64 = 600;
 
 /// One way there and back.
 #[derive(Debug, Deserialize, Serialize)]
@@ -46,7 +46,7 @@ impl Flow {
     }
 
     /// From a cookie, if we wrote it, not too long ago, for the state that came back.
-    pub(crate) fn open(key: &[u8; 32], cookie: &str, state: &str, now: Moment) -> Option<Self> {
+    pub(crate) fn open(key: &[u8; 32], cookie: &str, state: &str, now: Timestamp) -> Option<Self> {
         let (body, seal) = cookie.split_once('.')?;
         let right: bool = URL_SAFE_NO_PAD.decode(seal).ok()?.ct_eq(&sign(key, body)).into();
         let flow: Self = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(body).ok()?).ok()?;
@@ -75,12 +75,12 @@ mod tests {
             purpose: Purpose::Connect { owner: 1000 },
             until: 100,
         };
-        let (key, at) = ([7; 32], Moment::from_ms(99));
+        let (key, at) = ([7; 32], Timestamp::from_ms(99));
         let cookie = flow.seal(&key);
         assert_eq!(Flow::open(&key, &cookie, "s", at).map(|flow| flow.purpose), Some(Purpose::Connect { owner: 1000 }));
         assert!(Flow::open(&key, &cookie, "t", at).is_none(), "another state");
         assert!(Flow::open(&key, &cookie, "", at).is_none(), "no state");
-        assert!(Flow::open(&key, &cookie, "s", Moment::from_ms(100)).is_none(), "too late");
+        assert!(Flow::open(&key, &cookie, "s", Timestamp::from_ms(100)).is_none(), "too late");
         assert!(Flow::open(&[8; 32], &cookie, "s", at).is_none(), "another key");
         let other = Flow { purpose: Purpose::Connect { owner: 1001 }, ..flow }.seal(&key);
         let (body, _) = other.split_once('.').unwrap();

@@ -7,6 +7,6 @@ mod flow;
 mod provider;
 mod wire;
 
-pub(crate) use flow::{Flow, PATIENCE, Purpose};
+pub(crate) use flow::{Flow, Purpose, TIMEOUT};
 pub(crate) use provider::Person;
 pub use provider::{Oidc, OidcError, OidcSettings};

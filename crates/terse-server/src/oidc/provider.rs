@@ -12,11 +12,11 @@ use openidconnect::{
     AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, ClientSecret, CsrfToken, IssuerUrl, Nonce, PkceCodeChallenge,
     PkceCodeVerifier, RedirectUrl, Scope, SignatureVerificationError, TokenResponse as _,
 };
-use terse_core::Moment;
+use terse_core::Timestamp;
 use terse_core::registry::ForeignIdentity;
 use tokio::sync::Semaphore;
 
-use super::flow::{Flow, PATIENCE, Purpose};
+use super::flow::{Flow, Purpose, TIMEOUT};
 use super::wire::Wire;
 
 /// What was found is looked up again after this.
@@ -102,7 +102,7 @@ impl Oidc {
     }
 
     /// Where to send a browser, and what it must bring back.
-    pub(crate) async fn leave(self: &Arc<Self>, purpose: Purpose, now: Moment) -> Result<(String, Flow), OidcError> {
+    pub(crate) async fn leave(self: &Arc<Self>, purpose: Purpose, now: Timestamp) -> Result<(String, Flow), OidcError> {
         let metadata = self.ask(Self::metadata).await?;
         let client = self.client(metadata)?;
         let client = client.set_redirect_uri(self.redirect_url()?);
@@ -111,7 +111,7 @@ impl Oidc {
         let request = client.authorize_url(flow, || CsrfToken::new_random_len(32), || Nonce::new_random_len(32));
         let scopes = ["profile", "email"].map(|scope| Scope::new(scope.into()));
         let (url, state, nonce) = request.add_scopes(scopes).set_pkce_challenge(challenge).url();
-        let until = now.as_ms() + i64::try_from(PATIENCE * 1000).unwrap_or_default();
+        let until = now.as_ms() + i64::try_from(TIMEOUT * 1000).unwrap_or_default();
         let (state, nonce, verifier) = (state.into_secret(), nonce.secret().clone(), verifier.into_secret());
         Ok((url.to_string(), Flow { state, nonce, verifier, purpose, until }))
     }

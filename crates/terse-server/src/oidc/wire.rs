@@ -9,7 +9,7 @@ use openidconnect::{HttpRequest, HttpResponse};
 /// How long one request may take.
 const TIME: Duration = Duration::from_secs(5);
 /// How long an answer may be.
-const LONGEST: u64 = 1 << 20;
+const MAX_RESPONSE_SIZE: u64 = 1 << 20;
 
 pub(super) struct Wire(ureq::Agent);
 
@@ -34,7 +34,7 @@ impl Wire {
             false => self.0.run(request),
         };
         let (head, mut body) = sent.map_err(plain)?.into_parts();
-        let body = body.with_config().limit(LONGEST).read_to_vec().map_err(plain)?;
+        let body = body.with_config().limit(MAX_RESPONSE_SIZE).read_to_vec().map_err(plain)?;
         Ok(HttpResponse::from_parts(head, body))
     }
 }

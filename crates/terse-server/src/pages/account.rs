@@ -7,27 +7,27 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use terse_core::Moment;
-use terse_core::registry::{ApiKey, Change, KeyId, RegistryError, Scope, User, UserChange};
+use terse_core::Timestamp;
+use terse_core::registry::{Account, AccountChange, ApiKey, ChangeAccount, KeyId, RegistryError, Scope};
 
 use super::form::{Wrong, own_fields, sentence, shown_again};
+use super::format::{ago, moment};
 use super::html;
 use super::login::{away, try_password};
-use super::newcomer::check_new;
 use super::session::{SignedIn, begin, go, go_with, guard, no_cookie, private_page, signed_in};
-use super::words::{ago, moment};
-use crate::api::account::erase_user;
+use super::signup::check_new;
+use crate::api::account::erase_account;
 use crate::api::keys::{Wanted, mint};
 use crate::api::problem::{FORBIDDEN, Problem};
 use crate::api::request::{Params, Peer};
-use crate::router::{Parts, Web};
+use crate::router::{AppState, Web};
 
 /// How long keys can be made to live, in days.
 const LIVES: [(u64, &str); 4] = [(30, "30 days"), (90, "90 days"), (365, "a year"), (0, "until I revoke it")];
 
 #[derive(Template)]
 #[template(path = "account.html")]
-struct Account {
+struct AccountPage {
     name: String,
     role: &'static str,
     since: String,
@@ -62,7 +62,7 @@ struct KeyForm {
 }
 
 impl Key {
-    fn new(key: ApiKey, now: Moment) -> Self {
+    fn new(key: ApiKey, now: Timestamp) -> Self {
         let opens = match key.scope {
             Scope::Create => "makes links",
             Scope::Read => "looks only",
@@ -82,16 +82,16 @@ impl Key {
     }
 }
 
-impl Account {
-    async fn of(parts: &Parts, user: &User) -> Result<Self, RegistryError> {
-        let now = parts.links.now();
-        let keys = parts.registry.keys(user.id).await?;
+impl AccountPage {
+    async fn of(state: &AppState, account: &Account) -> Result<Self, RegistryError> {
+        let now = state.links.now();
+        let keys = state.registry.keys(account.id).await?;
         Ok(Self {
-            name: user.name.to_string(),
-            role: user.role.as_str(),
-            since: moment(user.created_at),
-            has_password: user.password.is_some(),
-            provider: parts.accounts.provider().map(|provider| (provider, user.identity.is_some())),
+            name: account.name.to_string(),
+            role: account.role.as_str(),
+            since: moment(account.created_at),
+            has_password: account.password.is_some(),
+            provider: state.accounts.provider().map(|provider| (provider, account.identity.is_some())),
             keys: keys.into_iter().map(|key| Key::new(key, now)).collect(),
             fresh: None,
             done: None,
@@ -102,7 +102,7 @@ impl Account {
 
     fn lives(&self) -> impl Iterator<Item = (u64, &'static str, bool)> {
         let chosen = self.form.days.parse().unwrap_or(90);
-        LIVES.into_iter().map(move |(days, words)| (days, words, days == chosen))
+        LIVES.into_iter().map(move |(days, label)| (days, label, days == chosen))
     }
 
     /// Whether something is wrong with a field.
@@ -110,8 +110,8 @@ impl Account {
         self.wrong.as_ref().is_some_and(|(wrong, _)| *wrong == field)
     }
 
-    fn words(&self) -> &str {
-        self.wrong.as_ref().map(|(_, words)| words.as_str()).unwrap_or_default()
+    fn message(&self) -> &str {
+        self.wrong.as_ref().map(|(_, message)| message.as_str()).unwrap_or_default()
     }
 }
 
@@ -127,12 +127,12 @@ fn said(word: &str) -> Option<&'static str> {
     })
 }
 
-pub(super) async fn show(State(parts): Web, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
-    let here = match who(&parts, &headers).await {
+pub(super) async fn show(State(state): Web, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
+    let here = match who(&state, &headers).await {
         Ok(here) => here,
         Err(response) => return response,
     };
-    match Account::of(&parts, &here.user).await {
+    match AccountPage::of(&state, &here.account).await {
         Ok(mut account) => {
             let done = params.ok().and_then(|mut params| params.take("done"));
             account.done = done.and_then(|word| said(&word));
@@ -143,8 +143,8 @@ pub(super) async fn show(State(parts): Web, headers: HeaderMap, params: Result<P
 }
 
 /// Whoever is signed in; others are asked to sign in first.
-async fn who(parts: &Parts, headers: &HeaderMap) -> Result<SignedIn, Response> {
-    match signed_in(parts, headers).await {
+async fn who(state: &AppState, headers: &HeaderMap) -> Result<SignedIn, Response> {
+    match signed_in(state, headers).await {
         Ok(Some(here)) => Ok(here),
         Ok(None) => Err(go("/login")),
         Err(error) => Err(away(&error)),
@@ -152,14 +152,14 @@ async fn who(parts: &Parts, headers: &HeaderMap) -> Result<SignedIn, Response> {
 }
 
 /// Whoever sent a form of ours, and what is in it.
-async fn sent(parts: &Parts, headers: &HeaderMap, body: Body) -> Result<(SignedIn, Params), Response> {
-    let fields = own_fields(parts, headers, body).await?;
-    Ok((who(parts, headers).await?, fields))
+async fn sent(state: &AppState, headers: &HeaderMap, body: Body) -> Result<(SignedIn, Params), Response> {
+    let fields = own_fields(state, headers, body).await?;
+    Ok((who(state, headers).await?, fields))
 }
 
 /// The page again, with what is wrong and what was typed.
-async fn again(parts: &Parts, user: &User, form: KeyForm, field: &'static str, problem: &Problem) -> Response {
-    match Account::of(parts, user).await {
+async fn again(state: &AppState, account: &Account, form: KeyForm, field: &'static str, problem: &Problem) -> Response {
+    match AccountPage::of(state, account).await {
         Ok(mut account) => {
             account.form = form;
             account.wrong = Some((field, sentence(problem)));
@@ -171,30 +171,30 @@ async fn again(parts: &Parts, user: &User, form: KeyForm, field: &'static str, p
     }
 }
 
-pub(super) async fn make_key(State(parts): Web, headers: HeaderMap, body: Body) -> Response {
-    let (here, mut fields) = match sent(&parts, &headers, body).await {
+pub(super) async fn make_key(State(state): Web, headers: HeaderMap, body: Body) -> Response {
+    let (here, mut fields) = match sent(&state, &headers, body).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
     let mut take = |name| fields.take(name).unwrap_or_default();
     let form = KeyForm { name: take("key"), scope: take("scope"), days: take("days") };
     let made = match fields.done() {
-        Ok(()) => new_key(&parts, &here.user, &form).await,
+        Ok(()) => new_key(&state, &here.account, &form).await,
         Err(problem) => Err(problem),
     };
     match made {
-        Ok(key) => match Account::of(&parts, &here.user).await {
+        Ok(key) => match AccountPage::of(&state, &here.account).await {
             Ok(mut account) => {
                 account.fresh = Some(key);
                 private_page(StatusCode::CREATED, html(&account))
             }
             Err(error) => away(&error),
         },
-        Err(problem) => again(&parts, &here.user, form, "key", &problem).await,
+        Err(problem) => again(&state, &here.account, form, "key", &problem).await,
     }
 }
 
-async fn new_key(parts: &Parts, user: &User, form: &KeyForm) -> Result<String, Problem> {
+async fn new_key(state: &AppState, account: &Account, form: &KeyForm) -> Result<String, Problem> {
     let name = form.name.trim();
     if !(1..=64).contains(&name.chars().count()) || name.chars().any(char::is_control) {
         return Err(Problem::invalid("key", "a key needs a name of 1 to 64 characters, so that you know it again"));
@@ -202,21 +202,21 @@ async fn new_key(parts: &Parts, user: &User, form: &KeyForm) -> Result<String, P
     let scope = Scope::parse(&form.scope).ok_or_else(|| Problem::invalid("key", "choose what the key opens"))?;
     let offered = LIVES.into_iter().map(|(days, _)| days).find(|days| days.to_string() == form.days);
     let days = offered.ok_or_else(|| Problem::invalid("key", "choose how long the key lives"))?;
-    let now = parts.links.now();
-    let expires_at = (days > 0).then(|| now.checked_add(Duration::from_secs(days * 86_400)).unwrap_or(Moment::MAX));
-    parts.limits.make_key(user).await?;
+    let now = state.links.now();
+    let expires_at = (days > 0).then(|| now.checked_add(Duration::from_secs(days * 86_400)).unwrap_or(Timestamp::MAX));
+    state.limits.make_key(account).await?;
     let wish = Wanted { name: name.to_owned(), scope, expires_at, plan: None };
-    mint(parts, user.id, wish, user.id).await.map(|(key, _)| key)
+    mint(state, account.id, wish, account.id).await.map(|(key, _)| key)
 }
 
-pub(super) async fn revoke_key(State(parts): Web, headers: HeaderMap, body: Body) -> Response {
-    let (here, mut fields) = match sent(&parts, &headers, body).await {
+pub(super) async fn revoke_key(State(state): Web, headers: HeaderMap, body: Body) -> Response {
+    let (here, mut fields) = match sent(&state, &headers, body).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
     let id = fields.take("id").and_then(|id| id.parse().ok()).map(KeyId);
     let revoked = match id {
-        Some(id) => parts.registry.revoke_key(here.user.id, id, parts.by(here.user.id, None)).await,
+        Some(id) => state.registry.revoke_key(here.account.id, id, state.by(here.account.id, None)).await,
         None => Err(RegistryError::Missing),
     };
     match revoked {
@@ -226,19 +226,19 @@ pub(super) async fn revoke_key(State(parts): Web, headers: HeaderMap, body: Body
     }
 }
 
-pub(super) async fn end_sessions(State(parts): Web, headers: HeaderMap, body: Body) -> Response {
-    let (here, _) = match sent(&parts, &headers, body).await {
+pub(super) async fn end_sessions(State(state): Web, headers: HeaderMap, body: Body) -> Response {
+    let (here, _) = match sent(&state, &headers, body).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
-    match parts.registry.end_sessions(here.user.id, Some(&here.token)).await {
+    match state.registry.end_sessions(here.account.id, Some(&here.token)).await {
         Ok(()) => go("/account?done=signed-out"),
         Err(error) => away(&error),
     }
 }
 
-pub(super) async fn change_password(State(parts): Web, peer: Peer, headers: HeaderMap, body: Body) -> Response {
-    let (here, mut fields) = match sent(&parts, &headers, body).await {
+pub(super) async fn change_password(State(state): Web, peer: Peer, headers: HeaderMap, body: Body) -> Response {
+    let (here, mut fields) = match sent(&state, &headers, body).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
@@ -246,69 +246,69 @@ pub(super) async fn change_password(State(parts): Web, peer: Peer, headers: Head
     let (current, password, again_typed) = (take("current"), take("password"), take("again"));
     // For programs that keep passwords.
     take("username");
-    match new_password(&parts, peer, &here.user, current, password, &again_typed).await {
+    match new_password(&state, peer, &here.account, current, password, &again_typed).await {
         // All sessions have ended with the old password, this one too.
-        Ok(user) => match begin(&parts, &headers, &user).await {
+        Ok(account) => match begin(&state, &headers, &account).await {
             Ok(cookie) => go_with("/account?done=password", cookie),
-            Err(_) => go_with("/login", no_cookie(&parts)),
+            Err(_) => go_with("/login", no_cookie(&state)),
         },
         Err(problem) => {
             let field = match problem.field() {
                 Some("password") => "password",
                 _ => "current",
             };
-            again(&parts, &here.user, KeyForm::default(), field, &problem).await
+            again(&state, &here.account, KeyForm::default(), field, &problem).await
         }
     }
 }
 
 async fn new_password(
-    parts: &Parts,
+    state: &AppState,
     peer: Peer,
-    user: &User,
+    account: &Account,
     current: String,
     password: String,
     again: &str,
-) -> Result<User, Problem> {
-    check_new(&user.name, &password, again)?;
-    let user = prove(parts, peer, user, current).await?;
-    let password = Some(Some(parts.passwords.hash(password).await?));
-    let change = UserChange { password, ..UserChange::default() };
-    let expected = Some(user.revision);
-    Ok(parts.registry.change_user(Change { id: user.id, change, expected }, parts.by(user.id, None)).await?)
+) -> Result<Account, Problem> {
+    check_new(&account.name, &password, again)?;
+    let account = prove(state, peer, account, current).await?;
+    let password = Some(Some(state.passwords.hash(password).await?));
+    let change = AccountChange { password, ..AccountChange::default() };
+    let expected = Some(account.revision);
+    Ok(state.registry.change_account(ChangeAccount { id: account.id, change, expected }, state.by(account.id, None)).await?)
 }
 
 /// Somebody who sits at another's open browser does not know their password. Where there is none, the session is all there is.
-async fn prove(parts: &Parts, Peer(address): Peer, user: &User, password: String) -> Result<User, Problem> {
-    if user.password.is_none() {
-        return Ok(user.clone());
+async fn prove(state: &AppState, Peer(address): Peer, account: &Account, password: String) -> Result<Account, Problem> {
+    if account.password.is_none() {
+        return Ok(account.clone());
     }
-    let proven = try_password(parts, address, user.name.as_str(), password).await;
+    let proven = try_password(state, address, account.name.as_str(), password).await;
     proven.map_err(|problem| match problem.verdict() {
         None if problem.status() == FORBIDDEN.status => Problem::new(&FORBIDDEN, "this is not your password"),
         _ => problem,
     })
 }
 
-pub(super) async fn delete(State(parts): Web, peer: Peer, headers: HeaderMap, body: Body) -> Response {
-    let (here, mut fields) = match sent(&parts, &headers, body).await {
+pub(super) async fn delete(State(state): Web, peer: Peer, headers: HeaderMap, body: Body) -> Response {
+    let (here, mut fields) = match sent(&state, &headers, body).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (typed, password) = (take("typed"), take("proof"));
     let erased = async {
-        if !typed.trim().eq_ignore_ascii_case(here.user.name.as_str()) {
+        if !typed.trim().eq_ignore_ascii_case(here.account.name.as_str()) {
             return Err(Problem::invalid("typed", "type your name, so that this does not happen by accident"));
         }
-        let user = prove(&parts, peer, &here.user, password).await.map_err(|problem| problem.on("proof"))?;
-        erase_user(&parts, &user, parts.by(user.id, None)).await.map(|_| ())
+        let account = prove(&state, peer, &here.account, password).await.map_err(|problem| problem.on("proof"))?;
+        erase_account(&state, &account, state.by(account.id, None)).await.map(|_| ())
     };
     match erased.await {
-        Ok(()) => go_with("/", no_cookie(&parts)),
+        Ok(()) => go_with("/", no_cookie(&state)),
         Err(problem) => {
             let field = if problem.field() == Some("proof") { "proof" } else { "typed" };
-            again(&parts, &here.user, KeyForm::default(), field, &problem).await
+            again(&state, &here.account, KeyForm::default(), field, &problem).await
         }
     }
 }

@@ -9,9 +9,9 @@ use terse_core::Domain;
 use super::{Message, html, message, page};
 use crate::api::problem::{INVALID_REQUEST, Problem, UNSUPPORTED_MEDIA_TYPE};
 use crate::api::request::{Params, SMALL, read};
-use crate::asker::is_ours;
 use crate::limits;
-use crate::router::Parts;
+use crate::principal::is_ours;
+use crate::router::AppState;
 
 const FOREIGN: Message = Message {
     status: 403,
@@ -37,16 +37,16 @@ pub(super) async fn fields(headers: &HeaderMap, body: Body) -> Result<Params, Pr
 
 /// The fields of a form that only a page of ours may send, because of what it does: in somebody's name, or to their cookies.
 /// A browser that says nothing about who asks is refused too.
-pub(super) async fn own_fields(parts: &Parts, headers: &HeaderMap, body: Body) -> Result<Params, Response> {
-    if !is_ours(headers) && !names_base(parts, headers) {
+pub(super) async fn own_fields(state: &AppState, headers: &HeaderMap, body: Body) -> Result<Params, Response> {
+    if !is_ours(headers) && !names_base(state, headers) {
         return Err(message(&FOREIGN));
     }
     fields(headers, body).await.map_err(|problem| refusal(&problem))
 }
 
 /// Behind a proxy that renames us, browsers still name what people know.
-fn names_base(parts: &Parts, headers: &HeaderMap) -> bool {
-    let base = parts.links.rules().hosts.base_of(&Domain::primary());
+fn names_base(state: &AppState, headers: &HeaderMap) -> bool {
+    let base = state.links.rules().hosts.base_of(&Domain::primary());
     let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
     !headers.contains_key("sec-fetch-site")
         && headers.contains_key(HOST)

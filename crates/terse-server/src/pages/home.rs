@@ -7,18 +7,18 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
-use terse_core::{Caller, Domain, Link, Wish};
+use terse_core::{Caller, CreateLink, Domain, Link};
 
 use super::form::{fields, sentence, shown_again};
+use super::format::{moment, span};
 use super::qr::Matrix;
-use super::words::{moment, span};
 use super::{CROSS_SITE, domain_of, html, message, page};
 use crate::api::problem::Problem;
 use crate::api::request::Peer;
 use crate::api::shapes::short_url;
-use crate::asker::{Asker, cookie, session_cookie};
-use crate::router::{Parts, Web};
-use crate::stats::Outcome;
+use crate::principal::{Principal, cookie, session_cookie};
+use crate::router::{AppState, Web};
+use crate::stats::CreateResult;
 
 /// Lives a visitor can choose, in seconds; those longer than the operator allows are not offered.
 const LIVES: [u64; 7] = [600, 3600, 28_800, 86_400, 604_800, 2_592_000, 31_536_000];
@@ -48,10 +48,10 @@ struct Here {
 
 impl Here {
     /// A session that has ended is none, or the page would promise a link that stays, and make one that does not.
-    async fn of(parts: &Parts, uri: &Uri, headers: &HeaderMap) -> Self {
-        let known = cookie(headers, session_cookie(parts)).is_some()
-            && Asker::of(parts, &Method::GET, headers).await.is_ok_and(|asker| asker.caller != Caller::Anonymous);
-        Self { domain: domain_of(parts, uri, headers), known }
+    async fn of(state: &AppState, uri: &Uri, headers: &HeaderMap) -> Self {
+        let known = cookie(headers, session_cookie(state)).is_some()
+            && Principal::of(state, &Method::GET, headers).await.is_ok_and(|principal| principal.caller != Caller::Anonymous);
+        Self { domain: domain_of(state, uri, headers), known }
     }
 }
 
@@ -75,8 +75,8 @@ struct Made {
 }
 
 impl Made {
-    fn new(link: &Link, parts: &Parts) -> Self {
-        let short = short_url(&link.key, &parts.links.rules().hosts);
+    fn new(link: &Link, state: &AppState) -> Self {
+        let short = short_url(&link.key, &state.links.rules().hosts);
         let matrix = Matrix::of(&short, qrcode::EcLevel::M);
         let code = link.key.code.to_string();
         Self {
@@ -92,8 +92,8 @@ impl Made {
 }
 
 impl Home {
-    fn new(parts: &Parts, here: &Here, form: Form) -> Self {
-        let rules = parts.links.rules();
+    fn new(state: &AppState, here: &Here, form: Form) -> Self {
+        let rules = state.links.rules();
         let shorter = LIVES.into_iter().filter(|life| here.known || Duration::from_secs(*life) < rules.anonymous_ttl);
         let base = rules.hosts.base_of(&here.domain);
         Self {
@@ -109,61 +109,61 @@ impl Home {
     }
 }
 
-pub(super) async fn show(State(parts): Web, uri: Uri, headers: HeaderMap) -> Response {
-    page(StatusCode::OK, html(&Home::new(&parts, &Here::of(&parts, &uri, &headers).await, Form::default())))
+pub(super) async fn show(State(state): Web, uri: Uri, headers: HeaderMap) -> Response {
+    page(StatusCode::OK, html(&Home::new(&state, &Here::of(&state, &uri, &headers).await, Form::default())))
 }
 
-pub(super) async fn shorten(State(parts): Web, Peer(address): Peer, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let here = Here::of(&parts, &uri, &headers).await;
-    let base = parts.links.rules().hosts.base_of(&here.domain);
+pub(super) async fn shorten(State(state): Web, Peer(address): Peer, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+    let here = Here::of(&state, &uri, &headers).await;
+    let base = state.links.rules().hosts.base_of(&here.domain);
     if !is_own_form(&headers, &uri, &base) {
         return message(&CROSS_SITE);
     }
     let limited = |problem: &Problem, form| {
-        parts.stats.count_create(Outcome::Limited);
-        refused(&parts, &here, form, problem)
+        state.stats.count_create(CreateResult::Limited);
+        refused(&state, &here, form, problem)
     };
     // Whoever is signed in makes links of their own.
-    let asker = match Asker::of(&parts, &Method::POST, &headers).await.and_then(Asker::may_create) {
-        Ok(asker) => asker,
-        Err(problem) => return refused(&parts, &here, Form::default(), &problem),
+    let principal = match Principal::of(&state, &Method::POST, &headers).await.and_then(Principal::may_create) {
+        Ok(principal) => principal,
+        Err(problem) => return refused(&state, &here, Form::default(), &problem),
     };
-    let allowance = parts.limits.allowance(&asker, Some(address));
-    if let Err(problem) = parts.limits.ask(allowance).await {
+    let allowance = state.limits.allowance(&principal, Some(address));
+    if let Err(problem) = state.limits.ask(allowance).await {
         return limited(&problem, Form::default());
     }
     let form = match read_form(&headers, body).await {
         Ok(form) => form,
-        Err(problem) => return refused(&parts, &here, Form::default(), &problem),
+        Err(problem) => return refused(&state, &here, Form::default(), &problem),
     };
-    let wish = Wish {
+    let wish = CreateLink {
         long_url: form.long_url.clone(),
         custom_alias: Some(form.alias.trim().to_owned()).filter(|alias| !alias.is_empty()),
         ttl: form.ttl.parse().ok(),
         domain: Some(here.domain.as_str().to_owned()).filter(|name| !name.is_empty()),
-        ..Wish::default()
+        ..CreateLink::default()
     };
-    let taken = match parts.limits.take(allowance, 1).await {
+    let taken = match state.limits.take(allowance, 1).await {
         Ok(taken) => taken,
         Err(problem) => return limited(&problem, form),
     };
-    let result = parts.links.create(asker.caller, wish, None).await;
-    parts.stats.count_create(Outcome::of(&result));
+    let result = state.links.create(principal.caller, wish, None).await;
+    state.stats.count_create(CreateResult::of(&result));
     let mut response = match result {
         Ok(created) => {
-            let mut home = Home::new(&parts, &here, Form::default());
-            home.made = Some(Made::new(&created.link, &parts));
+            let mut home = Home::new(&state, &here, Form::default());
+            home.made = Some(Made::new(&created.link, &state));
             page(StatusCode::CREATED, html(&home))
         }
-        Err(error) => refused(&parts, &here, form, &error.into()),
+        Err(error) => refused(&state, &here, form, &error.into()),
     };
     taken.tell(response.headers_mut());
     response
 }
 
 /// The form again, with what was typed and what is wrong with it.
-fn refused(parts: &Parts, here: &Here, form: Form, problem: &Problem) -> Response {
-    let mut home = Home::new(parts, here, form);
+fn refused(state: &AppState, here: &Here, form: Form, problem: &Problem) -> Response {
+    let mut home = Home::new(state, here, form);
     let field = match problem.field() {
         Some("custom_alias") => "alias",
         Some("ttl") => "ttl",

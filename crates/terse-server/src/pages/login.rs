@@ -5,14 +5,14 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use terse_core::registry::{RegistryError, User, UserName};
+use terse_core::registry::{Account, AccountName, RegistryError};
 
 use super::form::{Wrong, own_fields, sentence, shown_again};
 use super::session::{begin, end, go, go_with, guard, private_page, signed_in};
 use super::{UNAVAILABLE, html, message};
 use crate::api::problem::{FORBIDDEN, Problem};
 use crate::api::request::{Params, Peer};
-use crate::router::{Parts, Web};
+use crate::router::{AppState, Web};
 
 /// Where somebody goes who has signed in and did not want to go elsewhere.
 pub(super) const HOME: &str = "/account";
@@ -30,49 +30,49 @@ struct Login {
 }
 
 impl Login {
-    fn new(parts: &Parts, name: String, next: String) -> Self {
-        Self { open: parts.accounts.open, provider: parts.accounts.provider(), name, next, wrong: None }
+    fn new(state: &AppState, name: String, next: String) -> Self {
+        Self { open: state.accounts.open, provider: state.accounts.provider(), name, next, wrong: None }
     }
 }
 
-pub(super) async fn show(State(parts): Web, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
+pub(super) async fn show(State(state): Web, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
     let next = params.ok().and_then(|mut params| params.take("next")).unwrap_or_default();
-    match signed_in(&parts, &headers).await {
+    match signed_in(&state, &headers).await {
         Ok(Some(_)) => go(inside(&next)),
         Ok(None) => {
             let next = if inside(&next) == HOME { String::new() } else { next };
-            private_page(StatusCode::OK, html(&Login::new(&parts, String::new(), next)))
+            private_page(StatusCode::OK, html(&Login::new(&state, String::new(), next)))
         }
         Err(error) => away(&error),
     }
 }
 
-pub(super) async fn sign_in(State(parts): Web, Peer(address): Peer, headers: HeaderMap, body: Body) -> Response {
-    let mut fields = match own_fields(&parts, &headers, body).await {
+pub(super) async fn sign_in(State(state): Web, Peer(address): Peer, headers: HeaderMap, body: Body) -> Response {
+    let mut fields = match own_fields(&state, &headers, body).await {
         Ok(fields) => fields,
         Err(response) => return response,
     };
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (name, password, next) = (take("name"), take("password"), take("next"));
     let result = match fields.done() {
-        Ok(()) => try_password(&parts, address, &name, password).await,
+        Ok(()) => try_password(&state, address, &name, password).await,
         Err(problem) => Err(problem),
     };
     match result {
-        Ok(user) => match begin(&parts, &headers, &user).await {
+        Ok(account) => match begin(&state, &headers, &account).await {
             Ok(cookie) => go_with(inside(&next), cookie),
-            Err(RegistryError::Missing) => again(&parts, name, next, &suspended()),
-            Err(error) => again(&parts, name, next, &error.into()),
+            Err(RegistryError::Missing) => again(&state, name, next, &suspended()),
+            Err(error) => again(&state, name, next, &error.into()),
         },
-        Err(problem) => again(&parts, name, next, &problem),
+        Err(problem) => again(&state, name, next, &problem),
     }
 }
 
-pub(super) async fn sign_out(State(parts): Web, headers: HeaderMap, body: Body) -> Response {
-    if let Err(response) = own_fields(&parts, &headers, body).await {
+pub(super) async fn sign_out(State(state): Web, headers: HeaderMap, body: Body) -> Response {
+    if let Err(response) = own_fields(&state, &headers, body).await {
         return response;
     }
-    match end(&parts, &headers).await {
+    match end(&state, &headers).await {
         Ok(cookie) => go_with("/", cookie),
         Err(error) => away(&error),
     }
@@ -81,21 +81,21 @@ pub(super) async fn sign_out(State(parts): Web, headers: HeaderMap, body: Body) 
 /// Whose name and password these are. It takes as long, and says the same, whether nobody has the name, or the password is
 /// wrong, or there is none.
 pub(super) async fn try_password(
-    parts: &Parts,
+    state: &AppState,
     address: std::net::IpAddr,
     name: &str,
     password: String,
-) -> Result<User, Problem> {
-    let attempt = parts.limits.sign_in(address, Some(name)).await?;
-    let user = match UserName::parse(name) {
-        Some(name) => parts.registry.user_named(&name).await?,
+) -> Result<Account, Problem> {
+    let attempt = state.limits.sign_in(address, Some(name)).await?;
+    let account = match AccountName::parse(name) {
+        Some(name) => state.registry.user_named(&name).await?,
         None => None,
     };
-    let kept = user.as_ref().and_then(|user| user.password.clone());
-    let right = parts.passwords.verify(password, kept).await?;
-    let user = user.filter(|_| right).ok_or_else(wrong)?;
-    parts.limits.succeeded(attempt).await;
-    Ok(user)
+    let kept = account.as_ref().and_then(|account| account.password.clone());
+    let right = state.passwords.verify(password, kept).await?;
+    let account = account.filter(|_| right).ok_or_else(wrong)?;
+    state.limits.succeeded(attempt).await;
+    Ok(account)
 }
 
 fn wrong() -> Problem {
@@ -107,8 +107,8 @@ pub(super) fn suspended() -> Problem {
     Problem::new(&FORBIDDEN, "this account is suspended; ask whoever runs this server")
 }
 
-fn again(parts: &Parts, name: String, next: String, problem: &Problem) -> Response {
-    let mut login = Login::new(parts, name.chars().take(64).collect(), next);
+fn again(state: &AppState, name: String, next: String, problem: &Problem) -> Response {
+    let mut login = Login::new(state, name.chars().take(64).collect(), next);
     login.wrong = Some(("name", sentence(problem)));
     let mut response = shown_again(problem, html(&login));
     guard(response.headers_mut());

@@ -6,16 +6,16 @@
 mod account;
 mod assets;
 mod form;
+mod format;
 mod home;
 mod login;
-mod newcomer;
 mod oidc;
 mod password;
 mod preview;
 pub(crate) mod qr;
 mod report;
 mod session;
-mod words;
+mod signup;
 
 use std::sync::Arc;
 
@@ -28,18 +28,18 @@ use axum::routing::{get, post};
 use terse_core::{Code, Domain, LinkKey};
 
 pub(crate) use assets::{css, js};
+pub(crate) use format::unicode_host;
 pub(crate) use home::is_own_form;
 pub(crate) use password::password_page;
 pub(crate) use session::is_secure;
-pub(crate) use words::unicode_host;
 
-use crate::router::Parts;
+use crate::router::AppState;
 
 /// The `Content-Security-Policy` of every page: one style sheet and one script of our own, nothing from elsewhere.
 pub const CSP: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; form-action 'self'; \
     base-uri 'none'; frame-ancestors 'none'";
 
-pub(crate) fn routes() -> Router<Arc<Parts>> {
+pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/", get(home::show).post(home::shorten))
         .route("/r/{code}", get(preview::state_page))
@@ -54,11 +54,11 @@ pub(crate) fn routes() -> Router<Arc<Parts>> {
 }
 
 /// The pages of people who have an account, or come to have one.
-fn people() -> Router<Arc<Parts>> {
+fn people() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/setup", get(newcomer::setup).post(newcomer::set_up))
-        .route("/join", get(newcomer::join).post(newcomer::joined))
-        .route("/signup", get(newcomer::sign_up).post(newcomer::signed_up))
+        .route("/setup", get(signup::setup).post(signup::set_up))
+        .route("/join", get(signup::join).post(signup::joined))
+        .route("/signup", get(signup::sign_up).post(signup::signed_up))
         .route("/login", get(login::show).post(login::sign_in))
         .route("/logout", post(login::sign_out))
         .route("/account", get(account::show))
@@ -212,18 +212,18 @@ pub(crate) fn wrong_method() -> Response {
 }
 
 /// Which link a path on the host of this request speaks of, if it can be one.
-pub(crate) fn key_of(parts: &Parts, uri: &Uri, headers: &HeaderMap, code: &str) -> Option<LinkKey> {
-    Some(LinkKey { domain: domain_of(parts, uri, headers), code: Code::parse(code)? })
+pub(crate) fn key_of(state: &AppState, uri: &Uri, headers: &HeaderMap, code: &str) -> Option<LinkKey> {
+    Some(LinkKey { domain: domain_of(state, uri, headers), code: Code::parse(code)? })
 }
 
 /// The short domain that a request came to.
-fn domain_of(parts: &Parts, uri: &Uri, headers: &HeaderMap) -> Domain {
+fn domain_of(state: &AppState, uri: &Uri, headers: &HeaderMap) -> Domain {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).or_else(|| uri.host()).unwrap_or_default();
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,
         _ => host,
     };
-    parts.links.rules().hosts.domain_of(name).unwrap_or_else(Domain::primary)
+    state.links.rules().hosts.domain_of(name).unwrap_or_else(Domain::primary)
 }
 
 /// Two digits an octet.

@@ -8,7 +8,9 @@ use axum::extract::State;
 use axum::http::header::{HOST, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
-use terse_core::registry::{Actor, By, Change, NewUser, RegistryError, Role, Token, User, UserChange, UserName};
+use terse_core::registry::{
+    Account, AccountChange, AccountName, Actor, Attribution, ChangeAccount, NewAccount, RegistryError, Role, Token,
+};
 use terse_core::{Domain, OwnerId};
 
 use super::form::own_fields;
@@ -17,10 +19,10 @@ use super::session::{begin, go, go_with, guard, is_secure, private_page, set_coo
 use super::{Message, html, message};
 use crate::api::problem::Problem;
 use crate::api::request::{Params, Peer};
-use crate::asker::cookie;
 use crate::keys::Keys;
 use crate::oidc::{Flow, Oidc, OidcError, Person, Purpose};
-use crate::router::{Parts, Web, nothing_here};
+use crate::principal::cookie;
+use crate::router::{AppState, Web, nothing_here};
 
 const AWAY: Message = Message {
     status: 503,
@@ -67,17 +69,17 @@ const ONLY_WAY: Message = Message {
 
 /// A page with a link to the provider. A form may not lead there by itself: that is what keeps forms from leading anywhere else.
 #[derive(Template)]
-#[template(path = "onward.html")]
+#[template(path = "redirecting.html")]
 struct Onward {
     provider: String,
     url: String,
 }
 
 /// `/auth/oidc`: the way there.
-pub(super) async fn leave(State(parts): Web, uri: Uri, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
-    let Some(oidc) = &parts.accounts.oidc else { return nothing_here(uri, headers).await };
+pub(super) async fn leave(State(state): Web, uri: Uri, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
+    let Some(oidc) = &state.accounts.oidc else { return nothing_here(uri, headers).await };
     // The provider sends everybody back to one address: only there is the cookie seen again.
-    let base = parts.links.rules().hosts.base_of(&Domain::primary());
+    let base = state.links.rules().hosts.base_of(&Domain::primary());
     let base = base.trim_end_matches('/');
     let here = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if !base.split_once("://").is_some_and(|(_, known)| known.eq_ignore_ascii_case(here)) {
@@ -85,64 +87,67 @@ pub(super) async fn leave(State(parts): Web, uri: Uri, headers: HeaderMap, param
     }
     let next = params.ok().and_then(|mut params| params.take("next")).unwrap_or_default();
     let purpose = Purpose::SignIn { next: inside(&next).to_owned() };
-    match oidc.leave(purpose, parts.links.now()).await {
-        Ok((url, flow)) => go_with(&url, flow_cookie(&parts, oidc, Some(&flow))),
+    match oidc.leave(purpose, state.links.now()).await {
+        Ok((url, flow)) => go_with(&url, flow_cookie(&state, oidc, Some(&flow))),
         Err(error) => failed(&error),
     }
 }
 
 /// An invitation, taken by somebody who is known elsewhere.
-pub(super) async fn join(State(parts): Web, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let Some(oidc) = &parts.accounts.oidc else { return nothing_here(uri, headers).await };
-    match own_fields(&parts, &headers, body).await {
+pub(super) async fn join(State(state): Web, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+    let Some(oidc) = &state.accounts.oidc else { return nothing_here(uri, headers).await };
+    match own_fields(&state, &headers, body).await {
         Ok(mut fields) => {
             let token = fields.take("token").filter(|token| token.len() <= 512).unwrap_or_default();
-            onward(&parts, oidc, Purpose::Join { token }).await
+            onward(&state, oidc, Purpose::Join { token }).await
         }
         Err(response) => response,
     }
 }
 
 /// Somebody who is signed in wants to sign in from elsewhere later.
-pub(super) async fn connect(State(parts): Web, uri: Uri, headers: HeaderMap, body: Body) -> Response {
-    let Some(oidc) = &parts.accounts.oidc else { return nothing_here(uri, headers).await };
-    if let Err(response) = own_fields(&parts, &headers, body).await {
+pub(super) async fn connect(State(state): Web, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+    let Some(oidc) = &state.accounts.oidc else { return nothing_here(uri, headers).await };
+    if let Err(response) = own_fields(&state, &headers, body).await {
         return response;
     }
-    match signed_in(&parts, &headers).await {
-        Ok(Some(here)) => onward(&parts, oidc, Purpose::Connect { owner: here.user.id.0 }).await,
+    match signed_in(&state, &headers).await {
+        Ok(Some(here)) => onward(&state, oidc, Purpose::Connect { owner: here.account.id.0 }).await,
         Ok(None) => go("/login"),
         Err(error) => away(&error),
     }
 }
 
 /// Or does not want to any more.
-pub(super) async fn disconnect(State(parts): Web, headers: HeaderMap, body: Body) -> Response {
-    if let Err(response) = own_fields(&parts, &headers, body).await {
+pub(super) async fn disconnect(State(state): Web, headers: HeaderMap, body: Body) -> Response {
+    if let Err(response) = own_fields(&state, &headers, body).await {
         return response;
     }
-    let user = match signed_in(&parts, &headers).await {
-        Ok(Some(here)) => here.user,
+    let account = match signed_in(&state, &headers).await {
+        Ok(Some(here)) => here.account,
         Ok(None) => return go("/login"),
         Err(error) => return away(&error),
     };
-    if user.password.is_none() {
+    if account.password.is_none() {
         return message(&ONLY_WAY);
     }
-    let change = UserChange { identity: Some(None), ..UserChange::default() };
-    match parts.registry.change_user(Change { id: user.id, change, expected: Some(user.revision) }, parts.by(user.id, None)).await
+    let change = AccountChange { identity: Some(None), ..AccountChange::default() };
+    match state
+        .registry
+        .change_account(ChangeAccount { id: account.id, change, expected: Some(account.revision) }, state.by(account.id, None))
+        .await
     {
         Ok(_) => go("/account?done=disconnected"),
         Err(error) => away(&error),
     }
 }
 
-async fn onward(parts: &Parts, oidc: &Arc<Oidc>, purpose: Purpose) -> Response {
-    match oidc.leave(purpose, parts.links.now()).await {
+async fn onward(state: &AppState, oidc: &Arc<Oidc>, purpose: Purpose) -> Response {
+    match oidc.leave(purpose, state.links.now()).await {
         Ok((url, flow)) => {
             let page = html(&Onward { provider: oidc.settings().name.clone(), url });
             let mut response = private_page(StatusCode::OK, page);
-            response.headers_mut().append(SET_COOKIE, flow_cookie(parts, oidc, Some(&flow)));
+            response.headers_mut().append(SET_COOKIE, flow_cookie(state, oidc, Some(&flow)));
             response
         }
         Err(error) => failed(&error),
@@ -151,20 +156,20 @@ async fn onward(parts: &Parts, oidc: &Arc<Oidc>, purpose: Purpose) -> Response {
 
 /// `/auth/oidc/callback`: the way back.
 pub(super) async fn arrive(
-    State(parts): Web,
+    State(state): Web,
     Peer(address): Peer,
     uri: Uri,
     headers: HeaderMap,
     params: Result<Params, Problem>,
 ) -> Response {
-    let Some(oidc) = &parts.accounts.oidc else { return nothing_here(uri, headers).await };
-    let mut response = match come(&parts, oidc, address, &headers, params).await {
+    let Some(oidc) = &state.accounts.oidc else { return nothing_here(uri, headers).await };
+    let mut response = match come(&state, oidc, address, &headers, params).await {
         Ok(response) => response,
         Err(Turned::Told(told)) => message(told),
         Err(Turned::Response(response)) => *response,
     };
     // Good for one way back, whatever came of it.
-    response.headers_mut().append(SET_COOKIE, flow_cookie(&parts, oidc, None));
+    response.headers_mut().append(SET_COOKIE, flow_cookie(&state, oidc, None));
     guard(response.headers_mut());
     response
 }
@@ -188,47 +193,47 @@ impl From<RegistryError> for Turned {
 }
 
 async fn come(
-    parts: &Parts,
+    state: &AppState,
     oidc: &Arc<Oidc>,
     address: std::net::IpAddr,
     headers: &HeaderMap,
     params: Result<Params, Problem>,
 ) -> Result<Response, Turned> {
     let mut params = params.map_err(|_| &FAILED)?;
-    let state = params.take("state").unwrap_or_default();
+    let flow_state = params.take("state").unwrap_or_default();
     let held =
-        cookie(headers, flow_name(parts)).and_then(|held| Flow::open(&oidc.settings().key, held, &state, parts.links.now()));
+        cookie(headers, flow_name(state)).and_then(|held| Flow::open(&oidc.settings().key, held, &flow_state, state.links.now()));
     let flow = held.ok_or(&FAILED)?;
     // Where a provider says who it is, it must be the one that was asked.
     if params.take("iss").is_some_and(|issuer| issuer.trim_end_matches('/') != oidc.settings().issuer.trim_end_matches('/')) {
         return Err((&FAILED).into());
     }
     let code = params.take("code").filter(|code| !code.is_empty() && code.len() <= 4096).ok_or(&FAILED)?;
-    let attempt = match parts.limits.sign_in(address, None).await {
+    let attempt = match state.limits.sign_in(address, None).await {
         Ok(attempt) => attempt,
         Err(problem) => return Err(Turned::Response(Box::new(super::form::shown_again(&problem, html(&super::LIMITED))))),
     };
     let purpose = flow.purpose.clone();
     let person = oidc.arrive(flow, code).await.map_err(|error| Turned::Response(Box::new(failed(&error))))?;
-    parts.limits.succeeded(attempt).await;
+    state.limits.succeeded(attempt).await;
     match purpose {
         Purpose::SignIn { next } => {
-            let user = match parts.registry.user_known_as(&person.identity).await? {
-                Some(user) => user,
-                None if oidc.settings().sign_up => make(parts, &person, None).await?,
+            let account = match state.registry.account_by_identity(&person.identity).await? {
+                Some(account) => account,
+                None if oidc.settings().sign_up => make(state, &person, None).await?,
                 None => return Err((&UNKNOWN).into()),
             };
-            enter(parts, headers, &user, inside(&next)).await
+            enter(state, headers, &account, inside(&next)).await
         }
         Purpose::Join { token } => {
-            let user = make(parts, &person, Some(Token(Keys::hash(&token)))).await?;
-            enter(parts, headers, &user, HOME).await
+            let account = make(state, &person, Some(Token(Keys::hash(&token)))).await?;
+            enter(state, headers, &account, HOME).await
         }
         Purpose::Connect { owner } => {
-            let here = signed_in(parts, headers).await?.filter(|here| here.user.id == OwnerId(owner)).ok_or(&FAILED)?;
-            let change = UserChange { identity: Some(Some(person.identity)), ..UserChange::default() };
-            let change = Change { id: here.user.id, change, expected: Some(here.user.revision) };
-            match parts.registry.change_user(change, parts.by(here.user.id, None)).await {
+            let here = signed_in(state, headers).await?.filter(|here| here.account.id == OwnerId(owner)).ok_or(&FAILED)?;
+            let change = AccountChange { identity: Some(Some(person.identity)), ..AccountChange::default() };
+            let change = ChangeAccount { id: here.account.id, change, expected: Some(here.account.revision) };
+            match state.registry.change_account(change, state.by(here.account.id, None)).await {
                 Ok(_) => Ok(go("/account?done=connected")),
                 Err(RegistryError::NameTaken) => Err((&OTHERS).into()),
                 Err(error) => Err(error.into()),
@@ -237,8 +242,8 @@ async fn come(
     }
 }
 
-async fn enter(parts: &Parts, headers: &HeaderMap, user: &User, next: &str) -> Result<Response, Turned> {
-    match begin(parts, headers, user).await {
+async fn enter(state: &AppState, headers: &HeaderMap, account: &Account, next: &str) -> Result<Response, Turned> {
+    match begin(state, headers, account).await {
         Ok(cookie) => Ok(go_with(next, cookie)),
         Err(RegistryError::Missing) => Err((&SUSPENDED).into()),
         Err(error) => Err(error.into()),
@@ -246,43 +251,43 @@ async fn enter(parts: &Parts, headers: &HeaderMap, user: &User, next: &str) -> R
 }
 
 /// Makes an account for somebody, by an invitation or without: under the name they have there, or one like it.
-async fn make(parts: &Parts, person: &Person, invitation: Option<Token>) -> Result<User, Turned> {
+async fn make(state: &AppState, person: &Person, invitation: Option<Token>) -> Result<Account, Turned> {
     // An identity has one account. Two at once end in `NameTaken`, and the second look finds it.
     let mut random = [0; 4];
     let _ = getrandom::fill(&mut random);
     let suffix = super::hex(&random);
-    let known = person.names.iter().filter_map(|name| UserName::parse(name));
-    let spare = person.names.iter().filter_map(|name| UserName::parse(&format!("{name}-{}", &suffix[..4])));
-    let last = UserName::parse(&format!("user-{suffix}"));
-    let created_at = parts.links.now();
+    let known = person.names.iter().filter_map(|name| AccountName::parse(name));
+    let spare = person.names.iter().filter_map(|name| AccountName::parse(&format!("{name}-{}", &suffix[..4])));
+    let last = AccountName::parse(&format!("user-{suffix}"));
+    let created_at = state.links.now();
     for name in known.chain(spare).chain(last) {
         let identity = Some(person.identity.clone());
-        let user = NewUser { name, role: Role::User, password: None, identity, created_at };
+        let account = NewAccount { name, role: Role::User, password: None, identity, created_at };
         let made = match &invitation {
-            Some(token) => parts.registry.accept(token, user).await,
-            None => parts.registry.add_user(user, By { actor: Actor::Terse, at: created_at, why: None }).await,
+            Some(token) => state.registry.accept(token, account).await,
+            None => state.registry.add_account(account, Attribution { actor: Actor::Terse, at: created_at, why: None }).await,
         };
         match made {
-            Err(RegistryError::NameTaken) if parts.registry.user_known_as(&person.identity).await?.is_some() => {
+            Err(RegistryError::NameTaken) if state.registry.account_by_identity(&person.identity).await?.is_some() => {
                 return Err((&OTHERS).into());
             }
             Err(RegistryError::NameTaken) => {}
             Err(RegistryError::Missing) => return Err((&OVER).into()),
             Err(error) => return Err(error.into()),
-            Ok(user) => return Ok(user),
+            Ok(account) => return Ok(account),
         }
     }
     Err((&FAILED).into())
 }
 
-fn flow_name(parts: &Parts) -> &'static str {
-    if is_secure(parts) { "__Host-terse_flow" } else { "terse_flow" }
+fn flow_name(state: &AppState) -> &'static str {
+    if is_secure(state) { "__Host-terse_flow" } else { "terse_flow" }
 }
 
 /// The cookie for the way there and back, or none any more.
-fn flow_cookie(parts: &Parts, oidc: &Oidc, flow: Option<&Flow>) -> HeaderValue {
-    let (value, seconds) = flow.map_or((String::new(), 0), |flow| (flow.seal(&oidc.settings().key), crate::oidc::PATIENCE));
-    set_cookie(parts, flow_name(parts), &value, seconds)
+fn flow_cookie(state: &AppState, oidc: &Oidc, flow: Option<&Flow>) -> HeaderValue {
+    let (value, seconds) = flow.map_or((String::new(), 0), |flow| (flow.seal(&oidc.settings().key), crate::oidc::TIMEOUT));
+    set_cookie(state, flow_name(state), &value, seconds)
 }
 
 /// What the provider said is for the log; a stranger learns only that it did not work.

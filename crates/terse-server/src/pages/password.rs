@@ -5,10 +5,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use terse_core::{Link, Status};
 
-use super::words::{ago, moment};
+use super::format::{ago, moment};
 use super::{CSP, html, page};
 use crate::api::shapes::short_url;
-use crate::router::Parts;
+use crate::router::AppState;
 
 #[derive(Template)]
 #[template(path = "password.html")]
@@ -22,19 +22,19 @@ struct Password<'a> {
 
 /// Asks for the password. `query` is what the visitor brought; a link may pass it on.
 pub(crate) fn password_page(
-    parts: &Parts,
+    state: &AppState,
     link: &Link,
     query: Option<&str>,
     status: StatusCode,
     problem: Option<&str>,
 ) -> Response {
-    let suspicious = link.status(parts.links.now()) == Status::Suspicious;
+    let suspicious = link.status(state.links.now()) == Status::Suspicious;
     let query = query.filter(|query| !query.is_empty()).map(|query| format!("?{query}")).unwrap_or_default();
     let asking = Password {
         code: link.key.code.as_str(),
         action: format!("/{}{query}", link.key.code),
         suspicious,
-        reasons: if suspicious { parts.links.reasons(link) } else { Vec::new() },
+        reasons: if suspicious { state.links.reasons(link) } else { Vec::new() },
         problem,
     };
     let mut response = page(status, html(&asking));
@@ -49,7 +49,7 @@ pub(crate) fn password_page(
 }
 
 #[derive(Template)]
-#[template(path = "closed.html")]
+#[template(path = "account_closed.html")]
 struct Closed<'a> {
     code: &'a str,
     short: String,
@@ -61,17 +61,17 @@ struct Closed<'a> {
 }
 
 /// What anyone may see of a link that has a password.
-pub(super) fn closed_page(parts: &Parts, link: &Link) -> Response {
-    let now = parts.links.now();
+pub(super) fn closed_page(state: &AppState, link: &Link) -> Response {
+    let now = state.links.now();
     let warn = link.status(now) == Status::Suspicious;
     let closed = Closed {
         code: link.key.code.as_str(),
-        short: short_url(&link.key, &parts.links.rules().hosts),
+        short: short_url(&link.key, &state.links.rules().hosts),
         made: moment(link.created_at),
         made_ago: ago(link.created_at, now),
         made_at: link.created_at.to_string(),
         warn,
-        reasons: if warn { parts.links.reasons(link) } else { Vec::new() },
+        reasons: if warn { state.links.reasons(link) } else { Vec::new() },
     };
     page(StatusCode::OK, html(&closed))
 }

@@ -9,15 +9,15 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use terse_core::{Link, Status, Target};
 
+use super::format::{ago, moment, unicode_host};
 use super::password::{closed_page, password_page};
-use super::words::{ago, moment, unicode_host};
 use super::{BLOCKED, GONE, LIMITED, NOT_FOUND, UNAVAILABLE, html, key_of, message, page};
+use crate::access_cookies::AccessCookies;
 use crate::api::request::{Name, Peer};
 use crate::api::shapes::short_url;
 use crate::limits;
-use crate::passes::Passes;
-use crate::router::{Parts, Web, nothing_here};
-use crate::way::{Brought, way};
+use crate::resolve_target::{ForwardedQuery, resolve_target};
+use crate::router::{AppState, Web, nothing_here};
 
 #[derive(Template)]
 #[template(path = "preview.html")]
@@ -43,13 +43,13 @@ struct Preview<'a> {
 }
 
 impl<'a> Preview<'a> {
-    fn new(link: &'a Link, parts: &Parts, warn: bool) -> Self {
-        let now = parts.links.now();
+    fn new(link: &'a Link, state: &AppState, warn: bool) -> Self {
+        let now = state.links.now();
         let host = link.target.host().unwrap_or_default();
         Self {
             warn,
-            reasons: if warn { parts.links.reasons(link) } else { Vec::new() },
-            short: short_url(&link.key, &parts.links.rules().hosts),
+            reasons: if warn { state.links.reasons(link) } else { Vec::new() },
+            short: short_url(&link.key, &state.links.rules().hosts),
             code: link.key.code.as_str(),
             target: link.target.as_str(),
             host_unicode: unicode_host(&host),
@@ -78,9 +78,9 @@ struct Warning<'a> {
 }
 
 /// The other places that a link leads to, each once.
-fn elsewhere<'a>(link: &'a Link, shown: &Target) -> Vec<&'a str> {
+fn elsewhere<'a>(link: &'a Link, credential: &Target) -> Vec<&'a str> {
     let mut places: Vec<&str> = Vec::new();
-    for target in link.targets().filter(|target| *target != shown) {
+    for target in link.targets().filter(|target| *target != credential) {
         if !places.contains(&target.as_str()) {
             places.push(target.as_str());
         }
@@ -90,8 +90,8 @@ fn elsewhere<'a>(link: &'a Link, shown: &Target) -> Vec<&'a str> {
 
 /// The page before a suspicious link: 200, and going on takes a click. It names the place where this visitor would go, and leads
 /// there: whoever is warned of one host must not come to another.
-async fn warning(parts: &Parts, link: &Link, headers: &HeaderMap, Peer(address): Peer, query: &str) -> Response {
-    let target = way(parts, link, headers, address, query).await;
+async fn warning(state: &AppState, link: &Link, headers: &HeaderMap, Peer(address): Peer, query: &str) -> Response {
+    let target = resolve_target(state, link, headers, address, query).await;
     let host = target.host().unwrap_or_default();
     let whole = if link.forward_query && !query.is_empty() { target.with_query(query) } else { target.to_string() };
     let warning = Warning {
@@ -99,64 +99,71 @@ async fn warning(parts: &Parts, link: &Link, headers: &HeaderMap, Peer(address):
         target: &whole,
         host_unicode: unicode_host(&host),
         host,
-        reasons: &parts.links.reasons(link),
+        reasons: &state.links.reasons(link),
         elsewhere: elsewhere(link, target),
     };
     page(StatusCode::OK, html(&warning))
 }
 
 /// `/{code}+`. A path without the plus is a short link, which is none of our business, or nothing.
-pub(super) async fn preview(State(parts): Web, peer: Peer, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
+pub(super) async fn preview(State(state): Web, peer: Peer, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
     match code.strip_suffix('+') {
-        Some(code) => by_state(&parts, peer, &uri, &headers, code, None).await,
+        Some(code) => by_state(&state, peer, &uri, &headers, code, None).await,
         None => nothing_here(uri, headers).await,
     }
 }
 
 /// `/r/{code}`: where redirects that failed may send a browser. Tells how the link is now, whatever the query claims.
 pub(super) async fn state_page(
-    State(parts): Web,
+    State(state): Web,
     peer: Peer,
-    brought: Option<Extension<Brought>>,
+    brought: Option<Extension<ForwardedQuery>>,
     uri: Uri,
     headers: HeaderMap,
     Name(code): Name,
 ) -> Response {
-    let Brought(query) = brought.map(|Extension(brought)| brought).unwrap_or_default();
-    by_state(&parts, peer, &uri, &headers, &code, Some(&query)).await
+    let ForwardedQuery(query) = brought.map(|Extension(brought)| brought).unwrap_or_default();
+    by_state(&state, peer, &uri, &headers, &code, Some(&query)).await
 }
 
 /// `stopped` is what somebody brought who was on the way to the target; `None` for whoever only asks about the link.
-async fn by_state(parts: &Arc<Parts>, peer: Peer, uri: &Uri, headers: &HeaderMap, code: &str, stopped: Option<&str>) -> Response {
-    let Some(key) = key_of(parts, uri, headers, code) else { return message(&NOT_FOUND) };
-    let link = match parts.links.preview(&key).await {
+async fn by_state(
+    state: &Arc<AppState>,
+    peer: Peer,
+    uri: &Uri,
+    headers: &HeaderMap,
+    code: &str,
+    stopped: Option<&str>,
+) -> Response {
+    let Some(key) = key_of(state, uri, headers, code) else { return message(&NOT_FOUND) };
+    let link = match state.links.preview(&key).await {
         Ok(Some(link)) => link,
-        Ok(None) => return unknown(parts, peer).await,
+        Ok(None) => return unknown(state, peer).await,
         Err(error) => {
             tracing::error!(%error, "a preview could not be looked up");
             return message(&UNAVAILABLE);
         }
     };
-    match link.status(parts.links.now()) {
-        Status::Deleted | Status::Scheduled => unknown(parts, peer).await,
+    match link.status(state.links.now()) {
+        Status::Deleted | Status::Scheduled => unknown(state, peer).await,
         Status::Expired | Status::UsedUp => message(&GONE),
         Status::Blocked => message(&BLOCKED),
         // Where a link with a password leads is for those who know it; for strangers there is not much to see.
-        _ if link.password.is_some() && stopped.is_none() => closed_page(parts, &link),
-        _ if link.password.is_some() && !Passes::new(&parts.pass_key).shown(headers, &link, parts.links.now()) => {
-            password_page(parts, &link, stopped, StatusCode::OK, None)
+        _ if link.password.is_some() && stopped.is_none() => closed_page(state, &link),
+        _ if link.password.is_some() && !AccessCookies::new(&state.pass_key).credential(headers, &link, state.links.now()) => {
+            password_page(state, &link, stopped, StatusCode::OK, None)
         }
         // Somebody on the way to the target is warned; somebody who asked about the link is told about it.
         status => match stopped.filter(|_| status == Status::Suspicious) {
-            Some(query) => warning(parts, &link, headers, peer, query).await,
-            None => page(StatusCode::OK, html(&Preview::new(&link, parts, status == Status::Suspicious))),
+            Some(query) => warning(state, &link, headers, peer, query).await,
+            None => page(StatusCode::OK, html(&Preview::new(&link, state, status == Status::Suspicious))),
         },
     }
 }
 
 /// There is no such link; whoever says so too often to one asker helps a scanner.
-pub(super) async fn unknown(parts: &Parts, Peer(address): Peer) -> Response {
-    let Err(problem) = parts.limits.guess(Some(address)).await else { return message(&NOT_FOUND) };
+pub(super) async fn unknown(state: &AppState, Peer(address): Peer) -> Response {
+    let Err(problem) = state.limits.guess(Some(address)).await else { return message(&NOT_FOUND) };
     let mut response = message(&LIMITED);
     if let Some(verdict) = problem.verdict() {
         limits::tell(verdict, response.headers_mut());

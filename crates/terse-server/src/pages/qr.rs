@@ -14,7 +14,7 @@ use crate::api::QrProblems;
 use crate::api::problem::Problem;
 use crate::api::request::{Name, Params, Peer};
 use crate::api::shapes::short_url;
-use crate::router::{Parts, Web};
+use crate::router::{AppState, Web};
 
 /// How a code is to be drawn.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ fn colour(field: &'static str, text: &str) -> Result<[u8; 3], Problem> {
     responses((status = 200, description = "The picture", content((String = "image/svg+xml"), (String = "image/png"))),
         QrProblems))]
 pub(crate) async fn draw(
-    State(parts): Web,
+    State(state): Web,
     Peer(address): Peer,
     uri: Uri,
     headers: HeaderMap,
@@ -105,8 +105,8 @@ pub(crate) async fn draw(
     Name(code): Name,
 ) -> Result<Response, Problem> {
     let drawing = Drawing::parse(params)?;
-    let Some(text) = existing(&parts, &uri, &headers, &code).await? else {
-        parts.limits.guess(Some(address)).await?;
+    let Some(text) = existing(&state, &uri, &headers, &code).await? else {
+        state.limits.guess(Some(address)).await?;
         return Err(Problem::no_link());
     };
     let matrix = Matrix::of(&text, drawing.level).ok_or_else(|| Problem::invalid("level", "too long for a QR code"))?;
@@ -124,11 +124,11 @@ pub(crate) async fn draw(
 }
 
 /// The short URL, if there is such a link to be drawn.
-async fn existing(parts: &Arc<Parts>, uri: &Uri, headers: &HeaderMap, code: &str) -> Result<Option<String>, StoreError> {
-    let Some(key) = key_of(parts, uri, headers, code) else { return Ok(None) };
-    let link = parts.links.preview(&key).await?;
-    let link = link.filter(|link| !matches!(link.status(parts.links.now()), Status::Deleted | Status::Blocked));
-    Ok(link.map(|link| short_url(&link.key, &parts.links.rules().hosts)))
+async fn existing(state: &Arc<AppState>, uri: &Uri, headers: &HeaderMap, code: &str) -> Result<Option<String>, StoreError> {
+    let Some(key) = key_of(state, uri, headers, code) else { return Ok(None) };
+    let link = state.links.preview(&key).await?;
+    let link = link.filter(|link| !matches!(link.status(state.links.now()), Status::Deleted | Status::Blocked));
+    Ok(link.map(|link| short_url(&link.key, &state.links.rules().hosts)))
 }
 
 /// The black and white squares.

@@ -16,9 +16,9 @@ use super::{BLOCKED, CROSS_SITE, NOT_FOUND, UNAVAILABLE, html, key_of, message, 
 use crate::api::problem::Problem;
 use crate::api::request::{Name, Peer};
 use crate::api::shapes::short_url;
-use crate::asker::Asker;
-use crate::reporting::{self, MOST_SAID, Reason, Reporter};
-use crate::router::{Parts, Web};
+use crate::principal::Principal;
+use crate::reporting::{self, MAX_REPORT_TEXT, Reason, Reporter};
+use crate::router::{AppState, Web};
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -35,8 +35,8 @@ struct ReportForm {
 }
 
 impl ReportForm {
-    fn new(parts: &Parts, key: &LinkKey, chosen: Option<Reason>, text: String) -> Self {
-        let words = |reason| match reason {
+    fn new(state: &AppState, key: &LinkKey, chosen: Option<Reason>, text: String) -> Self {
+        let format = |reason| match reason {
             Reason::Phishing => "It pretends to be another site, or asks for passwords or money",
             Reason::Malware => "It brings harmful software",
             Reason::Spam => "It is advertising that nobody asked for",
@@ -46,32 +46,32 @@ impl ReportForm {
         Self {
             sent: false,
             code: key.code.to_string(),
-            short: short_url(key, &parts.links.rules().hosts),
-            reasons: Reason::ALL.map(|reason| (reason.as_str(), words(reason), chosen == Some(reason))).to_vec(),
+            short: short_url(key, &state.links.rules().hosts),
+            reasons: Reason::ALL.map(|reason| (reason.as_str(), format(reason), chosen == Some(reason))).to_vec(),
             text,
-            most: MOST_SAID,
+            most: MAX_REPORT_TEXT,
             problem: None,
         }
     }
 }
 
 /// The form, or, once it was sent, a word of thanks.
-pub(super) async fn show(State(parts): Web, peer: Peer, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
-    let Some(key) = key_of(&parts, &uri, &headers, &code) else { return message(&NOT_FOUND) };
-    let mut form = ReportForm::new(&parts, &key, None, String::new());
+pub(super) async fn show(State(state): Web, peer: Peer, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
+    let Some(key) = key_of(&state, &uri, &headers, &code) else { return message(&NOT_FOUND) };
+    let mut form = ReportForm::new(&state, &key, None, String::new());
     if uri.query() == Some("sent") {
         form.sent = true;
         return page(StatusCode::OK, html(&form));
     }
-    let link = match parts.links.preview(&key).await {
+    let link = match state.links.preview(&key).await {
         Ok(link) => link,
         Err(error) => {
             tracing::error!(%error, "a link to be reported could not be looked up");
             return message(&UNAVAILABLE);
         }
     };
-    match link.map(|link| link.status(parts.links.now())) {
-        None | Some(Status::Deleted | Status::Scheduled) => unknown(&parts, peer).await,
+    match link.map(|link| link.status(state.links.now())) {
+        None | Some(Status::Deleted | Status::Scheduled) => unknown(&state, peer).await,
         Some(Status::Blocked) => message(&BLOCKED),
         Some(_) => page(StatusCode::OK, html(&form)),
     }
@@ -79,29 +79,29 @@ pub(super) async fn show(State(parts): Web, peer: Peer, uri: Uri, headers: Heade
 
 /// What the form sends. Answered by a page that can be loaded again without sending it twice.
 pub(super) async fn send(
-    State(parts): Web,
+    State(state): Web,
     Peer(address): Peer,
     uri: Uri,
     headers: HeaderMap,
     Name(code): Name,
     body: Body,
 ) -> Response {
-    let Some(key) = key_of(&parts, &uri, &headers, &code) else { return message(&NOT_FOUND) };
+    let Some(key) = key_of(&state, &uri, &headers, &code) else { return message(&NOT_FOUND) };
     // Or any site could have its visitors report a link, each from an address of their own.
-    if !is_own_form(&headers, &uri, &parts.links.rules().hosts.base_of(&key.domain)) {
+    if !is_own_form(&headers, &uri, &state.links.rules().hosts.base_of(&key.domain)) {
         return message(&CROSS_SITE);
     }
     // Who is not who they say they are is a stranger; and a stranger may report.
-    let caller = Asker::of(&parts, &Method::POST, &headers).await.map_or(Caller::Anonymous, |asker| asker.caller);
+    let caller = Principal::of(&state, &Method::POST, &headers).await.map_or(Caller::Anonymous, |principal| principal.caller);
     let (reason, text) = match read_form(&headers, body).await {
         Ok(form) => form,
-        Err(problem) => return refused(&parts, &key, None, String::new(), &problem),
+        Err(problem) => return refused(&state, &key, None, String::new(), &problem),
     };
     let Some(chosen) = reason else {
-        return refused(&parts, &key, None, text, &Problem::invalid("reason", "choose one of the reasons"));
+        return refused(&state, &key, None, text, &Problem::invalid("reason", "choose one of the reasons"));
     };
     let said = Some(text.clone());
-    match reporting::report(&parts, Reporter { caller, address }, key.clone(), chosen, said).await {
+    match reporting::report(&state, Reporter { caller, address }, key.clone(), chosen, said).await {
         Ok(()) => {
             let mut response = page(StatusCode::SEE_OTHER, Body::empty());
             if let Ok(place) = HeaderValue::try_from(format!("/r/{}/report?sent", key.code)) {
@@ -110,7 +110,7 @@ pub(super) async fn send(
             response
         }
         Err(problem) if problem.status() == 404 => message(&NOT_FOUND),
-        Err(problem) => refused(&parts, &key, Some(chosen), text, &problem),
+        Err(problem) => refused(&state, &key, Some(chosen), text, &problem),
     }
 }
 
@@ -124,8 +124,8 @@ async fn read_form(headers: &HeaderMap, body: Body) -> Result<(Option<Reason>, S
 }
 
 /// The form again, with what was typed and what is wrong with it.
-fn refused(parts: &Arc<Parts>, key: &LinkKey, reason: Option<Reason>, text: String, problem: &Problem) -> Response {
-    let mut form = ReportForm::new(parts, key, reason, text);
+fn refused(state: &Arc<AppState>, key: &LinkKey, reason: Option<Reason>, text: String, problem: &Problem) -> Response {
+    let mut form = ReportForm::new(state, key, reason, text);
     form.problem = Some(sentence(problem));
     shown_again(problem, html(&form))
 }

@@ -5,70 +5,70 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use terse_core::registry::{RegistryError, Session, Token, User};
-use terse_core::{Domain, Moment, StoreError};
+use terse_core::registry::{Account, RegistryError, Session, Token};
+use terse_core::{Domain, StoreError, Timestamp};
 
 use super::page;
-use crate::asker::{cookie, session_cookie};
 use crate::keys::Keys;
-use crate::router::Parts;
+use crate::principal::{cookie, session_cookie};
+use crate::router::AppState;
 
 /// Somebody whose browser is signed in.
 pub(super) struct SignedIn {
     pub(super) token: Token,
-    pub(super) user: User,
+    pub(super) account: Account,
 }
 
 /// Who is signed in, if anybody is.
-pub(super) async fn signed_in(parts: &Parts, headers: &HeaderMap) -> Result<Option<SignedIn>, RegistryError> {
-    let Some(token) = token(parts, headers) else { return Ok(None) };
-    let found = parts.registry.session(&token, parts.links.now()).await?;
-    Ok(found.filter(|(_, user)| user.suspended.is_none()).map(|(_, user)| SignedIn { token, user }))
+pub(super) async fn signed_in(state: &AppState, headers: &HeaderMap) -> Result<Option<SignedIn>, RegistryError> {
+    let Some(token) = token(state, headers) else { return Ok(None) };
+    let found = state.registry.session(&token, state.links.now()).await?;
+    Ok(found.filter(|(_, account)| account.suspended.is_none()).map(|(_, account)| SignedIn { token, account }))
 }
 
-fn token(parts: &Parts, headers: &HeaderMap) -> Option<Token> {
-    cookie(headers, session_cookie(parts)).and_then(Keys::checked_hash).map(Token)
+fn token(state: &AppState, headers: &HeaderMap) -> Option<Token> {
+    cookie(headers, session_cookie(state)).and_then(Keys::checked_hash).map(Token)
 }
 
 /// Begins a session of somebody who has shown who they are, in place of the one their browser had, and gives back what the
 /// cookie is set with. The account must still be as it was when that was checked.
-pub(super) async fn begin(parts: &Parts, headers: &HeaderMap, user: &User) -> Result<HeaderValue, RegistryError> {
+pub(super) async fn begin(state: &AppState, headers: &HeaderMap, account: &Account) -> Result<HeaderValue, RegistryError> {
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| StoreError::Unavailable(error.to_string().into()))?;
     let secret = URL_SAFE_NO_PAD.encode(secret);
-    let (now, ttl) = (parts.links.now(), parts.accounts.session_ttl);
-    let (token, expires_at) = (Token(Keys::hash(&secret)), now.checked_add(ttl).unwrap_or(Moment::MAX));
-    parts.registry.add_session(Session { token, owner: user.id, created_at: now, expires_at }, user.revision).await?;
+    let (now, ttl) = (state.links.now(), state.accounts.session_ttl);
+    let (token, expires_at) = (Token(Keys::hash(&secret)), now.checked_add(ttl).unwrap_or(Timestamp::MAX));
+    state.registry.add_session(Session { token, owner: account.id, created_at: now, expires_at }, account.revision).await?;
     // Whoever has set a cookie in this browser before gains nothing by it.
-    if let Some(before) = self::token(parts, headers) {
-        parts.registry.end_session(&before).await?;
+    if let Some(before) = self::token(state, headers) {
+        state.registry.end_session(&before).await?;
     }
-    Ok(set_cookie(parts, session_cookie(parts), &secret, ttl.as_secs()))
+    Ok(set_cookie(state, session_cookie(state), &secret, ttl.as_secs()))
 }
 
 /// Ends the session of this browser, and gives back what takes its cookie away.
-pub(super) async fn end(parts: &Parts, headers: &HeaderMap) -> Result<HeaderValue, RegistryError> {
-    if let Some(token) = token(parts, headers) {
-        parts.registry.end_session(&token).await?;
+pub(super) async fn end(state: &AppState, headers: &HeaderMap) -> Result<HeaderValue, RegistryError> {
+    if let Some(token) = token(state, headers) {
+        state.registry.end_session(&token).await?;
     }
-    Ok(no_cookie(parts))
+    Ok(no_cookie(state))
 }
 
 /// Takes the cookie away.
-pub(super) fn no_cookie(parts: &Parts) -> HeaderValue {
-    set_cookie(parts, session_cookie(parts), "", 0)
+pub(super) fn no_cookie(state: &AppState) -> HeaderValue {
+    set_cookie(state, session_cookie(state), "", 0)
 }
 
 /// A cookie that no script reads, that other sites' forms do not bring, and that goes by https alone where we have it.
-pub(super) fn set_cookie(parts: &Parts, name: &str, value: &str, seconds: u64) -> HeaderValue {
-    let secure = if is_secure(parts) { "; Secure" } else { "" };
+pub(super) fn set_cookie(state: &AppState, name: &str, value: &str, seconds: u64) -> HeaderValue {
+    let secure = if is_secure(state) { "; Secure" } else { "" };
     let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
 /// Whether people reach us by https.
-pub(crate) fn is_secure(parts: &Parts) -> bool {
-    parts.links.rules().hosts.base_of(&Domain::primary()).starts_with("https:")
+pub(crate) fn is_secure(state: &AppState) -> bool {
+    state.links.rules().hosts.base_of(&Domain::primary()).starts_with("https:")
 }
 
 /// Sends a browser on, after a form.

@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
-use terse_core::clicks::{Click, LinkId, Place};
-use terse_core::registry::{Actor, By, Change, Invitation, KeyId, Registry, Role, Scope, Suspension, Token, UserChange};
-use terse_core::{Code, Domain, LinkKey, LinkStore, Moment, OwnerId};
+use terse_core::clicks::{Click, ClickTarget, LinkId};
+use terse_core::registry::{
+    AccountChange, Actor, Attribution, ChangeAccount, Invitation, KeyId, Registry, Role, Scope, Suspension, Token,
+};
+use terse_core::{Code, Domain, LinkKey, LinkStore, OwnerId, Timestamp};
 use terse_server::Keys;
 use terse_testkit::registry::everything;
 
@@ -110,7 +112,7 @@ struct World {
 impl World {
     async fn new() -> Self {
         let web = Web::with_webhooks();
-        let by = || By { actor: Actor::Terse, at: Moment::from_ms(1), why: None };
+        let by = || Attribution { actor: Actor::Terse, at: Timestamp::from_ms(1), why: None };
         for (name, role) in
             [("moderator", Role::Moderator), ("admin", Role::Admin), ("admin-2", Role::Admin), ("suspended", Role::User)]
         {
@@ -120,26 +122,26 @@ impl World {
         let victims_key = web.give_key(victim, "terse_victims", |_| ()).await;
         let revoked = web.give_key(OWNER.1, "terse_revoked", |_| ()).await;
         web.registry.revoke_key(OWNER.1, revoked, by()).await.unwrap();
-        web.give_key(OWNER.1, "terse_expired", |key| key.expires_at = Some(Moment::from_ms(2))).await;
+        web.give_key(OWNER.1, "terse_expired", |key| key.expires_at = Some(Timestamp::from_ms(2))).await;
         web.give_key(OWNER.1, "terse_create", |key| key.scope = Scope::Create).await;
         web.give_key(OWNER.1, "terse_read", |key| key.scope = Scope::Read).await;
         let spare_key = web.give_key(OWNER.1, "terse_spare", |_| ()).await;
         let suspended = account(&web, "suspended").await;
-        let suspension = Some(Some(Suspension { at: Moment::from_ms(2), why: "spam".into() }));
-        let change = UserChange { suspended: suspension, ..UserChange::default() };
-        web.registry.change_user(Change { id: suspended, change, expected: None }, by()).await.unwrap();
+        let suspension = Some(Some(Suspension { at: Timestamp::from_ms(2), why: "spam".into() }));
+        let change = AccountChange { suspended: suspension, ..AccountChange::default() };
+        web.registry.change_account(ChangeAccount { id: suspended, change, expected: None }, by()).await.unwrap();
         let cookie = web.sign_in(OWNER.1, "cookie").await;
         web.sign_in(OWNER.1, "spare").await;
         let spare_session = handle("spare");
         let writer = account(&web, "moderator").await;
         let token = Token(Keys::hash("invitation"));
-        let invitation = Invitation { token, role: Role::User, by: writer, expires_at: Moment::MAX };
+        let invitation = Invitation { token, role: Role::User, by: writer, expires_at: Timestamp::MAX };
         web.registry.invite(invitation, by()).await.unwrap();
         let wish = json!({ "long_url": "https://example.com/owned", "alias": "owned", "tags": ["spring"] });
         assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, wish).await.status, 201);
         let key = LinkKey { domain: Domain::primary(), code: Code::parse("owned").unwrap() };
         let born = web.store.get(&key).await.unwrap().unwrap().created_at;
-        web.clicks.add([Click::bare(web.clock.now(), Place::Link(LinkId { key, born }, OWNER.1))]);
+        web.clicks.add([Click::bare(web.clock.now(), ClickTarget::Link(LinkId { key, born }, OWNER.1))]);
         let hook = web.as_owner("POST /api/v1/webhooks", OWNER.0, json!({ "url": "https://hooks.example/" })).await;
         let webhook = hook.json()["id"].as_str().unwrap().to_owned();
         let change = json!({ "title": "Changed" });
@@ -216,7 +218,7 @@ impl World {
 }
 
 async fn account(web: &Web, name: &str) -> OwnerId {
-    web.registry.user_named(&terse_core::registry::UserName::parse(name).unwrap()).await.unwrap().unwrap().id
+    web.registry.user_named(&terse_core::registry::AccountName::parse(name).unwrap()).await.unwrap().unwrap().id
 }
 
 /// How the API names what a secret opens.

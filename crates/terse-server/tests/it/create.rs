@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use terse_server::Outcome;
+use terse_server::CreateResult;
 
 use crate::web::{KEY, Web};
 
@@ -100,13 +100,13 @@ async fn what_is_wrong_with_a_link_is_said() {
         body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         web.api(URLS, body).await.is_problem(status, code, field);
     }
-    assert!(web.stats.creates(Outcome::Refused) > 20);
+    assert!(web.stats.creates(CreateResult::Refused) > 20);
     web.store.away.store(true, std::sync::atomic::Ordering::Relaxed);
     let answer = web.api(URLS, json!({"long_url": "https://example.com/"})).await;
     answer.is_problem(503, "store_unavailable", "");
     assert_eq!(answer.header("retry-after"), "1");
     assert!(!answer.text().contains("plug"));
-    assert_eq!(web.stats.creates(Outcome::Failed), 1);
+    assert_eq!(web.stats.creates(CreateResult::Failed), 1);
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn the_same_target_gives_the_same_link_unless_asked_otherwise() {
     let third = web.api(URLS, json!({"long_url": "https://example.com/same", "reuse": false})).await;
     assert_eq!(third.status, 201);
     assert_ne!(first.json()["short_code"], third.json()["short_code"]);
-    assert_eq!((web.stats.creates(Outcome::Created), web.stats.creates(Outcome::Reused)), (2, 1));
+    assert_eq!((web.stats.creates(CreateResult::Created), web.stats.creates(CreateResult::Reused)), (2, 1));
 }
 
 #[tokio::test]
@@ -202,8 +202,8 @@ async fn strangers_get_links_that_do_not_live_long_or_none() {
     let body = json!({"long_url": "https://example.com/"});
     let first = web.anonymous(URLS, body.clone()).await;
     assert_eq!(first.status, 201);
-    let made = first.json()["created_at"].as_str().map(terse_core::Moment::parse).unwrap().unwrap();
-    let ends = first.json()["expires_at"].as_str().map(terse_core::Moment::parse).unwrap().unwrap();
+    let made = first.json()["created_at"].as_str().map(terse_core::Timestamp::parse).unwrap().unwrap();
+    let ends = first.json()["expires_at"].as_str().map(terse_core::Timestamp::parse).unwrap().unwrap();
     assert_eq!(ends.as_ms() - made.as_ms(), 8 * 3600 * 1000);
     let second = web.anonymous(URLS, body.clone()).await;
     assert_ne!(first.json()["short_code"], second.json()["short_code"]);

@@ -20,7 +20,7 @@ pub(crate) struct Fake {
 #[derive(Default)]
 struct Inner {
     links: BTreeMap<LinkKey, Link>,
-    history: Vec<Past>,
+    history: Vec<LinkVersion>,
     requests: Vec<(Request, LinkKey)>,
     next: u64,
 }
@@ -95,8 +95,8 @@ impl LinkStore for Fake {
             None => Ok(Updated::Missing),
             Some(have) if have.revision != expected => Err(StoreError::Conflict),
             Some(have) => {
-                if !have.same_wishes(link) {
-                    history.push(Past { link: have.clone(), until: link.updated_at });
+                if !have.owner_visible_eq(link) {
+                    history.push(LinkVersion { link: have.clone(), until: link.updated_at });
                 }
                 *have = link.clone();
                 Ok(Updated::Done)
@@ -104,7 +104,7 @@ impl LinkStore for Fake {
         }
     }
 
-    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<Past>, StoreError> {
+    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError> {
         Ok(self.open()?.history.iter().rev().filter(|past| past.link.key == *key).take(limit).cloned().collect())
     }
 
@@ -113,8 +113,8 @@ impl LinkStore for Fake {
         Ok(())
     }
 
-    async fn spend(&self, _: &LinkKey) -> Result<Spent, StoreError> {
-        Ok(Spent::Yes)
+    async fn spend(&self, _: &LinkKey) -> Result<ClickSpend, StoreError> {
+        Ok(ClickSpend::Yes)
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
@@ -154,23 +154,23 @@ impl LinkStore for Fake {
         Ok(start..inner.next)
     }
 
-    async fn mark_expired(&self, _: Moment, _: usize) -> Result<Vec<LinkKey>, StoreError> {
+    async fn mark_expired(&self, _: Timestamp, _: usize) -> Result<Vec<LinkKey>, StoreError> {
         Ok(vec![])
     }
 
-    async fn purge(&self, before: Moment, limit: usize, _: Option<Moment>) -> Result<Vec<LinkKey>, StoreError> {
+    async fn purge(&self, before: Timestamp, limit: usize, _: Option<Timestamp>) -> Result<Vec<LinkKey>, StoreError> {
         let mut inner = self.open()?;
-        let over = |link: &&Link| link.standing != Standing::Blocked && link.deleted_at.is_some_and(|at| at <= before);
+        let over = |link: &&Link| link.standing != ModerationStatus::Blocked && link.deleted_at.is_some_and(|at| at <= before);
         let keys: Vec<LinkKey> = inner.links.values().filter(over).take(limit).map(|link| link.key.clone()).collect();
         keys.iter().for_each(|key| drop(inner.links.remove(key)));
         Ok(keys)
     }
 
-    async fn release(&self, _: Moment, _: usize) -> Result<usize, StoreError> {
+    async fn release(&self, _: Timestamp, _: usize) -> Result<usize, StoreError> {
         Ok(0)
     }
 
-    async fn forget_requests(&self, _: Moment, _: usize) -> Result<usize, StoreError> {
+    async fn forget_requests(&self, _: Timestamp, _: usize) -> Result<usize, StoreError> {
         Ok(0)
     }
 

@@ -16,7 +16,7 @@ pub(crate) struct FakeClicks {
     /// While set, no call comes to an end.
     pub(crate) stuck: AtomicBool,
     /// Days that begin before this moment are kept by the day.
-    pub(crate) days_before: Mutex<Option<Moment>>,
+    pub(crate) days_before: Mutex<Option<Timestamp>>,
     /// How often counts, and pages of clicks, were asked for.
     pub(crate) counted: AtomicUsize,
     pub(crate) pages: AtomicUsize,
@@ -46,7 +46,7 @@ impl FakeClicks {
         Ok(self.clicks.lock().expect("no test panics in here"))
     }
 
-    fn unit(&self, at: Moment) -> Unit {
+    fn unit(&self, at: Timestamp) -> Unit {
         let before = *self.days_before.lock().expect("no test panics in here");
         if before.is_some_and(|before| at < before) { Unit::Day } else { Unit::Hour }
     }
@@ -58,11 +58,11 @@ fn count_of(click: &Click) -> Count {
     tally.clicks
 }
 
-fn concerns(subject: &Subject, place: &Place) -> bool {
+fn concerns(subject: &ClickSubject, place: &ClickTarget) -> bool {
     match (subject, place) {
-        (Subject::Link(wanted), Place::Link(link, _)) => wanted == link,
-        (Subject::Owner(wanted), Place::Link(_, owner)) => wanted == owner,
-        (Subject::Everything, Place::Link(..)) | (Subject::Orphans, Place::Nowhere(..)) => true,
+        (ClickSubject::Link(wanted), ClickTarget::Link(link, _)) => wanted == link,
+        (ClickSubject::Owner(wanted), ClickTarget::Link(_, owner)) => wanted == owner,
+        (ClickSubject::Everything, ClickTarget::Link(..)) | (ClickSubject::Orphans, ClickTarget::Nowhere(..)) => true,
         _ => false,
     }
 }
@@ -93,10 +93,10 @@ impl ClickStore for FakeClicks {
         Ok(links.iter().map(count).collect())
     }
 
-    async fn report(&self, subject: &Subject, period: Period, now: Moment) -> Result<Report, StoreError> {
+    async fn report(&self, subject: &ClickSubject, period: Period, now: Timestamp) -> Result<ClickReport, StoreError> {
         let clicks = self.open().await?;
-        let mut report = Report::default();
-        let mut buckets: BTreeMap<Moment, Bucket> = BTreeMap::new();
+        let mut report = ClickReport::default();
+        let mut buckets: BTreeMap<Timestamp, Bucket> = BTreeMap::new();
         let day_ago = Unit::Hour.floor(now).as_ms() - 23 * Unit::Hour.ms();
         for click in clicks.iter().filter(|click| concerns(subject, &click.place)) {
             if click.at.as_ms() >= day_ago {
@@ -140,17 +140,17 @@ impl ClickStore for FakeClicks {
         Ok(vec![])
     }
 
-    async fn forget_links(&self, _: &[LinkKey], _: Moment) -> Result<(), StoreError> {
+    async fn forget_links(&self, _: &[LinkKey], _: Timestamp) -> Result<(), StoreError> {
         Ok(())
     }
 
     async fn forget_owner(&self, owner: OwnerId) -> Result<(), StoreError> {
-        self.open().await?.retain(|click| !matches!(click.place, Place::Link(_, of) if of == owner));
+        self.open().await?.retain(|click| !matches!(click.place, ClickTarget::Link(_, of) if of == owner));
         Ok(())
     }
 
-    async fn tidy(&self, _: Retention) -> Result<Tidied, StoreError> {
-        Ok(Tidied::default())
+    async fn prune(&self, _: Retention) -> Result<Pruned, StoreError> {
+        Ok(Pruned::default())
     }
 
     async fn salt(&self, _: i64) -> Result<Salt, StoreError> {

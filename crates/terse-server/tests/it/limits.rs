@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
-use terse_core::limits::{Limit, Limiter, Subject, Verdict};
-use terse_server::{Limits, Outcome, Peer};
+use terse_core::limits::{Limit, LimitDecision, LimitSubject, Limiter};
+use terse_server::{CreateResult, Limits, Peer};
 
 use crate::web::{Answer, KEY, OTHER, OWNER, Web};
 
@@ -15,21 +15,21 @@ const URLS: &str = "/api/v1/urls";
 
 /// Buckets that never fill up.
 #[derive(Default)]
-struct Once(Mutex<HashMap<Subject, u32>>);
+struct Once(Mutex<HashMap<LimitSubject, u32>>);
 
 #[async_trait]
 impl Limiter for Once {
-    async fn take(&self, subject: Subject, limit: Limit, count: u32) -> Verdict {
+    async fn take(&self, subject: LimitSubject, limit: Limit, count: u32) -> LimitDecision {
         let mut taken = self.0.lock().unwrap();
         let taken = taken.entry(subject).or_default();
         let allowed = *taken + count <= limit.count();
         *taken += if allowed { count } else { 0 };
         let reset = limit.interval() * *taken;
         let retry = if allowed { Duration::ZERO } else { limit.interval() };
-        Verdict { allowed, limit: limit.count(), remaining: limit.count() - *taken, reset, retry }
+        LimitDecision { allowed, limit: limit.count(), remaining: limit.count() - *taken, reset, retry }
     }
 
-    async fn give_back(&self, subject: Subject, _: Limit, count: u32) {
+    async fn give_back(&self, subject: LimitSubject, _: Limit, count: u32) {
         *self.0.lock().unwrap().get_mut(&subject).unwrap() -= count;
     }
 }
@@ -76,7 +76,7 @@ async fn strangers_are_limited_by_address_and_told_how_much_is_left() {
     answer.is_problem(429, "rate_limited", "");
     assert_eq!(told(&answer), ["3", "0", "3600", "1200"]);
     assert!(answer.json()["detail"].as_str().unwrap().contains("20 minutes"), "{}", answer.text());
-    assert_eq!(web.stats.creates(Outcome::Limited), 1);
+    assert_eq!(web.stats.creates(CreateResult::Limited), 1);
     for from in ["203.0.113.8", "2001:db8:1:1::1"] {
         assert_eq!(create(&web, from, &body).await.status, 201);
     }
@@ -117,7 +117,7 @@ async fn each_item_of_a_list_counts_and_a_list_is_taken_or_refused_as_a_whole() 
     answer.is_problem(429, "rate_limited", "");
     assert_eq!(told(&answer)[1], "2");
     assert_eq!(bulk(2).await.status, 207);
-    assert_eq!(web.stats.creates(Outcome::Limited), 9);
+    assert_eq!(web.stats.creates(CreateResult::Limited), 9);
 }
 
 #[tokio::test]

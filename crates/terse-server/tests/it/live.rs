@@ -14,11 +14,11 @@ async fn with_link() -> (Web, LinkId) {
     let web = Web::new();
     let made = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "alias": "abc"})).await.json();
     let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc").unwrap() };
-    (web, LinkId { key, born: Moment::parse(made["created_at"].as_str().unwrap()).unwrap() })
+    (web, LinkId { key, born: Timestamp::parse(made["created_at"].as_str().unwrap()).unwrap() })
 }
 
 fn click(link: &LinkId) -> Click {
-    let click = Click::bare(Moment::from_ms(1000), Place::Link(link.clone(), OwnerId::ADMIN));
+    let click = Click::bare(Timestamp::from_ms(1000), ClickTarget::Link(link.clone(), OwnerId::ADMIN));
     Click { visitor: Some(7), address: Some("203.0.113.0/24".into()), ..click }
 }
 
@@ -37,7 +37,7 @@ async fn clicks_arrive_as_events() {
     let body = response.body_mut();
     assert_eq!(piece(body).await.unwrap(), "retry: 2000\n\n");
     let other = LinkId { key: LinkKey { domain: Domain::primary(), code: Code::parse("other").unwrap() }, ..link.clone() };
-    let machine = Click { machine: Some(Machine::Ai), referrer: Some("a\nb".into()), ..click(&link) };
+    let machine = Click { machine: Some(BotKind::Ai), referrer: Some("a\nb".into()), ..click(&link) };
     web.live.publish(&[click(&other), click(&link), machine], web.clock.now());
     let mut text = String::new();
     while text.matches("\n\n").count() < 2 {
@@ -81,7 +81,7 @@ async fn who_may_look_no_longer_is_told_no_more() {
         let id = web.give_key(OWNER.1, "terse_live", |_| {}).await;
         let made = json!({"long_url": "https://example.com/", "alias": "theirs"});
         let made = web.as_owner("POST /api/v1/urls", "terse_live", made).await.json();
-        let born = Moment::parse(made["created_at"].as_str().unwrap()).unwrap();
+        let born = Timestamp::parse(made["created_at"].as_str().unwrap()).unwrap();
         let link = LinkId { key: LinkKey { domain: Domain::primary(), code: Code::parse("theirs").unwrap() }, born };
         let mut response = web.open("/api/v1/urls/theirs/live", "terse_live").await;
         let line = if line.ends_with('/') { format!("{line}{}", id.0) } else { line.to_owned() };

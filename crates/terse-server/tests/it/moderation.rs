@@ -146,10 +146,10 @@ async fn an_owner_is_banned_by_their_link_but_not_those_above() {
     act(&web, "POST /api/v1/admin/links/stranger/ban_owner").await.is_problem(409, "no_owner", "");
     act(&web, "POST /api/v1/admin/links/operator/ban_owner").await.is_problem(403, "forbidden", "");
     act(&web, "POST /api/v1/admin/links/moderator/ban_owner").await.is_problem(403, "forbidden", "");
-    assert_eq!(web.registry.user(MODERATOR.1).await.unwrap().unwrap().role, Role::Moderator);
+    assert_eq!(web.registry.account(MODERATOR.1).await.unwrap().unwrap().role, Role::Moderator);
     let by_admin = web.api("POST /api/v1/admin/links/moderator/ban_owner", json!({"why": WHY})).await;
     assert_eq!(by_admin.status, 200);
-    assert!(web.registry.user(MODERATOR.1).await.unwrap().unwrap().suspended.is_some());
+    assert!(web.registry.account(MODERATOR.1).await.unwrap().unwrap().suspended.is_some());
     // Nor do admins ban themselves by mistake.
     let admin = web.person("ada", Role::Admin).await;
     web.give_key(admin, "terse_ada", |_| {}).await;

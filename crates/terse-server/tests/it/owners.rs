@@ -1,10 +1,10 @@
 //! Accounts, their keys, and their end.
 
 use serde_json::{Value, json};
-use terse_core::clicks::{Click, LinkId, Place};
+use terse_core::clicks::{Click, ClickTarget, LinkId};
 use terse_core::limits::Limit;
-use terse_core::registry::{Act, Actor, Audits, By, EventKind, NewWebhook, Registry, Role, Scope, UserName};
-use terse_core::{Code, Domain, LinkKey, LinkStore, Moment, OwnerId, Target};
+use terse_core::registry::{AccountName, Actor, Attribution, AuditAction, Audits, EventKind, NewWebhook, Registry, Role, Scope};
+use terse_core::{Code, Domain, LinkKey, LinkStore, OwnerId, Target, Timestamp};
 use terse_server::Limits;
 
 use crate::web::{Answer, KEY, OTHER, OWNER, Web};
@@ -15,7 +15,7 @@ fn key_of(code: &str) -> LinkKey {
     LinkKey { domain: Domain::primary(), code: Code::parse(code).unwrap() }
 }
 
-async fn acts(web: &Web) -> Vec<Act> {
+async fn acts(web: &Web) -> Vec<AuditAction> {
     let lines = web.registry.audit(&Audits { limit: 1000, ..Audits::default() }).await.unwrap();
     lines.iter().rev().map(|line| line.act).collect()
 }
@@ -58,7 +58,7 @@ async fn a_key_is_shown_once_and_opens_what_it_is_for_until_it_is_revoked() {
         web.as_owner("GET /api/v1/urls", key, Value::Null).await.is_problem(401, "unauthorized", "Authorization");
     }
     let acts = acts(&web).await;
-    assert_eq!(acts[acts.len() - 2..], [Act::KeyAdded, Act::KeyRevoked]);
+    assert_eq!(acts[acts.len() - 2..], [AuditAction::KeyAdded, AuditAction::KeyRevoked]);
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn a_wish_for_a_key_is_read_strictly() {
 #[tokio::test]
 async fn a_key_makes_no_key_that_may_do_more() {
     let web = Web::limited(Limits { create_per_key: Limit::per_hour(100), ..Limits::off() });
-    let ends = Moment::parse("2090-01-01").unwrap();
+    let ends = Timestamp::parse("2090-01-01").unwrap();
     web.give_key(OWNER.1, "terse_small", |key| (key.plan, key.expires_at) = (Some("10/h".into()), Some(ends))).await;
     web.give_key(OWNER.1, "terse_large", |key| key.plan = Some("1000/h".into())).await;
     let make = |key: &'static str, mut wish: Value| {
@@ -160,7 +160,7 @@ async fn a_new_password_needs_the_old_one_and_ends_all_other_sessions() {
         let body = json!({ "password": short, "current_password": PASSWORD });
         web.signed_in(patch, &here, body).await.is_problem(400, "invalid_request", "password");
     }
-    assert_eq!(web.registry.sessions(ann, Moment::from_ms(1)).await.unwrap().len(), 2, "nothing has ended yet");
+    assert_eq!(web.registry.sessions(ann, Timestamp::from_ms(1)).await.unwrap().len(), 2, "nothing has ended yet");
     let right = json!({ "password": "battery staple", "current_password": PASSWORD, "name": "Ann.2" });
     let changed = web.signed_in(patch, &here, right).await;
     assert_eq!((changed.status.as_u16(), &changed.json()["name"]), (200, &json!("Ann.2")), "{}", changed.text());
@@ -192,7 +192,7 @@ async fn sessions_are_listed_and_ended() {
     assert_eq!(web.signed_in("GET /api/v1/account", &there, Value::Null).await.status, 401);
     web.sign_in(OWNER.1, "again").await;
     assert_eq!(web.signed_in("DELETE /api/v1/account/sessions", &here, Value::Null).await.status, 204);
-    assert_eq!(web.registry.sessions(OWNER.1, Moment::from_ms(1)).await.unwrap().len(), 1);
+    assert_eq!(web.registry.sessions(OWNER.1, Timestamp::from_ms(1)).await.unwrap().len(), 1);
     assert_eq!(web.as_owner("DELETE /api/v1/account/sessions", OWNER.0, Value::Null).await.status, 204);
     assert_eq!(web.signed_in("GET /api/v1/account", &here, Value::Null).await.status, 401);
     assert_eq!(web.signed_in("GET /api/v1/account", &other, Value::Null).await.status, 200);
@@ -202,7 +202,7 @@ async fn with_links_and_clicks(web: &Web, owner: OwnerId, key: &str, names: &[&s
     for name in names {
         assert_eq!(shorten(web, key, name).await.status, 201);
         let born = web.store.get(&key_of(name)).await.unwrap().unwrap().created_at;
-        web.clicks.add([Click::bare(web.clock.now(), Place::Link(LinkId { key: key_of(name), born }, owner))]);
+        web.clicks.add([Click::bare(web.clock.now(), ClickTarget::Link(LinkId { key: key_of(name), born }, owner))]);
     }
 }
 
@@ -223,7 +223,7 @@ async fn an_erased_account_takes_everything_with_it_and_nothing_of_anybody_else(
     assert_eq!(web.as_owner("GET /api/v1/account", &key, Value::Null).await.status, 200, "nothing has happened yet");
     assert_eq!(web.as_owner(erase, &key, json!({ "password": PASSWORD })).await.status, 204);
     web.as_owner("GET /api/v1/account", &key, Value::Null).await.is_problem(401, "unauthorized", "Authorization");
-    assert_eq!(web.registry.user(ann).await.unwrap(), None);
+    assert_eq!(web.registry.account(ann).await.unwrap(), None);
     // The blocked one holds its code, and nothing of hers.
     let left = web.store.everything();
     assert_eq!(left.iter().map(|link| link.key.code.as_str()).collect::<Vec<_>>(), ["ann-4", "theirs"]);
@@ -234,7 +234,7 @@ async fn an_erased_account_takes_everything_with_it_and_nothing_of_anybody_else(
     assert_eq!(web.as_owner("GET /api/v1/urls/theirs", OTHER.0, Value::Null).await.json()["click_count"], 1);
     let log = format!("{:?}", web.registry.audit(&Audits { limit: 1000, ..Audits::default() }).await.unwrap());
     assert!(!log.contains("\"ann\"") && !log.contains("\\\"ann\\\""), "{log}");
-    assert_eq!(acts(&web).await.last(), Some(&Act::UserErased));
+    assert_eq!(acts(&web).await.last(), Some(&AuditAction::UserErased));
     assert_eq!(enrolled(&web, "ann").await.0, OwnerId(ann.0 + 1), "the name is free, the id is not");
 }
 
@@ -246,7 +246,7 @@ async fn an_account_without_a_password_is_erased_by_its_name() {
         web.as_owner(erase, OWNER.0, confirm).await.is_problem(400, "invalid_request", "confirm");
     }
     assert_eq!(web.as_owner(erase, OWNER.0, json!({ "confirm": "terse-owner" })).await.status, 204);
-    assert_eq!(web.registry.user(OWNER.1).await.unwrap(), None);
+    assert_eq!(web.registry.account(OWNER.1).await.unwrap(), None);
     web.person("root", Role::Admin).await;
     web.as_owner(erase, "root", json!({ "confirm": "root" })).await.is_problem(409, "last_admin", "");
 }
@@ -275,7 +275,7 @@ async fn an_erasure_that_was_cut_off_is_finished_later() {
     assert_eq!(web.api(&other, json!({ "why": "the account is being erased" })).await.status, 200);
     assert_eq!(web.erasures.finish().await.unwrap(), 1);
     assert_eq!(web.erasures.finish().await.unwrap(), 0);
-    assert!(web.registry.user(OWNER.1).await.unwrap().is_none() && web.registry.user(OTHER.1).await.unwrap().is_some());
+    assert!(web.registry.account(OWNER.1).await.unwrap().is_none() && web.registry.account(OTHER.1).await.unwrap().is_some());
     assert!(web.store.everything().is_empty());
     assert_eq!(web.api("GET /api/v1/stats", Value::Null).await.json()["total_clicks"], 0);
 }
@@ -293,7 +293,7 @@ async fn an_erasure_that_is_cut_off_after_any_step_can_be_finished() {
         // Closed at once, however far it came.
         assert!(!web.as_owner("GET /api/v1/urls", OWNER.0, Value::Null).await.status.is_success(), "{step}");
         web.erasures.finish().await.unwrap();
-        assert_eq!(web.registry.user(OWNER.1).await.unwrap(), None, "{step}");
+        assert_eq!(web.registry.account(OWNER.1).await.unwrap(), None, "{step}");
         let left = web.store.everything();
         assert!(left.len() == 1 && left[0].owner == OTHER.1, "{step}: {left:?}");
         assert_eq!(web.api("GET /api/v1/stats", Value::Null).await.json()["total_clicks"], 1, "{step}");
@@ -314,7 +314,7 @@ async fn an_export_has_all_of_ones_own_and_nothing_of_others() {
     web.sign_in(OWNER.1, "secret-cookie").await;
     for (owner, url) in [(OWNER.1, "https://hook.example/mine"), (OTHER.1, "https://hook.example/theirs")] {
         let (url, events) = (Target::from_stored(url.into()), EventKind::ALL.into_iter().collect());
-        let by = By { actor: Actor::Owner(owner), at: web.clock.now(), why: None };
+        let by = Attribution { actor: Actor::Owner(owner), at: web.clock.now(), why: None };
         web.registry.add_webhook(NewWebhook { owner, url, events, created_at: web.clock.now() }, by).await.unwrap();
     }
     let export = web.as_owner("GET /api/v1/account/export", OWNER.0, Value::Null).await;
@@ -416,7 +416,7 @@ async fn moderators_suspend_users_and_nobody_themselves() {
         }
     }
     web.as_owner("GET /api/v1/urls", OWNER.0, Value::Null).await.is_problem(403, "suspended", "");
-    assert!(web.registry.sessions(OWNER.1, Moment::from_ms(1)).await.unwrap().is_empty());
+    assert!(web.registry.sessions(OWNER.1, Timestamp::from_ms(1)).await.unwrap().is_empty());
     web.as_owner(&format!("PATCH /api/v1/admin/users/{}", root.0), "root", json!({ "suspended": true, "why": "a" }))
         .await
         .is_problem(403, "forbidden", "suspended");
@@ -462,8 +462,8 @@ async fn an_invitation_is_a_link_that_is_good_once() {
     assert_eq!(web.as_owner(&revoke(&by_mod), "mod1", Value::Null).await.status, 204);
     web.as_owner(&revoke(&by_mod), "mod1", Value::Null).await.is_problem(404, "not_found", "");
     // What is in the link is what the registry knows.
-    let user = terse_core::registry::NewUser {
-        name: UserName::parse("new.one").unwrap(),
+    let user = terse_core::registry::NewAccount {
+        name: AccountName::parse("new.one").unwrap(),
         role: Role::User,
         password: None,
         identity: None,

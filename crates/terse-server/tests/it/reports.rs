@@ -1,7 +1,7 @@
 //! Reports, from those who write them.
 
 use serde_json::{Value, json};
-use terse_core::Moment;
+use terse_core::Timestamp;
 use terse_core::registry::{Registry, ReportState};
 
 use crate::web::{Answer, OTHER, OWNER, Web};
@@ -86,7 +86,7 @@ async fn a_report_that_is_not_kept_is_not_acknowledged() {
     web.registry.fail(false);
     assert_eq!(web.registry.reports(ReportState::Open, None, 100).await.unwrap(), []);
     assert_eq!(report(&web, "203.0.113.1").await.status, 202);
-    assert!(web.registry.reports(ReportState::Open, None, 100).await.unwrap()[0].born > Moment::from_ms(0));
+    assert!(web.registry.reports(ReportState::Open, None, 100).await.unwrap()[0].born > Timestamp::from_ms(0));
 }
 
 #[tokio::test]

@@ -21,12 +21,12 @@ async fn with_link(born: &str) -> (Web, LinkId) {
     (web, LinkId { key, born: at(born) })
 }
 
-fn at(text: &str) -> Moment {
-    Moment::parse(text).unwrap()
+fn at(text: &str) -> Timestamp {
+    Timestamp::parse(text).unwrap()
 }
 
 fn click(link: &LinkId, ms: i64) -> Click {
-    Click::bare(Moment::from_ms(ms), Place::Link(link.clone(), OWNER.1))
+    Click::bare(Timestamp::from_ms(ms), ClickTarget::Link(link.clone(), OWNER.1))
 }
 
 async fn stats(web: &Web, query: &str) -> Value {
@@ -45,15 +45,15 @@ async fn the_sums_of_a_link_look_like_this() {
     (first.referrer, first.visitor, first.took_micros) = (Some("news.example".into()), Some(9), 20);
     first.utm = ["newsletter", "email", "spring", "shoes", "top"].map(|word| Some(word.into()));
     let mut second = click(&link, start + 5 * HOUR);
-    (second.country, second.machine, second.took_micros) = (Some("FR".into()), Some(Machine::Crawler), 40);
+    (second.country, second.machine, second.took_micros) = (Some("FR".into()), Some(BotKind::Crawler), 40);
     let third = click(&link, start + 6 * HOUR);
     web.clicks.add([first, second, third]);
     let body = stats(&web, "?from=2026-01-01&to=2026-01-04").await;
     let both = |name: &str, clicks: u64| json!([{"name": name, "clicks": clicks}, {"name": "unknown", "clicks": 3 - clicks}]);
     let one = |name: &str| json!([{"name": name, "clicks": 1}]);
-    let point = |day: u64, people: u64, machines: u64| {
-        json!({"start": format!("2026-01-0{day}T00:00:00+00:00"), "clicks": people + machines, "human_clicks": people,
-            "bot_clicks": machines})
+    let point = |day: u64, humans: u64, bots: u64| {
+        json!({"start": format!("2026-01-0{day}T00:00:00+00:00"), "clicks": humans + bots, "human_clicks": humans,
+            "bot_clicks": bots})
     };
     let want = json!({
         "short_code": "abc", "short_url": "https://go.example/abc", "from": "2026-01-01T00:00:00Z", "to": "2026-01-04T00:00:00Z",
@@ -77,7 +77,7 @@ async fn machines_are_told_apart() {
     let (web, link) = with_link("2026-01-01T00:00:00Z").await;
     let start = at("2026-01-02T10:00:00Z").as_ms();
     web.clicks.add((0..10).map(|n| {
-        let machine = (n < 4).then_some(Machine::Preview);
+        let machine = (n < 4).then_some(BotKind::Preview);
         Click { machine, device: Some(if n < 2 { "tablet" } else { "mobile" }.into()), ..click(&link, start + n * HOUR) }
     }));
     for (bots, word, total, devices) in [
@@ -106,7 +106,8 @@ async fn lists_have_twenty_names_then_the_unknown_and_the_others() {
     }
     let campaigns = ["other", "other", "unknown"];
     web.clicks.add(
-        campaigns.map(|word| Click { utm: [const { None }; 5].map(|_: Option<Word>| Some(word.into())), ..click(&link, start) }),
+        campaigns
+            .map(|word| Click { utm: [const { None }; 5].map(|_: Option<Interned>| Some(word.into())), ..click(&link, start) }),
     );
     let body = stats(&web, "").await;
     let list = body["top_referrers"].as_array().unwrap();
@@ -225,16 +226,16 @@ async fn owners_see_their_own_and_nobody_elses() {
     let key = LinkKey { domain: Domain::primary(), code: Code::parse("mine").unwrap() };
     let link = LinkId { key, born: at(made["created_at"].as_str().unwrap()) };
     let now = web.clock.now();
-    let clicks = [Click { machine: Some(Machine::Tool), ..click(&link, now.as_ms()) }, click(&link, now.as_ms())];
+    let clicks = [Click { machine: Some(BotKind::Tool), ..click(&link, now.as_ms()) }, click(&link, now.as_ms())];
     web.live.publish(&clicks, now);
     web.clicks.add(clicks);
     let others =
         LinkId { key: LinkKey { domain: Domain::parse("b.example").unwrap(), code: Code::parse("theirs").unwrap() }, born: now };
-    let theirs = vec![Click::bare(now, Place::Link(others, OTHER.1)); 3];
+    let theirs = vec![Click::bare(now, ClickTarget::Link(others, OTHER.1)); 3];
     web.live.publish(&theirs, now);
     web.clicks.add(theirs);
     let gone = LinkKey { domain: Domain::primary(), code: Code::parse("nowhere").unwrap() };
-    web.clicks.add([Click { weight: 50, ..Click::bare(now, Place::Nowhere(gone, Outcome::NotFound)) }]);
+    web.clicks.add([Click { weight: 50, ..Click::bare(now, ClickTarget::Nowhere(gone, ClickOutcome::NotFound)) }]);
     for path in ["stats", "clicks", "live", "stats?interval=odd"] {
         web.call(&format!("GET /api/v1/urls/mine/{path}"), &[("authorization", OTHER.0)], "").await.is_problem(
             404,
@@ -267,8 +268,8 @@ async fn owners_see_their_own_and_nobody_elses() {
         all["top_links"][0],
         json!({"short_code": "theirs", "domain": "b.example", "short_url": "https://b.example/theirs", "clicks": 3})
     );
-    let machines = get("stats?bots=only", KEY).await;
-    assert_eq!((&machines["top_links"].as_array().unwrap().len(), &machines["top_links"][0]["clicks"]), (&1, &json!(1)));
+    let bots = get("stats?bots=only", KEY).await;
+    assert_eq!((&bots["top_links"].as_array().unwrap().len(), &bots["top_links"][0]["clicks"]), (&1, &json!(1)));
     let top = get("top?minutes=60", OWNER.0).await;
     let want = json!({"minutes": 60, "links": [{"short_code": "mine", "domain": "go.example", "short_url": "https://go.example/mine",
         "clicks": 2, "human_clicks": 1, "bot_clicks": 1, "last_click_at": now.to_string()}]});
@@ -290,7 +291,7 @@ async fn owners_see_their_own_and_nobody_elses() {
 #[tokio::test]
 async fn links_carry_their_count_and_do_not_need_it() {
     let (web, link) = with_link("2026-01-01T00:00:00Z").await;
-    web.clicks.add([click(&link, 1), Click { machine: Some(Machine::Head), ..click(&link, 2) }]);
+    web.clicks.add([click(&link, 1), Click { machine: Some(BotKind::Head), ..click(&link, 2) }]);
     let asked = || web.clicks.counted.load(Ordering::Relaxed);
     let before = asked();
     let fresh = json!({"long_url": "https://example.com/new"});

@@ -10,10 +10,10 @@ use futures_util::FutureExt as _;
 use serde_json::Value;
 use terse_core::clicks::Live;
 use terse_core::registry::{
-    Actor, By, FIRST_USER, KeyId, NewKey, NewUser, Registry, Role, Scope, Session, Token, UserName, WebhookKey,
+    AccountName, Actor, Attribution, FIRST_ACCOUNT, KeyId, NewAccount, NewKey, Registry, Role, Scope, Session, Token, WebhookKey,
 };
 use terse_core::*;
-use terse_server::{Accounts, ApiStats, Bell, Erasures, Keys, Limits, Parts, Passwords, Peer, Webhooks, router};
+use terse_server::{Accounts, ApiStats, AppState, Erasures, Keys, Limits, Passwords, Peer, RegistryRefresh, Webhooks, router};
 use terse_testkit::MemoryRegistry;
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -23,10 +23,10 @@ use crate::fake_clicks::FakeClicks;
 
 pub(crate) const KEY: &str = "terse_test-key";
 /// An owner's, and another's.
-pub(crate) const OWNER: (&str, OwnerId) = ("terse_owner", FIRST_USER);
-pub(crate) const OTHER: (&str, OwnerId) = ("terse_other", OwnerId(FIRST_USER.0 + 1));
+pub(crate) const OWNER: (&str, OwnerId) = ("terse_owner", FIRST_ACCOUNT);
+pub(crate) const OTHER: (&str, OwnerId) = ("terse_other", OwnerId(FIRST_ACCOUNT.0 + 1));
 /// A moderator's.
-pub(crate) const MODERATOR: (&str, OwnerId) = ("terse_moderator", OwnerId(FIRST_USER.0 + 2));
+pub(crate) const MODERATOR: (&str, OwnerId) = ("terse_moderator", OwnerId(FIRST_ACCOUNT.0 + 2));
 
 /// Blocks one host and finds another odd.
 struct Watchful;
@@ -47,10 +47,10 @@ impl Screening for Watchful {
 
 /// An account with this id, the next one, and a key that opens all of it.
 fn enrol(registry: &MemoryRegistry, key: &str, owner: OwnerId, role: Role) {
-    let (at, by) = (Moment::from_ms(1), || By { actor: Actor::Terse, at: Moment::from_ms(1), why: None });
-    let name = UserName::parse(&key.replace('_', "-")).unwrap();
-    let user = NewUser { name, role, password: None, identity: None, created_at: at };
-    let user = registry.add_user(user, by()).now_or_never().unwrap().unwrap();
+    let (at, by) = (Timestamp::from_ms(1), || Attribution { actor: Actor::Terse, at: Timestamp::from_ms(1), why: None });
+    let name = AccountName::parse(&key.replace('_', "-")).unwrap();
+    let user = NewAccount { name, role, password: None, identity: None, created_at: at };
+    let user = registry.add_account(user, by()).now_or_never().unwrap().unwrap();
     assert_eq!(user.id, owner);
     let token = Token(Keys::hash(key));
     let (name, prefix, scope) = ("a key".to_owned(), key[..6].to_owned(), Scope::Full);
@@ -112,10 +112,10 @@ impl Answer {
 /// Takes the user agent for the name of the device, and everybody with an address to be in Austria.
 struct Onlooking;
 
-impl terse_core::rules::Onlooker for Onlooking {
-    fn look(&self, agent: Option<&[u8]>, address: Option<std::net::IpAddr>) -> terse_core::rules::Looks {
+impl terse_core::rules::VisitorClassifier for Onlooking {
+    fn classify(&self, agent: Option<&[u8]>, address: Option<std::net::IpAddr>) -> terse_core::rules::VisitorTraits {
         let device = agent.map(|agent| String::from_utf8_lossy(agent).as_ref().into());
-        terse_core::rules::Looks { device, system: None, country: address.map(|_| "AT".into()) }
+        terse_core::rules::VisitorTraits { device, system: None, country: address.map(|_| "AT".into()) }
     }
 }
 
@@ -124,7 +124,7 @@ impl Web {
         Self::with(|_| ())
     }
 
-    pub(crate) fn with(change: impl FnOnce(&mut Rules)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut LinkPolicy)) -> Self {
         Self::build(change, Limits::off(), false)
     }
 
@@ -136,11 +136,11 @@ impl Web {
         Self::build(|_| (), Limits::off(), true)
     }
 
-    fn build(change: impl FnOnce(&mut Rules), limits: Limits, webhooks: bool) -> Self {
+    fn build(change: impl FnOnce(&mut LinkPolicy), limits: Limits, webhooks: bool) -> Self {
         let base = url::Url::parse("https://go.example/").unwrap();
         let hosts = Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
         let blocked = BlockedHosts::parse(&["evil.example"]).unwrap();
-        let mut rules = Rules {
+        let mut rules = LinkPolicy {
             targets: TargetRules { hosts: Some(hosts.clone()), allow_private: false, blocked },
             hosts,
             anonymous_create: true,
@@ -159,15 +159,15 @@ impl Web {
         }
         let (clicks, live, (stop, stopped)) = (FakeClicks::new(), Arc::new(Live::default()), watch::channel(false));
         let erasures = Erasures::new(links.clone(), clicks.clone(), registry.clone());
-        let router = router(Parts {
+        let router = router(AppState {
             links,
             keys,
             registry: registry.clone(),
-            bell: Bell::default(),
+            registry_refresh: RegistryRefresh::default(),
             passwords: Passwords::new(1),
             accounts: Accounts::closed(),
             used_keys: Arc::default(),
-            onlooker: Arc::new(Onlooking),
+            classifier: Arc::new(Onlooking),
             cursor_key: [9; 32],
             pass_key: [8; 32],
             reporter_key: [8; 32],
@@ -179,7 +179,7 @@ impl Web {
                 key: WebhookKey::new([3; 32]),
                 rules: TargetRules::default(),
                 owners: Arc::default(),
-                bell: Arc::default(),
+                wake: Arc::default(),
             }),
             stop: stopped,
         });
@@ -188,28 +188,28 @@ impl Web {
 
     /// An account with a key of this name that opens all of it.
     pub(crate) async fn person(&self, name: &str, role: Role) -> OwnerId {
-        let by = || By { actor: Actor::Terse, at: Moment::from_ms(1), why: None };
-        let user_name = UserName::parse(name).unwrap();
-        let user = NewUser { name: user_name, role, password: None, identity: None, created_at: Moment::from_ms(1) };
-        let owner = self.registry.add_user(user, by()).await.unwrap().id;
+        let by = || Attribution { actor: Actor::Terse, at: Timestamp::from_ms(1), why: None };
+        let user_name = AccountName::parse(name).unwrap();
+        let user = NewAccount { name: user_name, role, password: None, identity: None, created_at: Timestamp::from_ms(1) };
+        let owner = self.registry.add_account(user, by()).await.unwrap().id;
         self.give_key(owner, name, |_| ()).await;
         owner
     }
 
     /// One more key for an account, changed as wished.
     pub(crate) async fn give_key(&self, owner: OwnerId, key: &str, change: impl FnOnce(&mut NewKey)) -> KeyId {
-        let (token, at) = (Token(Keys::hash(key)), Moment::from_ms(1));
+        let (token, at) = (Token(Keys::hash(key)), Timestamp::from_ms(1));
         let (name, prefix) = ("a key".to_owned(), "terse_".to_owned());
         let mut key = NewKey { owner, name, prefix, token, scope: Scope::Full, created_at: at, expires_at: None, plan: None };
         change(&mut key);
-        self.registry.add_key(key, By { actor: Actor::Terse, at, why: None }).await.unwrap().id
+        self.registry.add_key(key, Attribution { actor: Actor::Terse, at, why: None }).await.unwrap().id
     }
 
     /// Signs somebody in: their cookie.
     pub(crate) async fn sign_in(&self, owner: OwnerId, secret: &str) -> String {
-        let seen = self.registry.user(owner).await.unwrap().unwrap().revision;
+        let seen = self.registry.account(owner).await.unwrap().unwrap().revision;
         let token = Token(Keys::hash(secret));
-        let session = Session { token, owner, created_at: self.clock.now(), expires_at: Moment::MAX };
+        let session = Session { token, owner, created_at: self.clock.now(), expires_at: Timestamp::MAX };
         self.registry.add_session(session, seen).await.unwrap();
         format!("__Host-terse_session={secret}")
     }

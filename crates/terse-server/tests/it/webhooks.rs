@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
-use terse_core::Moment;
-use terse_core::registry::{Claim, EventKind, Outcome, Registry, WebhookId};
+use terse_core::Timestamp;
+use terse_core::registry::{Claim, DeliveryResult, EventKind, Registry, WebhookId};
 
 use crate::web::{OTHER, OWNER, Web};
 
@@ -107,12 +107,12 @@ async fn a_test_is_among_the_deliveries() {
     let one = &list["deliveries"][0];
     assert_eq!((&one["event_id"], &one["event"], &one["state"]), (&event, &json!("webhook.test"), &json!("waiting")));
     assert!(one["next_attempt_at"].is_string() && one["last_attempt_at"].is_null());
-    let now = Moment::from_ms(i64::MAX / 4);
+    let now = Timestamp::from_ms(i64::MAX / 4);
     let claim = Claim { now, lease: std::time::Duration::from_secs(1), after: WebhookId(0), limit: 1 };
     let due = web.registry.due(claim).await.unwrap().remove(0);
     let body: Value = serde_json::from_str(&due.delivery.body).unwrap();
     assert_eq!((&body["id"], &body["type"], &body["webhook_id"]), (&event, &json!("webhook.test"), &json!(id)));
-    let settlement = due.settle(Outcome::Answered { status: 204, retry_after: None }, web.clock.now(), 0.5);
+    let settlement = due.settle(DeliveryResult::Answered { status: 204, retry_after: None }, web.clock.now(), 0.5);
     assert!(web.registry.settle(settlement).await.unwrap());
     let one = web.as_owner(&format!("{path}?limit=1"), OWNER.0, json!({})).await.json()["deliveries"][0].clone();
     assert_eq!((&one["state"], &one["last_status"], &one["attempts"]), (&json!("delivered"), &json!(204), &json!(1)));

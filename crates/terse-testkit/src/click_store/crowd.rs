@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use terse_core::clicks::{Batch, Click, Recorded, Subject};
+use terse_core::clicks::{Batch, Click, ClickSubject, Recorded};
 
-use super::{ALWAYS, HOUR, OWNER, Store, click, link, moved, people, put, report};
+use super::{ALWAYS, HOUR, OWNER, Store, click, humans, link, moved, put, report};
 
 pub async fn a_huge_batch_is_counted(store: Store) {
     let links: Vec<_> = (0..500).map(|n| link(&format!("link-{n}"))).collect();
@@ -17,8 +17,8 @@ pub async fn a_huge_batch_is_counted(store: Store) {
     let batch = Batch { clicks: clicks.collect(), moves: (1..=100).map(|segment| moved(segment, 0, 1_000_000)).collect() };
     assert_eq!(store.record(&batch).await.unwrap(), Recorded::Done);
     assert_eq!(store.record(&batch).await.unwrap(), Recorded::OutOfStep);
-    assert!(store.counts(&links).await.unwrap().iter().all(|count| *count == people(40)));
-    assert_eq!(report(&store, &Subject::Everything, ALWAYS).await.tally.clicks, people(20_000));
+    assert!(store.counts(&links).await.unwrap().iter().all(|count| *count == humans(40)));
+    assert_eq!(report(&store, &ClickSubject::Everything, ALWAYS).await.tally.clicks, humans(20_000));
     assert_eq!(store.positions().await.unwrap().len(), 100);
 }
 
@@ -33,10 +33,10 @@ pub async fn a_reader_never_sees_half_a_batch(store: Store) {
                 loop {
                     let counts = store.counts(&links).await.unwrap();
                     assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
-                    let whole = report(&store, &Subject::Everything, ALWAYS).await;
-                    assert_eq!(whole.tally.clicks.people % 40, 0);
+                    let whole = report(&store, &ClickSubject::Everything, ALWAYS).await;
+                    assert_eq!(whole.tally.clicks.humans % 40, 0);
                     assert_eq!(super::in_buckets(&whole), whole.tally.clicks);
-                    assert!(whole.tally.clicks.people >= counts[0].people * 20, "never back in time");
+                    assert!(whole.tally.clicks.humans >= counts[0].humans * 20, "never back in time");
                     seen += 1;
                     if stop.load(Ordering::Relaxed) {
                         return seen;
@@ -56,9 +56,9 @@ pub async fn a_reader_never_sees_half_a_batch(store: Store) {
     }
     let mut sum = 0;
     for count in store.counts(&links).await.unwrap() {
-        sum += count.people;
+        sum += count.humans;
     }
     assert_eq!(sum, 1200);
-    assert_eq!(report(&store, &Subject::Everything, ALWAYS).await.tally.clicks, people(sum));
-    assert_eq!(report(&store, &Subject::Owner(OWNER), ALWAYS).await.tally.clicks, people(sum));
+    assert_eq!(report(&store, &ClickSubject::Everything, ALWAYS).await.tally.clicks, humans(sum));
+    assert_eq!(report(&store, &ClickSubject::Owner(OWNER), ALWAYS).await.tally.clicks, humans(sum));
 }

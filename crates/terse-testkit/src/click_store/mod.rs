@@ -8,28 +8,29 @@
 mod crowd;
 mod forget;
 mod periods;
+mod prune;
 mod raw;
 mod record;
 mod salts;
 mod sums;
-mod tidy;
 mod values;
 
 use std::sync::Arc;
 
 use terse_core::clicks::{
-    Batch, Click, ClickStore, Count, LinkId, Outcome, Period, Place, Position, Recorded, Report, Subject, Unit,
+    Batch, Click, ClickOutcome, ClickReport, ClickStore, ClickSubject, ClickTarget, Count, LinkId, Period, Position, Recorded,
+    Unit,
 };
-use terse_core::{Moment, OwnerId};
+use terse_core::{OwnerId, Timestamp};
 
 pub use crowd::*;
 pub use forget::*;
 pub use periods::*;
+pub use prune::*;
 pub use raw::*;
 pub use record::*;
 pub use salts::*;
 pub use sums::*;
-pub use tidy::*;
 pub use values::*;
 
 use crate::{key, moment};
@@ -99,15 +100,15 @@ fn link(code: &str) -> LinkId {
 
 /// A click of which only the essential is known, `ms` after the beginning of a year.
 fn click(link: &LinkId, ms: i64) -> Click {
-    Click::bare(moment(ms), Place::Link(link.clone(), OWNER))
+    Click::bare(moment(ms), ClickTarget::Link(link.clone(), OWNER))
 }
 
-fn orphan(code: &str, ms: i64, outcome: Outcome) -> Click {
-    Click::bare(moment(ms), Place::Nowhere(key(code), outcome))
+fn orphan(code: &str, ms: i64, outcome: ClickOutcome) -> Click {
+    Click::bare(moment(ms), ClickTarget::Nowhere(key(code), outcome))
 }
 
-fn people(people: u64) -> Count {
-    Count { people, machines: 0 }
+fn humans(humans: u64) -> Count {
+    Count { humans, bots: 0 }
 }
 
 fn since(from: i64, to: i64) -> Period {
@@ -123,22 +124,22 @@ fn moved(segment: u64, from: u64, to: u64) -> Position {
     Position { segment, from, to }
 }
 
-async fn report(store: &Store, subject: &Subject, period: Period) -> Report {
+async fn report(store: &Store, subject: &ClickSubject, period: Period) -> ClickReport {
     store.report(subject, period, moment(0)).await.unwrap()
 }
 
-async fn of_link(store: &Store, link: &LinkId, period: Period) -> Report {
-    report(store, &Subject::Link(link.clone()), period).await
+async fn of_link(store: &Store, link: &LinkId, period: Period) -> ClickReport {
+    report(store, &ClickSubject::Link(link.clone()), period).await
 }
 
 /// The whole sum must be found in the buckets too.
-fn in_buckets(report: &Report) -> Count {
+fn in_buckets(report: &ClickReport) -> Count {
     let mut sum = Count::default();
     report.buckets.iter().for_each(|bucket| sum.add(bucket.clicks));
     sum
 }
 
-fn starts(report: &Report) -> Vec<(Moment, Count)> {
+fn starts(report: &ClickReport) -> Vec<(Timestamp, Count)> {
     report.buckets.iter().map(|bucket| (bucket.start, bucket.clicks)).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Every single click.
 
-use terse_core::Moment;
-use terse_core::clicks::{Click, ClickCursor, LinkId, Machine, RawQuery, Subject};
+use terse_core::Timestamp;
+use terse_core::clicks::{BotKind, Click, ClickCursor, ClickSubject, LinkId, RawQuery};
 
 use super::{DAY, HOUR, Store, click, link, put, values};
 use crate::moment;
@@ -29,7 +29,7 @@ pub async fn raw_clicks_come_back_as_they_were(store: Store) {
         took_micros: u32::MAX,
         visitor: Some(u64::MAX - 1),
         address: Some("203.0.113.0/24".into()),
-        machine: Some(Machine::Repeat),
+        machine: Some(BotKind::Repeat),
         ..values::telling(1, 1)
     };
     let odd = Click { city: Some("Łódź, \u{0}\"'; DROP TABLE clicks; --".into()), visitor: Some(1), ..click(&link("abc"), 2) };
@@ -66,7 +66,7 @@ pub async fn raw_clicks_are_cut_to_the_period(store: Store) {
     for (from, to) in [(0, 1), (1, HOUR), (HOUR - 1, DAY), (HOUR, DAY + 1), (2, 41 * DAY), (-DAY, 0), (DAY, DAY), (2 * DAY, DAY)]
     {
         let walked = walk(&store, RawQuery { from: Some(moment(from)), to: Some(moment(to)), limit: 2, ..query(&abc) }).await;
-        let want: Vec<Moment> = times.iter().filter(|&&ms| (from..to).contains(&ms)).map(|&ms| moment(ms)).collect();
+        let want: Vec<Timestamp> = times.iter().filter(|&&ms| (from..to).contains(&ms)).map(|&ms| moment(ms)).collect();
         assert_eq!(walked.iter().map(|click| click.at).collect::<Vec<_>>(), want, "{from}..{to}");
     }
     let open = walk(&store, RawQuery { from: Some(moment(HOUR)), ..query(&abc) }).await;
@@ -86,5 +86,5 @@ pub async fn raw_clicks_of_late_comers_stand_in_order(store: Store) {
     let mut want = times.map(moment);
     want.sort();
     assert_eq!(walked.iter().map(|click| click.at).collect::<Vec<_>>(), want);
-    assert_eq!(super::report(&store, &Subject::Link(abc), super::ALWAYS).await.buckets.len(), 6);
+    assert_eq!(super::report(&store, &ClickSubject::Link(abc), super::ALWAYS).await.buckets.len(), 6);
 }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use terse_core::clicks::{Batch, RawQuery, Recorded, Subject};
+use terse_core::clicks::{Batch, ClickSubject, RawQuery, Recorded};
 
-use super::{ALWAYS, Store, click, in_buckets, link, moved, of_link, people, report};
+use super::{ALWAYS, Store, click, humans, in_buckets, link, moved, of_link, report};
 
 fn batch(clicks: i64, from: u64, to: u64) -> Batch {
     Batch { clicks: (0..clicks).map(|n| click(&link("abc"), n)).collect(), moves: vec![moved(1, from, to)] }
 }
 
 async fn count(store: &Store) -> u64 {
-    let report = report(store, &Subject::Everything, ALWAYS).await;
+    let report = report(store, &ClickSubject::Everything, ALWAYS).await;
     assert_eq!(in_buckets(&report), report.tally.clicks);
     assert_eq!(of_link(store, &link("abc"), ALWAYS).await.tally.clicks, report.tally.clicks);
     report.tally.clicks.all()
@@ -23,7 +23,7 @@ fn all_of(code: &str) -> RawQuery {
 
 pub async fn a_recorded_batch_is_seen_by_all(store: Store) {
     assert_eq!(store.record(&batch(3, 0, 100)).await.unwrap(), Recorded::Done);
-    assert_eq!(store.counts(&[link("abc")]).await.unwrap(), [people(3)]);
+    assert_eq!(store.counts(&[link("abc")]).await.unwrap(), [humans(3)]);
     assert_eq!(count(&store).await, 3);
     assert_eq!(store.clicks(&all_of("abc")).await.unwrap().clicks, batch(3, 0, 0).clicks);
     assert_eq!(store.positions().await.unwrap(), [(1, 100)]);

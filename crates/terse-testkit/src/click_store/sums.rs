@@ -1,27 +1,28 @@
 //! Whose clicks they are.
 
-use terse_core::clicks::{Click, Count, LinkId, Machine, Outcome, Place, Subject};
+use terse_core::clicks::{BotKind, Click, ClickOutcome, ClickSubject, ClickTarget, Count, LinkId};
 use terse_core::{Domain, OwnerId};
 
-use super::{ALWAYS, OWNER, Store, click, in_buckets, link, of_link, orphan, people, put, report};
+use super::{ALWAYS, OWNER, Store, click, humans, in_buckets, link, of_link, orphan, put, report};
 use crate::moment;
 
 pub async fn every_subject_gets_its_sum(store: Store) {
     let (one, two, other) = (link("one"), link("two"), link("other"));
-    let others = Click::bare(moment(5), Place::Link(other.clone(), OwnerId(u64::MAX)));
-    put(&store, vec![click(&one, 1), click(&two, 2), click(&one, 3), others.clone(), orphan("none", 4, Outcome::NotFound)]).await;
-    put(&store, vec![click(&two, 2), others, orphan("none", 9, Outcome::Blocked)]).await;
+    let others = Click::bare(moment(5), ClickTarget::Link(other.clone(), OwnerId(u64::MAX)));
+    put(&store, vec![click(&one, 1), click(&two, 2), click(&one, 3), others.clone(), orphan("none", 4, ClickOutcome::NotFound)])
+        .await;
+    put(&store, vec![click(&two, 2), others, orphan("none", 9, ClickOutcome::Blocked)]).await;
     for (subject, want) in [
-        (Subject::Link(one), 2),
-        (Subject::Link(two), 2),
-        (Subject::Link(other), 2),
-        (Subject::Owner(OWNER), 4),
-        (Subject::Owner(OwnerId(u64::MAX)), 2),
-        (Subject::Everything, 6),
-        (Subject::Orphans, 2),
+        (ClickSubject::Link(one), 2),
+        (ClickSubject::Link(two), 2),
+        (ClickSubject::Link(other), 2),
+        (ClickSubject::Owner(OWNER), 4),
+        (ClickSubject::Owner(OwnerId(u64::MAX)), 2),
+        (ClickSubject::Everything, 6),
+        (ClickSubject::Orphans, 2),
     ] {
         let found = report(&store, &subject, ALWAYS).await;
-        assert_eq!((found.tally.clicks, in_buckets(&found)), (people(want), people(want)), "{subject:?}");
+        assert_eq!((found.tally.clicks, in_buckets(&found)), (humans(want), humans(want)), "{subject:?}");
     }
     assert_eq!(of_link(&store, &link("none"), ALWAYS).await.tally.clicks, Count::default(), "an orphan is nobody's click");
 }
@@ -30,9 +31,9 @@ pub async fn links_that_had_a_code_one_after_the_other_are_apart(store: Store) {
     let first = link("reused");
     let second = LinkId { born: moment(100), ..first.clone() };
     put(&store, vec![click(&first, 1), click(&first, 2), click(&second, 200)]).await;
-    assert_eq!(store.counts(&[second.clone(), first.clone()]).await.unwrap(), [people(1), people(2)]);
-    assert_eq!(of_link(&store, &first, ALWAYS).await.tally.clicks, people(2));
-    assert_eq!(of_link(&store, &second, ALWAYS).await.tally.clicks, people(1));
+    assert_eq!(store.counts(&[second.clone(), first.clone()]).await.unwrap(), [humans(1), humans(2)]);
+    assert_eq!(of_link(&store, &first, ALWAYS).await.tally.clicks, humans(2));
+    assert_eq!(of_link(&store, &second, ALWAYS).await.tally.clicks, humans(1));
     assert_eq!(store.links(None, 10).await.unwrap(), [first, second]);
 }
 
@@ -43,21 +44,22 @@ pub async fn links_on_two_domains_are_apart(store: Store) {
     let mut shouted = here.clone();
     shouted.key = crate::key("SAME");
     put(&store, vec![click(&here, 1), click(&there, 2), click(&there, 3), click(&shouted, 4)]).await;
-    assert_eq!(store.counts(&[here, there, shouted]).await.unwrap(), [people(1), people(2), people(1)]);
+    assert_eq!(store.counts(&[here, there, shouted]).await.unwrap(), [humans(1), humans(2), humans(1)]);
 }
 
 pub async fn counts_are_in_order_and_zero_for_the_unknown(store: Store) {
-    let machine = |link, ms| Click { machine: Some(Machine::Preview), ..click(link, ms) };
+    let machine = |link, ms| Click { machine: Some(BotKind::Preview), ..click(link, ms) };
     put(&store, vec![click(&link("aaa"), 1), machine(&link("aaa"), 2), machine(&link("bbb"), 3)]).await;
     let wanted = ["bbb", "nobody", "aaa", "bbb"].map(link);
-    let both = Count { people: 1, machines: 1 };
-    let one = Count { people: 0, machines: 1 };
+    let both = Count { humans: 1, bots: 1 };
+    let one = Count { humans: 0, bots: 1 };
     assert_eq!(store.counts(&wanted).await.unwrap(), [one, Count::default(), both, one]);
     assert_eq!(store.counts(&[]).await.unwrap(), []);
 }
 
 pub async fn the_unknown_has_an_empty_report(store: Store) {
-    for subject in [Subject::Link(link("abc")), Subject::Owner(OWNER), Subject::Everything, Subject::Orphans] {
+    for subject in [ClickSubject::Link(link("abc")), ClickSubject::Owner(OWNER), ClickSubject::Everything, ClickSubject::Orphans]
+    {
         let found = report(&store, &subject, ALWAYS).await;
         assert_eq!((found.tally.clicks, found.visitors, found.buckets.len()), (Count::default(), 0, 0));
         assert_eq!(found.tally.last, None);
@@ -65,10 +67,10 @@ pub async fn the_unknown_has_an_empty_report(store: Store) {
 }
 
 pub async fn a_click_may_stand_for_many(store: Store) {
-    let sampled = Click { weight: 1000, ..orphan("scan", 1, Outcome::NotFound) };
-    put(&store, vec![sampled.clone(), sampled, orphan("scan", 2, Outcome::Gone)]).await;
-    let found = report(&store, &Subject::Orphans, ALWAYS).await;
-    assert_eq!((found.tally.clicks, in_buckets(&found)), (people(2001), people(2001)));
+    let sampled = Click { weight: 1000, ..orphan("scan", 1, ClickOutcome::NotFound) };
+    put(&store, vec![sampled.clone(), sampled, orphan("scan", 2, ClickOutcome::Gone)]).await;
+    let found = report(&store, &ClickSubject::Orphans, ALWAYS).await;
+    assert_eq!((found.tally.clicks, in_buckets(&found)), (humans(2001), humans(2001)));
 }
 
 pub async fn the_mean_is_the_plain_mean(store: Store) {
@@ -98,7 +100,7 @@ pub async fn links_are_walked_in_order(store: Store) {
     elsewhere.key.domain = Domain::parse("a.example").unwrap();
     links.push(elsewhere);
     put(&store, links.iter().rev().map(|link| click(link, 1)).collect()).await;
-    put(&store, vec![orphan("none", 1, Outcome::NotFound)]).await;
+    put(&store, vec![orphan("none", 1, ClickOutcome::NotFound)]).await;
     links.sort();
     let mut walked: Vec<LinkId> = Vec::new();
     loop {

@@ -1,15 +1,17 @@
 //! By whom, and from where.
 
-use terse_core::clicks::{Click, Count, Dimension, Machine, NAMED_AN_HOUR, NAMED_EVER, Outcome, Subject, Tally, Word};
+use terse_core::clicks::{
+    BotKind, Click, ClickOutcome, ClickSubject, Count, Dimension, Interned, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Tally,
+};
 
-use super::{ALWAYS, DAY, HOUR, OWNER, Store, click, link, of_link, orphan, people, put, report, since};
+use super::{ALWAYS, DAY, HOUR, OWNER, Store, click, humans, link, of_link, orphan, put, report, since};
 
 fn count_of(tally: &Tally, dimension: Dimension, value: &str) -> Count {
     let values = tally.values(dimension).unwrap();
     values.named().find(|(name, _)| &***name == value).map(|(_, count)| count).unwrap_or_default()
 }
 
-fn words(n: usize) -> [Option<Word>; 12] {
+fn words(n: usize) -> [Option<Interned>; 12] {
     std::array::from_fn(|dimension| Some(format!("value-{dimension}-{n}").into()))
 }
 
@@ -20,16 +22,16 @@ pub(super) fn telling(n: usize, ms: i64) -> Click {
 }
 
 pub async fn people_and_machines_are_apart_everywhere(store: Store) {
-    let machine = Click { machine: Some(Machine::Crawler), ..telling(1, 2) };
+    let machine = Click { machine: Some(BotKind::Crawler), ..telling(1, 2) };
     put(&store, vec![telling(1, 1), machine.clone(), machine]).await;
-    let both = Count { people: 1, machines: 2 };
+    let both = Count { humans: 1, bots: 2 };
     for period in [ALWAYS, since(0, HOUR)] {
-        for subject in [Subject::Link(link("abc")), Subject::Owner(OWNER), Subject::Everything] {
+        for subject in [ClickSubject::Link(link("abc")), ClickSubject::Owner(OWNER), ClickSubject::Everything] {
             let found = store.report(&subject, period, crate::moment(5)).await.unwrap();
             assert_eq!((found.tally.clicks, found.recent), (both, both));
             assert_eq!(found.buckets[0].clicks, both);
             assert_eq!(count_of(&found.tally, Dimension::Referrer, "value-0-1"), both);
-            assert_eq!(count_of(&found.tally, Dimension::Machine, "crawler"), Count { people: 0, machines: 2 });
+            assert_eq!(count_of(&found.tally, Dimension::BotKind, "crawler"), Count { humans: 0, bots: 2 });
         }
     }
 }
@@ -40,29 +42,29 @@ pub async fn every_dimension_is_told(store: Store) {
     for period in [ALWAYS, since(0, 2 * DAY)] {
         let found = of_link(&store, &link("abc"), period).await.tally;
         for (dimension, n) in Dimension::ALL.iter().zip(0..12) {
-            assert_eq!(count_of(&found, *dimension, &format!("value-{n}-1")), people(3), "{dimension:?}");
-            assert_eq!(count_of(&found, *dimension, &format!("value-{n}-2")), people(1), "{dimension:?}");
-            assert_eq!(found.values(*dimension).unwrap().sum(), people(4), "what one click did not tell stays unknown");
+            assert_eq!(count_of(&found, *dimension, &format!("value-{n}-1")), humans(3), "{dimension:?}");
+            assert_eq!(count_of(&found, *dimension, &format!("value-{n}-2")), humans(1), "{dimension:?}");
+            assert_eq!(found.values(*dimension).unwrap().sum(), humans(4), "what one click did not tell stays unknown");
         }
     }
-    put(&store, vec![orphan("lost", 1, Outcome::NotFound), orphan("late", 2, Outcome::Gone)]).await;
-    let orphans = report(&store, &Subject::Orphans, ALWAYS).await.tally;
-    assert_eq!(count_of(&orphans, Dimension::Code, "lost"), people(1));
-    assert_eq!(count_of(&orphans, Dimension::Outcome, "expired"), people(1));
+    put(&store, vec![orphan("lost", 1, ClickOutcome::NotFound), orphan("late", 2, ClickOutcome::Gone)]).await;
+    let orphans = report(&store, &ClickSubject::Orphans, ALWAYS).await.tally;
+    assert_eq!(count_of(&orphans, Dimension::Code, "lost"), humans(1));
+    assert_eq!(count_of(&orphans, Dimension::Outcome, "expired"), humans(1));
 }
 
 pub async fn past_the_cap_values_are_other_and_nothing_is_lost(store: Store) {
-    let total = 3 * NAMED_EVER;
+    let total = 3 * MAX_VALUES_TOTAL;
     for part in (0..total).collect::<Vec<_>>().chunks(250) {
         put(&store, part.iter().map(|&n| telling(n, 1)).collect()).await;
     }
-    for (period, cap) in [(ALWAYS, NAMED_EVER), (since(0, HOUR), NAMED_AN_HOUR)] {
+    for (period, cap) in [(ALWAYS, MAX_VALUES_TOTAL), (since(0, HOUR), MAX_VALUES_PER_HOUR)] {
         let found = of_link(&store, &link("abc"), period).await.tally;
         for dimension in &Dimension::ALL[..12] {
             let values = found.values(*dimension).unwrap();
             assert_eq!(values.named().count(), cap, "{dimension:?}");
-            assert_eq!(values.sum(), people(total as u64), "{dimension:?}");
-            assert_eq!(values.other().people, (total - cap) as u64);
+            assert_eq!(values.sum(), humans(total as u64), "{dimension:?}");
+            assert_eq!(values.other().humans, (total - cap) as u64);
         }
     }
 }
@@ -74,7 +76,7 @@ pub async fn what_is_frequent_keeps_its_name(store: Store) {
     }
     for period in [ALWAYS, since(0, HOUR)] {
         let found = of_link(&store, &link("abc"), period).await.tally;
-        assert_eq!(count_of(&found, Dimension::Referrer, "value-0-0"), people(500));
+        assert_eq!(count_of(&found, Dimension::Referrer, "value-0-0"), humans(500));
     }
 }
 
@@ -85,8 +87,8 @@ pub async fn visitors_are_counted_once_a_day(store: Store) {
     let tomorrow = (0..60).map(|n: i64| visit(2000 + n as u64 % 30, DAY + n * HOUR / 4));
     put(&store, today.collect()).await;
     put(&store, tomorrow.collect()).await;
-    put(&store, vec![click(&link("abc"), 5), Click { machine: Some(Machine::Ai), ..visit(3000, 7) }]).await;
-    for subject in [Subject::Link(link("abc")), Subject::Owner(OWNER), Subject::Everything] {
+    put(&store, vec![click(&link("abc"), 5), Click { machine: Some(BotKind::Ai), ..visit(3000, 7) }]).await;
+    for subject in [ClickSubject::Link(link("abc")), ClickSubject::Owner(OWNER), ClickSubject::Everything] {
         for (period, want) in [(ALWAYS, 50), (since(0, DAY), 20), (since(DAY, 2 * DAY), 30), (since(2 * DAY, 3 * DAY), 0)] {
             assert_eq!(report(&store, &subject, period).await.visitors, want, "{period:?}");
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use terse_core::{Code, Domain, Inserted, Link, LinkKey, OwnerId, Revision, Standing};
+use terse_core::{Code, Domain, Inserted, Link, LinkKey, ModerationStatus, OwnerId, Revision};
 
 use super::{Store, leased_code, put, put_in_vain};
 use crate::{alias, generated, moment};
@@ -42,7 +42,7 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
     let deleted = Link { deleted_at: Some(moment(10)), ..alias("deleted", "https://example.com/") };
     let both = Link { expires_at: Some(moment(9)), deleted_at: Some(moment(10)), ..alias("both", "https://example.com/") };
     let later = Link { expires_at: Some(moment(11)), ..alias("later", "https://example.com/") };
-    let blocked = Link { standing: Standing::Blocked, ..alias("blocked", "https://example.com/") };
+    let blocked = Link { standing: ModerationStatus::Blocked, ..alias("blocked", "https://example.com/") };
     let blocked = Link { expires_at: Some(moment(10)), deleted_at: Some(moment(10)), ..blocked };
     let forever = alias("forever", "https://example.com/");
     for link in [&expired, &numbered, &deleted, &both, &later, &blocked, &forever] {
@@ -70,7 +70,7 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
 pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
     for n in 0..4 {
         // Blocked links stay, and must not stand in the way of the others.
-        let standing = if n % 2 == 0 { Standing::Blocked } else { Standing::Clear };
+        let standing = if n % 2 == 0 { ModerationStatus::Blocked } else { ModerationStatus::Clear };
         put(&store, &Link { deleted_at: Some(moment(n)), standing, ..alias(&format!("del-{n}"), "https://example.com/") }).await;
         put(&store, &Link { expires_at: Some(moment(n)), standing, ..alias(&format!("exp-{n}"), "https://example.com/") }).await;
     }

@@ -1,9 +1,10 @@
 //! Codes: given once, exactly as they came.
 
 use terse_core::{
-    Domain, Insert, Inserted, LONGEST, Moment, OwnerId, RedirectKind, Revision, SHORTEST, Standing, StoreError, Tags,
+    Domain, Insert, Inserted, MAX_CODE_LENGTH, MIN_CODE_LENGTH, ModerationStatus, OwnerId, RedirectKind, Revision, StoreError,
+    Tags, Timestamp,
 };
-use terse_core::{Flags, Judge, Link, Notes, PasswordHash, Title};
+use terse_core::{Flags, Link, ModerationSource, Notes, PasswordHash, Title};
 
 use super::{Store, leased_code, numbering, put, put_in_vain};
 use crate::{alias, generated, key, moment, rules};
@@ -12,8 +13,8 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
     let long = format!("https://example.com/{}", "x".repeat(8000));
     let full = Link {
         owner: OwnerId(u64::MAX),
-        created_at: Moment::MIN,
-        updated_at: Moment::MAX,
+        created_at: Timestamp::MIN,
+        updated_at: Timestamp::MAX,
         expires_at: Some(moment(-1)),
         valid_from: Some(moment(-2)),
         max_clicks: Some(i64::MAX as u64),
@@ -26,8 +27,8 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
         rules: rules(),
         forward_query: true,
         crawlable: true,
-        standing: Standing::Blocked,
-        judged: Judge::Moderator,
+        standing: ModerationStatus::Blocked,
+        judged: ModerationSource::Moderator,
         flags: Flags::new(["look_alike", "of_the_future"]),
         deleted_at: Some(moment(7)),
         revision: Revision(i64::MAX as u64),
@@ -40,12 +41,16 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
         generated(&leased_code(&store).await, "http://example.com/plain"),
         Link { reusable: true, ..generated(&leased_code(&store).await, "http://example.com/again") },
         Link { redirect: RedirectKind::MovedPermanently, ..alias("moved", "http://example.com/") },
-        Link { redirect: RedirectKind::Temporary, standing: Standing::Suspicious, ..alias("temp", "http://example.com/") },
+        Link {
+            redirect: RedirectKind::Temporary,
+            standing: ModerationStatus::Suspicious,
+            ..alias("temp", "http://example.com/")
+        },
         Link { owner: OwnerId::ANONYMOUS, forward_query: true, ..alias("anon", "http://example.com/") },
         Link { crawlable: true, max_clicks: Some(1), ..alias("crawl", "http://example.com/") },
         Link { password: Some(PasswordHash::from_phc("$argon2id$x")), ..alias("locked", "http://example.com/") },
         Link { notes: Some(Notes::from_stored("$argon2id$x".into())), ..alias("noted", "http://example.com/") },
-        Link { archived_at: Some(Moment::MIN), ..alias("away", "http://example.com/") },
+        Link { archived_at: Some(Timestamp::MIN), ..alias("away", "http://example.com/") },
         Link { rules: rules(), ..alias("ruled", "http://example.com/") },
     ];
     for link in &links {
@@ -116,7 +121,7 @@ pub async fn an_alias_and_a_generated_code_exclude_each_other(store: Store) {
 pub async fn generated_codes_that_were_never_leased_are_links_too(store: Store) {
     let numbering = numbering(&store);
     let mut links = Vec::new();
-    for length in SHORTEST..=LONGEST {
+    for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
         let code = numbering.code(length, 3).to_string();
         links.push(generated(&code, &format!("https://example.com/{length}")));
     }
@@ -127,7 +132,7 @@ pub async fn generated_codes_that_were_never_leased_are_links_too(store: Store) 
         put_in_vain(&store, link).await;
     }
     // Being leased later must not hide them.
-    for length in SHORTEST..=LONGEST {
+    for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
         store.lease(length, 10, numbering.capacity(length)).await.unwrap();
     }
     for link in &links {

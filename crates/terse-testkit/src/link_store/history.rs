@@ -1,7 +1,8 @@
 //! What a link was before its changes.
 
 use terse_core::{
-    Flags, Judge, Link, Notes, OwnerId, PasswordHash, Past, REVISIONS, Revision, Standing, StoreError, Tags, Title, Updated,
+    Flags, Link, LinkVersion, MAX_REVISIONS, ModerationSource, ModerationStatus, Notes, OwnerId, PasswordHash, Revision,
+    StoreError, Tags, Title, Updated,
 };
 
 use super::{Store, leased_code, put};
@@ -11,8 +12,8 @@ async fn change(store: &Store, new: &Link) {
     assert_eq!(store.update(new, Revision(new.revision.0 - 1)).await.unwrap(), Updated::Done);
 }
 
-fn past(link: &Link, until: i64) -> Past {
-    Past { link: link.clone(), until: moment(until) }
+fn past(link: &Link, until: i64) -> LinkVersion {
+    LinkVersion { link: link.clone(), until: moment(until) }
 }
 
 pub async fn every_change_keeps_what_the_link_was(store: Store) {
@@ -48,9 +49,16 @@ pub async fn every_change_keeps_what_the_link_was(store: Store) {
 pub async fn what_no_owner_sees_is_not_kept(store: Store) {
     let link = alias("judged", "https://example.com/");
     put(&store, &link).await;
-    let mut new = Link { standing: Standing::Suspicious, flags: Flags::new(["odd"]), revision: Revision(2), ..link.clone() };
+    let mut new =
+        Link { standing: ModerationStatus::Suspicious, flags: Flags::new(["odd"]), revision: Revision(2), ..link.clone() };
     change(&store, &new).await;
-    new = Link { standing: Standing::Clear, judged: Judge::Moderator, updated_at: moment(5), revision: Revision(3), ..new };
+    new = Link {
+        standing: ModerationStatus::Clear,
+        judged: ModerationSource::Moderator,
+        updated_at: moment(5),
+        revision: Revision(3),
+        ..new
+    };
     change(&store, &new).await;
     new = Link { deleted_at: Some(moment(6)), revision: Revision(4), ..new };
     change(&store, &new).await;
@@ -67,13 +75,13 @@ pub async fn of_many_changes_the_last_are_kept(store: Store) {
     put(&store, &link).await;
     put(&store, &other).await;
     change(&store, &Link { crawlable: true, revision: Revision(2), ..other.clone() }).await;
-    let last = REVISIONS as u64 + 6;
+    let last = MAX_REVISIONS as u64 + 6;
     for revision in 2..=last {
         let title = Some(Title::from_stored(revision.to_string()));
         change(&store, &Link { title, revision: Revision(revision), ..link.clone() }).await;
     }
     let kept: Vec<u64> = store.history(&link.key, 1000).await.unwrap().iter().map(|past| past.link.revision.0).collect();
-    assert_eq!(kept, (last - REVISIONS as u64..last).rev().collect::<Vec<_>>());
+    assert_eq!(kept, (last - MAX_REVISIONS as u64..last).rev().collect::<Vec<_>>());
     assert_eq!(store.history(&other.key, 1000).await.unwrap(), [past(&other, 0)], "another's are its own");
 }
 

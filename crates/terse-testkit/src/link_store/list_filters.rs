@@ -1,6 +1,6 @@
 //! Choosing what to list.
 
-use terse_core::{Domain, Link, ListQuery, OwnerId, Standing, Status, Tags, Title};
+use terse_core::{Domain, Link, ListQuery, ModerationStatus, OwnerId, Status, Tags, Title};
 
 use super::list::{all, walk};
 use super::{Store, leased_code, put};
@@ -85,8 +85,8 @@ pub async fn states_are_judged_at_the_given_moment(store: Store) {
     put(&store, &Link { expires_at: Some(moment(10)), ..link("expiring") }).await;
     put(&store, &Link { max_clicks: Some(1), ..link("spent") }).await;
     store.spend(&crate::key("spent")).await.unwrap();
-    put(&store, &Link { standing: Standing::Suspicious, ..link("suspicious") }).await;
-    put(&store, &Link { standing: Standing::Blocked, ..link("blocked") }).await;
+    put(&store, &Link { standing: ModerationStatus::Suspicious, ..link("suspicious") }).await;
+    put(&store, &Link { standing: ModerationStatus::Blocked, ..link("blocked") }).await;
     put(&store, &Link { deleted_at: Some(moment(1)), ..link("deleted") }).await;
     let at = |ms, status| ListQuery { now: moment(ms), status, limit: 3, ..all() };
     let some = |status| at(9, Some(status));

@@ -1,7 +1,8 @@
 //! Changing a link, and spending its clicks.
 
 use terse_core::{
-    Flags, Judge, Link, Notes, OwnerId, PasswordHash, RedirectKind, Revision, Spent, Standing, StoreError, Tags, Title, Updated,
+    ClickSpend, Flags, Link, ModerationSource, ModerationStatus, Notes, OwnerId, PasswordHash, RedirectKind, Revision,
+    StoreError, Tags, Title, Updated,
 };
 
 use super::{Store, leased_code, put, put_in_vain};
@@ -26,7 +27,7 @@ pub async fn an_update_needs_the_latest_revision(store: Store) {
             rules: rules(),
             forward_query: true,
             crawlable: true,
-            standing: Standing::Suspicious,
+            standing: ModerationStatus::Suspicious,
             flags: Flags::new(["userinfo"]),
             revision: Revision(2),
             ..link.clone()
@@ -48,8 +49,8 @@ pub async fn every_judgement_is_kept_with_its_judge(store: Store) {
     let link = alias("judged", "https://example.com/");
     put(&store, &link).await;
     let mut revision = 1;
-    for standing in [Standing::Blocked, Standing::Clear, Standing::Suspicious] {
-        for judged in [Judge::Moderator, Judge::Screen] {
+    for standing in [ModerationStatus::Blocked, ModerationStatus::Clear, ModerationStatus::Suspicious] {
+        for judged in [ModerationSource::Moderator, ModerationSource::Screen] {
             for flags in [Flags::new(["shortener"]), Flags::default()] {
                 let new = Link { standing, judged, flags, revision: Revision(revision + 1), ..link.clone() };
                 assert_eq!(store.update(&new, Revision(revision)).await.unwrap(), Updated::Done);
@@ -71,7 +72,7 @@ pub async fn an_update_of_nothing_says_so(store: Store) {
 pub async fn what_identifies_a_link_never_changes(store: Store) {
     let link = Link { max_clicks: Some(10), ..alias("fixed", "https://example.com/") };
     put(&store, &link).await;
-    assert_eq!(store.spend(&link.key).await.unwrap(), Spent::Yes);
+    assert_eq!(store.spend(&link.key).await.unwrap(), ClickSpend::Yes);
     let attempt = Link {
         owner: OwnerId(99),
         generated: true,
@@ -140,9 +141,9 @@ pub async fn clicks_are_spent_exactly(store: Store) {
         let mut counted = 0;
         for visitor in visitors {
             match visitor.await.unwrap() {
-                Spent::Yes => counted += 1,
-                Spent::UsedUp => {}
-                Spent::Missing => panic!("the link is there"),
+                ClickSpend::Yes => counted += 1,
+                ClickSpend::UsedUp => {}
+                ClickSpend::Missing => panic!("the link is there"),
             }
         }
         assert_eq!(counted, 37);
@@ -151,10 +152,10 @@ pub async fn clicks_are_spent_exactly(store: Store) {
         // More may be allowed later.
         let more = Link { max_clicks: Some(38), revision: Revision(2), ..spent };
         store.update(&more, Revision(1)).await.unwrap();
-        assert_eq!(store.spend(&more.key).await.unwrap(), Spent::Yes);
-        assert_eq!(store.spend(&more.key).await.unwrap(), Spent::UsedUp);
+        assert_eq!(store.spend(&more.key).await.unwrap(), ClickSpend::Yes);
+        assert_eq!(store.spend(&more.key).await.unwrap(), ClickSpend::UsedUp);
     }
-    assert_eq!(store.spend(&key("nothing-here")).await.unwrap(), Spent::Missing);
+    assert_eq!(store.spend(&key("nothing-here")).await.unwrap(), ClickSpend::Missing);
 }
 
 pub async fn a_change_does_not_undo_what_is_spent_meanwhile(store: Store) {
@@ -166,7 +167,7 @@ pub async fn a_change_does_not_undo_what_is_spent_meanwhile(store: Store) {
             tokio::spawn(async move {
                 let mut counted = 0;
                 for _ in 0..25 {
-                    counted += u64::from(store.spend(&key).await.unwrap() == Spent::Yes);
+                    counted += u64::from(store.spend(&key).await.unwrap() == ClickSpend::Yes);
                 }
                 counted
             })
@@ -192,7 +193,7 @@ pub async fn spending_without_a_limit_counts_nothing(store: Store) {
     let link = alias("endless", "https://example.com/");
     put(&store, &link).await;
     for _ in 0..3 {
-        assert_eq!(store.spend(&link.key).await.unwrap(), Spent::Yes);
+        assert_eq!(store.spend(&link.key).await.unwrap(), ClickSpend::Yes);
     }
     assert_eq!(store.get(&link.key).await.unwrap(), Some(link));
 }

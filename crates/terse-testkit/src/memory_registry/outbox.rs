@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use terse_core::registry::{
-    Actor, By, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due, Line, NewEvent, NewWebhook, RegistryError,
-    SETTLED_EACH, Settlement, WAITING_EACH, WEBHOOKS_EACH, Webhook, WebhookChange, WebhookId,
+    Actor, Attribution, AuditRecord, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due, MAX_SETTLED_PER_WEBHOOK,
+    MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Settlement, Webhook, WebhookChange,
+    WebhookId,
 };
-use terse_core::{Moment, OwnerId};
+use terse_core::{OwnerId, Timestamp};
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
@@ -14,13 +15,13 @@ pub(super) struct Outbox {
     deliveries_made: u64,
     webhooks: BTreeMap<WebhookId, Webhook>,
     /// How often each was lent, and until when.
-    loans: BTreeMap<WebhookId, (u64, Option<Moment>)>,
+    loans: BTreeMap<WebhookId, (u64, Option<Timestamp>)>,
     deliveries: BTreeMap<DeliveryId, Delivery>,
 }
 
 impl Outbox {
     pub(super) fn add(&mut self, webhook: NewWebhook) -> Result<Webhook, RegistryError> {
-        if self.webhooks.values().filter(|one| one.owner == webhook.owner).count() >= WEBHOOKS_EACH {
+        if self.webhooks.values().filter(|one| one.owner == webhook.owner).count() >= MAX_WEBHOOKS_PER_OWNER {
             return Err(RegistryError::TooMany);
         }
         self.webhooks_made += 1;
@@ -64,7 +65,7 @@ impl Outbox {
             let delivery = event.delivery(DeliveryId(self.deliveries_made), webhook.id);
             self.deliveries.insert(delivery.id, delivery);
             webhook.waiting += 1;
-            if webhook.waiting > WAITING_EACH {
+            if webhook.waiting > MAX_WAITING_PER_WEBHOOK {
                 let waits = |one: &&Delivery| one.webhook == webhook.id && one.state == DeliveryState::Waiting;
                 if let Some(oldest) = self.deliveries.values().find(waits).map(|one| one.id) {
                     self.deliveries.remove(&oldest);
@@ -100,7 +101,7 @@ impl Outbox {
     }
 
     /// `None` if there is nothing to settle; otherwise the line that goes with it.
-    pub(super) fn settle(&mut self, settlement: Settlement) -> Option<Option<(Line, By)>> {
+    pub(super) fn settle(&mut self, settlement: Settlement) -> Option<Option<(AuditRecord, Attribution)>> {
         let Settlement { webhook: id, loan, delivery, disable } = settlement;
         let webhook = self.webhooks.get_mut(&id)?;
         let (last, until) = self.loans.get_mut(&id)?;
@@ -122,10 +123,10 @@ impl Outbox {
             let before = webhook.clone();
             let disabled = Some(Some(Disabled { at, why: why.clone() }));
             *webhook = WebhookChange { disabled, ..WebhookChange::default() }.apply(&before);
-            Some((Line::webhook_changed(&before, webhook)?, By { actor: Actor::Terse, at, why: Some(why) }))
+            Some((AuditRecord::webhook_changed(&before, webhook)?, Attribution { actor: Actor::Terse, at, why: Some(why) }))
         });
         let settled = self.deliveries.values().filter(|one| one.webhook == id && one.state != DeliveryState::Waiting);
-        let old: Vec<DeliveryId> = settled.rev().skip(SETTLED_EACH).map(|one| one.id).collect();
+        let old: Vec<DeliveryId> = settled.rev().skip(MAX_SETTLED_PER_WEBHOOK).map(|one| one.id).collect();
         old.iter().for_each(|id| drop(self.deliveries.remove(id)));
         Some(line)
     }
@@ -135,7 +136,7 @@ impl Outbox {
         Ok(self.deliveries.values().rev().filter(|one| one.webhook == id).take(limit).cloned().collect())
     }
 
-    pub(super) fn tidy(&mut self, old: Moment, is_kept: &mut impl FnMut(bool) -> bool) {
+    pub(super) fn prune(&mut self, old: Timestamp, is_kept: &mut impl FnMut(bool) -> bool) {
         self.deliveries.retain(|_, one| is_kept(one.state != DeliveryState::Waiting && one.created_at < old));
     }
 }

@@ -1,7 +1,7 @@
 //! Who did what, when and why.
 
 use terse_core::OwnerId;
-use terse_core::registry::{Act, Actor, AuditEntry, Audits, By, RegistryError, Role, subject};
+use terse_core::registry::{Actor, Attribution, AuditAction, AuditEntry, Audits, RegistryError, Role, subject};
 
 use super::durable::fill;
 use super::{HASH, Store, acts, add, add_key, by, change, log, name, new, refused, reinstate, role, suspend, token};
@@ -14,21 +14,21 @@ pub async fn every_act_has_its_line(store: Store) {
     change(&store, ann.id, suspend()).await.unwrap();
     change(&store, ann.id, reinstate()).await.unwrap();
     store.revoke_key(ann.id, key, by()).await.unwrap();
-    let user = subject::user(ann.id);
+    let account = subject::account(ann.id);
     let want = [
-        (Act::UserAdded, user.clone(), false, true),
-        (Act::KeyAdded, subject::key(key), false, true),
-        (Act::UserChanged, user.clone(), true, true),
-        (Act::UserSuspended, user.clone(), true, true),
-        (Act::UserReinstated, user, true, true),
-        (Act::KeyRevoked, subject::key(key), true, false),
+        (AuditAction::UserAdded, account.clone(), false, true),
+        (AuditAction::KeyAdded, subject::key(key), false, true),
+        (AuditAction::UserChanged, account.clone(), true, true),
+        (AuditAction::UserSuspended, account.clone(), true, true),
+        (AuditAction::UserReinstated, account, true, true),
+        (AuditAction::KeyRevoked, subject::key(key), true, false),
     ];
     let mut lines = log(&store).await;
     lines.reverse();
     let shape = |line: &AuditEntry| (line.act, line.subject.clone(), line.before.is_some(), line.after.is_some());
     assert_eq!(lines.iter().map(shape).collect::<Vec<_>>(), want);
     for line in &lines {
-        let By { actor, at, why } = by();
+        let Attribution { actor, at, why } = by();
         assert_eq!((line.actor, line.at, &line.why), (actor, at, &why));
     }
     assert!(lines.is_sorted_by(|one, next| one.number < next.number));
@@ -39,19 +39,19 @@ pub async fn every_act_has_its_line(store: Store) {
 pub async fn a_refused_act_has_no_line(store: Store) {
     let ann = add(&store, "ann").await;
     add_key(&store, ann.id, 1).await;
-    refused!(store.add_user(new("Ann"), by()).await, NameTaken);
+    refused!(store.add_account(new("Ann"), by()).await, NameTaken);
     refused!(change(&store, OwnerId(5), role(Role::Admin)).await, Missing);
     refused!(store.accept(&token(9), new("bob")).await, Missing);
     refused!(store.take_setup(&token(9), new("bob")).await, Missing);
-    assert_eq!(acts(&store).await, [Act::UserAdded, Act::KeyAdded]);
+    assert_eq!(acts(&store).await, [AuditAction::UserAdded, AuditAction::KeyAdded]);
     assert!(store.user_named(&name("bob")).await.unwrap().is_none());
 }
 
 pub async fn no_secret_is_in_the_log(store: Store) {
     fill(&store).await;
     let lines = log(&store).await;
-    let found: std::collections::HashSet<Act> = lines.iter().map(|line| line.act).collect();
-    assert_eq!(found.len(), Act::ALL.len(), "every act was done: {found:?}");
+    let found: std::collections::HashSet<AuditAction> = lines.iter().map(|line| line.act).collect();
+    assert_eq!(found.len(), AuditAction::ALL.len(), "every act was done: {found:?}");
     let hex: String = token(0).0[2..].iter().map(|byte| format!("{byte:02x}")).collect();
     for line in lines {
         let text = format!("{line:?}");
@@ -64,7 +64,7 @@ pub async fn no_secret_is_in_the_log(store: Store) {
 
 pub async fn the_log_is_walked_backwards(store: Store) {
     for n in 0..10 {
-        let act = if n % 3 == 0 { Act::LinkJudged } else { Act::HostBlocked };
+        let act = if n % 3 == 0 { AuditAction::LinkJudged } else { AuditAction::HostBlocked };
         store.note(act, if n % 2 == 0 { "link:/even" } else { "link:/odd" }, (None, Some(n.to_string())), by()).await.unwrap();
     }
     let all = log(&store).await;
@@ -72,10 +72,10 @@ pub async fn the_log_is_walked_backwards(store: Store) {
     for (subject, act, want) in [
         (None, None, vec![9, 8, 7, 6, 5, 4, 3, 2, 1, 0]),
         (Some("link:/even"), None, vec![8, 6, 4, 2, 0]),
-        (None, Some(Act::LinkJudged), vec![9, 6, 3, 0]),
-        (Some("link:/odd"), Some(Act::LinkJudged), vec![9, 3]),
+        (None, Some(AuditAction::LinkJudged), vec![9, 6, 3, 0]),
+        (Some("link:/odd"), Some(AuditAction::LinkJudged), vec![9, 3]),
         (Some("link:/"), None, vec![]),
-        (None, Some(Act::UserAdded), vec![]),
+        (None, Some(AuditAction::UserAdded), vec![]),
     ] {
         let mut query = Audits { before: None, subject: subject.map(Into::into), act, limit: 3 };
         let mut walked = Vec::new();
@@ -96,13 +96,13 @@ pub async fn the_log_is_walked_backwards(store: Store) {
 
 pub async fn a_note_is_kept_as_it_is(store: Store) {
     let change = (Some(r#"{"standing":"clear"}"#.to_owned()), Some(r#"{"standing":"blocked"}"#.to_owned()));
-    let by = By { actor: Actor::Terse, at: moment(12), why: None };
-    store.note(Act::LinkJudged, "link:/abc", change.clone(), by).await.unwrap();
+    let by = Attribution { actor: Actor::Terse, at: moment(12), why: None };
+    store.note(AuditAction::LinkJudged, "link:/abc", change.clone(), by).await.unwrap();
     let [line] = &log(&store).await[..] else { panic!("one line") };
-    assert_eq!((line.actor, line.at, &line.why, line.act), (Actor::Terse, moment(12), &None, Act::LinkJudged));
+    assert_eq!((line.actor, line.at, &line.why, line.act), (Actor::Terse, moment(12), &None, AuditAction::LinkJudged));
     assert_eq!((line.subject.as_str(), &(line.before.clone(), line.after.clone())), ("link:/abc", &change));
-    for act in Act::ALL {
+    for act in AuditAction::ALL {
         store.note(act, "link:/abc", (None, None), self::by()).await.unwrap();
     }
-    assert_eq!(acts(&store).await[1..], Act::ALL);
+    assert_eq!(acts(&store).await[1..], AuditAction::ALL);
 }

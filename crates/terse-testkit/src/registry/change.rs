@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use terse_core::registry::{Act, Change, RegistryError, Role, UserChange};
+use terse_core::registry::{AccountChange, AuditAction, ChangeAccount, RegistryError, Role};
 use terse_core::{OwnerId, Revision};
 
 use super::{
@@ -10,34 +10,34 @@ use super::{
     suspend, token,
 };
 
-fn named(text: &str) -> UserChange {
-    UserChange { name: Some(name(text)), ..UserChange::default() }
+fn named(text: &str) -> AccountChange {
+    AccountChange { name: Some(name(text)), ..AccountChange::default() }
 }
 
-fn password(text: &str) -> UserChange {
-    UserChange { password: Some(Some(text.into())), ..UserChange::default() }
+fn password(text: &str) -> AccountChange {
+    AccountChange { password: Some(Some(text.into())), ..AccountChange::default() }
 }
 
 pub async fn a_change_gives_back_what_is_now(store: Store) {
     let ann = add(&store, "ann").await;
     assert_eq!(ann.revision, Revision(1));
-    let now = change(&store, ann.id, UserChange { role: Some(Role::Moderator), ..password("$argon2id$new") }).await.unwrap();
+    let now = change(&store, ann.id, AccountChange { role: Some(Role::Moderator), ..password("$argon2id$new") }).await.unwrap();
     assert_eq!((now.role, now.password.as_deref(), now.revision), (Role::Moderator, Some("$argon2id$new"), Revision(2)));
     assert_eq!((now.id, now.created_at, &now.name), (ann.id, ann.created_at, &ann.name));
-    assert_eq!(store.user(ann.id).await.unwrap(), Some(now));
-    assert_eq!(acts(&store).await, [Act::UserAdded, Act::UserChanged]);
+    assert_eq!(store.account(ann.id).await.unwrap(), Some(now));
+    assert_eq!(acts(&store).await, [AuditAction::UserAdded, AuditAction::UserChanged]);
     let suspended = change(&store, ann.id, suspend()).await.unwrap();
     assert_eq!(suspended.suspended.as_ref().unwrap().why, "spam");
-    assert_eq!(store.user(ann.id).await.unwrap(), Some(suspended));
+    assert_eq!(store.account(ann.id).await.unwrap(), Some(suspended));
 }
 
 pub async fn a_change_waits_for_its_revision(store: Store) {
     let ann = add(&store, "ann").await;
-    let at = |revision| Change { id: ann.id, change: role(Role::Moderator), expected: Some(Revision(revision)) };
-    refused!(store.change_user(at(2), by()).await, Conflict);
-    refused!(store.change_user(at(0), by()).await, Conflict);
-    assert_eq!(store.change_user(at(1), by()).await.unwrap().revision, Revision(2));
-    refused!(store.change_user(at(1), by()).await, Conflict);
+    let at = |revision| ChangeAccount { id: ann.id, change: role(Role::Moderator), expected: Some(Revision(revision)) };
+    refused!(store.change_account(at(2), by()).await, Conflict);
+    refused!(store.change_account(at(0), by()).await, Conflict);
+    assert_eq!(store.change_account(at(1), by()).await.unwrap().revision, Revision(2));
+    refused!(store.change_account(at(1), by()).await, Conflict);
     assert_eq!(acts(&store).await.len(), 2);
 }
 
@@ -45,20 +45,20 @@ pub async fn a_change_of_nobody_is_missing(store: Store) {
     let ann = add(&store, "ann").await;
     for id in [OwnerId::ANONYMOUS, OwnerId::ADMIN, OwnerId(ann.id.0 + 1), OwnerId(u64::MAX)] {
         refused!(change(&store, id, suspend()).await, Missing);
-        refused!(store.erase_user(id, by()).await, Missing);
+        refused!(store.erase_account(id, by()).await, Missing);
     }
-    assert_eq!(acts(&store).await, [Act::UserAdded]);
+    assert_eq!(acts(&store).await, [AuditAction::UserAdded]);
 }
 
 pub async fn of_racing_changes_at_one_revision_one_is_made(store: Store) {
     let ann = add(&store, "ann").await;
     let racing = (0..20).map(|n| {
         let (store, id) = (Arc::clone(&store), ann.id);
-        let change = Change { id, change: named(&format!("ann{n}")), expected: Some(Revision(1)) };
-        async move { store.change_user(change, by()).await.is_ok() }
+        let change = ChangeAccount { id, change: named(&format!("ann{n}")), expected: Some(Revision(1)) };
+        async move { store.change_account(change, by()).await.is_ok() }
     });
     assert_eq!(race(racing).await.into_iter().filter(|done| *done).count(), 1);
-    assert_eq!(store.user(ann.id).await.unwrap().unwrap().revision, Revision(2));
+    assert_eq!(store.account(ann.id).await.unwrap().unwrap().revision, Revision(2));
     assert_eq!(acts(&store).await.len(), 2);
 }
 
@@ -75,12 +75,12 @@ pub async fn a_name_may_change_but_not_to_anothers(store: Store) {
 
 pub async fn what_is_so_already_leaves_no_trace(store: Store) {
     let ann = add(&store, "ann").await;
-    let same = UserChange { role: Some(ann.role), password: Some(ann.password.clone()), ..named("ann") };
-    for change_of_nothing in [UserChange::default(), same, reinstate()] {
+    let same = AccountChange { role: Some(ann.role), password: Some(ann.password.clone()), ..named("ann") };
+    for change_of_nothing in [AccountChange::default(), same, reinstate()] {
         assert_eq!(change(&store, ann.id, change_of_nothing).await.unwrap(), ann);
     }
-    assert_eq!(acts(&store).await, [Act::UserAdded]);
-    assert_eq!(store.watermark().await.unwrap().0, 0);
+    assert_eq!(acts(&store).await, [AuditAction::UserAdded]);
+    assert_eq!(store.version().await.unwrap().0, 0);
 }
 
 pub async fn the_last_admin_stays(store: Store) {
@@ -90,8 +90,8 @@ pub async fn the_last_admin_stays(store: Store) {
     for loss in [role(Role::User), role(Role::Moderator), suspend()] {
         refused!(change(&store, ann.id, loss).await, LastAdmin);
     }
-    refused!(store.erase_user(ann.id, by()).await, LastAdmin);
-    assert_eq!(store.user(ann.id).await.unwrap(), Some(ann.clone()));
+    refused!(store.erase_account(ann.id, by()).await, LastAdmin);
+    assert_eq!(store.account(ann.id).await.unwrap(), Some(ann.clone()));
     assert!(is_signed_in(&store, 1).await);
     assert_eq!(acts(&store).await.len(), 2, "nothing happened");
     // One who is suspended does not count.
@@ -99,20 +99,20 @@ pub async fn the_last_admin_stays(store: Store) {
     change(&store, bob.id, suspend()).await.unwrap();
     refused!(change(&store, ann.id, role(Role::User)).await, LastAdmin);
     change(&store, bob.id, reinstate()).await.unwrap();
-    change(&store, ann.id, UserChange { suspended: suspend().suspended, ..role(Role::User) }).await.unwrap();
-    refused!(store.erase_user(bob.id, by()).await, LastAdmin);
+    change(&store, ann.id, AccountChange { suspended: suspend().suspended, ..role(Role::User) }).await.unwrap();
+    refused!(store.erase_account(bob.id, by()).await, LastAdmin);
     // Other changes of the last one are fine, and so is the end of somebody who was none.
     change(&store, bob.id, password("$argon2id$new")).await.unwrap();
-    store.erase_user(ann.id, by()).await.unwrap();
+    store.erase_account(ann.id, by()).await.unwrap();
 }
 
 pub async fn of_two_admins_who_depose_each_other_one_stays(store: Store) {
     for round in 0..10 {
         let one = add_as(&store, &format!("one{round}"), Role::Admin).await.id;
         let two = add_as(&store, &format!("two{round}"), Role::Admin).await.id;
-        for user in store.users(None, 100).await.unwrap() {
-            if ![one, two].contains(&user.id) {
-                change(&store, user.id, role(Role::User)).await.unwrap();
+        for account in store.accounts(None, 100).await.unwrap() {
+            if ![one, two].contains(&account.id) {
+                change(&store, account.id, role(Role::User)).await.unwrap();
             }
         }
         let racing = [one, two].map(|id| {
@@ -121,20 +121,20 @@ pub async fn of_two_admins_who_depose_each_other_one_stays(store: Store) {
                 match round % 3 {
                     0 => change(&store, id, role(Role::User)).await.map(|_| ()),
                     1 => change(&store, id, suspend()).await.map(|_| ()),
-                    _ => store.erase_user(id, by()).await,
+                    _ => store.erase_account(id, by()).await,
                 }
             }
         });
         let outcomes = race(racing).await;
         let refused = outcomes.iter().filter(|outcome| matches!(outcome, Err(RegistryError::LastAdmin))).count();
         assert_eq!((refused, outcomes.iter().filter(|outcome| outcome.is_ok()).count()), (1, 1), "{outcomes:?}");
-        let users = store.users(None, 100).await.unwrap();
-        assert_eq!(users.iter().filter(|user| user.governs()).count(), 1);
+        let accounts = store.accounts(None, 100).await.unwrap();
+        assert_eq!(accounts.iter().filter(|account| account.governs()).count(), 1);
     }
 }
 
 /// Signs two owners in, changes one, and says whether that one's sessions were ended.
-async fn ends_sessions(store: &Store, before: Role, what: UserChange) -> bool {
+async fn ends_sessions(store: &Store, before: Role, what: AccountChange) -> bool {
     let (ann, bob) = (add_as(store, "ann", before).await.id, add(store, "bob").await.id);
     sign_in(store, ann, 1).await;
     sign_in(store, ann, 2).await;
@@ -160,26 +160,26 @@ pub async fn a_suspension_ends_all_sessions_and_is_undone(store: Store) {
     assert_eq!(store.suspended().await.unwrap(), [ann.id]);
     let back = change(&store, ann.id, reinstate()).await.unwrap();
     assert_eq!((back.suspended, store.suspended().await.unwrap()), (None, vec![]));
-    assert_eq!(acts(&store).await[2..], [Act::UserSuspended, Act::UserReinstated]);
+    assert_eq!(acts(&store).await[2..], [AuditAction::UserSuspended, AuditAction::UserReinstated]);
     let line = &log(&store).await[1];
     assert!(line.after.as_ref().unwrap().contains("spam") && !line.before.as_ref().unwrap().contains("spam"), "{line:?}");
 }
 
 pub async fn other_changes_leave_sessions_alone(store: Store) {
-    assert!(!ends_sessions(&store, Role::User, UserChange { role: Some(Role::Moderator), ..named("cid") }).await);
+    assert!(!ends_sessions(&store, Role::User, AccountChange { role: Some(Role::Moderator), ..named("cid") }).await);
 }
 
 pub async fn a_suspension_reaches_keys_and_the_watermark(store: Store) {
     let ann = add(&store, "ann").await;
     let key = add_key(&store, ann.id, 1).await;
-    let before = store.watermark().await.unwrap();
+    let before = store.version().await.unwrap();
     change(&store, ann.id, suspend()).await.unwrap();
-    let during = store.watermark().await.unwrap();
+    let during = store.version().await.unwrap();
     assert!(during > before);
     let (found, owner) = store.key(&token(1)).await.unwrap().unwrap();
     assert!(found == key && owner.suspended.is_some(), "whoever asks for the key sees it at once");
     refused!(store.add_session(session(ann.id, 2), owner.revision).await, Missing);
     change(&store, ann.id, reinstate()).await.unwrap();
-    assert!(store.watermark().await.unwrap() > during);
+    assert!(store.version().await.unwrap() > during);
     assert_eq!(store.key(&token(1)).await.unwrap().unwrap().1.suspended, None);
 }

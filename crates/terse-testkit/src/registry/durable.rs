@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Act, ForeignIdentity, Invitation, NewKey, NewUser, ReportState, Role, Scope, UserChange, WebhookChange,
+    AccountChange, AuditAction, ForeignIdentity, Invitation, NewAccount, NewKey, ReportState, Role, Scope, WebhookChange,
 };
 
-use super::places::{blocked, place};
+use super::domains::{blocked, place};
 use super::reports::report;
 use super::webhooks::{due, event, hook, settle};
 use super::{Store, add, add_as, add_key, by, change, log, name, new, new_key, reinstate, sign_in, suspend, token};
@@ -18,10 +18,11 @@ pub async fn fill(store: &Store) {
     store.offer_setup(token(900)).await.unwrap();
     let root = store.take_setup(&token(900), new("root")).await.unwrap();
     let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
-    let ann = store.add_user(NewUser { identity: Some(identity), password: None, ..new("Ann") }, by()).await.unwrap();
+    let ann = store.add_account(NewAccount { identity: Some(identity), password: None, ..new("Ann") }, by()).await.unwrap();
     let bob = add_as(store, "bob", Role::Moderator).await;
     let gone = add(store, "gone").await;
-    let renamed = UserChange { name: Some(name("bobby")), password: Some(Some(super::HASH.into())), ..UserChange::default() };
+    let renamed =
+        AccountChange { name: Some(name("bobby")), password: Some(Some(super::HASH.into())), ..AccountChange::default() };
     change(store, bob.id, renamed).await.unwrap();
     for what in [suspend(), reinstate(), suspend()] {
         change(store, bob.id, what).await.unwrap();
@@ -41,12 +42,12 @@ pub async fn fill(store: &Store) {
     }
     store.accept(&token(1), new("guest")).await.unwrap();
     store.revoke_invitation(&token(3), by()).await.unwrap();
-    store.erase_user(gone.id, by()).await.unwrap();
+    store.erase_account(gone.id, by()).await.unwrap();
     for host in ["a.example", "b.example"] {
-        store.put_place(place(host), by()).await.unwrap();
+        store.put_domain(place(host), by()).await.unwrap();
         store.block_host(blocked(host), by()).await.unwrap();
     }
-    store.remove_place(&place("b.example").domain, by()).await.unwrap();
+    store.remove_domain(&place("b.example").domain, by()).await.unwrap();
     store.unblock_host("b.example", by()).await.unwrap();
     for reporter in 1..=3 {
         store.report(report("abc", reporter)).await.unwrap();
@@ -65,22 +66,22 @@ pub async fn fill(store: &Store) {
     store.remove_webhook(ann.id, removed.id, by()).await.unwrap();
     assert!(other.id > kept.id);
     store.settle_reports(&key("def"), ReportState::Confirmed, by()).await.unwrap();
-    store.note(Act::LinkJudged, "link:/def", (None, Some("{}".into())), by()).await.unwrap();
+    store.note(AuditAction::LinkJudged, "link:/def", (None, Some("{}".into())), by()).await.unwrap();
 }
 
 /// All that can be read, as text, with the tokens that [`fill`] used.
 pub async fn everything(store: &Store) -> String {
     let mut text = String::new();
     let mut tell = |what: &dyn std::fmt::Debug| writeln!(text, "{what:?}").unwrap();
-    tell(&(store.watermark().await.unwrap(), store.awaits_setup().await.unwrap(), store.suspended().await.unwrap()));
-    for user in store.users(None, 1000).await.unwrap() {
+    tell(&(store.version().await.unwrap(), store.awaits_setup().await.unwrap(), store.suspended().await.unwrap()));
+    for account in store.accounts(None, 1000).await.unwrap() {
         // The debug form hides the most.
-        tell(&(&user.id, user.name.as_str(), user.role, user.created_at, &user.password, &user.identity));
-        tell(&(&user.suspended, user.revision, store.keys(user.id).await.unwrap()));
-        tell(&store.sessions(user.id, moment(1)).await.unwrap());
-        assert_eq!(store.user_named(&user.name).await.unwrap(), Some(user));
+        tell(&(&account.id, account.name.as_str(), account.role, account.created_at, &account.password, &account.identity));
+        tell(&(&account.suspended, account.revision, store.keys(account.id).await.unwrap()));
+        tell(&store.sessions(account.id, moment(1)).await.unwrap());
+        assert_eq!(store.user_named(&account.name).await.unwrap(), Some(account));
     }
-    for owner in store.hooked_owners().await.unwrap() {
+    for owner in store.owners_with_webhooks().await.unwrap() {
         for webhook in store.webhooks(owner).await.unwrap() {
             tell(&(store.deliveries(owner, webhook.id, 1000).await.unwrap(), webhook));
         }
@@ -89,7 +90,7 @@ pub async fn everything(store: &Store) -> String {
         tell(&(n, store.key(&token(n)).await.unwrap(), store.session(&token(n), moment(1)).await.unwrap()));
     }
     tell(&store.invitations(moment(1), 100).await.unwrap());
-    tell(&(store.places().await.unwrap(), store.blocked_hosts().await.unwrap()));
+    tell(&(store.domain_configs().await.unwrap(), store.blocked_hosts().await.unwrap()));
     for state in ReportState::ALL {
         tell(&store.reports(state, None, 1000).await.unwrap());
     }

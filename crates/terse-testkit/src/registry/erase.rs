@@ -2,8 +2,8 @@
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Act, AuditEntry, Audits, ForeignIdentity, Invitation, NewKey, NewReport, NewUser, RegistryError, ReportState, Role,
-    UserChange, subject,
+    AccountChange, AuditAction, AuditEntry, Audits, ForeignIdentity, Invitation, NewAccount, NewKey, NewReport, RegistryError,
+    ReportState, Role, subject,
 };
 
 use super::reports::report;
@@ -12,7 +12,7 @@ use crate::moment;
 
 pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
     let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
-    let ann = store.add_user(NewUser { identity: Some(identity.clone()), ..new("ann") }, by()).await.unwrap();
+    let ann = store.add_account(NewAccount { identity: Some(identity.clone()), ..new("ann") }, by()).await.unwrap();
     let bob = add(&store, "bob").await;
     add_key(&store, ann.id, 1).await;
     add_key(&store, bob.id, 2).await;
@@ -25,26 +25,26 @@ pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
     for (n, account) in [(1, Some(ann.id)), (2, Some(bob.id)), (3, None)] {
         store.report(NewReport { account, text: Some("I am Ann".into()), ..report("abc", n) }).await.unwrap();
     }
-    let before = store.watermark().await.unwrap();
-    store.erase_user(ann.id, by()).await.unwrap();
+    let before = store.version().await.unwrap();
+    store.erase_account(ann.id, by()).await.unwrap();
     // That somebody reported a link stays true; who it was and in which words is theirs.
     let reports = store.reports(ReportState::Open, None, 10).await.unwrap();
     let told: Vec<_> = reports.iter().map(|report| (report.account, report.text.is_some())).collect();
     assert_eq!(told, [(None, false), (Some(bob.id), true), (None, true)]);
-    assert_eq!(store.user(ann.id).await.unwrap(), None);
+    assert_eq!(store.account(ann.id).await.unwrap(), None);
     assert_eq!(store.user_named(&name("ann")).await.unwrap(), None);
-    assert_eq!(store.user_known_as(&identity).await.unwrap(), None);
+    assert_eq!(store.account_by_identity(&identity).await.unwrap(), None);
     assert_eq!(store.key(&token(1)).await.unwrap(), None);
     assert!(store.keys(ann.id).await.unwrap().is_empty() && !is_signed_in(&store, 3).await);
     refused!(store.accept(&token(5), new("cid")).await, Missing);
     let same = Invitation { token: token(5), role: Role::User, by: bob.id, expires_at: moment(9) };
     store.invite(same, by()).await.unwrap();
-    refused!(store.erase_user(ann.id, by()).await, Missing);
-    assert_eq!(store.watermark().await.unwrap(), before, "nobody who answers visitors is concerned");
+    refused!(store.erase_account(ann.id, by()).await, Missing);
+    assert_eq!(store.version().await.unwrap(), before, "nobody who answers visitors is concerned");
     // Everyone else's is as it was.
     assert!(store.key(&token(2)).await.unwrap().is_some() && is_signed_in(&store, 4).await);
     store.accept(&token(6), new("cid")).await.unwrap();
-    assert!(acts(&store).await.contains(&Act::UserErased));
+    assert!(acts(&store).await.contains(&AuditAction::UserErased));
 }
 
 pub async fn an_erased_name_is_free_and_its_id_is_not(store: Store) {
@@ -54,24 +54,24 @@ pub async fn an_erased_name_is_free_and_its_id_is_not(store: Store) {
         let key = add_key(&store, ann.id, 1).await;
         assert!(!ids.contains(&(ann.id, key.id)) && ids.iter().all(|(id, of)| *id < ann.id && *of < key.id), "{ids:?}");
         ids.push((ann.id, key.id));
-        store.erase_user(ann.id, by()).await.unwrap();
+        store.erase_account(ann.id, by()).await.unwrap();
     }
-    assert_eq!(acts(&store).await.iter().filter(|act| **act == Act::UserErased).count(), 5);
+    assert_eq!(acts(&store).await.iter().filter(|act| **act == AuditAction::UserErased).count(), 5);
 }
 
 pub async fn an_erased_name_is_taken_out_of_the_log(store: Store) {
     let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "ann-elsewhere".into() };
-    let ann = store.add_user(NewUser { identity: Some(identity), ..new("Ann.Before") }, by()).await.unwrap();
+    let ann = store.add_account(NewAccount { identity: Some(identity), ..new("Ann.Before") }, by()).await.unwrap();
     let bob = add(&store, "bob").await;
-    change(&store, ann.id, UserChange { name: Some(name("Ann.Now")), ..UserChange::default() }).await.unwrap();
+    change(&store, ann.id, AccountChange { name: Some(name("Ann.Now")), ..AccountChange::default() }).await.unwrap();
     store.add_key(NewKey { name: "Ann's laptop".into(), ..new_key(ann.id, 1) }, by()).await.unwrap();
     let mut why = by();
     why.why = Some("ann.now and ANN.BEFORE are one".into());
-    store.note(Act::UserChanged, &subject::user(ann.id), (None, None), why).await.unwrap();
+    store.note(AuditAction::UserChanged, &subject::account(ann.id), (None, None), why).await.unwrap();
     change(&store, ann.id, suspend()).await.unwrap();
     let before = log(&store).await;
     assert!(format!("{before:?}").contains("Ann"), "to begin with, it is there");
-    store.erase_user(ann.id, by()).await.unwrap();
+    store.erase_account(ann.id, by()).await.unwrap();
     let after = log(&store).await;
     let text = format!("{after:?}").to_ascii_lowercase();
     assert!(!text.contains("ann"), "{text}");
@@ -79,16 +79,16 @@ pub async fn an_erased_name_is_taken_out_of_the_log(store: Store) {
     // What was done stays, in its place.
     let shape = |line: &AuditEntry| (line.number, line.act, line.at, line.actor, line.subject.clone());
     assert_eq!(after[1..].iter().map(shape).collect::<Vec<_>>(), before.iter().map(shape).collect::<Vec<_>>());
-    let about = Audits { subject: Some(subject::user(ann.id)), limit: 100, ..Audits::default() };
+    let about = Audits { subject: Some(subject::account(ann.id)), limit: 100, ..Audits::default() };
     assert_eq!(store.audit(&about).await.unwrap().len(), 5);
-    assert_eq!(store.user(bob.id).await.unwrap(), Some(bob));
+    assert_eq!(store.account(bob.id).await.unwrap(), Some(bob));
 }
 
 pub async fn erasing_a_suspended_account_moves_the_watermark(store: Store) {
     let ann = add(&store, "ann").await;
     change(&store, ann.id, suspend()).await.unwrap();
-    let before = store.watermark().await.unwrap();
-    store.erase_user(ann.id, by()).await.unwrap();
-    assert!(store.watermark().await.unwrap() > before);
+    let before = store.version().await.unwrap();
+    store.erase_account(ann.id, by()).await.unwrap();
+    assert!(store.version().await.unwrap() > before);
     assert_eq!(store.suspended().await.unwrap(), Vec::<OwnerId>::new());
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use terse_core::OwnerId;
-use terse_core::registry::{Act, Actor, Invitation, NewUser, RegistryError, Role};
+use terse_core::registry::{Actor, AuditAction, Invitation, NewAccount, RegistryError, Role};
 
 use super::{Store, acts, add, add_as, by, change, log, new, race, refused, reinstate, role, suspend, token};
 use crate::moment;
@@ -16,11 +16,11 @@ pub async fn an_invitation_makes_one_account(store: Store) {
     let ann = add_as(&store, "ann", Role::Admin).await.id;
     store.invite(invitation(1, Role::Moderator, ann), by()).await.unwrap();
     refused!(store.invite(invitation(1, Role::Admin, ann), by()).await, Conflict);
-    let bob = store.accept(&token(1), NewUser { role: Role::Admin, ..new("bob") }).await.unwrap();
+    let bob = store.accept(&token(1), NewAccount { role: Role::Admin, ..new("bob") }).await.unwrap();
     assert_eq!(bob.role, Role::Moderator, "whatever was asked for");
-    assert_eq!(store.user(bob.id).await.unwrap(), Some(bob.clone()));
+    assert_eq!(store.account(bob.id).await.unwrap(), Some(bob.clone()));
     refused!(store.accept(&token(1), new("cid")).await, Missing);
-    assert_eq!(acts(&store).await, [Act::UserAdded, Act::Invited, Act::UserAdded]);
+    assert_eq!(acts(&store).await, [AuditAction::UserAdded, AuditAction::Invited, AuditAction::UserAdded]);
     let line = &log(&store).await[0];
     assert_eq!((line.actor, line.at), (Actor::Owner(bob.id), moment(0)), "they added themselves");
     assert!(line.after.as_ref().unwrap().contains(&ann.0.to_string()), "and it is known who let them in");
@@ -40,15 +40,15 @@ pub async fn of_two_who_accept_one_comes_in(store: Store) {
                 Err(error) => assert!(matches!(error, RegistryError::Missing), "{error:?}"),
             }
         }
-        assert_eq!((made, store.users(None, 100).await.unwrap().len()), (1, usize::from(round) + 1));
+        assert_eq!((made, store.accounts(None, 100).await.unwrap().len()), (1, usize::from(round) + 1));
     }
 }
 
 pub async fn an_invitation_over_or_unknown_is_missing(store: Store) {
     store.invite(invitation(1, Role::User, OwnerId::ADMIN), by()).await.unwrap();
     refused!(store.accept(&token(2), new("bob")).await, Missing);
-    refused!(store.accept(&token(1), NewUser { created_at: moment(100), ..new("bob") }).await, Missing);
-    store.accept(&token(1), NewUser { created_at: moment(99), ..new("bob") }).await.unwrap();
+    refused!(store.accept(&token(1), NewAccount { created_at: moment(100), ..new("bob") }).await, Missing);
+    store.accept(&token(1), NewAccount { created_at: moment(99), ..new("bob") }).await.unwrap();
 }
 
 pub async fn an_invitation_survives_a_name_that_is_taken(store: Store) {
@@ -102,7 +102,7 @@ pub async fn an_invitation_that_is_taken_back_lets_nobody_in(store: Store) {
     store.revoke_invitation(&token(1), by()).await.unwrap();
     refused!(store.revoke_invitation(&token(1), by()).await, Missing);
     refused!(store.accept(&token(1), new("bob")).await, Missing);
-    assert_eq!(acts(&store).await, [Act::Invited, Act::Invited, Act::InvitationRevoked]);
+    assert_eq!(acts(&store).await, [AuditAction::Invited, AuditAction::Invited, AuditAction::InvitationRevoked]);
     let line = &log(&store).await[0];
     assert!(line.before.as_ref().unwrap().contains("user") && line.after.is_none(), "{line:?}");
     store.accept(&token(2), new("bob")).await.unwrap();

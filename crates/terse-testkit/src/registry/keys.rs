@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use terse_core::OwnerId;
-use terse_core::registry::{Act, KEYS_EACH, KeyId, NewKey, RegistryError, Scope};
+use terse_core::registry::{AuditAction, KeyId, MAX_KEYS_PER_OWNER, NewKey, RegistryError, Scope};
 
 use super::{Store, acts, add, add_key, by, new_key, race, refused, token};
 use crate::moment;
@@ -26,7 +26,7 @@ pub async fn a_key_needs_an_owner_and_a_token_of_its_own(store: Store) {
     for nobody in [OwnerId::ANONYMOUS, OwnerId::ADMIN, OwnerId(u64::MAX)] {
         refused!(store.add_key(new_key(nobody, 2), by()).await, Missing);
     }
-    assert_eq!(acts(&store).await, [Act::UserAdded, Act::KeyAdded]);
+    assert_eq!(acts(&store).await, [AuditAction::UserAdded, AuditAction::KeyAdded]);
 }
 
 pub async fn an_expired_key_is_returned(store: Store) {
@@ -48,7 +48,7 @@ pub async fn keys_are_listed_by_owner_the_oldest_first(store: Store) {
 
 pub async fn there_are_at_most_a_hundred_keys_each(store: Store) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
-    for n in 0..KEYS_EACH as u16 {
+    for n in 0..MAX_KEYS_PER_OWNER as u16 {
         add_key(&store, ann, n).await;
     }
     refused!(store.add_key(new_key(ann, 999), by()).await, TooMany);
@@ -56,18 +56,18 @@ pub async fn there_are_at_most_a_hundred_keys_each(store: Store) {
     let first = store.keys(ann).await.unwrap()[0].id;
     store.revoke_key(ann, first, by()).await.unwrap();
     add_key(&store, ann, 999).await;
-    assert_eq!(store.keys(ann).await.unwrap().len(), KEYS_EACH);
+    assert_eq!(store.keys(ann).await.unwrap().len(), MAX_KEYS_PER_OWNER);
 }
 
 pub async fn of_racing_keys_no_more_than_allowed_are_made(store: Store) {
     let ann = add(&store, "ann").await.id;
-    let racing = (0..KEYS_EACH as u16 + 20).map(|n| {
+    let racing = (0..MAX_KEYS_PER_OWNER as u16 + 20).map(|n| {
         let store = Arc::clone(&store);
         async move { store.add_key(new_key(ann, n), by()).await.is_ok() }
     });
-    assert_eq!(race(racing).await.into_iter().filter(|made| *made).count(), KEYS_EACH);
-    assert_eq!(store.keys(ann).await.unwrap().len(), KEYS_EACH);
-    assert_eq!(acts(&store).await.len(), 1 + KEYS_EACH);
+    assert_eq!(race(racing).await.into_iter().filter(|made| *made).count(), MAX_KEYS_PER_OWNER);
+    assert_eq!(store.keys(ann).await.unwrap().len(), MAX_KEYS_PER_OWNER);
+    assert_eq!(acts(&store).await.len(), 1 + MAX_KEYS_PER_OWNER);
 }
 
 pub async fn only_its_owner_can_revoke_a_key(store: Store) {
@@ -79,7 +79,7 @@ pub async fn only_its_owner_can_revoke_a_key(store: Store) {
     refused!(store.revoke_key(ann, key, by()).await, Missing);
     assert_eq!(store.key(&token(1)).await.unwrap(), None);
     assert_eq!(store.keys(ann).await.unwrap().iter().map(|key| key.id).collect::<Vec<_>>(), [other]);
-    assert_eq!(acts(&store).await.iter().filter(|act| **act == Act::KeyRevoked).count(), 1);
+    assert_eq!(acts(&store).await.iter().filter(|act| **act == AuditAction::KeyRevoked).count(), 1);
 }
 
 pub async fn the_last_use_of_a_key_never_goes_back(store: Store) {

@@ -5,18 +5,18 @@
 #![allow(clippy::unwrap_used, reason = "a suite of tests")]
 #![allow(missing_docs, reason = "each function's name is the promise")]
 
+mod accounts;
 mod audit;
 mod change;
+mod domains;
 mod durable;
 mod erase;
 mod invitations;
 mod keys;
-mod places;
+mod prune;
 mod reports;
 mod sessions;
 mod setup;
-mod tidy;
-mod users;
 mod webhooks;
 
 use std::future::Future;
@@ -24,22 +24,22 @@ use std::sync::Arc;
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Act, Actor, ApiKey, AuditEntry, Audits, By, Change, NewKey, NewUser, Registry, RegistryError, Role, Scope, Session,
-    Suspension, Token, User, UserChange, UserName,
+    Account, AccountChange, AccountName, Actor, ApiKey, Attribution, AuditAction, AuditEntry, Audits, ChangeAccount, NewAccount,
+    NewKey, Registry, RegistryError, Role, Scope, Session, Suspension, Token,
 };
 
+pub use accounts::*;
 pub use audit::*;
 pub use change::*;
+pub use domains::*;
 pub use durable::{everything, fill};
 pub use erase::*;
 pub use invitations::*;
 pub use keys::*;
-pub use places::*;
+pub use prune::*;
 pub use reports::*;
 pub use sessions::*;
 pub use setup::*;
-pub use tidy::*;
-pub use users::*;
 pub use webhooks::*;
 
 use crate::moment;
@@ -157,16 +157,16 @@ const DAY: i64 = 24 * HOUR;
 const HASH: &str = "$argon2id$v=19$m=1,t=1,p=1$c2FsdA$c2VjcmV0";
 
 /// The operator, an hour after the beginning of a year.
-fn by() -> By {
-    By { actor: Actor::Owner(OwnerId::ADMIN), at: moment(HOUR), why: Some("because".into()) }
+fn by() -> Attribution {
+    Attribution { actor: Actor::Owner(OwnerId::ADMIN), at: moment(HOUR), why: Some("because".into()) }
 }
 
-fn name(text: &str) -> UserName {
-    UserName::parse(text).unwrap()
+fn name(text: &str) -> AccountName {
+    AccountName::parse(text).unwrap()
 }
 
-fn new(text: &str) -> NewUser {
-    NewUser { name: name(text), role: Role::User, password: Some(HASH.into()), identity: None, created_at: moment(0) }
+fn new(text: &str) -> NewAccount {
+    NewAccount { name: name(text), role: Role::User, password: Some(HASH.into()), identity: None, created_at: moment(0) }
 }
 
 fn token(n: u16) -> Token {
@@ -175,28 +175,28 @@ fn token(n: u16) -> Token {
     Token(bytes)
 }
 
-async fn add(store: &Store, text: &str) -> User {
-    store.add_user(new(text), by()).await.unwrap()
+async fn add(store: &Store, text: &str) -> Account {
+    store.add_account(new(text), by()).await.unwrap()
 }
 
-async fn add_as(store: &Store, text: &str, role: Role) -> User {
-    store.add_user(NewUser { role, ..new(text) }, by()).await.unwrap()
+async fn add_as(store: &Store, text: &str, role: Role) -> Account {
+    store.add_account(NewAccount { role, ..new(text) }, by()).await.unwrap()
 }
 
-async fn change(store: &Store, id: OwnerId, change: UserChange) -> Result<User, RegistryError> {
-    store.change_user(Change { id, change, expected: None }, by()).await
+async fn change(store: &Store, id: OwnerId, change: AccountChange) -> Result<Account, RegistryError> {
+    store.change_account(ChangeAccount { id, change, expected: None }, by()).await
 }
 
-fn role(role: Role) -> UserChange {
-    UserChange { role: Some(role), ..UserChange::default() }
+fn role(role: Role) -> AccountChange {
+    AccountChange { role: Some(role), ..AccountChange::default() }
 }
 
-fn suspend() -> UserChange {
-    UserChange { suspended: Some(Some(Suspension { at: moment(5), why: "spam".into() })), ..UserChange::default() }
+fn suspend() -> AccountChange {
+    AccountChange { suspended: Some(Some(Suspension { at: moment(5), why: "spam".into() })), ..AccountChange::default() }
 }
 
-fn reinstate() -> UserChange {
-    UserChange { suspended: Some(None), ..UserChange::default() }
+fn reinstate() -> AccountChange {
+    AccountChange { suspended: Some(None), ..AccountChange::default() }
 }
 
 fn new_key(owner: OwnerId, n: u16) -> NewKey {
@@ -222,7 +222,7 @@ fn session(owner: OwnerId, n: u16) -> Session {
 
 /// Signs in at the revision of right now.
 async fn sign_in(store: &Store, owner: OwnerId, n: u16) {
-    let seen = store.user(owner).await.unwrap().unwrap().revision;
+    let seen = store.account(owner).await.unwrap().unwrap().revision;
     store.add_session(session(owner, n), seen).await.unwrap();
 }
 
@@ -235,7 +235,7 @@ async fn log(store: &Store) -> Vec<AuditEntry> {
 }
 
 /// What was done, the first thing first.
-async fn acts(store: &Store) -> Vec<Act> {
+async fn acts(store: &Store) -> Vec<AuditAction> {
     log(store).await.iter().rev().map(|line| line.act).collect()
 }
 

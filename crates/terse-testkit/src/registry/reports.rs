@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use terse_core::OwnerId;
-use terse_core::registry::{Act, NewReport, Report, ReportState, ReportedLink, TEXTS_SHOWN, subject};
+use terse_core::registry::{AbuseReport, AuditAction, NewReport, ReportState, ReportedLink, TEXTS_SHOWN, subject};
 
 use super::{Store, acts, by, log, race};
 use crate::{key, moment};
@@ -24,7 +24,7 @@ async fn reporters(store: &Store, code: &str, reporter: u8) -> u64 {
     store.report(report(code, reporter)).await.unwrap().reporters
 }
 
-async fn open(store: &Store) -> Vec<Report> {
+async fn open(store: &Store) -> Vec<AbuseReport> {
     store.reports(ReportState::Open, None, 1000).await.unwrap()
 }
 
@@ -34,7 +34,7 @@ pub async fn one_reporter_counts_once_while_open(store: Store) {
     assert_eq!(first.reporters, 1);
     assert_eq!(store.report(NewReport { text: None, ..told.clone() }).await.unwrap(), first);
     let NewReport { link, born, reporter: _, account, reason, text, at } = told;
-    let kept = Report { id: first.id, link, born, account, reason, text, at, state: ReportState::Open };
+    let kept = AbuseReport { id: first.id, link, born, account, reason, text, at, state: ReportState::Open };
     assert_eq!(open(&store).await, [kept], "the first one is kept");
     assert_eq!(reporters(&store, "abc", 2).await, 2);
     assert_eq!(reporters(&store, "abc", 3).await, 3);
@@ -77,7 +77,7 @@ pub async fn settled_reports_are_over_and_new_ones_count_anew(store: Store) {
     assert_eq!(store.settle_reports(&key("abc"), ReportState::Cleared, by()).await.unwrap(), 4);
     assert_eq!(store.settle_reports(&key("abc"), ReportState::Confirmed, by()).await.unwrap(), 0);
     assert_eq!(store.settle_reports(&key("unknown"), ReportState::Cleared, by()).await.unwrap(), 0);
-    assert_eq!(acts(&store).await, [Act::ReportSettled]);
+    assert_eq!(acts(&store).await, [AuditAction::ReportSettled]);
     let line = &log(&store).await[0];
     assert_eq!((&line.subject, line.why.as_deref()), (&subject::link(&key("abc")), Some("because")));
     let cleared = store.reports(ReportState::Cleared, None, 1000).await.unwrap();

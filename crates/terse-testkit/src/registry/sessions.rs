@@ -1,6 +1,6 @@
 //! Browsers that are signed in.
 
-use terse_core::registry::{RegistryError, Role, SESSIONS_EACH, Session, UserChange};
+use terse_core::registry::{AccountChange, MAX_SESSIONS_PER_OWNER, RegistryError, Role, Session};
 use terse_core::{OwnerId, Revision};
 
 use super::{Store, add, change, is_signed_in, refused, role, session, sign_in, suspend, token};
@@ -49,7 +49,7 @@ pub async fn sessions_are_listed_until_they_end(store: Store) {
         sign_in(&store, ann, n).await;
     }
     sign_in(&store, bob, 9).await;
-    let seen = store.user(ann).await.unwrap().unwrap().revision;
+    let seen = store.account(ann).await.unwrap().unwrap().revision;
     store.add_session(Session { expires_at: moment(50), ..session(ann, 4) }, seen).await.unwrap();
     let want = |numbers: &[u16]| numbers.iter().map(|n| session(ann, *n)).collect::<Vec<_>>();
     assert_eq!(store.sessions(ann, moment(50)).await.unwrap(), want(&[1, 2, 3]));
@@ -61,7 +61,7 @@ pub async fn sessions_are_listed_until_they_end(store: Store) {
 
 pub async fn the_oldest_of_too_many_sessions_makes_room(store: Store) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
-    let each = SESSIONS_EACH as u16;
+    let each = MAX_SESSIONS_PER_OWNER as u16;
     sign_in(&store, bob, 0).await;
     // The oldest is the one that began first, in whatever order they are written.
     for n in (1..=each).rev() {
@@ -78,13 +78,13 @@ pub async fn the_oldest_of_too_many_sessions_makes_room(store: Store) {
 
 pub async fn a_sign_in_does_not_outlive_a_change(store: Store) {
     let ann = add(&store, "ann").await;
-    let new_password = UserChange { password: Some(Some("$argon2id$new".into())), ..UserChange::default() };
+    let new_password = AccountChange { password: Some(Some("$argon2id$new".into())), ..AccountChange::default() };
     change(&store, ann.id, new_password).await.unwrap();
     // The old password was checked before, and it took a while.
     refused!(store.add_session(session(ann.id, 1), ann.revision).await, Conflict);
     assert!(!is_signed_in(&store, 1).await);
     sign_in(&store, ann.id, 1).await;
-    let now = store.user(ann.id).await.unwrap().unwrap().revision;
+    let now = store.account(ann.id).await.unwrap().unwrap().revision;
     refused!(store.add_session(session(ann.id, 1), now).await, Conflict);
     let bob = add(&store, "bob").await;
     refused!(store.add_session(session(bob.id, 1), bob.revision).await, Conflict);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use terse_core::OwnerId;
-use terse_core::registry::{Act, Actor, Invitation, RegistryError, Role};
+use terse_core::registry::{Actor, AuditAction, Invitation, RegistryError, Role};
 
 use super::{Store, acts, add, add_as, by, change, log, new, race, refused, role, token};
 use crate::moment;
@@ -16,14 +16,14 @@ pub async fn the_set_up_link_makes_the_first_admin_once(store: Store) {
     refused!(store.take_setup(&token(2), new("mallory")).await, Missing);
     let admin = store.take_setup(&token(1), new("ann")).await.unwrap();
     assert_eq!((admin.role, admin.name.as_str()), (Role::Admin, "ann"), "whatever was asked for");
-    assert_eq!(store.user(admin.id).await.unwrap(), Some(admin.clone()));
+    assert_eq!(store.account(admin.id).await.unwrap(), Some(admin.clone()));
     refused!(store.take_setup(&token(1), new("mallory")).await, Missing);
     assert!(!store.awaits_setup().await.unwrap() && !store.awaits_setup_by(&token(1)).await.unwrap());
     assert!(!store.offer_setup(token(3)).await.unwrap());
     assert!(!store.awaits_setup().await.unwrap());
     refused!(store.take_setup(&token(3), new("mallory")).await, Missing);
     let lines = log(&store).await;
-    assert_eq!(acts(&store).await, [Act::UserAdded]);
+    assert_eq!(acts(&store).await, [AuditAction::UserAdded]);
     assert_eq!((lines[0].actor, lines[0].at), (Actor::Owner(admin.id), moment(0)), "they added themselves");
 }
 
@@ -40,7 +40,7 @@ pub async fn of_two_who_take_the_set_up_link_one_becomes_admin(store: Store) {
             Err(error) => assert!(matches!(error, RegistryError::Missing), "{error:?}"),
         }
     }
-    assert_eq!((made, store.users(None, 100).await.unwrap().len()), (1, 1));
+    assert_eq!((made, store.accounts(None, 100).await.unwrap().len()), (1, 1));
     assert_eq!(acts(&store).await.len(), 1);
 }
 
@@ -66,7 +66,7 @@ pub async fn there_is_no_set_up_once_there_was_an_admin(store: Store) {
     assert!(!store.awaits_setup().await.unwrap());
     refused!(store.take_setup(&token(1), new("mallory")).await, Missing);
     add_as(&store, "bob", Role::Admin).await;
-    store.erase_user(ann.id, by()).await.unwrap();
+    store.erase_account(ann.id, by()).await.unwrap();
     assert!(!store.offer_setup(token(1)).await.unwrap());
 }
 

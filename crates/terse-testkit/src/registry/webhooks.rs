@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::registry::{
-    Act, Actor, Audits, Claim, Delivery, DeliveryState, Disabled, Due, EventKind, Events, NewEvent, NewWebhook, Outcome,
-    RegistryError, SETTLED_EACH, WAITING_EACH, WEBHOOKS_EACH, Webhook, WebhookChange, WebhookId, subject,
+    Actor, AuditAction, Audits, Claim, Delivery, DeliveryResult, DeliveryState, Disabled, Due, EventKind, Events,
+    MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook,
+    WebhookChange, WebhookId, subject,
 };
-use terse_core::{Moment, OwnerId, Target};
+use terse_core::{OwnerId, Target, Timestamp};
 
 use super::{DAY, HOUR, Store, acts, add, by, change, log, race, refused, reinstate, suspend};
 use crate::moment;
@@ -41,7 +42,7 @@ fn names(due: &[Due]) -> Vec<&str> {
 }
 
 pub(super) async fn settle(store: &Store, due: &Due, status: u16, now: i64) -> bool {
-    store.settle(due.settle(Outcome::Answered { status, retry_after: None }, moment(now), 0.0)).await.unwrap()
+    store.settle(due.settle(DeliveryResult::Answered { status, retry_after: None }, moment(now), 0.0)).await.unwrap()
 }
 
 fn off() -> WebhookChange {
@@ -78,8 +79,8 @@ pub async fn a_webhook_is_made_changed_and_removed(store: Store) {
     store.remove_webhook(ann, made.id, by()).await.unwrap();
     refused!(store.remove_webhook(ann, made.id, by()).await, Missing);
     assert_eq!(store.webhooks(ann).await.unwrap(), [other]);
-    let mut want = vec![Act::UserAdded, Act::WebhookAdded, Act::WebhookAdded];
-    want.extend([Act::WebhookChanged, Act::WebhookDisabled, Act::WebhookRemoved]);
+    let mut want = vec![AuditAction::UserAdded, AuditAction::WebhookAdded, AuditAction::WebhookAdded];
+    want.extend([AuditAction::WebhookChanged, AuditAction::WebhookDisabled, AuditAction::WebhookRemoved]);
     assert_eq!(acts(&store).await, want);
     let about = Audits { subject: Some(subject::webhook(made.id)), limit: 100, ..Audits::default() };
     assert_eq!(store.audit(&about).await.unwrap().len(), 4);
@@ -103,26 +104,26 @@ pub async fn webhooks_belong_to_their_owner(store: Store) {
 
 pub async fn there_are_at_most_so_many_webhooks_each(store: Store) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
-    for _ in 0..WEBHOOKS_EACH {
+    for _ in 0..MAX_WEBHOOKS_PER_OWNER {
         hook(&store, ann).await;
     }
     refused!(store.add_webhook(new_webhook(ann, &EventKind::ALL), by()).await, TooMany);
     hook(&store, bob).await;
-    assert_eq!(acts(&store).await.len(), 2 + WEBHOOKS_EACH + 1);
+    assert_eq!(acts(&store).await.len(), 2 + MAX_WEBHOOKS_PER_OWNER + 1);
 }
 
 pub async fn those_with_a_webhook_that_is_on_are_known(store: Store) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
-    assert!(store.hooked_owners().await.unwrap().is_empty());
+    assert!(store.owners_with_webhooks().await.unwrap().is_empty());
     let (one, _) = (hook(&store, bob).await, hook(&store, ann).await);
     hook(&store, ann).await;
-    assert_eq!(store.hooked_owners().await.unwrap(), [ann, bob]);
+    assert_eq!(store.owners_with_webhooks().await.unwrap(), [ann, bob]);
     store.change_webhook(bob, one.id, off(), by()).await.unwrap();
-    assert_eq!(store.hooked_owners().await.unwrap(), [ann]);
+    assert_eq!(store.owners_with_webhooks().await.unwrap(), [ann]);
     store.change_webhook(bob, one.id, on(), by()).await.unwrap();
-    assert_eq!(store.hooked_owners().await.unwrap(), [ann, bob]);
+    assert_eq!(store.owners_with_webhooks().await.unwrap(), [ann, bob]);
     store.remove_webhook(bob, one.id, by()).await.unwrap();
-    assert_eq!(store.hooked_owners().await.unwrap(), [ann]);
+    assert_eq!(store.owners_with_webhooks().await.unwrap(), [ann]);
 }
 
 pub async fn an_event_waits_for_those_it_concerns(store: Store) {
@@ -186,7 +187,7 @@ pub async fn an_attempt_that_failed_is_made_again_later(store: Store) {
     store.enqueue(event(ann, 1)).await.unwrap();
     store.enqueue(event(ann, 2)).await.unwrap();
     let first = due(&store, 10).await;
-    let outcome = Outcome::Unanswered("too_slow".into());
+    let outcome = DeliveryResult::Unanswered("too_slow".into());
     assert!(store.settle(first[0].settle(outcome, moment(10), 0.0)).await.unwrap());
     // The others need not wait for it.
     let second = due(&store, 11).await;
@@ -258,7 +259,7 @@ pub async fn a_receiver_that_is_gone_is_switched_off(store: Store) {
     assert!(due(&store, DAY).await.is_empty());
     assert_eq!(store.enqueue(event(ann, 3)).await.unwrap(), 0);
     let line = &log(&store).await[0];
-    assert_eq!((line.act, line.actor, line.at), (Act::WebhookDisabled, Actor::Terse, moment(20)));
+    assert_eq!((line.act, line.actor, line.at), (AuditAction::WebhookDisabled, Actor::Terse, moment(20)));
     assert_eq!(line.why.as_ref(), Some(&disabled.why));
     // What waited is still there for when it is back.
     store.change_webhook(ann, webhook.id, on(), by()).await.unwrap();
@@ -268,7 +269,7 @@ pub async fn a_receiver_that_is_gone_is_switched_off(store: Store) {
 pub async fn of_too_many_that_wait_the_oldest_go(store: Store) {
     let ann = add(&store, "ann").await.id;
     let webhook = hook(&store, ann).await;
-    let each = WAITING_EACH / 8;
+    let each = MAX_WAITING_PER_WEBHOOK / 8;
     let racing = (0..8).map(|from| {
         let store = Arc::clone(&store);
         async move {
@@ -281,12 +282,12 @@ pub async fn of_too_many_that_wait_the_oldest_go(store: Store) {
     let oldest = store.due(claim(HOUR)).await.unwrap().remove(0);
     let first = store.deliveries(ann, webhook.id, 100_000).await.unwrap().pop();
     for n in 0..5 {
-        store.enqueue(event(ann, WAITING_EACH + n)).await.unwrap();
+        store.enqueue(event(ann, MAX_WAITING_PER_WEBHOOK + n)).await.unwrap();
     }
     let now = store.webhooks(ann).await.unwrap().remove(0);
-    assert_eq!((now.waiting, now.dropped), (WAITING_EACH, 5));
+    assert_eq!((now.waiting, now.dropped), (MAX_WAITING_PER_WEBHOOK, 5));
     let found = store.deliveries(ann, webhook.id, 100_000).await.unwrap();
-    assert_eq!(found.first().unwrap().event, format!("evt_{}", WAITING_EACH + 4));
+    assert_eq!(found.first().unwrap().event, format!("evt_{}", MAX_WAITING_PER_WEBHOOK + 4));
     assert!(first.is_some_and(|first| !found.contains(&first)));
     // One that was dropped on its way is nothing to settle, unless it was not among the oldest.
     let is_there = found.iter().any(|one| one.id == oldest.delivery.id);
@@ -297,17 +298,20 @@ pub async fn of_too_many_that_wait_the_oldest_go(store: Store) {
 pub async fn few_of_the_settled_are_kept(store: Store) {
     let ann = add(&store, "ann").await.id;
     let webhook = hook(&store, ann).await;
-    for n in 0..SETTLED_EACH as u64 + 5 {
+    for n in 0..MAX_SETTLED_PER_WEBHOOK as u64 + 5 {
         store.enqueue(event(ann, n)).await.unwrap();
         settle(&store, &due(&store, HOUR).await[0], 200, HOUR).await;
     }
     store.enqueue(event(ann, 1000)).await.unwrap();
     let found = deliveries(&store, &webhook).await;
-    assert_eq!(found.len(), SETTLED_EACH + 1);
+    assert_eq!(found.len(), MAX_SETTLED_PER_WEBHOOK + 1);
     assert_eq!((found[0].event.as_str(), found.last().unwrap().event.as_str()), ("evt_1000", "evt_5"));
     assert_eq!(store.deliveries(ann, webhook.id, 2).await.unwrap(), found[..2]);
     let keep = Duration::from_secs(24 * 3600);
-    assert_eq!(store.tidy(Moment::from_ms(moment(2 * DAY).as_ms()), keep, 1000).await.unwrap() as usize, SETTLED_EACH + 2);
+    assert_eq!(
+        store.prune(Timestamp::from_ms(moment(2 * DAY).as_ms()), keep, 1000).await.unwrap() as usize,
+        MAX_SETTLED_PER_WEBHOOK + 2
+    );
     assert_eq!(deliveries(&store, &webhook).await.len(), 1, "what waits is not over");
 }
 
@@ -320,12 +324,12 @@ pub async fn with_a_webhook_goes_all_that_waits(store: Store) {
     let lent = due(&store, 10).await;
     store.remove_webhook(ann, one.id, by()).await.unwrap();
     assert!(!settle(&store, &lent[0], 200, 10).await);
-    store.erase_user(ann, by()).await.unwrap();
+    store.erase_account(ann, by()).await.unwrap();
     assert!(!settle(&store, &lent[1], 200, 10).await);
     assert!(store.webhooks(ann).await.unwrap().is_empty());
     refused!(store.deliveries(ann, two.id, 10).await, Missing);
     assert_eq!(store.enqueue(event(ann, 2)).await.unwrap(), 0);
-    assert_eq!(store.hooked_owners().await.unwrap(), [bob]);
+    assert_eq!(store.owners_with_webhooks().await.unwrap(), [bob]);
     assert!(hook(&store, bob).await.id > of_bob.id);
     let mine = [one.id, two.id].map(subject::webhook);
     let lines = log(&store).await.into_iter().filter(|line| mine.contains(&line.subject)).collect::<Vec<_>>();

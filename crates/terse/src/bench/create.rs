@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::CreateOptions;
 use super::callers::spread;
-use super::report::Report;
+use super::report::BenchReport;
 use super::tally::Tally;
 use super::wire::Wire;
 
@@ -15,7 +15,7 @@ use super::wire::Wire;
 const GRACE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(10);
 
-pub(super) fn run(options: CreateOptions) -> anyhow::Result<Report> {
+pub(super) fn run(options: CreateOptions) -> anyhow::Result<BenchReport> {
     // Targets of an earlier run would be given back instead of created.
     let run = RandomState::new().hash_one(0);
     let begin = Instant::now();
@@ -33,7 +33,7 @@ pub(super) fn run(options: CreateOptions) -> anyhow::Result<Report> {
             Ok(tally)
         }
     })?;
-    Ok(Report::new("create", begin.elapsed().min(seconds), tally))
+    Ok(BenchReport::new("create", begin.elapsed().min(seconds), tally))
 }
 
 async fn calls(options: &CreateOptions, run: u64, index: usize, end: Instant, tally: &mut Tally) {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::LoadOptions;
 use super::callers::spread;
-use super::report::Report;
+use super::report::BenchReport;
 use super::tally::Tally;
 use super::wire::Wire;
 use crate::config::Secret;
@@ -50,7 +50,7 @@ struct Filling {
     progress: ProgressBar,
 }
 
-pub(super) fn run(options: &LoadOptions) -> anyhow::Result<Report> {
+pub(super) fn run(options: &LoadOptions) -> anyhow::Result<BenchReport> {
     // Opened first: learning after ten million links that the folder is missing would be unkind.
     let file = File::create(&options.paths).with_context(|| format!("creating {}", options.paths.display()))?;
     let style = ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} links, {per_sec}, {eta} left")?;
@@ -70,7 +70,7 @@ pub(super) fn run(options: &LoadOptions) -> anyhow::Result<Report> {
         out.write_all(paths).context("writing the paths")?;
     }
     out.flush().context("writing the paths")?;
-    Ok(Report::new("load", elapsed, tally).with_links(options.links))
+    Ok(BenchReport::new("load", elapsed, tally).with_links(options.links))
 }
 
 async fn fill(filling: Arc<Filling>) -> anyhow::Result<Tally> {

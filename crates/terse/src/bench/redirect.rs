@@ -7,7 +7,7 @@ use anyhow::bail;
 
 use super::callers::spread;
 use super::paths::{Paths, Picker};
-use super::report::Report;
+use super::report::BenchReport;
 use super::tally::Tally;
 use super::wire::Wire;
 use super::{Pick, RedirectOptions};
@@ -19,7 +19,7 @@ const RETRY: Duration = Duration::from_millis(10);
 /// Timers tick in milliseconds; what is due earlier is waited for by yielding.
 const SPIN: Duration = Duration::from_millis(3);
 /// Visiting each path once takes as long as it takes, but not forever.
-const LONGEST: Duration = Duration::from_hours(2);
+const MAX_DURATION: Duration = Duration::from_hours(2);
 
 struct Plan {
     options: RedirectOptions,
@@ -30,7 +30,7 @@ struct Plan {
     end: Instant,
 }
 
-pub(super) fn run(options: RedirectOptions) -> anyhow::Result<Report> {
+pub(super) fn run(options: RedirectOptions) -> anyhow::Result<BenchReport> {
     let paths = match (&options.paths, &options.path) {
         (Some(file), _) => Paths::read(file)?,
         (None, Some(path)) => Paths::parse(path.clone().into_bytes())?,
@@ -40,7 +40,7 @@ pub(super) fn run(options: RedirectOptions) -> anyhow::Result<Report> {
     };
     let begin = Instant::now();
     let measure = begin + options.warm_up;
-    let end = if options.pick == Pick::Each { measure + LONGEST } else { measure + options.seconds };
+    let end = if options.pick == Pick::Each { measure + MAX_DURATION } else { measure + options.seconds };
     let (threads, connections) = (options.threads, options.connections);
     let plan = Arc::new(Plan { options, paths, begin, measure, end });
     let shared = Arc::clone(&plan);
@@ -56,7 +56,7 @@ pub(super) fn run(options: RedirectOptions) -> anyhow::Result<Report> {
     })?;
     let elapsed = measure.elapsed();
     let elapsed = if plan.options.pick == Pick::Each { elapsed } else { elapsed.min(plan.options.seconds) };
-    Ok(Report::new("redirect", elapsed, tally))
+    Ok(BenchReport::new("redirect", elapsed, tally))
 }
 
 /// One visitor after another on one connection, or on a connection each.

@@ -12,7 +12,7 @@ use super::tally::Tally;
 
 /// What a run of `terse bench` has measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     /// `redirect`, `create` or `load`.
     pub mode: &'static str,
     /// How long it was measured.
@@ -88,7 +88,7 @@ impl Latency {
     }
 }
 
-impl Report {
+impl BenchReport {
     pub(super) fn new(mode: &'static str, elapsed: Duration, tally: Tally) -> Self {
         let (seconds, requests) = (elapsed.as_secs_f64(), tally.latencies.count());
         Self {
@@ -125,7 +125,7 @@ fn per_second(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BenchReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "{:<12} {:>12} in {:.2} s", self.mode, self.requests, self.seconds)?;
         writeln!(out, "{:<12} {:>12.0}", "per second", self.per_second)?;

@@ -16,7 +16,7 @@ use terse_core::Clock;
 use crate::backends;
 use crate::cli::Context;
 use crate::config::Config;
-use crate::run_file::DataDir;
+use crate::data_dir_lock::DataDir;
 use crate::terminal::say;
 use crate::transfer::digest_of;
 

@@ -35,21 +35,21 @@ pub(crate) struct Block {
 
 impl Block {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let door = context.door(Absent::Refuse)?;
+        let api = context.api(Absent::Refuse)?;
         if let Some(host) = &self.remove {
             let path = format!("{BLOCKLIST}/{}{}", escaped(host), query(&[("why", self.why.clone())]));
-            door.expect(&Method::DELETE, &path, None)?;
+            api.expect(&Method::DELETE, &path, None)?;
             let told = json!({ "host": host, "blocked": false }).to_string();
             say(&if context.json { told } else { format!("unblocked: {}", one_line(host)) })?;
         } else if let Some(host) = &self.host {
-            let answer = door.expect(&Method::POST, BLOCKLIST, Some(&json!({ "host": host, "why": self.why })))?;
+            let answer = api.expect(&Method::POST, BLOCKLIST, Some(&json!({ "host": host, "why": self.why })))?;
             let told = if answer.status == 201 { "blocked" } else { "blocked before" };
             say(&match context.json {
                 true => answer.body.to_string(),
                 false => format!("{told}: {}", one_line(text(&answer.body, "host"))),
             })?;
         } else {
-            let answer = door.expect(&Method::GET, BLOCKLIST, None)?;
+            let answer = api.expect(&Method::GET, BLOCKLIST, None)?;
             if context.json {
                 say(&answer.body.to_string())?;
                 return Ok(true);

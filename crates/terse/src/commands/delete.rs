@@ -51,11 +51,11 @@ impl Undelete {
 impl Which {
     /// Each on its own: one that fails does not keep the others.
     fn each(&self, context: &Context, method: &Method, below: &str, done: &str) -> anyhow::Result<bool> {
-        let door = context.door(Absent::Refuse)?;
+        let api = context.api(Absent::Refuse)?;
         let mut results = Vec::new();
         let mut all_well = true;
         for typed in &self.codes {
-            let answer = door.call(method, &link_path(typed, self.domain.as_deref(), below)?, None)?;
+            let answer = api.call(method, &link_path(typed, self.domain.as_deref(), below)?, None)?;
             let code = code_of(typed);
             let problem = (!(200..300).contains(&answer.status)).then(|| Problem::read(answer.status, &answer.body));
             all_well &= problem.is_none();

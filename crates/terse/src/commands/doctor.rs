@@ -9,9 +9,9 @@ use serde_json::json;
 
 use crate::backends;
 use crate::cli::Context;
-use crate::client::{Absent, Door};
+use crate::client::{Absent, ApiClient};
 use crate::config::Config;
-use crate::run_file::{DataDir, InUse};
+use crate::data_dir_lock::{DataDir, InUse};
 use crate::terminal::{one_line, say};
 
 /// Look for what is wrong with the settings, the data folder and this machine, and say what to do.
@@ -26,7 +26,7 @@ pub(crate) struct Doctor {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Verdict {
+enum CheckResult {
     Good,
     Warning,
     Problem,
@@ -36,15 +36,15 @@ enum Verdict {
 #[derive(Debug)]
 struct Finding {
     what: &'static str,
-    verdict: Verdict,
+    verdict: CheckResult,
     found: String,
     /// What to do about it.
     advice: &'static str,
 }
 
-fn finding(what: &'static str, verdict: Verdict, found: impl Into<String>, advice: &'static str) -> Finding {
+fn finding(what: &'static str, verdict: CheckResult, found: impl Into<String>, advice: &'static str) -> Finding {
     // Where nothing is wrong there is nothing to do.
-    let advice = if verdict == Verdict::Good { "" } else { advice };
+    let advice = if verdict == CheckResult::Good { "" } else { advice };
     Finding { what, verdict, found: found.into(), advice }
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn without_settings(error: &anyhow::Error, json: bool) -> anyhow::Res
     tell(
         &[finding(
             "settings",
-            Verdict::Problem,
+            CheckResult::Problem,
             format!("{error:#}"),
             "correct it; `terse config --markdown` lists every setting",
         )],
@@ -65,7 +65,7 @@ impl Doctor {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
         context.only_here("doctor")?;
         let config = context.config();
-        let mut findings = vec![finding("settings", Verdict::Good, "all known and within bounds", "")];
+        let mut findings = vec![finding("settings", CheckResult::Good, "all known and within bounds", "")];
         findings.push(address(config));
         findings.push(anonymous(config));
         findings.extend(folder(config));
@@ -82,15 +82,15 @@ impl Doctor {
 }
 
 fn tell(findings: &[Finding], json: bool) -> anyhow::Result<bool> {
-    let well = findings.iter().all(|finding| finding.verdict != Verdict::Problem);
+    let well = findings.iter().all(|finding| finding.verdict != CheckResult::Problem);
     if json {
         let list: Vec<_> = findings
             .iter()
             .map(|f| {
                 let verdict = match f.verdict {
-                    Verdict::Good => "good",
-                    Verdict::Warning => "warning",
-                    Verdict::Problem => "problem",
+                    CheckResult::Good => "good",
+                    CheckResult::Warning => "warning",
+                    CheckResult::Problem => "problem",
                 };
                 json!({ "what": f.what, "verdict": verdict, "found": f.found, "advice": f.advice })
             })
@@ -100,12 +100,12 @@ fn tell(findings: &[Finding], json: bool) -> anyhow::Result<bool> {
     }
     for finding in findings {
         let mark = match finding.verdict {
-            Verdict::Good => '✔',
-            Verdict::Warning => '!',
-            Verdict::Problem => '✖',
+            CheckResult::Good => '✔',
+            CheckResult::Warning => '!',
+            CheckResult::Problem => '✖',
         };
         say(&format!("{mark} {}: {}", finding.what, one_line(&finding.found)))?;
-        if finding.verdict != Verdict::Good && !finding.advice.is_empty() {
+        if finding.verdict != CheckResult::Good && !finding.advice.is_empty() {
             say(&format!("    {}", finding.advice))?;
         }
     }
@@ -125,32 +125,32 @@ fn address(config: &Config) -> Finding {
     if inside && !config.listen.ip().is_loopback() {
         return finding(
             what,
-            Verdict::Warning,
+            CheckResult::Warning,
             format!("{text} cannot be visited from elsewhere"),
             "set base_url to the address that visitors use",
         );
     }
     if inside {
-        return finding(what, Verdict::Good, format!("{text}, for this machine only"), "");
+        return finding(what, CheckResult::Good, format!("{text}, for this machine only"), "");
     }
     if url.scheme() == "http" {
         return finding(
             what,
-            Verdict::Warning,
+            CheckResult::Warning,
             format!("{text} is not https"),
             "put a proxy with TLS in front, and set base_url to its https:// address",
         );
     }
-    finding(what, Verdict::Good, text, "")
+    finding(what, CheckResult::Good, text, "")
 }
 
 fn anonymous(config: &Config) -> Finding {
     if config.anonymous.create && !config.listen.ip().is_loopback() {
         let found = format!("anyone who reaches {} can make links for {}", config.listen, config.anonymous.ttl);
-        return finding("anonymous", Verdict::Warning, found, "set anonymous.create = false unless this is meant");
+        return finding("anonymous", CheckResult::Warning, found, "set anonymous.create = false unless this is meant");
     }
     let found = if config.anonymous.create { "allowed, on this machine only" } else { "not allowed" };
-    finding("anonymous", Verdict::Good, found, "")
+    finding("anonymous", CheckResult::Good, found, "")
 }
 
 fn folder(config: &Config) -> Vec<Finding> {
@@ -159,9 +159,9 @@ fn folder(config: &Config) -> Vec<Finding> {
     let shown = path.display();
     if !path.is_dir() {
         return vec![if path.exists() {
-            finding(what, Verdict::Problem, format!("{shown} is not a folder"), "name another with data_dir")
+            finding(what, CheckResult::Problem, format!("{shown} is not a folder"), "name another with data_dir")
         } else {
-            finding(what, Verdict::Good, format!("{shown} does not exist yet; the first start makes it"), "")
+            finding(what, CheckResult::Good, format!("{shown} does not exist yet; the first start makes it"), "")
         }];
     }
     let mut findings = Vec::new();
@@ -169,19 +169,19 @@ fn folder(config: &Config) -> Vec<Finding> {
     findings.push(match (tempfile::tempfile_in(path), others_may(path)) {
         (Err(error), _) => finding(
             what,
-            Verdict::Problem,
+            CheckResult::Problem,
             format!("{shown} cannot be written: {error}"),
             "make its owner the user that runs terse",
         ),
-        (Ok(_), true) => finding(what, Verdict::Warning, format!("{shown} is open to other users"), own_eyes),
-        (Ok(_), false) => finding(what, Verdict::Good, format!("{shown} is writable, and private"), ""),
+        (Ok(_), true) => finding(what, CheckResult::Warning, format!("{shown} is open to other users"), own_eyes),
+        (Ok(_), false) => finding(what, CheckResult::Good, format!("{shown} is writable, and private"), ""),
     });
     if let Ok(space) = rustix::fs::statvfs(path) {
         let free = space.f_bavail.saturating_mul(space.f_frsize) >> 20;
         let verdict = match free {
-            0..100 => Verdict::Problem,
-            100..1024 => Verdict::Warning,
-            _ => Verdict::Good,
+            0..100 => CheckResult::Problem,
+            100..1024 => CheckResult::Warning,
+            _ => CheckResult::Good,
         };
         findings.push(finding("space", verdict, format!("{free} MiB free"), "make room: without it, no link can be made"));
     }
@@ -201,15 +201,15 @@ fn others_may(_path: &Path) -> bool {
 
 fn server(config: &Config) -> Finding {
     let what = "server";
-    let Some(dir) = DataDir::existing(&config.data_dir) else { return finding(what, Verdict::Good, "not running", "") };
+    let Some(dir) = DataDir::existing(&config.data_dir) else { return finding(what, CheckResult::Good, "not running", "") };
     let pid = match dir.lock() {
-        Ok(_) => return finding(what, Verdict::Good, "not running", ""),
+        Ok(_) => return finding(what, CheckResult::Good, "not running", ""),
         Err(error) => match error.downcast_ref::<InUse>() {
             Some(in_use) => in_use.pid,
             None => {
                 return finding(
                     what,
-                    Verdict::Problem,
+                    CheckResult::Problem,
                     format!("{error:#}"),
                     "make the data folder's owner the user that runs terse",
                 );
@@ -217,12 +217,15 @@ fn server(config: &Config) -> Finding {
         },
     };
     let who = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
-    let asked = Door::open(config, None, Absent::Refuse).and_then(|door| door.call(&Method::GET, "/api/v1/urls?limit=1", None));
+    let asked =
+        ApiClient::open(config, None, Absent::Refuse).and_then(|api| api.call(&Method::GET, "/api/v1/urls?limit=1", None));
     match asked {
-        Ok(answer) if answer.status == 200 => finding(what, Verdict::Good, format!("running{who}, and answers"), ""),
-        Ok(answer) => finding(what, Verdict::Problem, format!("running{who}, and answers {}", answer.status), "look at its log"),
+        Ok(answer) if answer.status == 200 => finding(what, CheckResult::Good, format!("running{who}, and answers"), ""),
+        Ok(answer) => {
+            finding(what, CheckResult::Problem, format!("running{who}, and answers {}", answer.status), "look at its log")
+        }
         Err(error) => {
-            finding(what, Verdict::Problem, format!("running{who}, but {error:#}"), "look at its log; restart it if it hangs")
+            finding(what, CheckResult::Problem, format!("running{who}, but {error:#}"), "look at its log; restart it if it hangs")
         }
     }
 }
@@ -237,21 +240,21 @@ fn store(
     verify: impl Fn(&Path) -> anyhow::Result<Option<u64>>,
 ) -> Finding {
     let Ok(meta) = std::fs::metadata(file) else {
-        return finding(what, Verdict::Good, format!("{} does not exist yet", file.display()), "");
+        return finding(what, CheckResult::Good, format!("{} does not exist yet", file.display()), "");
     };
     let looked = if deep { verify(file) } else { inspect(file).map(|()| None) };
     match looked {
         Ok(_) if !deep => {
             let found = format!("{}, {} KiB (--deep reads all of it)", file.display(), meta.len() >> 10);
-            finding(what, Verdict::Good, found, "")
+            finding(what, CheckResult::Good, found, "")
         }
         Ok(count) => {
             let count = count.map(|count| format!(", {count} {held}")).unwrap_or_default();
-            finding(what, Verdict::Good, format!("{} is sound{count}", file.display()), "")
+            finding(what, CheckResult::Good, format!("{} is sound{count}", file.display()), "")
         }
         Err(error) => finding(
             what,
-            Verdict::Problem,
+            CheckResult::Problem,
             format!("{}: {error:#}", file.display()),
             "stop the server and restore the latest backup",
         ),
@@ -265,13 +268,13 @@ fn clock(now: SystemTime, store: &Path) -> Finding {
     let sane = Duration::from_secs(1_735_689_600)..Duration::from_secs(4_102_444_800);
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     if !sane.contains(&since) {
-        return finding(what, Verdict::Problem, "far from any likely date", advice);
+        return finding(what, CheckResult::Problem, "far from any likely date", advice);
     }
     let written = std::fs::metadata(store).and_then(|meta| meta.modified()).ok();
     if written.is_some_and(|written| written > now + Duration::from_secs(300)) {
-        return finding(what, Verdict::Problem, "behind the last change of the store", advice);
+        return finding(what, CheckResult::Problem, "behind the last change of the store", advice);
     }
-    finding(what, Verdict::Good, "plausible", "")
+    finding(what, CheckResult::Good, "plausible", "")
 }
 
 fn open_files(config: &Config) -> Finding {
@@ -285,13 +288,13 @@ fn open_files(config: &Config) -> Finding {
             let found = format!("{now} allowed ({possible} possible), {wanted} wanted by redirect.max_connections");
             finding(
                 what,
-                Verdict::Warning,
+                CheckResult::Warning,
                 found,
                 "raise LimitNOFILE (systemd) or `ulimit -n`, or lower redirect.max_connections",
             )
         }
-        Some(now) => finding(what, Verdict::Good, format!("{now} allowed"), ""),
-        None => finding(what, Verdict::Good, "no limit", ""),
+        Some(now) => finding(what, CheckResult::Good, format!("{now} allowed"), ""),
+        None => finding(what, CheckResult::Good, "no limit", ""),
     }
 }
 
@@ -307,35 +310,35 @@ mod tests {
             ..Config::default()
         };
         for (listen, base, verdict) in [
-            ("127.0.0.1:1", None, Verdict::Good),
-            ("0.0.0.0:1", None, Verdict::Warning),
-            ("0.0.0.0:1", Some("http://10.0.0.1"), Verdict::Warning),
-            ("127.0.0.1:1", Some("http://go.example"), Verdict::Warning),
-            ("127.0.0.1:1", Some("https://go.example"), Verdict::Good),
+            ("127.0.0.1:1", None, CheckResult::Good),
+            ("0.0.0.0:1", None, CheckResult::Warning),
+            ("0.0.0.0:1", Some("http://10.0.0.1"), CheckResult::Warning),
+            ("127.0.0.1:1", Some("http://go.example"), CheckResult::Warning),
+            ("127.0.0.1:1", Some("https://go.example"), CheckResult::Good),
         ] {
             assert_eq!(address(&config(listen, base)).verdict, verdict, "{listen} {base:?}");
         }
         let store = tempfile::NamedTempFile::new().unwrap();
-        assert_eq!(clock(SystemTime::now(), store.path()).verdict, Verdict::Good);
-        assert_eq!(clock(SystemTime::UNIX_EPOCH, store.path()).verdict, Verdict::Problem);
-        assert_eq!(clock(SystemTime::now() - Duration::from_secs(86_400), store.path()).verdict, Verdict::Problem);
+        assert_eq!(clock(SystemTime::now(), store.path()).verdict, CheckResult::Good);
+        assert_eq!(clock(SystemTime::UNIX_EPOCH, store.path()).verdict, CheckResult::Problem);
+        assert_eq!(clock(SystemTime::now() - Duration::from_secs(86_400), store.path()).verdict, CheckResult::Problem);
     }
 
     #[test]
     fn the_folder_is_looked_at() {
         let temp = tempfile::tempdir().unwrap();
         let config = |path: &Path| Config { data_dir: path.to_owned(), ..Config::default() };
-        assert_eq!(folder(&config(&temp.path().join("absent")))[0].verdict, Verdict::Good);
+        assert_eq!(folder(&config(&temp.path().join("absent")))[0].verdict, CheckResult::Good);
         let file = temp.path().join("file");
         std::fs::write(&file, "").unwrap();
-        assert_eq!(folder(&config(&file))[0].verdict, Verdict::Problem);
+        assert_eq!(folder(&config(&file))[0].verdict, CheckResult::Problem);
         let dir = DataDir::open(&temp.path().join("data")).unwrap();
-        assert_eq!(folder(&config(dir.path()))[0].verdict, Verdict::Good);
+        assert_eq!(folder(&config(dir.path()))[0].verdict, CheckResult::Good);
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;
             std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-            assert_eq!(folder(&config(dir.path()))[0].verdict, Verdict::Warning);
+            assert_eq!(folder(&config(dir.path()))[0].verdict, CheckResult::Warning);
         }
         assert_eq!(server(&config(dir.path())).found, "not running");
     }

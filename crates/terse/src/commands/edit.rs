@@ -139,7 +139,7 @@ impl Edit {
             (Some(revision), true) => (Method::POST, "/undo", json!({ "revision": revision })),
         };
         let path = link_path(&self.code, self.domain.as_deref(), after)?;
-        let link = context.door(Absent::Refuse)?.expect(&method, &path, Some(&body))?.body;
+        let link = context.api(Absent::Refuse)?.expect(&method, &path, Some(&body))?.body;
         if context.json {
             say(&link.to_string())?;
         } else {

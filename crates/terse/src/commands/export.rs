@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::list::{Which, walk};
 use crate::cli::Context;
-use crate::client::{Absent, Door};
+use crate::client::{Absent, ApiClient};
 use crate::terminal::say;
 use crate::transfer::{Format, Writer};
 
@@ -47,21 +47,21 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        self.through(|| context.door(Absent::Refuse), context)
+        self.through(|| context.api(Absent::Refuse), context)
     }
 
-    pub(crate) fn through(&self, open: impl FnOnce() -> anyhow::Result<Door>, context: &Context) -> anyhow::Result<bool> {
+    pub(crate) fn through(&self, open: impl FnOnce() -> anyhow::Result<ApiClient>, context: &Context) -> anyhow::Result<bool> {
         if self.file == Path::new("-") {
-            let door = open()?;
-            self.write(&door, BufWriter::new(std::io::stdout().lock()), true)?;
+            let api = open()?;
+            self.write(&api, BufWriter::new(std::io::stdout().lock()), true)?;
             return Ok(true);
         }
         ensure!(self.force || !self.file.exists(), "{} exists; --force writes over it", self.file.display());
-        let door = open()?;
+        let api = open()?;
         let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let opening = || format!("writing {}", self.file.display());
         let mut temp = tempfile::Builder::new().prefix(".terse-export").tempfile_in(folder).with_context(opening)?;
-        let count = self.write(&door, BufWriter::new(temp.as_file_mut()), context.json)?;
+        let count = self.write(&api, BufWriter::new(temp.as_file_mut()), context.json)?;
         temp.as_file().sync_all().with_context(opening)?;
         temp.persist(&self.file).with_context(opening)?;
         if context.json {
@@ -72,7 +72,7 @@ impl Export {
         Ok(true)
     }
 
-    fn write(&self, door: &Door, out: impl Write, quiet: bool) -> anyhow::Result<u64> {
+    fn write(&self, api: &ApiClient, out: impl Write, quiet: bool) -> anyhow::Result<u64> {
         let looks_like = || match self.file.extension().and_then(|ext| ext.to_str()) {
             Some("jsonl" | "ndjson" | "json") => Format::Jsonl,
             _ => Format::Csv,
@@ -88,7 +88,7 @@ impl Export {
             Which { tag: self.tag.clone(), domain: self.domain.clone(), archived: Some("all"), oldest: true, ..Which::default() };
         let deleted = Which { status: Some("deleted".into()), ..which.clone() };
         for which in [Some(which), self.deleted.then_some(deleted)].into_iter().flatten() {
-            walk(door, &which, |links| {
+            walk(api, &which, |links| {
                 for link in links {
                     writer.write(link)?;
                 }

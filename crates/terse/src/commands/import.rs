@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use terse_core::Clock;
 
 use crate::cli::Context;
-use crate::client::{Absent, Door};
+use crate::client::{Absent, ApiClient};
 use crate::problem::Problem;
 use crate::terminal::{one_line, say};
-use crate::transfer::{Done, Format, Outcome, Position, Refused, Row, Rows, guard};
+use crate::transfer::{Done, Format, Position, Refused, Row, RowResult, Rows, guard};
 
 const IMPORT: &str = "/api/v1/admin/import";
 /// How many links are handed over at once…
@@ -26,7 +26,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// How often a server that is busy is asked again.
 const ATTEMPTS: u32 = 8;
 /// The longest wait in between.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// How many refused rows are shown; `--report` has them all.
 const SHOWN: usize = 20;
 
@@ -70,19 +70,19 @@ pub(crate) struct Import {
 
 /// An import under way.
 struct Work<'a> {
-    door: &'a Door,
+    api: &'a ApiClient,
     done: Done,
     shown: Vec<Refused>,
-    report: Option<Report>,
+    report: Option<ImportReport>,
 }
 
 impl Import {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        self.through(|| context.door(Absent::Make), context)
+        self.through(|| context.api(Absent::Make), context)
     }
 
     /// The door is opened only once the file has been found to be one.
-    fn through(&self, open: impl FnOnce() -> anyhow::Result<Door>, context: &Context) -> anyhow::Result<bool> {
+    fn through(&self, open: impl FnOnce() -> anyhow::Result<ApiClient>, context: &Context) -> anyhow::Result<bool> {
         let file = (self.file != Path::new("-")).then_some(self.file.as_path());
         let (input, size): (Box<dyn BufRead>, u64) = match file {
             Some(path) => {
@@ -93,14 +93,14 @@ impl Import {
             None => (Box::new(BufReader::new(std::io::stdin())), 0),
         };
         let mut rows = Rows::open(input, self.format, self.ignore_unknown, Clock::default().now())?;
-        let door = open()?;
+        let api = open()?;
         let done = match file {
-            Some(path) if !self.restart => resume(path, &door, &mut rows)?,
+            Some(path) if !self.restart => resume(path, &api, &mut rows)?,
             _ => Done::default(),
         };
         let resumed = done != Done::default();
-        let report = self.report.as_deref().map(|path| Report::open(path, resumed)).transpose()?;
-        let mut work = Work { door: &door, done, shown: Vec::new(), report };
+        let report = self.report.as_deref().map(|path| ImportReport::open(path, resumed)).transpose()?;
+        let mut work = Work { api: &api, done, shown: Vec::new(), report };
         let bar = progress(size, context.json);
         if resumed {
             bar.suspend(|| eprintln!("going on at line {}", rows.at().1));
@@ -133,7 +133,7 @@ impl Import {
                 return Ok(());
             }
             if let Some(path) = file {
-                Position { place: work.door.place(), offset, line, sha256: rows.digest(), done: work.done }.write(path)?;
+                Position { place: work.api.place(), offset, line, sha256: rows.digest(), done: work.done }.write(path)?;
             }
         }
     }
@@ -146,7 +146,7 @@ impl Import {
             looked_at += 1;
             match rows.next().context("reading the file")? {
                 None => return Ok((batch, false)),
-                Some(Outcome::Link(mut row)) => {
+                Some(RowResult::Link(mut row)) => {
                     match (&self.domain, self.no_domain) {
                         (Some(domain), _) => drop(row.body.insert("domain".into(), domain.as_str().into())),
                         (None, true) => drop(row.body.remove("domain")),
@@ -155,8 +155,8 @@ impl Import {
                     bytes += usize::try_from(rows.at().0 - before)?;
                     batch.push(row);
                 }
-                Some(Outcome::Refused(refused)) => work.refuse(refused)?,
-                Some(Outcome::Skipped(skipped)) => {
+                Some(RowResult::Refused(refused)) => work.refuse(refused)?,
+                Some(RowResult::Skipped(skipped)) => {
                     work.done.skipped += 1;
                     work.note(&skipped, "skipped")?;
                 }
@@ -167,8 +167,8 @@ impl Import {
 }
 
 /// Where to begin: at the beginning, or where an earlier import of the same file to the same place had come.
-fn resume(path: &Path, door: &Door, rows: &mut Rows) -> anyhow::Result<Done> {
-    let Some(position) = Position::read(path)?.filter(|position| position.place == door.place()) else {
+fn resume(path: &Path, api: &ApiClient, rows: &mut Rows) -> anyhow::Result<Done> {
+    let Some(position) = Position::read(path)?.filter(|position| position.place == api.place()) else {
         return Ok(Done::default());
     };
     rows.skip_to(position.offset, position.line)?;
@@ -187,7 +187,7 @@ impl Work<'_> {
         let mut attempt = 0;
         while !left.is_empty() {
             let body: Value = left.iter().map(|row| Value::Object(row.body.clone())).collect();
-            let answer = self.door.call(&Method::POST, IMPORT, Some(&body))?;
+            let answer = self.api.call(&Method::POST, IMPORT, Some(&body))?;
             let mut busy = Vec::new();
             match answer.status {
                 200 | 201 | 207 => busy = self.read(&left, &answer.body)?,
@@ -198,7 +198,7 @@ impl Work<'_> {
             if !left.is_empty() {
                 attempt += 1;
                 ensure!(attempt < ATTEMPTS, "the server is too busy");
-                let wait = answer.retry_after.unwrap_or(Duration::from_millis(100 << attempt)).min(LONGEST_WAIT);
+                let wait = answer.retry_after.unwrap_or(Duration::from_millis(100 << attempt)).min(MAX_WAIT);
                 std::thread::sleep(wait);
             }
         }
@@ -267,12 +267,12 @@ impl Work<'_> {
 }
 
 /// The file of refused rows.
-struct Report {
+struct ImportReport {
     out: Box<dyn Write>,
     csv: bool,
 }
 
-impl Report {
+impl ImportReport {
     fn open(path: &Path, append: bool) -> anyhow::Result<Self> {
         let csv = path.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("csv"));
         let open = File::options().create(true).write(true).append(append).truncate(!append).open(path);

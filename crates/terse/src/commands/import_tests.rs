@@ -66,9 +66,9 @@ impl Bench {
         Self { temp: tempfile::tempdir().unwrap(), api }
     }
 
-    fn door(&self) -> Door {
+    fn api(&self) -> ApiClient {
         let router = Router::new().route(IMPORT, post(import)).route("/api/v1/urls", get(list)).with_state(self.api.clone());
-        Door::to(router, &self.temp.path().join("data"))
+        ApiClient::to(router, &self.temp.path().join("data"))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -83,7 +83,7 @@ impl Bench {
         }
         let line = ["x", file.to_str().unwrap()].iter().chain(more).copied().map(str::to_owned).collect::<Vec<_>>();
         let context = Context { loaded: Config::load(&Sources::default()).unwrap(), json: true, remote: None };
-        Line::parse_from(line).import.through(|| Ok(self.door()), &context)
+        Line::parse_from(line).import.through(|| Ok(self.api()), &context)
     }
 }
 
@@ -174,7 +174,7 @@ fn an_export_holds_every_link_and_appears_whole() {
         let out = bench.path(name);
         let context = Context { loaded: Config::load(&Sources::default()).unwrap(), json: true, remote: None };
         let export = Line::parse_from(["x", out.to_str().unwrap()]).export;
-        export.through(|| Ok(bench.door()), &context).unwrap();
+        export.through(|| Ok(bench.api()), &context).unwrap();
         let again = export.through(|| panic!("not even asked"), &context);
         assert!(again.unwrap_err().to_string().contains("--force"));
         let copy = Bench::new(Api::default());

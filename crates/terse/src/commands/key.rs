@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::text;
 use super::user::path_of;
 use crate::cli::Context;
-use crate::client::{Absent, Door};
+use crate::client::{Absent, ApiClient};
 use crate::config::Span;
 use crate::terminal::{is_out, one_line, say, table, width};
 
@@ -66,9 +66,9 @@ struct Whose {
 }
 
 impl Whose {
-    fn path(&self, context: &Context, door: &Door) -> anyhow::Result<String> {
+    fn path(&self, context: &Context, api: &ApiClient) -> anyhow::Result<String> {
         match &self.user {
-            Some(user) => Ok(format!("{}/keys", path_of(door, user)?)),
+            Some(user) => Ok(format!("{}/keys", path_of(api, user)?)),
             // The key of a folder is the operator's, who has no account and so no keys.
             None if context.remote.is_none() => {
                 anyhow::bail!("say whose key: --user NAME (`terse user list` shows who there is)")
@@ -80,10 +80,10 @@ impl Whose {
 
 impl Key {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let door = context.door(Absent::Refuse)?;
+        let api = context.api(Absent::Refuse)?;
         match &self.act {
             Act::List { whose } => {
-                let keys = door.expect(&Method::GET, &whose.path(context, &door)?, None)?.body;
+                let keys = api.expect(&Method::GET, &whose.path(context, &api)?, None)?.body;
                 if context.json { say(&keys.to_string())? } else { list(&keys)? }
             }
             Act::Add { name, whose, scope, expires, ttl, plan } => {
@@ -95,14 +95,14 @@ impl Key {
                 if let Some(plan) = plan {
                     body["plan"] = json!(plan);
                 }
-                let made = door.expect(&Method::POST, &whose.path(context, &door)?, Some(&body))?.body;
+                let made = api.expect(&Method::POST, &whose.path(context, &api)?, Some(&body))?.body;
                 say(if context.json { made.to_string() } else { one_line(text(&made, "key")) }.as_str())?;
                 if !context.json && is_out() {
                     eprintln!("It is never shown again. Its number is {}.", made["id"]);
                 }
             }
             Act::Revoke { id, whose } => {
-                door.expect(&Method::DELETE, &format!("{}/{id}", whose.path(context, &door)?), None)?;
+                api.expect(&Method::DELETE, &format!("{}/{id}", whose.path(context, &api)?), None)?;
                 say(if context.json { json!({ "id": id }).to_string() } else { format!("revoked: {id}") }.as_str())?;
             }
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{URLS, text};
 use crate::cli::Context;
-use crate::client::{Absent, Door, query};
+use crate::client::{Absent, ApiClient, query};
 use crate::terminal::{say, table, width};
 
 /// How many links are asked for at once.
@@ -62,7 +62,7 @@ pub(crate) struct Which {
 
 /// Walks through links page by page. Gives back the cursor of what is left.
 pub(crate) fn walk(
-    door: &Door,
+    api: &ApiClient,
     which: &Which,
     mut each: impl FnMut(&[Value]) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<String>> {
@@ -80,7 +80,7 @@ pub(crate) fn walk(
             ("limit", Some(left.min(PAGE).to_string())),
             ("cursor", cursor.clone()),
         ]);
-        let mut body = door.expect(&Method::GET, &format!("{URLS}{path}"), None)?.body;
+        let mut body = api.expect(&Method::GET, &format!("{URLS}{path}"), None)?.body;
         let next = body.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
         let Some(Value::Array(links)) = body.get_mut("links").map(Value::take) else {
             anyhow::bail!("the answer holds no links: is this a terse server?");
@@ -99,7 +99,7 @@ pub(crate) fn walk(
 
 impl List {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let door = context.door(Absent::Refuse)?;
+        let api = context.api(Absent::Refuse)?;
         let which = Which {
             q: self.q.clone(),
             tag: self.tag.clone(),
@@ -110,11 +110,11 @@ impl List {
             limit: (!self.all).then_some(usize::try_from(self.limit)?),
         };
         if context.json {
-            return json(&door, &which);
+            return json(&api, &which);
         }
         let mut header = true;
         let mut count = 0;
-        let more = walk(&door, &which, |links| {
+        let more = walk(&api, &which, |links| {
             if !links.is_empty() {
                 count += links.len();
                 let page = page(links, width());
@@ -135,12 +135,12 @@ impl List {
 }
 
 /// As they come, so that a million links do not have to fit in memory.
-fn json(door: &Door, which: &Which) -> anyhow::Result<bool> {
+fn json(api: &ApiClient, which: &Which) -> anyhow::Result<bool> {
     use std::io::Write as _;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     out.write_all(b"{\"links\":[")?;
     let mut first = true;
-    let next = walk(door, which, |links| {
+    let next = walk(api, which, |links| {
         for link in links {
             if !std::mem::take(&mut first) {
                 out.write_all(b",")?;

@@ -79,7 +79,7 @@ impl Resolve {
             return self.try_on(context, &visitor);
         }
         let path = link_path(&self.code, self.domain.as_deref(), "")?;
-        let link = context.door(Absent::Refuse)?.expect(&Method::GET, &path, None)?.body;
+        let link = context.api(Absent::Refuse)?.expect(&Method::GET, &path, None)?.body;
         if context.json {
             say(&link.to_string())?;
             return Ok(true);
@@ -96,7 +96,7 @@ impl Resolve {
     /// Where the link's rules lead this visitor, and why.
     fn try_on(&self, context: &Context, visitor: &Value) -> anyhow::Result<bool> {
         let path = link_path(&self.code, self.domain.as_deref(), "/try")?;
-        let trial = context.door(Absent::Refuse)?.expect(&Method::POST, &path, Some(visitor))?.body;
+        let trial = context.api(Absent::Refuse)?.expect(&Method::POST, &path, Some(visitor))?.body;
         if context.json {
             say(&trial.to_string())?;
             return Ok(true);

@@ -95,7 +95,7 @@ impl Shorten {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
         let password = self.password_file.as_deref().map(read_password).transpose()?;
         let body = self.body(password, self.rules.as_deref().map(read_rules).transpose()?);
-        let answer = context.door(Absent::Make)?.expect(&Method::POST, URLS, Some(&body))?;
+        let answer = context.api(Absent::Make)?.expect(&Method::POST, URLS, Some(&body))?;
         let link = &answer.body;
         if context.json {
             say(&link.to_string())?;

@@ -53,7 +53,7 @@ pub(crate) struct Stats {
 
 impl Stats {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let stats = context.door(Absent::Refuse)?.expect(&Method::GET, &self.path()?, None)?.body;
+        let stats = context.api(Absent::Refuse)?.expect(&Method::GET, &self.path()?, None)?.body;
         if context.json {
             say(&stats.to_string())?;
             return Ok(true);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::chart::{Ink, number};
 use super::text;
 use crate::cli::Context;
-use crate::client::{Absent, Door, query};
+use crate::client::{Absent, ApiClient, query};
 use crate::config::Span;
 use crate::terminal::{cut, height, is_out, is_utf8, say, table, width};
 
@@ -49,30 +49,30 @@ pub(crate) struct Top {
 
 impl Top {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let door = context.door(Absent::Refuse)?;
+        let api = context.api(Absent::Refuse)?;
         if context.json {
-            say(&self.look(&door)?.to_string())?;
+            say(&self.look(&api)?.to_string())?;
             return Ok(true);
         }
         // Only a server knows what is going on right now. Waiting here would also keep one from being started.
-        if door.is_here() {
+        if api.is_here() {
             eprintln!("No server is running on this data folder, so there is nothing to watch.");
             return Ok(true);
         }
-        let first = self.look(&door)?;
+        let first = self.look(&api)?;
         if self.once || !is_out() {
             return say(&picture(&first, width(), usize::MAX, is_utf8()).join("\n")).map(|()| true);
         }
-        self.watch(&door, first)
+        self.watch(&api, first)
     }
 
-    fn look(&self, door: &Door) -> anyhow::Result<Value> {
+    fn look(&self, api: &ApiClient) -> anyhow::Result<Value> {
         let which = query(&[("minutes", Some(self.minutes.to_string())), ("limit", Some(self.limit.to_string()))]);
-        Ok(door.expect(&Method::GET, &format!("/api/v1/top{which}"), None)?.body)
+        Ok(api.expect(&Method::GET, &format!("/api/v1/top{which}"), None)?.body)
     }
 
     /// Draws in place until the reader has had enough.
-    fn watch(&self, door: &Door, first: Value) -> anyhow::Result<bool> {
+    fn watch(&self, api: &ApiClient, first: Value) -> anyhow::Result<bool> {
         let mut screen = Screen::take()?;
         let mut top = first;
         let mut trouble = None;
@@ -82,7 +82,7 @@ impl Top {
             screen.draw(&lines)?;
             // At least a moment, whatever was asked for.
             std::thread::sleep(self.every.get().max(std::time::Duration::from_millis(100)));
-            match self.look(door) {
+            match self.look(api) {
                 Ok(seen) => top = seen,
                 Err(error) => trouble = Some(format!("{error:#}; trying again")),
             }
@@ -108,12 +108,12 @@ fn picture(top: &Value, width: usize, rows: usize, unicode: bool) -> Vec<String>
     let row = |link: &Value| {
         let name = text(link, "short_url").split_once("://").map_or(text(link, "short_code"), |(_, rest)| rest);
         let last = text(link, "last_click_at").get(11..19).unwrap_or_default();
-        let [clicks, people, machines] = COUNTS.map(|(field, wide)| format!("{:>wide$}", number(count(link, field))));
+        let [clicks, humans, bots] = COUNTS.map(|(field, wide)| format!("{:>wide$}", number(count(link, field))));
         vec![
             name.to_owned(),
             clicks,
-            people,
-            machines,
+            humans,
+            bots,
             last.to_owned(),
             if bars > 0 { ink.bar(count(link, "clicks"), most, bars) } else { String::new() },
         ]

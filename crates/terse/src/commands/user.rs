@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{read_password, text};
 use crate::cli::Context;
-use crate::client::{Absent, Door, query};
+use crate::client::{Absent, ApiClient, query};
 use crate::config::Span;
 use crate::terminal::{one_line, say, table, width};
 
@@ -111,13 +111,13 @@ impl About {
 impl User {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
         let absent = if matches!(self.act, Act::Add { .. } | Act::Invite { .. }) { Absent::Make } else { Absent::Refuse };
-        let door = context.door(absent)?;
+        let api = context.api(absent)?;
         match &self.act {
-            Act::List => list(&door, context.json),
+            Act::List => list(&api, context.json),
             Act::Add { name, about } => {
                 let mut body = Map::from_iter([("name".to_owned(), json!(name))]);
                 about.tell(&mut body)?;
-                let made = door.expect(&Method::POST, USERS, Some(&body.into()))?.body;
+                let made = api.expect(&Method::POST, USERS, Some(&body.into()))?.body;
                 tell(context, &made, |user| format!("{} has an account ({}, number {})", user.name, user.role, user.id))?;
                 if !context.json && about.password_file.is_none() {
                     eprintln!(
@@ -127,26 +127,26 @@ impl User {
                 Ok(true)
             }
             Act::Set { user, new_name, about } => {
-                let path = path_of(&door, user)?;
+                let path = path_of(&api, user)?;
                 let mut body = Map::new();
                 body.extend(new_name.as_ref().map(|name| ("name".to_owned(), json!(name))));
                 about.tell(&mut body)?;
-                let changed = door.expect(&Method::PATCH, &path, Some(&body.into()))?.body;
+                let changed = api.expect(&Method::PATCH, &path, Some(&body.into()))?.body;
                 tell(context, &changed, |user| format!("changed: {} ({})", user.name, user.role))
             }
             Act::Suspend { user, why } => {
-                let path = format!("{}/suspend", path_of(&door, user)?);
-                let changed = door.expect(&Method::POST, &path, Some(&json!({ "why": why })))?.body;
+                let path = format!("{}/suspend", path_of(&api, user)?);
+                let changed = api.expect(&Method::POST, &path, Some(&json!({ "why": why })))?.body;
                 tell(context, &changed, |user| format!("suspended: {}", user.name))
             }
             Act::Reinstate { user, why } => {
-                let path = format!("{}/reinstate", path_of(&door, user)?);
-                let changed = door.expect(&Method::POST, &path, Some(&json!({ "why": why })))?.body;
+                let path = format!("{}/reinstate", path_of(&api, user)?);
+                let changed = api.expect(&Method::POST, &path, Some(&json!({ "why": why })))?.body;
                 tell(context, &changed, |user| format!("reinstated: {}", user.name))
             }
             Act::Erase { user, yes } => {
                 anyhow::ensure!(*yes, "this erases the account with all its links and clicks, for good; say --yes");
-                let answer = door.expect(&Method::DELETE, &path_of(&door, user)?, None)?;
+                let answer = api.expect(&Method::DELETE, &path_of(&api, user)?, None)?;
                 let done = if answer.status == 202 { "closed, and being erased" } else { "erased" };
                 if context.json {
                     say(&json!({ "user": user, "done": answer.status != 202 }).to_string())?;
@@ -160,7 +160,7 @@ impl User {
                 if let Some(ttl) = ttl {
                     body["ttl"] = json!(ttl.get().as_secs());
                 }
-                let made = door.expect(&Method::POST, "/api/v1/invitations", Some(&body))?.body;
+                let made = api.expect(&Method::POST, "/api/v1/invitations", Some(&body))?.body;
                 say(if context.json { made.to_string() } else { one_line(text(&made, "url")) }.as_str())?;
                 Ok(true)
             }
@@ -186,23 +186,23 @@ fn tell(context: &Context, user: &Value, sentence: impl FnOnce(Told) -> String) 
 }
 
 /// The path of an account, by its name or its number.
-pub(super) fn path_of(door: &Door, typed: &str) -> anyhow::Result<String> {
+pub(super) fn path_of(api: &ApiClient, typed: &str) -> anyhow::Result<String> {
     if !typed.is_empty() && typed.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(format!("{USERS}/{typed}"));
     }
     let path = format!("{USERS}{}", query(&[("name", Some(typed.to_owned()))]));
-    let found = door.expect(&Method::GET, &path, None)?.body;
+    let found = api.expect(&Method::GET, &path, None)?.body;
     let id = found.pointer("/users/0/id").and_then(Value::as_u64);
     let id = id.with_context(|| format!("there is no account with the name {typed:?}"))?;
     Ok(format!("{USERS}/{id}"))
 }
 
-fn list(door: &Door, json: bool) -> anyhow::Result<bool> {
+fn list(api: &ApiClient, json: bool) -> anyhow::Result<bool> {
     let mut all = Vec::new();
     let mut cursor = None;
     loop {
         let path = query(&[("limit", Some(PAGE.to_string())), ("cursor", cursor.clone())]);
-        let mut page = door.expect(&Method::GET, &format!("{USERS}{path}"), None)?.body;
+        let mut page = api.expect(&Method::GET, &format!("{USERS}{path}"), None)?.body;
         let Some(Value::Array(users)) = page.get_mut("users").map(Value::take) else {
             anyhow::bail!("the answer holds no accounts: is this a terse server?");
         };

@@ -13,7 +13,7 @@ use super::{Config, show};
 /// The file that is read if nobody names another.
 const DEFAULT_FILE: &str = "terse.toml";
 /// No settings file and no secret is longer.
-const LONGEST_FILE: u64 = 1 << 20;
+const MAX_FILE_SIZE: u64 = 1 << 20;
 /// Variables that begin like settings and are none: the command line's own, and what tests are told.
 const NOT_SETTINGS: [&str; 4] = ["TERSE_CONFIG", "TERSE_SERVER", "TERSE_KEY", "TERSE_KEY_FILE"];
 
@@ -189,8 +189,8 @@ fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, toml::Table)>, Con
 
 fn read_text_file(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
-    std::fs::File::open(path)?.take(LONGEST_FILE + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LONGEST_FILE {
+    std::fs::File::open(path)?.take(MAX_FILE_SIZE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_SIZE {
         return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "longer than 1 MiB"));
     }
     Ok(text)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::registry::{EventKind, NewEvent, Registry, RegistryError};
-use terse_core::{Hosts, Link, LinkEvents, Moment, OwnerId};
+use terse_core::{Hosts, Link, LinkEvents, OwnerId, Timestamp};
 use terse_server::{Webhooks, link_json};
 use tokio::sync::{mpsc, watch};
 
@@ -14,9 +14,9 @@ use super::OutgoingCounts;
 use super::titles::Untitled;
 
 /// How often it is looked who has webhooks; other nodes hear of a first one no later.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long whoever changes a link waits until it is written down that somebody is to be told.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Writes down what is to be told to whom.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub(super) struct Hooks {
 impl Hooks {
     pub(super) async fn refresh(&self) -> Result<(), RegistryError> {
         let added = self.desk.owners.added();
-        self.desk.owners.replace(self.registry.hooked_owners().await?, added);
+        self.desk.owners.replace(self.registry.owners_with_webhooks().await?, added);
         Ok(())
     }
 
@@ -38,7 +38,7 @@ impl Hooks {
     pub(super) async fn keep(self, mut stop: watch::Receiver<bool>) {
         loop {
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
             // Whoever was known stays known.
@@ -49,13 +49,13 @@ impl Hooks {
     }
 
     /// On a task of its own: whoever goes away in the middle must not take the event along.
-    async fn enqueue(&self, kind: EventKind, link: &Link, at: Moment) {
+    async fn enqueue(&self, kind: EventKind, link: &Link, at: Timestamp) {
         let event = NewEvent::new(kind, link.owner, at, &[("link", link_json(link, &self.hosts, at))]);
         let hooks = self.clone();
         let written = tokio::spawn(async move {
             let outcome = match event {
                 Some(event) => {
-                    tokio::time::timeout(PATIENCE, hooks.registry.enqueue(event)).await.map_err(|_| "it takes too long")
+                    tokio::time::timeout(TIMEOUT, hooks.registry.enqueue(event)).await.map_err(|_| "it takes too long")
                 }
                 None => Err("there are no random numbers"),
             };
@@ -63,7 +63,7 @@ impl Hooks {
                 Ok(Ok(count)) => {
                     hooks.counts.enqueued.fetch_add(count, Ordering::Relaxed);
                     if count > 0 {
-                        hooks.desk.bell.notify_one();
+                        hooks.desk.wake.notify_one();
                     }
                     return;
                 }
@@ -94,7 +94,7 @@ impl LinkEvents for Listeners {
         self.titles.is_some() || self.hooks.as_ref().is_some_and(|hooks| hooks.desk.owners.contains(owner))
     }
 
-    async fn happened(&self, kind: EventKind, link: &Link, at: Moment) {
+    async fn happened(&self, kind: EventKind, link: &Link, at: Timestamp) {
         if let Some(titles) = self.titles.as_ref().filter(|_| kind == EventKind::LinkCreated && link.title.is_none()) {
             let untitled = Untitled { key: link.key.clone(), target: link.target.clone() };
             if titles.try_send(untitled).is_err() {

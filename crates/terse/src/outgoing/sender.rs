@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use terse_core::Clock;
-use terse_core::registry::{Claim, DeliveryState, Due, Outcome, Settlement, WebhookId};
+use terse_core::registry::{Claim, DeliveryResult, DeliveryState, Due, Settlement, WebhookId};
 use terse_outgoing::{HookSecret, Outgoing, OutgoingError, SIGNATURE_HEADER, sign};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -15,7 +15,7 @@ use super::POSTS;
 use super::hooks::Hooks;
 
 /// How often it is looked what is due, though nobody rang.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Deliveries that are lent to us at once. More than are sent at once: those for a slow host wait for their turn without taking it
 /// from others.
 const LENT: usize = 128;
@@ -62,10 +62,10 @@ impl Sender {
                 under_way.spawn(async move { sender.deliver(due).await });
             }
             tokio::select! {
-                () = sender.hooks.desk.bell.notified() => {}
+                () = sender.hooks.desk.wake.notified() => {}
                 // The next one for the same receiver may be due.
                 Some(_) = under_way.join_next() => while under_way.try_join_next().is_some() {},
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
@@ -98,7 +98,7 @@ impl Sender {
     }
 
     /// `None` if nothing was sent and that is our fault.
-    async fn post(&self, due: &Due) -> Option<Outcome> {
+    async fn post(&self, due: &Due) -> Option<DeliveryResult> {
         let (webhook, delivery) = (&due.webhook, &due.delivery);
         let body = delivery.body.clone().into_bytes();
         let now = self.clock.now();
@@ -114,9 +114,9 @@ impl Sender {
         let headers =
             [("Terse-Event", delivery.kind.as_str()), ("Terse-Delivery", &*delivery.event), (SIGNATURE_HEADER, &*signature)];
         match self.client.post(webhook.url.as_str(), "application/json", body, &headers).await {
-            Ok(posted) => Some(Outcome::Answered { status: posted.status, retry_after: posted.retry_after }),
+            Ok(posted) => Some(DeliveryResult::Answered { status: posted.status, retry_after: posted.retry_after }),
             Err(OutgoingError::Busy) => None,
-            Err(error) => Some(Outcome::Unanswered(error.kind().to_owned())),
+            Err(error) => Some(DeliveryResult::Unanswered(error.kind().to_owned())),
         }
     }
 

@@ -11,7 +11,7 @@ use url::Url;
 use super::Safety;
 
 /// How soon a feed that did not answer is asked again, if not earlier by its own plan.
-const AGAIN: Duration = Duration::from_secs(300);
+const RETRY_DELAY: Duration = Duration::from_secs(300);
 
 /// One feed.
 pub(crate) struct Feed {
@@ -27,7 +27,7 @@ impl Feed {
     pub(crate) async fn run(self, outgoing: Arc<Outgoing>, every: Duration, mut stop: watch::Receiver<bool>) {
         loop {
             let pause = tokio::select! {
-                well = self.ask(&outgoing) => if well { every } else { every.min(AGAIN) },
+                well = self.ask(&outgoing) => if well { every } else { every.min(RETRY_DELAY) },
                 _ = stop.wait_for(|stop| *stop) => return,
             };
             tokio::select! {

@@ -3,7 +3,7 @@
 //! Whatever fails here, links are made and followed: a target about which nobody could be asked is marked and asked about later.
 
 mod client;
-mod held;
+mod loaded_list;
 mod revisits;
 mod updates;
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use terse_core::{Clock, LinkKey, Links, Moment, Target};
+use terse_core::{Clock, LinkKey, Links, Target, Timestamp};
 use terse_safety::Screen;
 use terse_safety::safe_browsing::SafeBrowsing;
 use tokio::runtime::Runtime;
@@ -22,17 +22,17 @@ use super::Safety;
 use crate::config::Config;
 pub(crate) use client::is_loopback;
 use client::{Client, Trouble};
-use held::Held;
+use loaded_list::LoadedList;
 use revisits::Revisit;
 
 /// How long whoever makes a link waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// How often it is looked whether something is due. By the clock, so that tests need not wait.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How many links may wait to be judged again. Those beyond it are found by the next re-scan.
-const MOST_REVISITS: usize = 10_000;
+const MAX_REVISITS: usize = 10_000;
 /// How many prefixes are asked for at once. The protocol would take a thousand, but they have to fit into a URL.
-const MOST_ASKED: usize = 100;
+const MAX_ASKED: usize = 100;
 
 /// The service, from here.
 pub(crate) struct Service {
@@ -40,7 +40,7 @@ pub(crate) struct Service {
     screen: Arc<Screen>,
     client: Client,
     clock: Clock,
-    held: Mutex<Held>,
+    held: Mutex<LoadedList>,
     pub(crate) counts: Counts,
     queue: mpsc::Sender<Revisit>,
     waiting: Mutex<Option<mpsc::Receiver<Revisit>>>,
@@ -77,11 +77,11 @@ impl Service {
         clock: &Clock,
     ) -> Option<Self> {
         let client = Client::new(config)?;
-        let held = Held::read(folder);
+        let held = LoadedList::read(folder);
         if let Some(confirmed) = held.confirmed() {
             known.replace(held.lists(), confirmed);
         }
-        let (queue, waiting) = mpsc::channel(MOST_REVISITS);
+        let (queue, waiting) = mpsc::channel(MAX_REVISITS);
         Some(Self {
             known: Arc::clone(known),
             screen: Arc::clone(screen),
@@ -130,7 +130,7 @@ impl Service {
         // On its own: an answer that comes too late for this link is there for when it is judged again.
         let service = Arc::clone(self);
         let asking = tokio::spawn(async move { service.ask(&wanted).await });
-        let _in_time = tokio::time::timeout(PATIENCE, asking).await;
+        let _in_time = tokio::time::timeout(TIMEOUT, asking).await;
     }
 
     /// Whether the server could tell more of a target.
@@ -147,7 +147,7 @@ impl Service {
 
     /// Asks for the whole hashes with these beginnings. Tells whether all were answered.
     async fn ask(&self, wanted: &[u32]) -> bool {
-        for some in wanted.chunks(MOST_ASKED) {
+        for some in wanted.chunks(MAX_ASKED) {
             if self.is_quiet() {
                 self.counts.unasked.fetch_add(1, Ordering::Relaxed);
                 return false;
@@ -184,7 +184,7 @@ impl Service {
         }
         let failures = self.failures.fetch_add(1, Ordering::Relaxed);
         let pause = pause(Duration::from_secs(30), failures, Duration::from_mins(30));
-        let until = self.clock.now().checked_add(pause).unwrap_or(Moment::MAX);
+        let until = self.clock.now().checked_add(pause).unwrap_or(Timestamp::MAX);
         self.quiet_until_ms.store(until.as_ms(), Ordering::Relaxed);
         let (why, pause) = (&trouble.why, pause.as_secs());
         tracing::warn!(why, pause, "Safe Browsing does not answer; new links that it may know are marked as unscreened");

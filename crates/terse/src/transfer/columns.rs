@@ -3,7 +3,7 @@
 use super::fields::Field;
 
 /// No file has more columns.
-pub(crate) const MOST: usize = 100;
+pub(crate) const MAX_COLUMNS: usize = 100;
 
 /// What a column is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,8 +29,8 @@ pub(crate) struct Columns {
 impl Columns {
     /// Reads a header. Every name must be known, unless `ignore_unknown`.
     pub(crate) fn parse(names: &[String], ignore_unknown: bool) -> Result<Self, String> {
-        if names.len() > MOST {
-            return Err(format!("{} columns are too many; {MOST} is the most", names.len()));
+        if names.len() > MAX_COLUMNS {
+            return Err(format!("{} columns are too many; {MAX_COLUMNS} is the most", names.len()));
         }
         let mut columns: Vec<(Column, String)> = Vec::with_capacity(names.len());
         let mut unknown = Vec::new();

@@ -4,7 +4,7 @@
 //! ways to write a time, and rows that say they are not to be followed.
 
 use serde_json::{Map, Value};
-use terse_core::Moment;
+use terse_core::Timestamp;
 
 /// A field that rows carry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -162,7 +162,7 @@ fn rfc3339(text: &str) -> String {
     let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
     if (9..=11).contains(&shape.len()) && shape.bytes().all(|b| b == b'9') {
         return match text.parse::<i64>() {
-            Ok(seconds) => Moment::from_ms(seconds.saturating_mul(1000)).to_string(),
+            Ok(seconds) => Timestamp::from_ms(seconds.saturating_mul(1000)).to_string(),
             Err(_) => text.to_owned(),
         };
     }
@@ -195,7 +195,7 @@ mod tests {
             ("2020-05-01", "2020-05-01T00:00:00Z"),
             ("2020-05-01T12:00:00Z", "2020-05-01T12:00:00Z"),
         ] {
-            assert_eq!(Moment::parse(&rfc3339(text)).map(|at| at.to_string()).as_deref(), Some(want), "{text}");
+            assert_eq!(Timestamp::parse(&rfc3339(text)).map(|at| at.to_string()).as_deref(), Some(want), "{text}");
         }
         for text in ["", "yesterday", "12", "99999999999999999999", "2020-05-01T12:00:00 CEST", "２０２０-05-01T12:00:00"] {
             assert_eq!(rfc3339(text), text);

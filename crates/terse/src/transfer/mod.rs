@@ -14,5 +14,5 @@ mod writer;
 pub(crate) use cells::guard;
 pub(crate) use records::digest_of;
 pub(crate) use resume::{Done, Position};
-pub(crate) use rows::{Format, Outcome, Refused, Row, Rows};
+pub(crate) use rows::{Format, Refused, Row, RowResult, Rows};
 pub(crate) use writer::Writer;

@@ -9,7 +9,7 @@ use std::io::{BufRead, Read};
 use sha2::{Digest as _, Sha256};
 
 /// No record is longer; the longest legal target is 8 KiB.
-pub(crate) const LONGEST: usize = 64 << 10;
+pub(crate) const MAX_RECORD_LEN: usize = 64 << 10;
 
 /// A record, or why there is none.
 #[derive(Debug, Eq, PartialEq)]
@@ -84,7 +84,7 @@ impl<R: BufRead> Records<R> {
     pub(crate) fn next(&mut self) -> std::io::Result<Option<(u64, Record)>> {
         let begins = self.line;
         let mut bytes = std::mem::take(&mut self.again);
-        let mut scan = Scan { delimiter: self.delimiter, place: Place::CellStart };
+        let mut scan = Scan { delimiter: self.delimiter, place: ScanState::CellStart };
         let mut seen = 0;
         loop {
             while seen < bytes.len() {
@@ -93,7 +93,7 @@ impl<R: BufRead> Records<R> {
                     return Ok(Some((begins, self.give(bytes))));
                 }
                 seen += 1;
-                if seen > LONGEST {
+                if seen > MAX_RECORD_LEN {
                     return self.too_long(bytes, scan.is_inside_quotes()).map(|record| Some((begins, record)));
                 }
             }
@@ -102,7 +102,7 @@ impl<R: BufRead> Records<R> {
                 break;
             }
             // No further than the limit, so that a huge line is never in memory at once.
-            let take = chunk.len().min(LONGEST + 1 - bytes.len().min(LONGEST));
+            let take = chunk.len().min(MAX_RECORD_LEN + 1 - bytes.len().min(MAX_RECORD_LEN));
             bytes.extend_from_slice(&chunk[..take]);
             self.input.consume(take);
         }
@@ -160,7 +160,7 @@ impl<R: BufRead> Records<R> {
 
 /// Where in a record a byte stands.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Place {
+enum ScanState {
     CellStart,
     Plain,
     Quoted,
@@ -170,24 +170,24 @@ enum Place {
 
 struct Scan {
     delimiter: Option<u8>,
-    place: Place,
+    place: ScanState,
 }
 
 impl Scan {
     fn is_inside_quotes(&self) -> bool {
-        self.place == Place::Quoted
+        self.place == ScanState::Quoted
     }
 
     /// Takes a byte; true if the record ends with it.
     fn ends_at(&mut self, byte: u8) -> bool {
         let Some(delimiter) = self.delimiter else { return byte == b'\n' };
         self.place = match (self.place, byte) {
-            (Place::Quoted, b'"') => Place::QuoteInQuotes,
-            (Place::Quoted, _) => Place::Quoted,
-            (Place::CellStart | Place::QuoteInQuotes, b'"') => Place::Quoted,
+            (ScanState::Quoted, b'"') => ScanState::QuoteInQuotes,
+            (ScanState::Quoted, _) => ScanState::Quoted,
+            (ScanState::CellStart | ScanState::QuoteInQuotes, b'"') => ScanState::Quoted,
             (_, b'\n') => return true,
-            (_, byte) if byte == delimiter => Place::CellStart,
-            _ => Place::Plain,
+            (_, byte) if byte == delimiter => ScanState::CellStart,
+            _ => ScanState::Plain,
         };
         false
     }
@@ -196,14 +196,14 @@ impl Scan {
 /// The cells of a record of CSV. A quote that is closed in the middle of a cell is taken as it comes, as most readers do.
 pub(crate) fn cells(record: &[u8], delimiter: u8) -> Vec<Vec<u8>> {
     let mut cells = vec![Vec::new()];
-    let mut scan = Scan { delimiter: Some(delimiter), place: Place::CellStart };
+    let mut scan = Scan { delimiter: Some(delimiter), place: ScanState::CellStart };
     for &byte in record {
         let before = scan.place;
         scan.ends_at(byte);
         match (before, scan.place) {
-            (_, Place::CellStart) => cells.push(Vec::new()),
+            (_, ScanState::CellStart) => cells.push(Vec::new()),
             // An opening or closing quote is not part of the cell; the second of a doubled one is.
-            (Place::CellStart, Place::Quoted) | (_, Place::QuoteInQuotes) => {}
+            (ScanState::CellStart, ScanState::Quoted) | (_, ScanState::QuoteInQuotes) => {}
             _ => cells.last_mut().expect("there is always a cell").push(byte),
         }
     }

@@ -53,7 +53,7 @@ fn a_huge_row_is_passed_over() {
         assert_eq!(records[0].1, if quote.is_empty() { Record::TooLong } else { Record::OpenQuote });
         assert_eq!(records[1], (2, whole("2,ok")));
     }
-    let just_fits = "x".repeat(LONGEST);
+    let just_fits = "x".repeat(MAX_RECORD_LEN);
     assert_eq!(read(format!("{just_fits}\n").as_bytes(), 8192), [(1, whole(&just_fits))]);
     assert_eq!(read(format!("{just_fits}x\n").as_bytes(), 8192), [(1, Record::TooLong)]);
 }

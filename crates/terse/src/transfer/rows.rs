@@ -4,12 +4,12 @@ use std::io::{BufRead, Read as _};
 
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
-use terse_core::Moment;
+use terse_core::Timestamp;
 
 use super::cells::unguard;
 use super::columns::{Column, Columns};
 use super::fields::{Field, from_object};
-use super::records::{LONGEST, Record, Records, cells};
+use super::records::{MAX_RECORD_LEN, Record, Records, cells};
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -50,7 +50,7 @@ pub(crate) type Skipped = Refused;
 
 /// What becomes of a row.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum RowResult {
     Link(Row),
     Refused(Refused),
     Skipped(Skipped),
@@ -63,7 +63,7 @@ pub(crate) struct Rows {
     records: Records<Input>,
     shape: Shape,
     ignore_unknown: bool,
-    now: Moment,
+    now: Timestamp,
 }
 
 enum Shape {
@@ -80,7 +80,7 @@ impl Rows {
         mut input: Box<dyn BufRead>,
         format: Option<Format>,
         ignore_unknown: bool,
-        now: Moment,
+        now: Timestamp,
     ) -> anyhow::Result<Self> {
         let mut head = Vec::new();
         input.by_ref().take(512).read_to_end(&mut head)?;
@@ -97,7 +97,7 @@ impl Rows {
             match records.next()? {
                 Some((_, Record::Whole(bytes))) if without_mark(&bytes).trim_ascii().is_empty() => {}
                 Some((_, Record::Whole(bytes))) => break bytes,
-                Some(_) => bail!("the header is longer than {} KiB, or a quote in it is not closed", LONGEST >> 10),
+                Some(_) => bail!("the header is longer than {} KiB, or a quote in it is not closed", MAX_RECORD_LEN >> 10),
                 None => bail!("the file is empty"),
             }
         };
@@ -131,12 +131,12 @@ impl Rows {
     }
 
     /// The next row; `None` at the end.
-    pub(crate) fn next(&mut self) -> std::io::Result<Option<Outcome>> {
+    pub(crate) fn next(&mut self) -> std::io::Result<Option<RowResult>> {
         while let Some((line, record)) = self.records.next()? {
             let whole = match record {
                 Record::Whole(bytes) if without_mark(&bytes).trim_ascii().is_empty() => continue,
                 Record::Whole(bytes) => Ok(bytes),
-                Record::TooLong => Err(format!("longer than {} KiB", LONGEST >> 10)),
+                Record::TooLong => Err(format!("longer than {} KiB", MAX_RECORD_LEN >> 10)),
                 Record::OpenQuote => Err("a quote is opened and not closed".into()),
             };
             let body = whole.map_err(|reason| (None, reason)).and_then(|bytes| self.body(&bytes));
@@ -163,31 +163,31 @@ impl Rows {
     }
 
     /// What is decided before the API is asked.
-    fn judge(&self, line: u64, body: Result<Map<String, Value>, (Option<String>, String)>) -> Outcome {
+    fn judge(&self, line: u64, body: Result<Map<String, Value>, (Option<String>, String)>) -> RowResult {
         let refused = |short_code, field: Option<String>, reason: String| Refused { line, short_code, field, reason };
         let mut body = match body {
             Ok(body) => body,
-            Err((field, reason)) => return Outcome::Refused(refused(None, field, reason)),
+            Err((field, reason)) => return RowResult::Refused(refused(None, field, reason)),
         };
         let code = body.get("short_code").and_then(Value::as_str).map(str::to_owned);
         let status = body.remove(Field::Status.name());
         if let Some(status @ ("deleted" | "blocked" | "suspicious")) = status.as_ref().and_then(Value::as_str) {
             // Coming in as a fresh link, it would be followed again.
-            return Outcome::Skipped(refused(code, Some("status".into()), format!("the link is {status}")));
+            return RowResult::Skipped(refused(code, Some("status".into()), format!("the link is {status}")));
         }
         match body.remove(Field::HasPassword.name()) {
             None | Some(Value::Bool(false)) => {}
             // The password is in no file. Coming in without it, the link would be open to everyone.
-            Some(_) => return Outcome::Skipped(refused(code, Some("has_password".into()), "the link has a password".into())),
+            Some(_) => return RowResult::Skipped(refused(code, Some("has_password".into()), "the link has a password".into())),
         }
-        let made = body.get(Field::CreatedAt.name()).and_then(Value::as_str).and_then(Moment::parse);
+        let made = body.get(Field::CreatedAt.name()).and_then(Value::as_str).and_then(Timestamp::parse);
         if made.is_some_and(|made| made.saturating_sub(CLOCKS_DIFFER) > self.now) {
-            return Outcome::Refused(refused(code, Some("created_at".into()), "this moment lies in the future".into()));
+            return RowResult::Refused(refused(code, Some("created_at".into()), "this moment lies in the future".into()));
         }
         if !body.contains_key(Field::LongUrl.name()) {
-            return Outcome::Refused(refused(code, Some("long_url".into()), "there is no target".into()));
+            return RowResult::Refused(refused(code, Some("long_url".into()), "there is no target".into()));
         }
-        Outcome::Link(Row { line, body })
+        RowResult::Link(Row { line, body })
     }
 }
 

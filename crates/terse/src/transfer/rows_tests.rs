@@ -4,15 +4,15 @@ use serde_json::json;
 use super::*;
 use crate::transfer::guard;
 
-fn now() -> Moment {
-    Moment::parse("2026-06-01T00:00:00Z").unwrap()
+fn now() -> Timestamp {
+    Timestamp::parse("2026-06-01T00:00:00Z").unwrap()
 }
 
 fn open(bytes: &[u8]) -> anyhow::Result<Rows> {
     Rows::open(Box::new(std::io::Cursor::new(bytes.to_vec())), None, false, now())
 }
 
-fn all(bytes: &[u8]) -> Vec<Outcome> {
+fn all(bytes: &[u8]) -> Vec<RowResult> {
     let mut rows = open(bytes).unwrap();
     let mut all = Vec::new();
     while let Some(outcome) = rows.next().unwrap() {
@@ -23,7 +23,7 @@ fn all(bytes: &[u8]) -> Vec<Outcome> {
 
 fn links(bytes: &[u8]) -> Vec<Value> {
     let link = |outcome| match outcome {
-        Outcome::Link(row) => Value::Object(row.body),
+        RowResult::Link(row) => Value::Object(row.body),
         other => panic!("{other:?}"),
     };
     all(bytes).into_iter().map(link).collect()
@@ -127,7 +127,7 @@ fn a_bad_row_is_refused_by_line_and_field_and_the_next_is_read() {
     ] {
         let outcomes = all(file);
         let shown = String::from_utf8_lossy(&file[..file.len().min(80)]);
-        let Outcome::Refused(refused) = &outcomes[0] else { panic!("{shown}: {:?}", outcomes[0]) };
+        let RowResult::Refused(refused) = &outcomes[0] else { panic!("{shown}: {:?}", outcomes[0]) };
         assert_eq!(refused.line, if file[0] == b'{' { 1 } else { 2 }, "{shown}");
         assert!(refused.reason.contains(reason), "{shown}: {}", refused.reason);
         if field.is_some() {
@@ -136,29 +136,29 @@ fn a_bad_row_is_refused_by_line_and_field_and_the_next_is_read() {
                 "{shown}: {refused:?}"
             );
         }
-        assert!(matches!(&outcomes[1..], [Outcome::Link(_)]), "{shown}: {:?}", &outcomes[1..]);
+        assert!(matches!(&outcomes[1..], [RowResult::Link(_)]), "{shown}: {:?}", &outcomes[1..]);
     }
 }
 
 #[test]
 fn links_with_a_password_do_not_come_in_without_it() {
     let csv = "long_url,has_password\nhttps://e.com/,true\nhttps://e.com/,false\nhttps://e.com/,\n";
-    assert!(matches!(&all(csv.as_bytes())[..], [Outcome::Skipped(_), Outcome::Link(_), Outcome::Link(_)]));
+    assert!(matches!(&all(csv.as_bytes())[..], [RowResult::Skipped(_), RowResult::Link(_), RowResult::Link(_)]));
     let jsonl = "{\"long_url\": \"https://e.com/\", \"has_password\": true}\n{\"long_url\": \"https://e.com/\", \"has_password\": false}\n";
-    assert!(matches!(&all(jsonl.as_bytes())[..], [Outcome::Skipped(_), Outcome::Link(_)]));
+    assert!(matches!(&all(jsonl.as_bytes())[..], [RowResult::Skipped(_), RowResult::Link(_)]));
 }
 
 #[test]
 fn links_that_were_taken_down_do_not_come_back() {
     for status in ["deleted", "blocked", "suspicious"] {
         let file = format!("long_url,status\nhttps://e.com/,{status}\nhttps://e.com/,expired\n");
-        assert!(matches!(&all(file.as_bytes())[..], [Outcome::Skipped(_), Outcome::Link(_)]));
+        assert!(matches!(&all(file.as_bytes())[..], [RowResult::Skipped(_), RowResult::Link(_)]));
     }
 }
 
 fn link() -> impl Strategy<Value = Value> {
     let text = "['=+@\\-a-z\", ;|é日]{1,12}";
-    let time = (0i64..1_700_000_000_000).prop_map(|ms| Moment::from_ms(ms).to_string());
+    let time = (0i64..1_700_000_000_000).prop_map(|ms| Timestamp::from_ms(ms).to_string());
     (
         ("[A-Za-z0-9_-]{3,12}", "https://e\\.com/[a-z?=&,'\"]{0,20}", proptest::option::of(text)),
         prop::collection::vec("[a-z'=+@\\-|;\"é]{1,6}", 0..4),
@@ -215,7 +215,7 @@ proptest! {
         file.extend_from_slice(&bytes);
         if let Ok(mut rows) = open(&file) {
             while let Some(outcome) = rows.next().unwrap() {
-                if let Outcome::Link(row) = outcome {
+                if let RowResult::Link(row) = outcome {
                     prop_assert!(row.line >= 1);
                 }
             }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::browser::{Browser, destination, walk};
 use crate::process::{Served, command, folder};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Browser {
     async fn open(&self, url: &str) {
@@ -26,7 +26,7 @@ impl Browser {
     }
 
     async fn wait(&self, css: &str) {
-        self.client.wait().at_most(PATIENCE).for_element(Locator::Css(css)).await.unwrap_or_else(|_| panic!("no {css} came"));
+        self.client.wait().at_most(TIMEOUT).for_element(Locator::Css(css)).await.unwrap_or_else(|_| panic!("no {css} came"));
     }
 
     /// Pastes a URL and sends the form; the short link that appears.
@@ -39,7 +39,7 @@ impl Browser {
     }
 
     async fn landed(&self, target: &str) {
-        self.client.wait().at_most(PATIENCE).for_url(&target.parse().expect("a URL")).await.expect("the target");
+        self.client.wait().at_most(TIMEOUT).for_url(&target.parse().expect("a URL")).await.expect("the target");
         assert_eq!(self.client.title().await.expect("a title"), "Landed");
     }
 

@@ -3,23 +3,24 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use terse_core::Moment;
+use terse_core::Timestamp;
 use terse_core::registry::{
-    Actor, By, Change, NewKey, NewUser, Role, Scope, Session, Suspension, Token, User, UserChange, UserName,
+    Account, AccountChange, AccountName, Actor, Attribution, ChangeAccount, NewAccount, NewKey, Role, Scope, Session, Suspension,
+    Token,
 };
 use terse_server::Keys;
 
 use crate::harness::{Answer, TestTerse};
 
 /// What is promised is five seconds. A busy machine gets more before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Asks until the answer is the one that is waited for.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is() {
-        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        assert!(begun.elapsed() < TIMEOUT, "in vain: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
     println!("{what}: {:?}", begun.elapsed());
@@ -29,13 +30,13 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
-pub(crate) fn by() -> By {
-    By { actor: Actor::Terse, at: Moment::from_ms(1), why: None }
+pub(crate) fn by() -> Attribution {
+    Attribution { actor: Actor::Terse, at: Timestamp::from_ms(1), why: None }
 }
 
 /// Somebody with an account, a key and a session.
 pub(crate) struct Somebody {
-    pub(crate) user: User,
+    pub(crate) user: Account,
     pub(crate) key: String,
     cookie: String,
 }
@@ -43,9 +44,9 @@ pub(crate) struct Somebody {
 impl Somebody {
     pub(crate) fn new(terse: &TestTerse, name: &str, role: Role) -> Self {
         let (registry, now) = (terse.registry(), terse.clock().now());
-        let name = UserName::parse(name).unwrap();
-        let new = NewUser { name, role, password: None, identity: None, created_at: now };
-        let user = wait(registry.add_user(new, by())).unwrap();
+        let name = AccountName::parse(name).unwrap();
+        let new = NewAccount { name, role, password: None, identity: None, created_at: now };
+        let user = wait(registry.add_account(new, by())).unwrap();
         let (key, hash) = Keys::generate().unwrap();
         let new = NewKey {
             owner: user.id,
@@ -76,8 +77,8 @@ impl Somebody {
 
     pub(crate) fn suspend(&self, terse: &TestTerse, suspended: bool) {
         let suspension = suspended.then(|| Suspension { at: terse.clock().now(), why: "spam".into() });
-        let change = UserChange { suspended: Some(suspension), ..UserChange::default() };
-        wait(terse.registry().change_user(Change { id: self.user.id, change, expected: None }, by())).unwrap();
+        let change = AccountChange { suspended: Some(suspension), ..AccountChange::default() };
+        wait(terse.registry().change_account(ChangeAccount { id: self.user.id, change, expected: None }, by())).unwrap();
     }
 }
 

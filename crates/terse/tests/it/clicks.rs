@@ -13,7 +13,7 @@ const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 
 const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) \
                       Version/18.5 Mobile/15E148 Safari/604.1";
 /// Longer than it ever takes; a slow machine is no failure.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The statistics of a link, once they show as many clicks as they should, and never more.
 pub(crate) fn stats(terse: &TestTerse, code: &str, clicks: u64) -> Value {
@@ -31,7 +31,7 @@ fn stats_of(terse: &TestTerse, path: &str, clicks: u64) -> Value {
         if total == clicks {
             return stats;
         }
-        assert!(begun.elapsed() < PATIENCE, "{total} instead of {clicks} after {PATIENCE:?}");
+        assert!(begun.elapsed() < TIMEOUT, "{total} instead of {clicks} after {TIMEOUT:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -51,7 +51,7 @@ fn visit_from(terse: &TestTerse, from: &str, path: &str, fields: &str) -> Answer
     socket.bind(&SocketAddr::new(from.parse().unwrap(), 0).into()).unwrap();
     socket.connect(&terse.address.into()).unwrap();
     let mut stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n").unwrap();
     read_answer(&mut stream, false).expect("an answer")
 }
@@ -226,7 +226,7 @@ fn clicks_of_a_link_go_when_it_goes() {
     let begun = Instant::now();
     let link = json!({"long_url": "https://example.com/2", "alias": "hello-again"});
     while terse.api("POST", "/urls", Some(link.clone())).status != 201 {
-        assert!(begun.elapsed() < PATIENCE, "the code is not free again");
+        assert!(begun.elapsed() < TIMEOUT, "the code is not free again");
         std::thread::sleep(Duration::from_millis(50));
     }
     // Another link of the same name has none of them.
@@ -236,7 +236,7 @@ fn clicks_of_a_link_go_when_it_goes() {
     let file = rusqlite::Connection::open(terse.config.clicks_file()).unwrap();
     let kept = || -> i64 { file.query_row("SELECT count(*) FROM clicks", [], |row| row.get(0)).unwrap() };
     while kept() != 1 {
-        assert!(begun.elapsed() < PATIENCE, "{} clicks are kept", kept());
+        assert!(begun.elapsed() < TIMEOUT, "{} clicks are kept", kept());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -322,7 +322,7 @@ fn live_clicks_arrive_as_they_happen() {
     let begun = Instant::now();
     let mut read_until = |what: &str| {
         while !String::from_utf8_lossy(&heard).contains(what) {
-            assert!(begun.elapsed() < PATIENCE, "{}", String::from_utf8_lossy(&heard));
+            assert!(begun.elapsed() < TIMEOUT, "{}", String::from_utf8_lossy(&heard));
             let count = std::io::Read::read(&mut stream, &mut part).expect("something");
             assert!(count > 0, "ended: {}", String::from_utf8_lossy(&heard));
             heard.extend_from_slice(&part[..count]);

@@ -14,7 +14,7 @@ const CLIENTS: usize = 4;
 /// Requests sent in one go on each connection.
 const PIPELINED: usize = 16;
 /// Counting goes on behind everyone else; only if it stands still for so long is something missing.
-const PATIENCE: Duration = Duration::from_secs(45);
+const TIMEOUT: Duration = Duration::from_secs(45);
 
 fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Option<Value> {
     let url = format!("http://{address}/api/v1{path}");
@@ -119,7 +119,7 @@ fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
             if counted != last {
                 (last, moved) = (counted, Instant::now());
             }
-            assert!(moved.elapsed() < PATIENCE, "{code}: {counted} counted, {} answered", ledger.answered);
+            assert!(moved.elapsed() < TIMEOUT, "{code}: {counted} counted, {} answered", ledger.answered);
             std::thread::sleep(Duration::from_millis(700));
         };
         let most = ledger.answered + ledger.unanswered;

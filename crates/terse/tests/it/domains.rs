@@ -1,7 +1,7 @@
 //! Short domains from the outside: added, used, given fallbacks and removed, all while running.
 
 use serde_json::{Value, json};
-use terse_core::registry::{Place, Role};
+use terse_core::registry::{DomainConfig, Role};
 use terse_core::{Domain, Target};
 
 use crate::bans::{Somebody, by, until, wait};
@@ -103,10 +103,10 @@ fn each_fallback_leads_where_it_says_on_every_domain() {
 fn a_domain_added_on_another_node_is_found_within_seconds() {
     let terse = TestTerse::start();
     let not_found = Some(Target::from_stored("https://example.org/lost".into()));
-    let place = Place { domain: Domain::parse(NEW).unwrap(), root: None, not_found, expired: None };
-    wait(terse.registry().put_place(place, by())).unwrap();
+    let place = DomainConfig { domain: Domain::parse(NEW).unwrap(), root: None, not_found, expired: None };
+    wait(terse.registry().put_domain(place, by())).unwrap();
     until("the domain is answered for", || at(&terse, NEW, "/none").location() == Some("https://example.org/lost"));
-    wait(terse.registry().remove_place(&Domain::parse(NEW).unwrap(), by())).unwrap();
+    wait(terse.registry().remove_domain(&Domain::parse(NEW).unwrap(), by())).unwrap();
     until("the domain is strange again", || at(&terse, NEW, "/none").status == 421);
 }
 
@@ -139,5 +139,5 @@ fn only_an_admin_changes_domains_and_no_fallback_breaks_a_rule() {
     }
     assert_eq!(at(&terse, NEW, "/none").status, 421, "nothing was added");
     let audit = wait(terse.registry().audit(&terse_core::registry::Audits { limit: 10, ..Default::default() })).unwrap();
-    assert!(audit.iter().all(|line| line.act != terse_core::registry::Act::DomainChanged));
+    assert!(audit.iter().all(|line| line.act != terse_core::registry::AuditAction::DomainChanged));
 }

@@ -13,10 +13,10 @@ use crate::harness::{HOST, KEY, TestTerse};
 const PLAIN: &str = "127.0.0.1";
 
 /// Where a server listens, and the host it answers for.
-type Door = (SocketAddr, &'static str);
+type ApiClient = (SocketAddr, &'static str);
 
 /// One call on a connection of its own; `None` if the other side is gone. Not every client library sends a body with `DELETE`.
-fn call((address, host): Door, line: &str, key: &str, body: &Value) -> Option<(u16, Value)> {
+fn call((address, host): ApiClient, line: &str, key: &str, body: &Value) -> Option<(u16, Value)> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
@@ -35,7 +35,7 @@ fn call((address, host): Door, line: &str, key: &str, body: &Value) -> Option<(u
 }
 
 /// An account with a key that opens all of it.
-fn enrol(door: Door, name: &str, role: &str) -> (u64, String) {
+fn enrol(door: ApiClient, name: &str, role: &str) -> (u64, String) {
     let (status, user) = call(door, "POST /api/v1/admin/users", KEY, &json!({ "name": name, "role": role })).unwrap();
     assert_eq!(status, 201, "{user}");
     let id = user["id"].as_u64().unwrap();

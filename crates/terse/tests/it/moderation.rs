@@ -10,7 +10,7 @@ use crate::harness::{Answer, TestTerse};
 
 const WHY: &str = "it imitates a bank";
 /// What is promised is five seconds. A busy machine gets more before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server behind a proxy, which says from where its visitors come.
 fn behind_proxy() -> TestTerse {
@@ -37,7 +37,7 @@ fn acts(terse: &TestTerse, subject: &str) -> Vec<String> {
 fn until(what: &str, mut is: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is() {
-        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        assert!(begun.elapsed() < TIMEOUT, "in vain: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::harness::{KEY, TestTerse};
 
 const VERSION: &str = "4.32.5";
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 #[test]
 fn the_api_holds_to_its_description() {
@@ -46,7 +46,7 @@ fn the_api_holds_to_its_description() {
         if let Some(status) = running.try_wait().expect("a status") {
             break status;
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             let _ = running.kill();
         }
         std::thread::sleep(Duration::from_millis(100));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A command on a data folder, without any setting from the tests' own surroundings.
 pub(crate) fn command(data: &Path) -> Command {
@@ -38,7 +38,7 @@ impl Served {
         let begun = Instant::now();
         // It speaks once it serves.
         while std::fs::read_to_string(to).unwrap_or_default().is_empty() {
-            assert!(begun.elapsed() < PATIENCE, "terse says nothing");
+            assert!(begun.elapsed() < TIMEOUT, "terse says nothing");
             std::thread::sleep(Duration::from_millis(10));
         }
         served
@@ -57,7 +57,7 @@ impl Served {
             if let Some(status) = served.child.try_wait().expect("a status") {
                 panic!("terse ended with {status}: {}", served.said());
             }
-            assert!(begun.elapsed() < PATIENCE, "terse does not start");
+            assert!(begun.elapsed() < TIMEOUT, "terse does not start");
             // Written once the port is open.
             let note = std::fs::read_to_string(data.join("run.json")).unwrap_or_default();
             let note: Value = serde_json::from_str(&note).unwrap_or_default();
@@ -98,7 +98,7 @@ impl Served {
             if let Some(status) = self.child.try_wait().expect("a status") {
                 return (status, self.said());
             }
-            assert!(begun.elapsed() < PATIENCE, "terse does not stop");
+            assert!(begun.elapsed() < TIMEOUT, "terse does not stop");
             std::thread::sleep(Duration::from_millis(10));
         }
     }

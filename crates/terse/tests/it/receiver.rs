@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Longer than anything here takes, on any machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A request as it came.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ impl Receiver {
     /// The next request.
     #[track_caller]
     pub(crate) fn next(&self) -> Got {
-        self.got.lock().unwrap().recv_timeout(PATIENCE).expect("a request")
+        self.got.lock().unwrap().recv_timeout(TIMEOUT).expect("a request")
     }
 
     /// Requests that nobody has taken yet.
@@ -112,7 +112,7 @@ pub(crate) fn status_line(status: u16) -> String {
 }
 
 fn read(stream: &TcpStream) -> Option<Got> {
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
     let mut reader = BufReader::new(stream);
     let mut lines = Vec::new();
     loop {
@@ -134,7 +134,7 @@ fn read(stream: &TcpStream) -> Option<Got> {
 /// Waits until something is so.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let end = std::time::Instant::now() + PATIENCE;
+    let end = std::time::Instant::now() + TIMEOUT;
     while !is() {
         assert!(std::time::Instant::now() < end, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(20));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use terse_core::Moment;
+use terse_core::Timestamp;
 use terse_core::registry::Role;
 
 use crate::bans::{Somebody, until};
@@ -86,7 +86,7 @@ fn a_window_opens_and_closes_with_the_clock() {
         terse.clock().advance(Duration::from_secs(wait));
         assert_eq!(follow(&terse, &format!("/{code}"), &[]).location(), Some(want));
     }
-    let hour = |at: Moment| at.to_string()[11..13].parse::<u32>().unwrap();
+    let hour = |at: Timestamp| at.to_string()[11..13].parse::<u32>().unwrap();
     let next = (hour(terse.clock().now()) + 1) % 24;
     let code = ruled(&terse, json!({"hours": format!("{next:02}:00-{:02}:00", (next + 1) % 24)}));
     assert_eq!(follow(&terse, &format!("/{code}"), &[]).location(), Some(HOME));

@@ -14,7 +14,7 @@ use terse::config::{ListSource, Lists};
 use crate::harness::TestTerse;
 
 /// What is promised: a change of a list is felt within five seconds. A busy machine gets more before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn lists(sources: &[&str]) -> Lists {
     Lists(sources.iter().map(|source| ListSource::parse(source).unwrap()).collect())
@@ -24,7 +24,7 @@ fn lists(sources: &[&str]) -> Lists {
 pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) -> Duration {
     let begun = Instant::now();
     while !is() {
-        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        assert!(begun.elapsed() < TIMEOUT, "in vain: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
     begun.elapsed()

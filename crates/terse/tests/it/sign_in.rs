@@ -349,14 +349,14 @@ pub(crate) fn registry(terse: &TestTerse) -> terse_embedded::EmbeddedRegistry {
 
 /// Writes an invitation into the registry, as the operator.
 pub(crate) fn invite(terse: &TestTerse, role: terse_core::registry::Role) -> String {
-    use terse_core::registry::{Actor, By, Invitation, Registry as _, Token};
+    use terse_core::registry::{Actor, Attribution, Invitation, Registry as _, Token};
     let (token, hash) = terse_server::Keys::generate().expect("a token");
     let now = terse.clock().now();
     let expires_at = now.checked_add(std::time::Duration::from_secs(3600)).expect("an hour");
     let invitation = Invitation { token: Token(hash), role, by: terse_core::OwnerId::ADMIN, expires_at };
     let registry = registry(terse);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let by = By { actor: Actor::Owner(terse_core::OwnerId::ADMIN), at: now, why: None };
+    let by = Attribution { actor: Actor::Owner(terse_core::OwnerId::ADMIN), at: now, why: None };
     runtime.block_on(registry.invite(invitation, by)).expect("it is written");
     token
 }
@@ -459,15 +459,16 @@ fn an_account_is_deleted_by_whoever_knows_its_password() {
 
 /// Suspends somebody, as the operator.
 pub(crate) fn suspend(terse: &TestTerse, name: &str) {
-    use terse_core::registry::{Actor, By, Change, Registry as _, Suspension, UserChange, UserName};
+    use terse_core::registry::{AccountChange, AccountName, Actor, Attribution, ChangeAccount, Registry as _, Suspension};
     let registry = registry(terse);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let user = registry.user_named(&UserName::parse(name).expect("a name")).await.expect("an answer").expect("somebody");
+        let user = registry.user_named(&AccountName::parse(name).expect("a name")).await.expect("an answer").expect("somebody");
         let suspended = Some(Some(Suspension { at: terse.clock().now(), why: "spam".into() }));
-        let change = Change { id: user.id, change: UserChange { suspended, ..UserChange::default() }, expected: None };
-        let by = By { actor: Actor::Owner(terse_core::OwnerId::ADMIN), at: terse.clock().now(), why: None };
-        registry.change_user(change, by).await.expect("suspended");
+        let change =
+            ChangeAccount { id: user.id, change: AccountChange { suspended, ..AccountChange::default() }, expected: None };
+        let by = Attribution { actor: Actor::Owner(terse_core::OwnerId::ADMIN), at: terse.clock().now(), why: None };
+        registry.change_account(change, by).await.expect("suspended");
     });
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use terse_core::{LinkKey, Links, Target};
 use tokio::sync::{mpsc, watch};
 
-use super::{LOOK, MOST_ASKED, Service};
+use super::{MAX_ASKED, POLL_INTERVAL, Service};
 
 /// How often the server is asked about the same links. What is left then is found by the next re-scan.
 const ATTEMPTS: u32 = 6;
@@ -28,7 +28,7 @@ impl Service {
         let mut some = Vec::new();
         loop {
             tokio::select! {
-                _ = waiting.recv_many(&mut some, MOST_ASKED) => {}
+                _ = waiting.recv_many(&mut some, MAX_ASKED) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
             tokio::select! {
@@ -50,7 +50,7 @@ impl Service {
     async fn ask_about(&self, some: &[Revisit]) -> bool {
         for _ in 0..ATTEMPTS {
             while self.is_quiet() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             let mut wanted: Vec<u32> = some.iter().flat_map(|revisit| self.known.wanted(&revisit.target)).collect();
             wanted.sort_unstable();
@@ -59,7 +59,7 @@ impl Service {
                 return true;
             }
             // Where we were too busy ourselves there is no quiet time.
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         false
     }

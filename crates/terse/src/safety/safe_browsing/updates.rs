@@ -4,25 +4,25 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use terse_core::Moment;
+use terse_core::Timestamp;
 use terse_safety::safe_browsing::read_updates;
 use tokio::sync::watch;
 
 use super::client::Trouble;
-use super::held::Outcome;
-use super::{LOOK, Safety, Service, pause};
+use super::loaded_list::FetchResult;
+use super::{POLL_INTERVAL, Safety, Service, pause};
 
 /// A server that has more to say at once may say so this often in a row.
-const MOST_AT_ONCE: u32 = 8;
+const MAX_PARALLEL: u32 = 8;
 /// If it says so for longer, or a list will not become the server's.
 const A_WHILE: Duration = Duration::from_mins(1);
 /// However long a server wants us to wait, by then the lists would be too old.
-const LONGEST_WAIT: Duration = Duration::from_hours(12);
+const MAX_WAIT: Duration = Duration::from_hours(12);
 
 impl Service {
     /// Asks whenever it is due, until told to stop.
     pub(super) async fn follow(self: Arc<Self>, safety: Arc<Safety>, mut stop: watch::Receiver<bool>) {
-        let latest = self.clock.now().checked_add(LONGEST_WAIT).unwrap_or(Moment::MAX);
+        let latest = self.clock.now().checked_add(MAX_WAIT).unwrap_or(Timestamp::MAX);
         let mut due = self.held.lock().unwrap_or_else(PoisonError::into_inner).next().min(latest);
         let (mut failures, mut at_once) = (0, 0);
         loop {
@@ -37,9 +37,9 @@ impl Service {
                         let more = outcome.wait.is_zero() || outcome.reset > 0;
                         at_once = if more { at_once + 1 } else { 0 };
                         match more {
-                            true if at_once <= MOST_AT_ONCE => Duration::ZERO,
+                            true if at_once <= MAX_PARALLEL => Duration::ZERO,
                             true => A_WHILE,
-                            false => outcome.wait.min(LONGEST_WAIT),
+                            false => outcome.wait.min(MAX_WAIT),
                         }
                     }
                     Err(trouble) => {
@@ -56,18 +56,18 @@ impl Service {
                         wait
                     }
                 };
-                due = self.clock.now().checked_add(wait).unwrap_or(Moment::MAX);
+                due = self.clock.now().checked_add(wait).unwrap_or(Timestamp::MAX);
                 let service = Arc::clone(&self);
                 let _kept = tokio::task::spawn_blocking(move || service.keep_copy(due)).await;
             }
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
     }
 
-    async fn update(self: &Arc<Self>, safety: &Arc<Safety>) -> Result<Outcome, Trouble> {
+    async fn update(self: &Arc<Self>, safety: &Arc<Safety>) -> Result<FetchResult, Trouble> {
         let lists = self.held.lock().unwrap_or_else(PoisonError::into_inner).lists().to_vec();
         let answer = self.client.updates(&lists).await?;
         drop(lists);
@@ -76,7 +76,7 @@ impl Service {
         taken.unwrap_or_else(|error| Err(error.to_string())).map_err(Trouble::answer)
     }
 
-    fn take(&self, safety: &Safety, answer: &[u8]) -> Result<Outcome, String> {
+    fn take(&self, safety: &Safety, answer: &[u8]) -> Result<FetchResult, String> {
         let updates = read_updates(answer).map_err(|error| error.to_string())?;
         let now = self.clock.now();
         let outcome = {
@@ -105,7 +105,7 @@ impl Service {
         Ok(outcome)
     }
 
-    fn keep_copy(&self, due: Moment) {
+    fn keep_copy(&self, due: Timestamp) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.wait(due);
         if let Err(error) = held.keep() {

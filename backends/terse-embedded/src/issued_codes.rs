@@ -1,0 +1,120 @@
+//! What is known about codes without looking: which numbers were leased, and which other codes look as if they were.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use crate::leases::{self, Leases};
+use rusqlite::Connection;
+use terse_core::{Domain, LinkKey, MAX_CODE_LENGTH, Numbering};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// More codes than this that only look generated are not kept in memory.
+const MAX_REMEMBERED: usize = 200_000;
+/// Nor are more rows than this read for it when the store is opened, which should take no time.
+const MAX_ROWS: usize = 1_000_000;
+
+/// Errs to one side only: it may know of numbers and codes whose write then failed, never the other way round.
+pub(crate) struct IssuedCodes {
+    leased: [AtomicU64; MAX_CODE_LENGTH as usize + 1],
+    alike: RwLock<HashSet<u64, BuildHasherDefault<AsIs>>>,
+    too_many: AtomicBool,
+}
+
+impl IssuedCodes {
+    /// As the file says.
+    pub(crate) fn load(conn: &Connection, numbering: &Numbering) -> rusqlite::Result<Self> {
+        let issued = Self { leased: Default::default(), alike: RwLock::default(), too_many: AtomicBool::new(false) };
+        issued.publish_leases(&leases::stored(conn)?);
+        let mut aliases = conn.prepare("SELECT d.name, a.code FROM aliases a JOIN domains d ON d.id = a.domain")?;
+        let mut rows = aliases.query([])?;
+        let mut read = 0;
+        while let Some(row) = rows.next()? {
+            let (domain, code) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+            if numbering.number(code.as_bytes()).is_some() {
+                issued.add(hash(domain, code));
+            }
+            read += 1;
+            if read > MAX_ROWS {
+                issued.too_many.store(true, Ordering::Release);
+            }
+            if issued.too_many.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        Ok(issued)
+    }
+
+    /// How many numbers of this length were given out.
+    pub(crate) fn leased(&self, length: u8) -> u64 {
+        self.leased.get(usize::from(length)).map_or(0, |next| next.load(Ordering::Acquire))
+    }
+
+    /// To be called before the lease is committed.
+    pub(crate) fn publish_lease(&self, length: u8, next: u64) {
+        if let Some(leased) = self.leased.get(usize::from(length)) {
+            leased.fetch_max(next, Ordering::AcqRel);
+        }
+    }
+
+    /// The same for all lengths.
+    pub(crate) fn publish_leases(&self, leases: &Leases) {
+        for (leased, next) in self.leased.iter().zip(leases) {
+            leased.fetch_max(*next, Ordering::AcqRel);
+        }
+    }
+
+    /// To be called before a link with such a code is committed.
+    pub(crate) fn publish_alike(&self, key: &LinkKey) {
+        self.add(hash(key.domain.as_str(), key.code.as_str()));
+    }
+
+    pub(crate) fn surely_absent(&self, domain: &Domain, code: &str, numbering: &Numbering) -> bool {
+        let Some((length, n)) = numbering.number(code.as_bytes()) else {
+            return false;
+        };
+        if n < self.leased(length) {
+            return false;
+        }
+        let alike = self.alike.read().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock: the set is emptied when there are too many, and an empty set must not speak.
+        !self.too_many.load(Ordering::Acquire) && !alike.contains(&hash(domain.as_str(), code))
+    }
+
+    fn add(&self, hash: u64) {
+        if self.too_many.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut alike = self.alike.write().unwrap_or_else(PoisonError::into_inner);
+        alike.insert(hash);
+        if alike.len() > MAX_REMEMBERED {
+            self.too_many.store(true, Ordering::Release);
+            *alike = HashSet::default();
+        }
+    }
+}
+
+fn hash(domain: &str, code: &str) -> u64 {
+    xxh3_64_with_seed(code.as_bytes(), xxh3_64(domain.as_bytes()))
+}
+
+/// What is already a hash needs no second one.
+#[derive(Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0 << 8 | u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}

@@ -1,0 +1,162 @@
+//! Writing accounts: made, changed, erased.
+
+use rusqlite::params;
+use terse_core::OwnerId;
+use terse_core::registry::{
+    Account, AccountName, Actor, Attribution, AuditRecord, ChangeAccount, ForeignIdentity, NewAccount, RegistryError, Role,
+    Token, redact_account,
+};
+
+use crate::failure::Failure;
+use crate::registry::outbox::{EMPTY_OF, REMOVE_OF};
+use crate::registry::rows::{self, audit_columns, filed};
+use crate::registry::writes::{RegistryWrites, WriteError};
+
+pub(crate) const NAME_TAKEN: &str = "SELECT 1 FROM users WHERE name = ?1 AND id <> ?2";
+pub(crate) const IDENTITY_TAKEN: &str = "SELECT 1 FROM users WHERE issuer = ?1 AND subject = ?2 AND id <> ?3";
+pub(crate) const OTHER_ADMIN: &str =
+    "SELECT 1 FROM users INDEXED BY users_governing WHERE role = 'admin' AND suspended_at IS NULL AND id <> ?1 LIMIT 1";
+pub(crate) const LINES_ABOUT: &str = concat!("SELECT ", audit_columns!(), " FROM audit WHERE about = ?1");
+const ADD: &str = "INSERT INTO users (name, role, created_at, password, issuer, subject, revision) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1)";
+const CHANGE: &str = "UPDATE users SET name = ?2, role = ?3, password = ?4, issuer = ?5, subject = ?6, \
+     suspended_at = ?7, suspended_why = ?8, revision = ?9 WHERE id = ?1";
+pub(crate) const ERASE: [&str; 7] = [
+    "DELETE FROM users WHERE id = ?1",
+    "DELETE FROM keys WHERE owner = ?1",
+    END_SESSIONS,
+    "DELETE FROM invitations WHERE writer = ?1",
+    EMPTY_OF,
+    REMOVE_OF,
+    "UPDATE reports SET account = NULL, text = NULL WHERE account = ?1",
+];
+pub(crate) const END_SESSIONS: &str = "DELETE FROM sessions WHERE owner = ?1";
+
+impl RegistryWrites {
+    pub(crate) fn offer_setup(&self, token: &Token) -> Result<bool, WriteError> {
+        if self.any("SELECT 1 FROM meta WHERE name = 'had_admin'", [])? {
+            return Ok(false);
+        }
+        self.run("INSERT OR REPLACE INTO meta VALUES ('setup', ?1)", [token.0])?;
+        Ok(true)
+    }
+
+    pub(crate) fn take_setup(&self, token: &Token, account: &NewAccount) -> Result<Account, WriteError> {
+        if self.setup()? != Some(*token) {
+            return Err(RegistryError::Missing.into());
+        }
+        self.come(NewAccount { role: Role::Admin, ..account.clone() }, None)
+    }
+
+    pub(crate) fn add_account(&self, account: &NewAccount, by: &Attribution) -> Result<Account, WriteError> {
+        let account = self.make(account.clone())?;
+        self.write(&AuditRecord::user_added(&account, None), by)?;
+        Ok(account)
+    }
+
+    /// Makes an account whose owner is the one who makes it.
+    pub(crate) fn come(&self, account: NewAccount, invited_by: Option<OwnerId>) -> Result<Account, WriteError> {
+        let at = account.created_at;
+        let account = self.make(account)?;
+        self.write(
+            &AuditRecord::user_added(&account, invited_by),
+            &Attribution { actor: Actor::Owner(account.id), at, why: None },
+        )?;
+        Ok(account)
+    }
+
+    fn make(&self, account: NewAccount) -> Result<Account, WriteError> {
+        self.refuse_taken(None, &account.name, account.identity.as_ref())?;
+        let NewAccount { name, role, password, identity, created_at } = &account;
+        let (issuer, subject) = parts(identity.as_ref());
+        let row = params![name.as_str(), role.as_str(), created_at.as_ms(), password, issuer, subject];
+        let account = account.clone().into_account(OwnerId(self.insert(ADD, row)?));
+        self.crown(&account)?;
+        Ok(account)
+    }
+
+    fn refuse_taken(
+        &self,
+        but: Option<OwnerId>,
+        name: &AccountName,
+        identity: Option<&ForeignIdentity>,
+    ) -> Result<(), WriteError> {
+        let but = but.map_or(-1, |id| filed(id.0));
+        let mut taken = self.any(NAME_TAKEN, params![name.as_str(), but])?;
+        if let Some(ForeignIdentity { issuer, subject }) = identity {
+            taken |= self.any(IDENTITY_TAKEN, params![issuer, subject, but])?;
+        }
+        if taken { Err(RegistryError::NameTaken.into()) } else { Ok(()) }
+    }
+
+    /// Once there was an admin, nobody can become the first.
+    fn crown(&self, account: &Account) -> Result<(), Failure> {
+        if account.role == Role::Admin {
+            self.run("INSERT OR REPLACE INTO meta VALUES ('had_admin', 1)", [])?;
+            self.run("DELETE FROM meta WHERE name = 'setup'", [])?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn change_account(&self, change: &ChangeAccount, by: &Attribution) -> Result<Account, WriteError> {
+        let ChangeAccount { id, change, expected } = change;
+        let before = self.account(*id)?.ok_or(RegistryError::Missing)?;
+        if expected.is_some_and(|expected| expected != before.revision) {
+            return Err(RegistryError::Conflict.into());
+        }
+        let Some(effect) = change.effect(&before) else {
+            return Ok(before);
+        };
+        let Account { name, role, password, identity, suspended, revision, .. } = &effect.account;
+        self.refuse_taken(Some(*id), name, identity.as_ref())?;
+        if !effect.account.governs() {
+            self.refuse_last_admin(&before)?;
+        }
+        let (issuer, subject) = parts(identity.as_ref());
+        let (at, why) = (suspended.as_ref().map(|since| since.at.as_ms()), suspended.as_ref().map(|since| &since.why));
+        let revision = filed(revision.0);
+        let row = params![filed(id.0), name.as_str(), role.as_str(), password, issuer, subject, at, why, revision];
+        self.run(CHANGE, row)?;
+        self.crown(&effect.account)?;
+        if effect.ends_sessions {
+            self.run(END_SESSIONS, [filed(id.0)])?;
+        }
+        if effect.bumps_version {
+            self.move_watermark()?;
+        }
+        for line in &effect.lines {
+            self.write(line, by)?;
+        }
+        Ok(effect.account)
+    }
+
+    fn refuse_last_admin(&self, account: &Account) -> Result<(), WriteError> {
+        if account.governs() && !self.any(OTHER_ADMIN, [filed(account.id.0)])? {
+            return Err(RegistryError::LastAdmin.into());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn erase_account(&self, id: OwnerId, by: &Attribution) -> Result<(), WriteError> {
+        let account = self.account(id)?.ok_or(RegistryError::Missing)?;
+        self.refuse_last_admin(&account)?;
+        for sql in ERASE {
+            self.run(sql, [filed(id.0)])?;
+        }
+        self.write(&AuditRecord::user_erased(&account), by)?;
+        let mut lines = self.all(LINES_ABOUT, [filed(id.0)], rows::entry)?;
+        redact_account(&mut lines, &account.name);
+        for line in &lines {
+            let row = params![filed(line.number), line.why, line.before, line.after];
+            self.run("UPDATE audit SET why = ?2, before = ?3, after = ?4 WHERE number = ?1", row)?;
+        }
+        if account.suspended.is_some() {
+            self.move_watermark()?;
+        }
+        Ok(())
+    }
+}
+
+fn parts(identity: Option<&ForeignIdentity>) -> (Option<&str>, Option<&str>) {
+    (identity.map(|identity| &*identity.issuer), identity.map(|identity| &*identity.subject))
+}

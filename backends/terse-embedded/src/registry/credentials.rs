@@ -1,0 +1,125 @@
+//! Writing what opens doors: keys, sessions, invitations.
+
+use rusqlite::params;
+use terse_core::registry::{
+    Account, ApiKey, Attribution, AuditRecord, Invitation, KeyId, MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewKey,
+    RegistryError, Role, Session, Token,
+};
+use terse_core::{OwnerId, Revision, Timestamp};
+
+use crate::registry::accounts::END_SESSIONS;
+use crate::registry::rows::{self, filed, key_columns};
+use crate::registry::writes::{RegistryWrites, WriteError};
+
+pub(crate) const KEY_KNOWN: &str = "SELECT 1 FROM keys WHERE token = ?1";
+pub(crate) const KEY_COUNT: &str = "SELECT count(*) FROM keys WHERE owner = ?1";
+pub(crate) const KEY_BY_ID: &str = concat!("SELECT ", key_columns!(), " FROM keys k WHERE k.id = ?1 AND k.owner = ?2");
+pub(crate) const TOUCH: &str = "UPDATE keys SET last_used_at = ?2 WHERE id = ?1 AND (last_used_at IS NULL OR last_used_at < ?2)";
+pub(crate) const SESSION_KNOWN: &str = "SELECT 1 FROM sessions WHERE token = ?1";
+/// All but the latest.
+pub(crate) const CROWDED_OUT: &str = "DELETE FROM sessions WHERE token IN \
+     (SELECT token FROM sessions WHERE owner = ?1 ORDER BY created_at DESC, token DESC LIMIT -1 OFFSET ?2)";
+pub(crate) const END_SESSIONS_BUT: &str = "DELETE FROM sessions WHERE owner = ?1 AND token <> ?2";
+pub(crate) const INVITATION_KNOWN: &str = "SELECT 1 FROM invitations WHERE token = ?1";
+pub(crate) const INVITATION: &str =
+    "SELECT token, role, writer, expires_at FROM invitations WHERE token = ?1 AND expires_at > ?2";
+pub(crate) const ANY_INVITATION: &str = "SELECT token, role, writer, expires_at FROM invitations WHERE token = ?1";
+const ADD_KEY: &str = "INSERT INTO keys (token, owner, name, prefix, scope, created_at, expires_at, plan) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
+impl RegistryWrites {
+    pub(crate) fn add_key(&self, key: &NewKey, by: &Attribution) -> Result<ApiKey, WriteError> {
+        let NewKey { owner, name, prefix, token, scope, created_at, expires_at, plan } = key;
+        self.account(*owner)?.ok_or(RegistryError::Missing)?;
+        if self.any(KEY_KNOWN, [token.0])? {
+            return Err(RegistryError::Conflict.into());
+        }
+        let count: i64 = self.one(KEY_COUNT, [filed(owner.0)], |row| Ok(row.get(0)?))?.unwrap_or(0);
+        if count >= MAX_KEYS_PER_OWNER as i64 {
+            return Err(RegistryError::TooMany.into());
+        }
+        let (made, ends) = (created_at.as_ms(), expires_at.map(Timestamp::as_ms));
+        let id = self.insert(ADD_KEY, params![token.0, filed(owner.0), name, prefix, scope.as_str(), made, ends, plan])?;
+        let key = key.clone().into_key(KeyId(id));
+        self.write(&AuditRecord::key_added(&key), by)?;
+        Ok(key)
+    }
+
+    pub(crate) fn revoke_key(&self, owner: OwnerId, id: KeyId, by: &Attribution) -> Result<(), WriteError> {
+        let key = self.one(KEY_BY_ID, [filed(id.0), filed(owner.0)], |row| rows::key(row, 0))?.ok_or(RegistryError::Missing)?;
+        self.run("DELETE FROM keys WHERE id = ?1", [filed(id.0)])?;
+        self.write(&AuditRecord::key_revoked(&key), by)?;
+        Ok(())
+    }
+
+    pub(crate) fn touch_keys(&self, used: &[(KeyId, Timestamp)]) -> Result<(), WriteError> {
+        for (id, at) in used {
+            self.run(TOUCH, [filed(id.0), at.as_ms()])?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn add_session(&self, session: &Session, seen: Revision) -> Result<(), WriteError> {
+        let Session { token, owner, created_at, expires_at } = session;
+        let account = self.account(*owner)?.filter(|account| account.suspended.is_none()).ok_or(RegistryError::Missing)?;
+        if account.revision != seen || self.any(SESSION_KNOWN, [token.0])? {
+            return Err(RegistryError::Conflict.into());
+        }
+        self.run(CROWDED_OUT, [filed(owner.0), MAX_SESSIONS_PER_OWNER as i64 - 1])?;
+        let row = params![token.0, filed(owner.0), created_at.as_ms(), expires_at.as_ms()];
+        self.run("INSERT INTO sessions VALUES (?1, ?2, ?3, ?4)", row)?;
+        Ok(())
+    }
+
+    pub(crate) fn end_session(&self, token: &Token) -> Result<(), WriteError> {
+        self.run("DELETE FROM sessions WHERE token = ?1", [token.0])?;
+        Ok(())
+    }
+
+    pub(crate) fn end_sessions(&self, owner: OwnerId, but: Option<&Token>) -> Result<(), WriteError> {
+        match but {
+            Some(token) => self.run(END_SESSIONS_BUT, params![filed(owner.0), token.0])?,
+            None => self.run(END_SESSIONS, [filed(owner.0)])?,
+        };
+        Ok(())
+    }
+
+    pub(crate) fn invite(&self, invitation: &Invitation, by: &Attribution) -> Result<(), WriteError> {
+        let Invitation { token, role, by: writer, expires_at } = invitation;
+        self.authority(*writer)?.ok_or(RegistryError::Missing)?;
+        if self.any(INVITATION_KNOWN, [token.0])? {
+            return Err(RegistryError::Conflict.into());
+        }
+        let row = params![token.0, role.as_str(), filed(writer.0), expires_at.as_ms()];
+        self.run("INSERT INTO invitations VALUES (?1, ?2, ?3, ?4)", row)?;
+        self.write(&AuditRecord::invited(invitation), by)?;
+        Ok(())
+    }
+
+    pub(crate) fn revoke_invitation(&self, token: &Token, by: &Attribution) -> Result<(), WriteError> {
+        let invitation = self.one(ANY_INVITATION, [token.0], rows::invitation)?.ok_or(RegistryError::Missing)?;
+        self.run("DELETE FROM invitations WHERE token = ?1", [token.0])?;
+        self.write(&AuditRecord::invitation_revoked(&invitation), by)?;
+        Ok(())
+    }
+
+    pub(crate) fn accept(&self, token: &Token, account: &NewAccount) -> Result<Account, WriteError> {
+        let found = self.one(INVITATION, params![token.0, account.created_at.as_ms()], rows::invitation)?;
+        let Invitation { role, by, .. } = found.ok_or(RegistryError::Missing)?;
+        // Worth no more than whoever wrote it is now.
+        match self.authority(by)? {
+            Some(Some(least)) if least >= role => {}
+            _ => return Err(RegistryError::Missing.into()),
+        }
+        self.run("DELETE FROM invitations WHERE token = ?1", [token.0])?;
+        self.come(NewAccount { role, ..account.clone() }, Some(by))
+    }
+
+    /// What somebody may do; nothing while they are suspended. `None` if there is nobody.
+    fn authority(&self, id: OwnerId) -> Result<Option<Option<Role>>, WriteError> {
+        if id == OwnerId::ADMIN {
+            return Ok(Some(Some(Role::Admin)));
+        }
+        Ok(self.account(id)?.map(|account| account.suspended.is_none().then_some(account.role)))
+    }
+}

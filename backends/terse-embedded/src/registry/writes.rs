@@ -1,0 +1,124 @@
+//! Writing, in steps that are done whole or not at all.
+
+use std::ops::Deref;
+
+use rusqlite::{Connection, Params, params};
+use terse_core::registry::{Actor, Attribution, AuditRecord, RegistryError};
+
+use crate::failure::Failure;
+use crate::registry::queries::RegistryQueries;
+use crate::registry::rows::filed;
+
+const WRITE_LINE: &str = "INSERT INTO audit (at, actor, act, subject, about, why, before, after) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const BUMP_VERSION: &str = "INSERT INTO meta VALUES ('watermark', 1) ON CONFLICT DO UPDATE SET value = value + 1";
+
+/// The one who writes. It remembers nothing: what the file says counts.
+pub(crate) struct RegistryWrites {
+    queries: RegistryQueries,
+}
+
+/// Why a step was not done.
+pub(crate) enum WriteError {
+    /// Only this caller is concerned.
+    Refused(RegistryError),
+    /// The file could not be read or written.
+    Failed(Failure),
+}
+
+impl From<RegistryError> for WriteError {
+    fn from(error: RegistryError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Failure> for WriteError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(error) => Self::Refused(error.into()),
+            Failure::Engine(_) => Self::Failed(failure),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for WriteError {
+    fn from(error: rusqlite::Error) -> Self {
+        Failure::from(error).into()
+    }
+}
+
+impl Deref for RegistryWrites {
+    type Target = RegistryQueries;
+
+    fn deref(&self) -> &RegistryQueries {
+        &self.queries
+    }
+}
+
+impl crate::database::Writes for RegistryWrites {
+    fn conn(&self) -> &Connection {
+        &self.queries.conn
+    }
+
+    fn reload(&mut self) -> rusqlite::Result<()> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> rusqlite::Result<()> {
+        Ok(())
+    }
+}
+
+impl RegistryWrites {
+    pub(crate) fn new(queries: RegistryQueries) -> rusqlite::Result<Self> {
+        // What was erased is overwritten and not only given up.
+        queries.conn.query_row("PRAGMA secure_delete = FAST", [], |_| Ok(()))?;
+        Ok(Self { queries })
+    }
+
+    /// Does one caller's work among that of others. Work that is refused half-way leaves nothing behind.
+    pub(crate) fn step<A>(
+        &mut self,
+        work: impl FnOnce(&Self) -> Result<A, WriteError>,
+    ) -> Result<Result<A, RegistryError>, Failure> {
+        self.run("SAVEPOINT step", [])?;
+        match work(self) {
+            Ok(answer) => {
+                self.run("RELEASE step", [])?;
+                Ok(Ok(answer))
+            }
+            Err(WriteError::Refused(error)) => {
+                self.run("ROLLBACK TO step", [])?;
+                self.run("RELEASE step", [])?;
+                Ok(Err(error))
+            }
+            // All of the transaction is undone, with every step in it.
+            Err(WriteError::Failed(failure)) => Err(failure),
+        }
+    }
+
+    /// Runs a statement and says how many rows it changed.
+    pub(crate) fn run(&self, sql: &str, params: impl Params) -> Result<usize, Failure> {
+        Ok(self.conn.prepare_cached(sql)?.execute(params)?)
+    }
+
+    /// Puts a row into a table that numbers its rows, and says which number it got.
+    pub(crate) fn insert(&self, sql: &str, params: impl Params) -> Result<u64, Failure> {
+        Ok(self.conn.prepare_cached(sql)?.insert(params)?.cast_unsigned())
+    }
+
+    pub(crate) fn write(&self, line: &AuditRecord, by: &Attribution) -> Result<(), Failure> {
+        let actor = match by.actor {
+            Actor::Owner(id) => Some(filed(id.0)),
+            Actor::Terse => None,
+        };
+        let AuditRecord { act, subject, about, before, after } = line;
+        let about = about.map(|id| filed(id.0));
+        self.insert(WRITE_LINE, params![by.at.as_ms(), actor, act.as_str(), subject, about, by.why, before, after])?;
+        Ok(())
+    }
+
+    pub(crate) fn move_watermark(&self) -> Result<(), Failure> {
+        self.run(BUMP_VERSION, []).map(|_| ())
+    }
+}

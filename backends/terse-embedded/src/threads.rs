@@ -1,0 +1,216 @@
+//! The threads of a store, and how work is handed to them.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use terse_core::StoreError;
+use tokio::sync::oneshot;
+
+use crate::connection_gate::ConnectionGate;
+use crate::database::Database;
+use crate::failure::{Failure, unavailable};
+use crate::health::Health;
+use crate::queue::{Queue, Refused};
+use crate::reader::{Connected, ReadJob, Reader};
+use crate::writer::{Job, Pending, Writer};
+
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Some threads that read.
+pub(crate) struct ReadPool {
+    pub(crate) name: &'static str,
+    pub(crate) threads: usize,
+    /// How many errands may wait.
+    pub(crate) bound: usize,
+    /// How many errands share one read transaction.
+    pub(crate) at_once: usize,
+}
+
+/// All threads of a store.
+pub(crate) struct StoreThreads<T: Database> {
+    health: Arc<Health>,
+    writes: Arc<Queue<Box<dyn Job<T::Writes>>>>,
+    pools: Vec<Arc<Queue<ReadJob<T::Queries>>>>,
+    readers: Mutex<Vec<JoinHandle<()>>>,
+    writer: Mutex<Vec<JoinHandle<()>>>,
+    patience: Duration,
+}
+
+impl<T: Database> StoreThreads<T> {
+    /// Starts them. `writes` may wait, each no longer than `patience`.
+    pub(crate) fn start(trade: &T, writes: usize, patience: Duration, pools: &[ReadPool]) -> std::io::Result<Self> {
+        let connection_gate: Arc<ConnectionGate> = Arc::default();
+        let threads = Self {
+            health: Arc::new(Health::new()),
+            writes: Arc::new(Queue::new(writes)),
+            pools: pools.iter().map(|pool| Arc::new(Queue::new(pool.bound))).collect(),
+            readers: Mutex::default(),
+            writer: Mutex::default(),
+            patience,
+        };
+        for (pool, queue) in pools.iter().zip(&threads.pools) {
+            let left = Arc::new(AtomicUsize::new(pool.threads));
+            for _ in 0..pool.threads {
+                let reader = Reader {
+                    trade: trade.clone(),
+                    queue: queue.clone(),
+                    connection_gate: connection_gate.clone(),
+                    batch: pool.at_once,
+                    threads: left.clone(),
+                };
+                start::<T>(&threads.readers, pool.name, move || reader.run())?;
+            }
+        }
+        let writer = Writer {
+            trade: trade.clone(),
+            health: threads.health.clone(),
+            queue: threads.writes.clone(),
+            connection_gate,
+            readers: threads.pools.clone(),
+        };
+        start::<T>(&threads.writer, "write", move || {
+            if T::BEHIND_OTHERS {
+                // In Linux niceness is a thread's own. Where it cannot be changed, all goes on as before.
+                let _refused = rustix::process::setpriority_process(None, 19);
+            }
+            writer.run();
+        })?;
+        Ok(threads)
+    }
+
+    /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`. Blocks meanwhile.
+    pub(crate) fn close(&self) {
+        // Readers first: the last connection to close moves the log into the file, which only the writer's can.
+        self.pools.iter().for_each(|queue| queue.close());
+        join(&self.readers);
+        self.writes.close();
+        join(&self.writer);
+    }
+
+    /// How many writes are waiting.
+    pub(crate) fn queue_depth(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Whether writes and reads can be expected to succeed.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        // Also if a thread has panicked.
+        if self.writes.is_closed() || self.pools.iter().any(|queue| queue.is_closed()) {
+            return Err(unavailable("the store has stopped"));
+        }
+        self.health.check(self.patience)
+    }
+
+    /// Hands work to the writer and waits until it is on the disk.
+    pub(crate) async fn write<A: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut T::Writes) -> Result<A, Failure> + Send + 'static,
+    ) -> Result<A, StoreError> {
+        self.health.refuse_if_broken()?;
+        let (reply, answer) = oneshot::channel();
+        self.writes.push(Box::new(Pending::new(work, reply))).map_err(|refused| match refused {
+            Refused::Full => StoreError::Busy,
+            Refused::Closed => unavailable("the store is closed"),
+        })?;
+        wait(answer, self.patience).await
+    }
+
+    /// Hands work to a reader of a hall and waits for what it finds.
+    pub(crate) async fn read<A: Send + 'static>(
+        &self,
+        pool: usize,
+        work: impl FnOnce(&T::Queries) -> Result<A, Failure> + Send + 'static,
+    ) -> Result<A, StoreError> {
+        self.read_part_by_part(pool, move |queries, connected| {
+            work(queries).map_err(|failure| to_store_error(failure, connected))
+        })
+        .await
+    }
+
+    /// The same for work of several parts, of which some may fail.
+    pub(crate) async fn read_part_by_part<A: Send + 'static>(
+        &self,
+        pool: usize,
+        work: impl FnOnce(&T::Queries, &mut Connected) -> Result<A, StoreError> + Send + 'static,
+    ) -> Result<A, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let read_job: ReadJob<T::Queries> = Box::new(move |queries| {
+            let mut connected = Connected::Yes;
+            if reply.is_closed() {
+                return connected;
+            }
+            let found = match queries {
+                Ok(queries) => work(queries, &mut connected),
+                Err(why) => Err(unavailable(why)),
+            };
+            let _gone = reply.send(found);
+            connected
+        });
+        self.pools[pool].push(read_job).map_err(|refused| match refused {
+            Refused::Full => unavailable("too many are waiting to read"),
+            Refused::Closed => unavailable("the store is closed"),
+        })?;
+        wait(answer, READ_TIMEOUT).await
+    }
+}
+
+impl<T: Database> Drop for StoreThreads<T> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// What the caller hears, and what it says about the connection.
+pub(crate) fn to_store_error(failure: Failure, connected: &mut Connected) -> StoreError {
+    if matches!(failure, Failure::Engine(_)) {
+        *connected = Connected::No;
+    }
+    failure.into()
+}
+
+async fn wait<A>(answer: oneshot::Receiver<Result<A, StoreError>>, patience: Duration) -> Result<A, StoreError> {
+    match tokio::time::timeout(patience, answer).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_dropped)) => Err(unavailable("the store has stopped")),
+        Err(_elapsed) => Err(unavailable("the store takes too long")),
+    }
+}
+
+fn start<T: Database>(
+    threads: &Mutex<Vec<JoinHandle<()>>>,
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name(format!("{}-{name}", T::NAME)).spawn(run)?;
+    threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+    Ok(())
+}
+
+fn join(threads: &Mutex<Vec<JoinHandle<()>>>) {
+    for thread in threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        if thread.join().is_err() {
+            tracing::error!("a thread of the store had panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Embedded, Options};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_store_that_can_no_longer_read_is_not_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(Options::new(folder.path().join("terse.db"))).unwrap();
+        let threads = store.threads();
+        threads.check().unwrap();
+        assert!(threads.read::<()>(1, |_| panic!("a defect")).await.is_err());
+        while !threads.pools[1].is_closed() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(threads.check().is_err());
+    }
+}

@@ -1,0 +1,134 @@
+//! What a change of an account brings about, the same in every registry.
+
+use super::account::{Account, AccountChange};
+use super::audit::AuditAction;
+use super::audit_record::AuditRecord;
+use crate::link::Revision;
+
+/// All that is to be written, in one step.
+#[derive(Clone, Debug)]
+pub struct AccountUpdate {
+    /// The account as it is to be.
+    pub account: Account,
+    /// The lines for the audit log, in this order.
+    pub lines: Vec<AuditRecord>,
+    /// Whether all its sessions end.
+    pub ends_sessions: bool,
+    /// Whether those who answer visitors must know.
+    pub bumps_version: bool,
+}
+
+impl AccountChange {
+    /// What comes of it; `None` if the account is like that already.
+    pub fn effect(&self, before: &Account) -> Option<AccountUpdate> {
+        let mut changed = before.clone();
+        let new_password = self.password.as_ref().is_some_and(|password| *password != before.password);
+        if let Some(name) = &self.name {
+            changed.name = name.clone();
+        }
+        changed.role = self.role.unwrap_or(changed.role);
+        if let Some(password) = &self.password {
+            changed.password = password.clone();
+        }
+        if let Some(identity) = &self.identity {
+            changed.identity = identity.clone();
+        }
+        // Names are equal in any case, but how it is written may change too.
+        let is_changed = changed != *before || changed.name.as_str() != before.name.as_str();
+        let mut after = changed.clone();
+        if let Some(suspended) = &self.suspended {
+            after.suspended = suspended.clone();
+        }
+        let is_judged = after.suspended != before.suspended;
+        if !is_changed && !is_judged {
+            return None;
+        }
+        after.revision = Revision(before.revision.0 + 1);
+        let mut lines = Vec::new();
+        if is_changed {
+            lines.push(AuditRecord::account_changed(AuditAction::UserChanged, before, &changed, new_password));
+        }
+        if is_judged {
+            let act = if after.suspended.is_some() { AuditAction::UserSuspended } else { AuditAction::UserReinstated };
+            lines.push(AuditRecord::account_changed(act, &changed, &after, false));
+        }
+        let now_suspended = after.suspended.is_some() && before.suspended.is_none();
+        Some(AccountUpdate {
+            ends_sessions: new_password || after.role < before.role || now_suspended,
+            bumps_version: after.suspended.is_some() != before.suspended.is_some(),
+            account: after,
+            lines,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::OwnerId;
+    use crate::registry::{AccountName, ForeignIdentity, NewAccount, Role, Suspension};
+    use crate::time::Timestamp;
+
+    fn ann() -> Account {
+        let name = AccountName::parse("Ann").unwrap();
+        let password = Some("$argon2id$old".to_owned());
+        NewAccount { name, role: Role::Moderator, password, identity: None, created_at: Timestamp::from_ms(1) }
+            .into_account(OwnerId(1000))
+    }
+
+    fn suspension(why: &str) -> Option<Suspension> {
+        Some(Suspension { at: Timestamp::from_ms(5), why: why.into() })
+    }
+
+    #[test]
+    fn sessions_end_with_the_password_a_lesser_role_and_a_suspension() {
+        let change = AccountChange::default;
+        let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
+        for (what, change, ends, moves) in [
+            ("name", AccountChange { name: AccountName::parse("Bob"), ..change() }, false, false),
+            ("case", AccountChange { name: AccountName::parse("ANN"), ..change() }, false, false),
+            ("greater role", AccountChange { role: Some(Role::Admin), ..change() }, false, false),
+            ("lesser role", AccountChange { role: Some(Role::User), ..change() }, true, false),
+            ("password", AccountChange { password: Some(Some("$argon2id$new".into())), ..change() }, true, false),
+            ("no password", AccountChange { password: Some(None), ..change() }, true, false),
+            ("identity", AccountChange { identity: Some(Some(identity)), ..change() }, false, false),
+            ("suspension", AccountChange { suspended: Some(suspension("spam")), ..change() }, true, true),
+        ] {
+            let effect = change.effect(&ann()).unwrap();
+            assert_eq!((effect.ends_sessions, effect.bumps_version), (ends, moves), "{what}");
+            assert_eq!(effect.account.revision, Revision(2), "{what}");
+            assert_eq!(effect.lines.len(), 1, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_is_so_already_changes_nothing() {
+        let same = AccountChange {
+            name: AccountName::parse("Ann"),
+            role: Some(Role::Moderator),
+            password: Some(ann().password),
+            identity: Some(None),
+            suspended: Some(None),
+        };
+        assert!(same.effect(&ann()).is_none() && AccountChange::default().effect(&ann()).is_none());
+    }
+
+    #[test]
+    fn a_suspension_has_a_line_of_its_own() {
+        let change = AccountChange { role: Some(Role::Admin), suspended: Some(suspension("spam")), ..AccountChange::default() };
+        let suspended = change.effect(&ann()).unwrap();
+        assert_eq!(
+            suspended.lines.iter().map(|line| line.act).collect::<Vec<_>>(),
+            [AuditAction::UserChanged, AuditAction::UserSuspended]
+        );
+        let other_reason = AccountChange { suspended: Some(suspension("more spam")), ..AccountChange::default() };
+        let still = other_reason.effect(&suspended.account).unwrap();
+        assert!(!still.bumps_version && !still.ends_sessions);
+        let back = AccountChange { suspended: Some(None), ..AccountChange::default() }.effect(&still.account).unwrap();
+        assert!(back.bumps_version && !back.ends_sessions);
+        assert_eq!(back.lines[0].act, AuditAction::UserReinstated);
+        for line in suspended.lines.iter().chain(&still.lines).chain(&back.lines) {
+            assert!(!format!("{line:?}").contains("argon2"), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! How often one source may ask, and one link be followed: counted in tables of a fixed size, without a lock.
+//!
+//! Not the [`Limiter`](terse_core::limits::Limiter) of the back office, which may wait: this is asked on the way of a visitor.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use foldhash::quality::RandomState;
+use terse_core::limits::{Limit, Network, SUBNET_FACTOR};
+
+use crate::error_responses::Failure;
+
+/// A source is looked for in one group of slots, of half a cache line.
+const WAYS: usize = 4;
+const GROUPS: usize = 16_384;
+/// The lower bits of a slot are the moment at which its bucket is full, in microseconds; the upper ones tell whose it is.
+const TIME_BITS: u32 = 48;
+const TIME: u64 = (1 << TIME_BITS) - 1;
+/// A slot that many threads are changing is not fought for any longer: losing a count is better than delaying a visitor.
+const ATTEMPTS: usize = 32;
+
+/// What the redirect plane limits. All of it is shared by the serving threads, so that a limit is what it says.
+pub(crate) struct RedirectLimiter {
+    /// Whether redirects are limited at all: the one thing that the way of a hit looks at otherwise.
+    pub(crate) limits_redirects: bool,
+    guesses: Option<Table>,
+    addresses: Option<Table>,
+    codes: Option<Table>,
+    hash: RandomState,
+}
+
+impl RedirectLimiter {
+    pub(crate) fn new(redirect_per_address: Limit, redirect_per_code: Limit, guesses_per_address: Limit) -> Self {
+        let table = |limit: Limit| (!limit.is_off()).then(|| Table::new(limit));
+        Self {
+            limits_redirects: !redirect_per_address.is_off() || !redirect_per_code.is_off(),
+            guesses: table(guesses_per_address),
+            addresses: table(redirect_per_address),
+            codes: table(redirect_per_code),
+            hash: RandomState::default(),
+        }
+    }
+
+    /// Counts a visit of what is not there, and says whether it was one too many.
+    pub(crate) fn guess(&self, address: impl FnOnce() -> IpAddr, now_ms: i64) -> Option<Failure> {
+        let table = self.guesses.as_ref()?;
+        (!self.take(table, address(), now_ms)).then_some(Failure::TooManyGuesses)
+    }
+
+    /// Counts a redirect, and says whether it was one too many. `link` stands for the link's name.
+    #[inline(never)]
+    pub(crate) fn redirect(&self, address: IpAddr, link: u64, now_ms: i64) -> Option<Failure> {
+        if self.addresses.as_ref().is_some_and(|table| !self.take(table, address, now_ms)) {
+            return Some(Failure::TooManyVisits);
+        }
+        let table = self.codes.as_ref()?;
+        (!table.take(link, 1, now_ms)).then_some(Failure::TooManyVisitors)
+    }
+
+    #[inline(never)]
+    fn take(&self, table: &Table, address: IpAddr, now_ms: i64) -> bool {
+        let (network, above) = Network::of(address);
+        table.take(self.number(network), 1, now_ms)
+            && above.is_none_or(|above| table.take(self.number(above), u64::from(SUBNET_FACTOR), now_ms))
+    }
+
+    /// A number for a network, under a key of this process: nobody can aim at another's slots.
+    fn number(&self, network: Network) -> u64 {
+        let mut hasher = self.hash.build_hasher();
+        hasher.write_u64(network.prefix());
+        hasher.write_u8(network.bits());
+        hasher.finish()
+    }
+}
+
+/// Buckets of one limit. Where a group of slots is all in use, the newcomer takes the place of whoever has done least, who is
+/// forgiven: strangers never lock one another out, and a crowd never frees somebody who has done much.
+struct Table {
+    slots: Box<[AtomicU64]>,
+    /// How long one token takes to come back, and all of them, in microseconds.
+    interval: u64,
+    period: u64,
+}
+
+impl Table {
+    fn new(limit: Limit) -> Self {
+        let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(TIME);
+        let interval = micros(limit.interval()).max(1);
+        let slots = (0..GROUPS * WAYS).map(|_| AtomicU64::new(0)).collect();
+        Self { slots, interval, period: interval * u64::from(limit.count()) }
+    }
+
+    /// Takes a token of the source with this number, from a bucket that is `wider` times as large; false if there is none.
+    fn take(&self, number: u64, wider: u64, now_ms: i64) -> bool {
+        // Round the clock: what lies further ahead than any bucket takes to fill lies behind. So a clock that was set back, or a
+        // slot that was never used, needs no words.
+        let now = now_ms.wrapping_mul(1000).cast_unsigned() & TIME;
+        let ahead_of = |slot: u64| Some(slot.wrapping_sub(now) & TIME).filter(|ahead| *ahead <= self.period).unwrap_or(0);
+        // Never zero: what was never used is nobody's.
+        let tag = (number >> TIME_BITS) | 1;
+        let group = (number as usize % GROUPS) * WAYS;
+        let group = &self.slots[group..group + WAYS];
+        let interval = (self.interval / wider).max(1);
+        for _ in 0..ATTEMPTS {
+            let mut place = (&group[0], 0, u64::MAX);
+            for slot in group {
+                let held = slot.load(Ordering::Relaxed);
+                let ahead = ahead_of(held);
+                if held >> TIME_BITS == tag {
+                    place = (slot, held, ahead);
+                    break;
+                }
+                if ahead < place.2 {
+                    place = (slot, held, ahead);
+                }
+            }
+            let (slot, held, ahead) = place;
+            let ahead = if held >> TIME_BITS == tag { ahead } else { 0 };
+            if ahead + interval > self.period {
+                return false;
+            }
+            let next = tag << TIME_BITS | (now + ahead + interval) & TIME;
+            if slot.compare_exchange_weak(held, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return true;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_790_000_000_000;
+
+    fn limiter(limit: &str) -> RedirectLimiter {
+        RedirectLimiter::new(Limit::OFF, Limit::OFF, limit.parse().unwrap())
+    }
+
+    fn allowed(limiter: &RedirectLimiter, address: &str, tries: u32, now_ms: i64) -> u32 {
+        let address = address.parse().unwrap();
+        (0..tries).map(|_| u32::from(limiter.guess(|| address, now_ms).is_none())).sum()
+    }
+
+    #[test]
+    fn a_bucket_is_emptied_and_fills_up_evenly() {
+        for (limit, count, interval_ms) in
+            [("60/m", 60, 1_000), ("100/s", 100, 10), ("30/h", 30, 120_000), ("24/d", 24, 3_600_000)]
+        {
+            let limiter = limiter(limit);
+            assert_eq!(allowed(&limiter, "203.0.113.7", count + 5, NOW), count, "{limit}");
+            assert_eq!(allowed(&limiter, "203.0.113.7", 5, NOW + interval_ms - 1), 0, "{limit}");
+            assert_eq!(allowed(&limiter, "203.0.113.7", 5, NOW + interval_ms), 1, "{limit}");
+            assert_eq!(allowed(&limiter, "203.0.113.7", 5, NOW + 4 * interval_ms), 3, "{limit}");
+            assert_eq!(allowed(&limiter, "203.0.113.7", count + 5, NOW + 100 * 86_400_000), count, "{limit}");
+        }
+    }
+
+    #[test]
+    fn addresses_count_by_network() {
+        let limiter = limiter("6/m");
+        assert_eq!(allowed(&limiter, "198.51.100.1", 9, NOW), 6);
+        assert_eq!(allowed(&limiter, "::ffff:198.51.100.1", 9, NOW), 0);
+        assert_eq!(allowed(&limiter, "198.51.100.2", 9, NOW), 6);
+        assert_eq!(allowed(&limiter, "2001:db8:1:1::1", 9, NOW), 6);
+        assert_eq!(allowed(&limiter, "2001:db8:1:1:ffff::1", 9, NOW), 0, "a /64 is one");
+        let more: u32 = (2..100).map(|i| allowed(&limiter, &format!("2001:db8:1:{i:x}::1"), 9, NOW)).sum();
+        assert_eq!(more, 48 - 6, "a /48 is eight");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_locks_nobody_out() {
+        let limiter = limiter("60/m");
+        assert_eq!(allowed(&limiter, "198.51.100.1", 99, NOW), 60);
+        assert_eq!(allowed(&limiter, "198.51.100.1", 99, NOW - 86_400_000), 60);
+        assert_eq!(allowed(&limiter, "198.51.100.1", 99, -5), 60);
+    }
+
+    #[test]
+    fn two_million_sources_take_no_room_and_free_nobody() {
+        let limiter = limiter("60/m");
+        assert_eq!(allowed(&limiter, "203.0.113.7", 99, NOW), 60);
+        let slots = limiter.guesses.as_ref().map(|table| table.slots.len());
+        let mut refused = 0;
+        for i in 0..2_000_000_u32 {
+            let address = std::net::Ipv4Addr::from_bits(i).into();
+            refused += u32::from(limiter.guess(|| address, NOW).is_some());
+        }
+        assert_eq!(slots, Some(65_536), "half a mebibyte, whoever comes");
+        // One in some thousands shares a tag with a neighbour; it is counted with it, and both have many guesses left.
+        assert!(refused <= 20, "{refused} who had done nothing were refused");
+        assert_eq!(allowed(&limiter, "203.0.113.7", 9, NOW), 0, "a crowd does not free a scanner");
+    }
+
+    #[test]
+    fn threads_count_together() {
+        let limiter = limiter("1000/h");
+        let sum: u32 = std::thread::scope(|scope| {
+            let racers: Vec<_> = (0..4).map(|_| scope.spawn(|| allowed(&limiter, "203.0.113.7", 600, NOW))).collect();
+            racers.into_iter().map(|racer| racer.join().unwrap()).sum()
+        });
+        // At most a few counts are lost where all change one slot at once.
+        assert!((1000..=1010).contains(&sum), "{sum}");
+    }
+
+    #[test]
+    fn an_address_and_a_link_are_counted_apart() {
+        let limiter = RedirectLimiter::new(Limit::per_minute(3), Limit::per_minute(5), Limit::OFF);
+        assert!(limiter.limits_redirects && limiter.guesses.is_none());
+        let (one, other) = ("203.0.113.7".parse().unwrap(), "203.0.113.8".parse().unwrap());
+        for _ in 0..3 {
+            assert_eq!(limiter.redirect(one, 7, NOW), None);
+        }
+        assert_eq!(limiter.redirect(one, 8, NOW), Some(Failure::TooManyVisits));
+        assert_eq!(limiter.redirect(other, 7, NOW), None);
+        assert_eq!(limiter.redirect(other, 7, NOW), None);
+        assert_eq!(limiter.redirect(other, 7, NOW), Some(Failure::TooManyVisitors));
+        assert_eq!(limiter.guess(|| one, NOW), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! Passes: what a visitor who knew a link's password carries for a while, so as not to be asked at every visit.
+
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+use terse_core::{Link, Timestamp};
+
+/// How long a pass is good for.
+const LIFE: Duration = Duration::from_secs(600);
+const NAME: &str = "terse_pass";
+/// A browser sends one; whoever sends many is looked at no longer.
+const MAX_COOKIES: usize = 4;
+
+/// Signs passes and knows them again. Nothing is kept of them: a pass says until when it is good, and fits one password of one
+/// link, so that a new password ends all of them.
+#[derive(Clone)]
+pub(crate) struct AccessCookies<'a>(&'a [u8; 32]);
+
+impl<'a> AccessCookies<'a> {
+    pub(crate) fn new(key: &'a [u8; 32]) -> Self {
+        Self(key)
+    }
+
+    /// A cookie with a pass for this link. `None` for a link without a password.
+    pub(crate) fn give(&self, link: &Link, secure: bool, now: Timestamp) -> Option<HeaderValue> {
+        let until = now.checked_add(LIFE)?;
+        let mut pass = until.as_ms().to_be_bytes().to_vec();
+        pass.extend(self.sign(link, until)?);
+        let (code, life, pass) = (&link.key.code, LIFE.as_secs(), URL_SAFE_NO_PAD.encode(pass));
+        let secure = if secure { "; Secure" } else { "" };
+        let cookie = format!("{NAME}={pass}; Path=/{code}; Max-Age={life}; HttpOnly; SameSite=Lax{secure}");
+        HeaderValue::try_from(cookie).ok()
+    }
+
+    /// Whether a request carries a pass for this link that is still good.
+    pub(crate) fn credential(&self, headers: &HeaderMap, link: &Link, now: Timestamp) -> bool {
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+        let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let mut access_cookies = pairs.filter(|(name, _)| *name == NAME).map(|(_, pass)| pass).take(MAX_COOKIES);
+        access_cookies.any(|pass| self.is_good(pass, link, now))
+    }
+
+    fn is_good(&self, pass: &str, link: &Link, now: Timestamp) -> bool {
+        if pass.len() > 64 {
+            return false;
+        }
+        let Ok(pass) = URL_SAFE_NO_PAD.decode(pass) else { return false };
+        let Some((until, tag)) = pass.split_first_chunk() else { return false };
+        let until = Timestamp::from_ms(i64::from_be_bytes(*until));
+        // No pass of ours is good for longer, whatever the clock did since.
+        let in_time = now < until && now.checked_add(LIFE).is_some_and(|latest| until <= latest);
+        in_time && self.sign(link, until).is_some_and(|want| bool::from(want.ct_eq(tag)))
+    }
+
+    /// Each text is preceded by its length, so that no two links are signed alike.
+    fn sign(&self, link: &Link, until: Timestamp) -> Option<[u8; 32]> {
+        let password = link.password.as_ref()?;
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.0).expect("HMAC takes keys of any length");
+        for text in [link.key.domain.as_str(), link.key.code.as_str(), password.as_str()] {
+            mac.update(&(text.len() as u64).to_be_bytes());
+            mac.update(text.as_bytes());
+        }
+        // A code may come to belong to a later link.
+        mac.update(&link.created_at.as_ms().to_be_bytes());
+        mac.update(&until.as_ms().to_be_bytes());
+        Some(mac.finalize().into_bytes().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terse_core::{Domain, PasswordHash};
+    use terse_testkit::{alias, moment};
+
+    use super::*;
+
+    const KEY: [u8; 32] = [3; 32];
+
+    fn locked() -> Link {
+        Link { password: Some(PasswordHash::from_phc("$argon2id$a")), ..alias("abc", "https://example.com/") }
+    }
+
+    fn cookie(pass: &str) -> HeaderMap {
+        HeaderMap::from_iter([(header::COOKIE, pass.parse().unwrap())])
+    }
+
+    fn pass() -> String {
+        let given = AccessCookies(&KEY).give(&locked(), true, moment(0)).unwrap();
+        given.to_str().unwrap().split(';').next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_pass_is_good_for_ten_minutes_and_no_longer() {
+        let headers = cookie(&format!("other=1; {}; terse_passport=2", pass()));
+        for (ms, good) in [(0, true), (599_999, true), (600_000, false), (-1, false)] {
+            assert_eq!(AccessCookies(&KEY).credential(&headers, &locked(), moment(ms)), good, "{ms}");
+        }
+    }
+
+    #[test]
+    fn a_pass_fits_one_password_of_one_link() {
+        let link = locked();
+        let others = [
+            Link { password: Some(PasswordHash::from_phc("$argon2id$b")), ..link.clone() },
+            Link { password: None, ..link.clone() },
+            Link { created_at: moment(1), ..link.clone() },
+            Link { key: terse_testkit::key("abd"), ..link.clone() },
+            Link {
+                key: terse_core::LinkKey { domain: Domain::parse("b.example").unwrap(), code: link.key.code.clone() },
+                ..link.clone()
+            },
+        ];
+        for other in others {
+            assert!(!AccessCookies(&KEY).credential(&cookie(&pass()), &other, moment(1)), "{other:?}");
+        }
+        assert!(!AccessCookies(&[4; 32]).credential(&cookie(&pass()), &link, moment(1)), "another store's");
+        let changed = Link { title: None, target: alias("x23", "https://example.org/").target, ..link };
+        assert!(AccessCookies(&KEY).credential(&cookie(&pass()), &changed, moment(1)), "the rest of the link may change");
+    }
+
+    #[test]
+    fn a_forged_pass_is_none() {
+        let right = pass();
+        let (name, value) = right.split_once('=').unwrap();
+        let mut bytes = URL_SAFE_NO_PAD.decode(value).unwrap();
+        for place in 0..bytes.len() {
+            bytes[place] ^= 1;
+            let forged = format!("{name}={}", URL_SAFE_NO_PAD.encode(&bytes));
+            assert!(!AccessCookies(&KEY).credential(&cookie(&forged), &locked(), moment(1)), "octet {place}");
+            bytes[place] ^= 1;
+        }
+        for forged in ["terse_pass=", "terse_pass=AAAA", "terse_pass", &format!("terse_pass={}", "A".repeat(10_000))] {
+            assert!(!AccessCookies(&KEY).credential(&cookie(forged), &locked(), moment(1)));
+        }
+        let buried = format!("{}{right}", "terse_pass=x; ".repeat(MAX_COOKIES));
+        assert!(!AccessCookies(&KEY).credential(&cookie(&buried), &locked(), moment(1)), "few are looked at");
+    }
+
+    #[test]
+    fn the_cookie_goes_to_its_link_alone() {
+        let give = |secure| AccessCookies(&KEY).give(&locked(), secure, moment(0)).unwrap().to_str().unwrap().to_owned();
+        assert!(give(true).ends_with("; Path=/abc; Max-Age=600; HttpOnly; SameSite=Lax; Secure"));
+        assert!(give(false).ends_with("; Path=/abc; Max-Age=600; HttpOnly; SameSite=Lax"));
+    }
+}

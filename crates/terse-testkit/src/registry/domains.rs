@@ -1,0 +1,93 @@
+//! Short domains and blocked hosts, and the watermark that tells of them.
+
+use terse_core::registry::{AuditAction, BlockedHost, DomainConfig, RegistryError, RegistryVersion, Role, subject};
+use terse_core::{Domain, Target};
+
+use super::{Store, acts, add, add_key, by, change, log, refused, role, sign_in, token};
+use crate::moment;
+
+pub(crate) fn place(host: &str) -> DomainConfig {
+    let target = |path: &str| Some(Target::from_stored(format!("https://example.com/{path}?q=1")));
+    let domain = Domain::parse(host).unwrap();
+    DomainConfig { domain, root: target("root"), not_found: target("not-found"), expired: target("expired") }
+}
+
+pub(crate) fn blocked(host: &str) -> BlockedHost {
+    BlockedHost { host: host.into(), at: moment(3), why: Some("phishing".into()) }
+}
+
+async fn mark(store: &Store) -> RegistryVersion {
+    store.version().await.unwrap()
+}
+
+pub async fn a_place_is_put_changed_and_removed(store: Store) {
+    for host in ["b.example", "a.example"] {
+        store.put_domain(place(host), by()).await.unwrap();
+    }
+    assert_eq!(store.domain_configs().await.unwrap(), [place("a.example"), place("b.example")]);
+    let bare = DomainConfig { root: None, expired: None, ..place("b.example") };
+    store.put_domain(bare.clone(), by()).await.unwrap();
+    assert_eq!(store.domain_configs().await.unwrap(), [place("a.example"), bare]);
+    let a = Domain::parse("a.example").unwrap();
+    store.remove_domain(&a, by()).await.unwrap();
+    refused!(store.remove_domain(&a, by()).await, Missing);
+    assert_eq!(store.domain_configs().await.unwrap().len(), 1);
+    let changed = AuditAction::DomainChanged;
+    assert_eq!(acts(&store).await, [changed, changed, changed, AuditAction::DomainRemoved]);
+    let lines = log(&store).await;
+    assert_eq!(lines[0].subject, subject::domain(&a));
+    assert!(lines[0].after.is_none() && lines[0].before.as_ref().unwrap().contains("root?q=1"));
+    assert!(lines[1].before.is_some() && !lines[1].after.as_ref().unwrap().contains("root?q=1"));
+    assert!(lines[2].before.is_none());
+}
+
+pub async fn a_place_as_it_is_leaves_no_trace(store: Store) {
+    store.put_domain(place("a.example"), by()).await.unwrap();
+    let before = mark(&store).await;
+    store.put_domain(place("a.example"), by()).await.unwrap();
+    assert_eq!((acts(&store).await.len(), mark(&store).await), (1, before));
+}
+
+pub async fn a_host_is_blocked_once_and_unblocked(store: Store) {
+    refused!(store.unblock_host("evil.example", by()).await, Missing);
+    store.block_host(blocked("evil.example"), by()).await.unwrap();
+    store.block_host(BlockedHost { why: None, ..blocked("bad.example") }, by()).await.unwrap();
+    let before = mark(&store).await;
+    store.block_host(BlockedHost { at: moment(99), why: None, ..blocked("evil.example") }, by()).await.unwrap();
+    assert_eq!(mark(&store).await, before);
+    let bad = BlockedHost { why: None, ..blocked("bad.example") };
+    assert_eq!(store.blocked_hosts().await.unwrap(), [bad.clone(), blocked("evil.example")]);
+    store.unblock_host("evil.example", by()).await.unwrap();
+    refused!(store.unblock_host("evil.example", by()).await, Missing);
+    assert_eq!(store.blocked_hosts().await.unwrap(), [bad]);
+    assert_eq!(acts(&store).await, [AuditAction::HostBlocked, AuditAction::HostBlocked, AuditAction::HostUnblocked]);
+}
+
+pub async fn the_watermark_moves_for_what_visitors_meet_alone(store: Store) {
+    let mut last = mark(&store).await;
+    // What moves it, each more than before.
+    let domain = place("a.example").domain;
+    for step in 0..4 {
+        match step {
+            0 => store.put_domain(place("a.example"), by()).await.unwrap(),
+            1 => store.remove_domain(&domain, by()).await.unwrap(),
+            2 => store.block_host(blocked("evil.example"), by()).await.unwrap(),
+            _ => store.unblock_host("evil.example", by()).await.unwrap(),
+        }
+        let now = mark(&store).await;
+        assert!(now > last, "{step}");
+        last = now;
+    }
+    // What does not.
+    let ann = add(&store, "ann").await.id;
+    let key = add_key(&store, ann, 1).await.id;
+    sign_in(&store, ann, 2).await;
+    change(&store, ann, role(Role::Moderator)).await.unwrap();
+    store.touch_keys(&[(key, moment(1))]).await.unwrap();
+    store.revoke_key(ann, key, by()).await.unwrap();
+    store.end_session(&token(2)).await.unwrap();
+    store.note(AuditAction::LinkJudged, "link:/abc", (None, None), by()).await.unwrap();
+    store.erase_account(ann, by()).await.unwrap();
+    refused!(store.unblock_host("evil.example", by()).await, Missing);
+    assert_eq!(mark(&store).await, last);
+}

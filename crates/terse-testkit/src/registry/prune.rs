@@ -1,0 +1,87 @@
+//! What is over.
+
+use std::time::Duration;
+
+use terse_core::registry::{Attribution, EXPIRED_KEY_RETENTION, Invitation, NewKey, RegistryError, ReportState, Role, Session};
+use terse_core::{OwnerId, Timestamp};
+
+use super::reports::report;
+use super::{DAY, Store, add, by, log, new, new_key, refused, token};
+use crate::{key, moment};
+
+const KEEP: Duration = Duration::from_secs(10 * 24 * 3600);
+
+fn at(at: Timestamp) -> Attribution {
+    Attribution { at, ..by() }
+}
+
+pub async fn what_is_over_is_tidied_away(store: Store) {
+    let ann = add(&store, "ann").await;
+    let now = moment(100 * DAY);
+    let prune = async || store.prune(now, KEEP, 1000).await.unwrap();
+    let later = Timestamp::from_ms(now.as_ms() + 1);
+    let forgotten = now.saturating_sub(EXPIRED_KEY_RETENTION);
+    // The line about the account.
+    assert_eq!(prune().await, 1);
+    assert_eq!(prune().await, 0);
+    for (n, expires_at) in [(1, now), (2, later)] {
+        let session = Session { token: token(n), owner: ann.id, created_at: moment(0), expires_at };
+        store.add_session(session, ann.revision).await.unwrap();
+        let invitation = Invitation { token: token(n), role: Role::User, by: OwnerId::ADMIN, expires_at };
+        store.invite(invitation, at(now)).await.unwrap();
+    }
+    for (n, expires_at) in [(1, Some(forgotten)), (2, Some(now)), (3, None)] {
+        store.add_key(NewKey { expires_at, ..new_key(ann.id, n) }, at(now)).await.unwrap();
+    }
+    // Old and settled, old and open, settled and new.
+    for (code, settled) in [("old", true), ("open", false), ("new", true)] {
+        let mut report = report(code, 1);
+        if code == "new" {
+            report.at = now.saturating_sub(KEEP);
+        }
+        store.report(report).await.unwrap();
+        if settled {
+            store.settle_reports(&key(code), ReportState::Cleared, at(now)).await.unwrap();
+        }
+    }
+    let lines = log(&store).await;
+    assert_eq!(prune().await, 4, "a session, an invitation, a key, a report");
+    assert_eq!(prune().await, 0);
+    assert!(store.session(&token(1), moment(0)).await.unwrap().is_none());
+    assert!(store.session(&token(2), now).await.unwrap().is_some());
+    refused!(store.accept(&token(1), new("bob")).await, Missing);
+    store.accept(&token(2), new("bob")).await.unwrap();
+    assert_eq!(store.keys(ann.id).await.unwrap().len(), 2);
+    assert_eq!(store.reports(ReportState::Cleared, None, 10).await.unwrap()[0].link, key("new"));
+    assert_eq!(store.reports(ReportState::Open, None, 10).await.unwrap()[0].link, key("open"));
+    assert_eq!(log(&store).await[1..], lines, "tidying is no act, and new lines stay");
+    assert_eq!(store.account(ann.id).await.unwrap(), Some(ann));
+}
+
+pub async fn tidying_stops_at_its_limit(store: Store) {
+    let ann = add(&store, "ann").await;
+    let now = moment(100 * DAY);
+    for n in 0..20 {
+        let session = Session { token: token(n), owner: ann.id, created_at: moment(0), expires_at: moment(1) };
+        store.add_session(session, ann.revision).await.unwrap();
+        store.note(terse_core::registry::AuditAction::LinkJudged, "link:/abc", (None, None), by()).await.unwrap();
+    }
+    let mut each = Vec::new();
+    loop {
+        each.push(store.prune(now, KEEP, 9).await.unwrap());
+        if each.last() == Some(&0) {
+            break;
+        }
+    }
+    assert_eq!(each, [9, 9, 9, 9, 5, 0]);
+    assert_eq!(store.prune(now, KEEP, 0).await.unwrap(), 0);
+}
+
+pub async fn a_tidied_log_goes_on_counting(store: Store) {
+    add(&store, "ann").await;
+    let last = log(&store).await[0].number;
+    store.prune(moment(100 * DAY), KEEP, 10).await.unwrap();
+    assert!(log(&store).await.is_empty());
+    add(&store, "bob").await;
+    assert!(log(&store).await[0].number > last);
+}

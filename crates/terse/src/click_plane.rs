@@ -1,0 +1,177 @@
+//! The click plane, joined: the journal that visits are written to, the pipeline behind it, and its chores.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use terse_clicks::{Keep, Shipper, ShipperCounts, ShipperParts};
+use terse_core::clicks::{ClickStore, Live};
+use terse_core::{Clock, LinkStore};
+use terse_redirect::{AddressDetail, Journal, JournalSettings};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use crate::click_jobs::{ClickJobCounts, ClickJobs, keep_salt, salt_of_today};
+use crate::config::{Addresses, Config};
+
+/// Small enough that little is lost with one that is dropped, large enough that a busy server makes only a few a second: each costs
+/// the file system a handful of entries in its own journal, and these can wait for the disk.
+const SEGMENT: usize = 4 << 20;
+
+/// Everything that counts clicks in this process.
+pub(crate) struct ClickPlane {
+    /// Where the serving threads write; `None` if visits are not counted here.
+    pub(crate) journal: Option<Arc<Journal>>,
+    /// Where counted clicks are made known.
+    pub(crate) live: Arc<Live>,
+    shipper: Mutex<Option<Shipper>>,
+    counts: Arc<ShipperCounts>,
+    pruned: Arc<ClickJobCounts>,
+}
+
+/// What the click plane has counted, at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counted {
+    /// Clicks counted.
+    pub(crate) counted: u64,
+    /// Clicks dropped because the journal was at its bound.
+    pub(crate) dropped: u64,
+    /// Records that could not be read.
+    pub(crate) unreadable: u64,
+    /// Batches that the store did not take.
+    pub(crate) failures: u64,
+    /// Whether the thread that counts has ended although nobody told it to.
+    pub(crate) dead: bool,
+    /// Bytes of the journal that wait to be counted.
+    pub(crate) waiting: u64,
+    /// Single clicks deleted with age.
+    pub(crate) aged: u64,
+    /// Hours that became part of a day.
+    pub(crate) compacted: u64,
+    /// Links whose clicks were forgotten with them.
+    pub(crate) forgotten: u64,
+}
+
+impl ClickPlane {
+    /// Starts what the settings ask for. To be called before the serving threads begin.
+    pub(crate) fn start(
+        config: &Config,
+        clicks: &Arc<dyn ClickStore>,
+        threads: usize,
+        clock: &Clock,
+        runtime: &Runtime,
+        stopped: &watch::Receiver<bool>,
+    ) -> anyhow::Result<Self> {
+        let settings = &config.clicks;
+        let folder = config.data_dir.join("journal");
+        let run = getrandom::u64().context("naming this run")?;
+        let live: Arc<Live> = Arc::default();
+        let wanted = settings.enabled && config.roles.redirect;
+        let (address, keep) = match settings.address {
+            Addresses::Cut => (AddressDetail::Cut, Keep::Cut),
+            Addresses::Nothing => (AddressDetail::Drop, Keep::Nothing),
+            Addresses::Full => (AddressDetail::Full, Keep::Full),
+        };
+        // What an earlier run has written is counted even if nothing is written any more.
+        let shipper = if wanted || folder.exists() {
+            let parts = ShipperParts {
+                folder: folder.clone(),
+                run,
+                store: Arc::clone(clicks),
+                live: Arc::clone(&live),
+                places: settings.geo_database.clone(),
+                keep,
+                limit_bytes: settings.journal_size.bytes(),
+                clock: clock.clone(),
+            };
+            let what = match &settings.geo_database {
+                Some(file) => format!("starting to count clicks with clicks.geo_database = {}", file.display()),
+                None => "starting to count clicks".to_owned(),
+            };
+            Some(Shipper::start(parts).context(what)?)
+        } else {
+            None
+        };
+        let journal = if wanted {
+            let journal = JournalSettings {
+                folder,
+                run,
+                segment_bytes: SEGMENT,
+                limit_bytes: settings.journal_size.bytes(),
+                address,
+                honour_dnt: settings.honour_dnt,
+            };
+            let journal = Journal::start(journal, threads, clock.clone()).context("making the journal")?;
+            // Without one, on a full disk for example, visits are counted but nobody is told apart until there is one.
+            let day = match runtime.block_on(salt_of_today(&**clicks, clock)) {
+                Ok((day, salt)) => {
+                    journal.set_salt(salt);
+                    day
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "there is no salt for today yet; trying again");
+                    i64::MIN
+                }
+            };
+            let hand_out = {
+                let journal = Arc::clone(&journal);
+                move |salt| journal.set_salt(salt)
+            };
+            runtime.spawn(keep_salt(Arc::clone(clicks), clock.clone(), day, hand_out, stopped.clone()));
+            Some(journal)
+        } else {
+            None
+        };
+        let counts = shipper.as_ref().map(Shipper::counts).unwrap_or_default();
+        Ok(Self { journal, live, shipper: Mutex::new(shipper), counts, pruned: Arc::default() })
+    }
+
+    /// Keeps what is kept within its time.
+    pub(crate) fn prune(
+        &self,
+        config: &Config,
+        clicks: &Arc<dyn ClickStore>,
+        links: &Arc<dyn LinkStore>,
+        clock: &Clock,
+    ) -> ClickJobs {
+        ClickJobs {
+            clicks: Arc::clone(clicks),
+            links: Arc::clone(links),
+            clock: clock.clone(),
+            every: config.links.reap_every.get(),
+            keep_raw: config.clicks.keep_raw.get(),
+            keep_hours: config.clicks.keep_hours.get(),
+            counts: Arc::clone(&self.pruned),
+        }
+    }
+
+    /// What was counted, for whoever asks.
+    pub(crate) fn counted(&self) -> impl Fn() -> Counted + Send + Sync + 'static {
+        let (counts, pruned) = (Arc::clone(&self.counts), Arc::clone(&self.pruned));
+        move || Counted {
+            counted: counts.recorded.load(Ordering::Relaxed),
+            dropped: counts.dropped.load(Ordering::Relaxed),
+            unreadable: counts.unreadable.load(Ordering::Relaxed),
+            failures: counts.store_failures.load(Ordering::Relaxed),
+            dead: !counts.alive.load(Ordering::Relaxed),
+            waiting: counts.lag_bytes.load(Ordering::Relaxed),
+            aged: pruned.raw.load(Ordering::Relaxed),
+            compacted: pruned.hours.load(Ordering::Relaxed),
+            forgotten: pruned.forgotten.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Counts what there is and ends. To be called when the serving threads are gone, or have been waited for in vain. What is
+    /// left is counted at the next start.
+    pub(crate) fn stop(self, patience: Duration, all_gone: bool) {
+        if let Some(journal) = &self.journal {
+            journal.stop();
+        }
+        if let Some(shipper) = self.shipper.into_inner().unwrap_or_else(PoisonError::into_inner)
+            && !shipper.stop(patience, all_gone)
+        {
+            tracing::warn!("not every click could be counted before the end; the rest is counted at the next start");
+        }
+    }
+}

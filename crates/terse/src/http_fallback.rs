@@ -1,0 +1,348 @@
+//! The front door: knows two rooms, the redirector and the web side, and which request is for whom.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::future::Either as Sooner;
+use http::{HeaderValue, Method, Request, StatusCode, Uri, Version, header};
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use percent_encoding::percent_decode_str;
+use terse_core::{Code, is_reserved};
+use terse_redirect::{Redirector, Reply, VisitHandler, Visitor};
+use terse_server::{GateDecision, PasswordGate, PasswordRequest};
+use tokio::runtime::Handle;
+use tower::ServiceExt as _;
+
+use crate::config::Roles;
+
+/// A longer request target is refused.
+const MAX_TARGET: usize = 8 * 1024;
+/// Answered whatever the `Host`: those who probe a machine know it by its address.
+const OPERATING: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+
+/// Redirects are answered right here, wrapped in nothing. Everything else crosses to the back-office runtime, where it may
+/// take its time without delaying a visitor.
+#[derive(Clone)]
+pub(crate) struct HttpFallback(Arc<Shared>);
+
+struct Shared {
+    redirector: Arc<Redirector>,
+    web: Router,
+    gatekeeper: PasswordGate,
+    back_office: Handle,
+    roles: Roles,
+    primary_host: String,
+}
+
+impl HttpFallback {
+    /// `web` holds everything but redirects.
+    pub(crate) fn new(
+        redirector: Arc<Redirector>,
+        web: Router,
+        gatekeeper: PasswordGate,
+        back_office: Handle,
+        roles: Roles,
+        primary_host: String,
+    ) -> Self {
+        Self(Arc::new(Shared { redirector, web, gatekeeper, back_office, roles, primary_host }))
+    }
+}
+
+impl terse_redirect::FallbackService for HttpFallback {
+    type Body = Either<Full<Bytes>, Body>;
+
+    fn open(
+        self,
+        mut request: Request<Incoming>,
+        _peer: SocketAddr,
+        desk: VisitHandler,
+    ) -> impl Future<Output = Response<Self::Body>> + 'static {
+        // Most are answered from memory: for them there is nothing to wait for, and only for the others a future worth a box.
+        if let Some(response) = self.0.open_now(&request, &desk) {
+            return Sooner::Left(std::future::ready(response));
+        }
+        // Whom it is from, not whoever stands between us.
+        let client = desk.client(request.headers());
+        request.extensions_mut().insert(terse_server::Peer(client));
+        Sooner::Right(Box::pin(async move { self.0.open(request, desk).await }))
+    }
+}
+
+/// A request that can be refused before anybody looks at what it wants.
+struct Refused(StatusCode, &'static str, String);
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let Self(status, code, detail) = self;
+        let title = status.canonical_reason().unwrap_or_default();
+        let problem = serde_json::json!({
+            "type": "about:blank", "title": title, "status": status.as_u16(), "code": code, "detail": detail, "field": null,
+        });
+        let headers = [(header::CONTENT_TYPE, "application/problem+json"), (header::CACHE_CONTROL, "no-store")];
+        (status, headers, problem.to_string()).into_response()
+    }
+}
+
+impl Shared {
+    /// Visits of links that are in memory, and of roots that lead elsewhere.
+    fn open_now(&self, request: &Request<Incoming>, desk: &VisitHandler) -> Option<Response<Either<Full<Bytes>, Body>>> {
+        let get = matches!(*request.method(), Method::GET | Method::HEAD) && request.uri().query() != Some("report");
+        if !get || !self.roles.redirect {
+            return None;
+        }
+        if request.uri().path() == "/" {
+            let elsewhere = self.redirector.root(self.check(request).ok()?)?;
+            return Some(elsewhere.map(|body| Either::Left(Full::new(body))));
+        }
+        let code = code_in(request.uri().path()).ok().flatten()?;
+        let domain = self.check(request).ok()?;
+        match desk.answer_now(Visitor::of(request, domain, &code))? {
+            Reply::Response(response) => Some(response.map(|body| Either::Left(Full::new(body)))),
+            Reply::Warning(_) | Reply::Password(_) => None,
+        }
+    }
+
+    async fn open(&self, mut request: Request<Incoming>, desk: VisitHandler) -> Response<Either<Full<Bytes>, Body>> {
+        let domain = match self.check(&request) {
+            Ok(domain) => domain,
+            Err(refused) => return refused.into_response().map(Either::Right),
+        };
+        let code = match code_in(request.uri().path()) {
+            Ok(code) => code,
+            Err(refused) => return refused.into_response().map(Either::Right),
+        };
+        if let Some(code) = code.as_ref().filter(|_| is_about_report(&request)) {
+            // Whoever wants to report a link does not want to follow it.
+            let page = format!("/r/{code}/report");
+            return self.back_office(elsewhere(request, &page)).await.map(Either::Right);
+        }
+        let Some(code) = code.filter(|_| self.roles.redirect) else { return self.back_office(request).await.map(Either::Right) };
+        if request.method() == Method::POST
+            && let Some(own) = Code::parse(&code)
+        {
+            let (head, body) = request.into_parts();
+            return self.hear(Request::from_parts(head, ()), Body::new(body), domain, own, desk).await;
+        }
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            return wrong_method().map(Either::Right);
+        }
+        match desk.answer(Visitor::of(&request, domain, &code)).await {
+            Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
+            Reply::Warning(code) => {
+                let page = format!("/r/{code}");
+                // What the page says depends on it: rules may, and the target may be given it.
+                let brought = request.uri().query().unwrap_or_default().to_owned();
+                request.extensions_mut().insert(terse_server::ForwardedQuery(brought));
+                self.back_office(elsewhere(request, &page)).await.map(Either::Right)
+            }
+            Reply::Password(own) => {
+                let code = code.into_owned();
+                self.look(request.map(|_| ()), domain, &code, own, desk).await
+            }
+        }
+    }
+
+    /// A visitor of a link with a password: whoever shows a pass goes on.
+    async fn look(
+        &self,
+        request: Request<()>,
+        domain: u16,
+        code: &str,
+        own: Code,
+        desk: VisitHandler,
+    ) -> Response<Either<Full<Bytes>, Body>> {
+        let (gatekeeper, knock) = (self.gatekeeper.clone(), knock(&request, own, &desk));
+        let gate = self.back_office.spawn(async move { gatekeeper.check_cookie(knock).await }).await;
+        let visitor = Visitor::of(&request, domain, code);
+        let reply = match &gate {
+            Ok(GateDecision::Open { knows, .. }) => desk.answer(Visitor { knows: Some(knows), ..visitor }).await,
+            // It lost its password just now.
+            Ok(GateDecision::None) => desk.answer(visitor).await,
+            Ok(GateDecision::Closed(_)) | Err(_) => return self.closed(gate).map(Either::Right),
+        };
+        match reply {
+            Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
+            // It changed again since: whoever asks once more is told.
+            Reply::Warning(own) | Reply::Password(own) => see_other(&own).map(Either::Right),
+        }
+    }
+
+    /// A visitor tells a password: whoever is right goes on, with a pass for the next time.
+    async fn hear(
+        &self,
+        request: Request<()>,
+        body: Body,
+        domain: u16,
+        own: Code,
+        desk: VisitHandler,
+    ) -> Response<Either<Full<Bytes>, Body>> {
+        let (gatekeeper, knock) = (self.gatekeeper.clone(), knock(&request, own.clone(), &desk));
+        let gate = self.back_office.spawn(async move { gatekeeper.check_password(knock, body).await }).await;
+        let Ok(GateDecision::Open { knows, pass }) = gate else { return self.closed(gate).map(Either::Right) };
+        let visitor = Visitor { knows: Some(&knows), ..Visitor::of(&request, domain, own.as_str()) };
+        let mut response = match desk.answer(visitor).await {
+            Reply::Response(mut response) => {
+                // However the link redirects, what was posted here is not to be posted there.
+                if response.status().is_redirection() {
+                    *response.status_mut() = StatusCode::SEE_OTHER;
+                }
+                response.map(|body| Either::Left(Full::new(body)))
+            }
+            Reply::Warning(own) | Reply::Password(own) => see_other(&own).map(Either::Right),
+        };
+        if let Some(pass) = pass.filter(|_| response.status().is_redirection()) {
+            response.headers_mut().insert(header::SET_COOKIE, pass);
+        }
+        response
+    }
+
+    /// What is said to whoever does not get past the gate.
+    fn closed(&self, gate: Result<GateDecision, tokio::task::JoinError>) -> Response {
+        match gate {
+            Ok(GateDecision::Closed(response)) => response,
+            Ok(GateDecision::Open { .. } | GateDecision::None) => wrong_method(),
+            Err(error) => failed(&error),
+        }
+    }
+
+    /// The number of the domain that the request is for.
+    fn check(&self, request: &Request<Incoming>) -> Result<u16, Refused> {
+        let refuse = |status, code, detail: &str| Err(Refused(status, code, detail.to_owned()));
+        let headers = request.headers();
+        if target_length(request.uri()) > MAX_TARGET {
+            return refuse(StatusCode::URI_TOO_LONG, "target_too_long", "an address has at most 8,192 octets");
+        }
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let host = hosts.next().map(HeaderValue::as_bytes);
+        if hosts.next().is_some() {
+            return refuse(StatusCode::BAD_REQUEST, "invalid_request", "there is one Host field");
+        }
+        // The authority of an absolute target, or of HTTP/2, comes before the field.
+        let host = request.uri().authority().map(|authority| authority.as_str().as_bytes()).or(host);
+        let host = match host {
+            Some(host) => host,
+            None if request.version() == Version::HTTP_10 => self.primary_host.as_bytes(),
+            None => return refuse(StatusCode::BAD_REQUEST, "invalid_request", "a Host field is needed"),
+        };
+        match self.redirector.domain(host) {
+            Some(domain) => Ok(domain),
+            None if OPERATING.contains(&request.uri().path()) => Ok(0),
+            None => {
+                let detail = format!(
+                    "this server answers for {}; if it should answer for the host you asked, set base_url or domains, or add it",
+                    self.primary_host
+                );
+                Err(Refused(StatusCode::MISDIRECTED_REQUEST, "unknown_host", detail))
+            }
+        }
+    }
+
+    /// Everything but redirects. A panic there is an error here.
+    async fn back_office(&self, mut request: Request<Incoming>) -> Response {
+        let uri = request.uri().clone();
+        name_host(&uri, request.headers_mut());
+        let api = request.uri().path().starts_with("/api/") || request.uri().path() == "/openapi.json";
+        let health = OPERATING.contains(&request.uri().path());
+        if !health && !(if api { self.roles.api } else { self.roles.web }) {
+            return Refused(StatusCode::NOT_FOUND, "not_found", "this machine does not serve this".into()).into_response();
+        }
+        let answer = self.back_office.spawn(self.web.clone().oneshot(request.map(Body::new)));
+        match answer.await {
+            Ok(Ok(response)) => response,
+            Ok(Err(never)) => match never {},
+            Err(error) => failed(&error),
+        }
+    }
+}
+
+fn failed(error: &tokio::task::JoinError) -> Response {
+    tracing::error!(%error, "a request could not be finished");
+    let detail = "something went wrong on our side; it was logged".to_owned();
+    Refused(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", detail).into_response()
+}
+
+fn wrong_method() -> Response {
+    let refused = Refused(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "a link answers GET and HEAD".into());
+    ([(header::ALLOW, "GET, HEAD")], refused).into_response()
+}
+
+fn see_other(code: &Code) -> Response {
+    let fields = [(header::LOCATION, format!("/{code}")), (header::CACHE_CONTROL, "no-store".to_owned())];
+    (StatusCode::SEE_OTHER, fields).into_response()
+}
+
+/// Somebody before the gate of a link.
+fn knock(request: &Request<()>, code: Code, desk: &VisitHandler) -> PasswordRequest {
+    let mut headers = request.headers().clone();
+    name_host(request.uri(), &mut headers);
+    let html = Visitor::of(request, 0, "").html;
+    PasswordRequest { code, uri: request.uri().clone(), client: desk.client(&headers), headers, html }
+}
+
+/// One place to look for the host: the authority of an absolute target, or of HTTP/2, becomes the field.
+fn name_host(uri: &Uri, headers: &mut http::HeaderMap) {
+    if let Some(host) = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()) {
+        headers.insert(header::HOST, host);
+    }
+}
+
+/// The code in a path of one segment, unescaped once; `None` if no link can be there.
+fn code_in(path: &str) -> Result<Option<Cow<'_, str>>, Refused> {
+    let escaped = |detail: &str| Refused(StatusCode::BAD_REQUEST, "invalid_request", detail.to_owned());
+    if path.contains('%') {
+        let mut rest = path;
+        while let Some((_, after)) = rest.split_once('%') {
+            if !after.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit)) {
+                return Err(escaped("a percent sign in a path is followed by two hexadecimal digits"));
+            }
+            rest = after;
+        }
+    }
+    let segment = path.strip_prefix('/').unwrap_or_default();
+    let decoded = percent_decode_str(segment).decode_utf8().map_err(|_| escaped("a path is UTF-8"))?;
+    Ok((Code::shaped(decoded.as_bytes()) && !is_reserved(&decoded)).then_some(decoded))
+}
+
+/// Whether the form is asked for or sent with which a link is reported.
+fn is_about_report(request: &Request<Incoming>) -> bool {
+    request.uri().query() == Some("report") && matches!(*request.method(), Method::GET | Method::HEAD | Method::POST)
+}
+
+fn target_length(uri: &Uri) -> usize {
+    uri.path_and_query().map_or(0, |target| target.as_str().len())
+}
+
+/// The same request for another path.
+fn elsewhere(mut request: Request<Incoming>, path: &str) -> Request<Incoming> {
+    let mut state = request.uri().clone().into_parts();
+    state.path_and_query = path.parse().ok();
+    if let Ok(uri) = Uri::from_parts(state) {
+        *request.uri_mut() = uri;
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_unescaped_once_and_must_be_the_whole_path() {
+        let code = |path| code_in(path).map_err(|refused| refused.0);
+        assert_eq!(code("/%6Fk1234"), Ok(Some("ok1234".into())));
+        for path in
+            ["/", "/ab", "/ok1234/", "/ok1234%2F", "/ok1234%252e", "//ok1234", "/login", "/ok1234+", "/%E2%80%AEok1234", "*"]
+        {
+            assert_eq!(code(path), Ok(None), "{path}");
+        }
+        for path in ["/%", "/%4", "/%zz", "/%c0%af", "/%ed%a0%80"] {
+            assert_eq!(code(path), Err(StatusCode::BAD_REQUEST), "{path}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A store that counts its calls and how long they take, whichever store it is.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use terse_core::{
+    ClickSpend, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, LinkVersion, ListQuery, OwnerId, Page, Revision,
+    StoreError, TagCount, Timestamp, Updated,
+};
+
+/// One of the store's calls, and how it ended.
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Ended {
+    call: &'static str,
+    outcome: &'static str,
+}
+
+/// One of the store's calls.
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Call {
+    call: &'static str,
+}
+
+/// Wraps a store.
+pub(crate) struct MetricsStore {
+    store: Arc<dyn LinkStore>,
+    ended: Family<Ended, Counter>,
+    seconds: Family<Call, Histogram, fn() -> Histogram>,
+    /// Looked up beforehand for the call that visitors wait for.
+    got: Counter,
+    get_many: Histogram,
+}
+
+impl MetricsStore {
+    /// Counts into a registry.
+    pub(crate) fn new(store: Arc<dyn LinkStore>, registry: &mut Registry) -> Self {
+        let histogram: fn() -> Histogram =
+            || Histogram::new([0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0]);
+        let ended: Family<Ended, Counter> = Family::default();
+        let seconds = Family::new_with_constructor(histogram);
+        let got = ended.get_or_create_owned(&Ended { call: "get", outcome: "ok" });
+        let get_many = seconds.get_or_create_owned(&Call { call: "get_many" });
+        let metrics_store = Self { store, ended, seconds, got, get_many };
+        registry.register("terse_store_calls", "Calls to the store, by how they ended", metrics_store.ended.clone());
+        registry.register("terse_store_call_seconds", "How long calls to the store took", metrics_store.seconds.clone());
+        metrics_store
+    }
+
+    async fn count<T>(&self, call: &'static str, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let started = Instant::now();
+        let result = work.await;
+        let outcome = result.as_ref().err().map_or("ok", word);
+        self.ended.get_or_create(&Ended { call, outcome }).inc();
+        self.seconds.get_or_create(&Call { call }).observe(started.elapsed().as_secs_f64());
+        result
+    }
+}
+
+fn word(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::CodeTaken => "code_taken",
+        StoreError::Conflict => "conflict",
+        StoreError::Busy => "busy",
+        StoreError::Exhausted => "exhausted",
+        StoreError::Unavailable(_) => "unavailable",
+        StoreError::Corrupt(_) => "corrupt",
+    }
+}
+
+#[async_trait]
+impl LinkStore for MetricsStore {
+    fn identity(&self) -> &Identity {
+        self.store.identity()
+    }
+
+    async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.count("get", self.store.get(key)).await
+    }
+
+    async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
+        let started = Instant::now();
+        let found = self.store.get_many(keys).await;
+        self.get_many.observe(started.elapsed().as_secs_f64());
+        self.got.inc_by(found.iter().filter(|found| found.is_ok()).count() as u64);
+        for error in found.iter().filter_map(|found| found.as_ref().err()) {
+            self.ended.get_or_create(&Ended { call: "get", outcome: word(error) }).inc();
+        }
+        found
+    }
+
+    async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.count("get_folded", self.store.get_folded(key)).await
+    }
+
+    fn surely_absent(&self, domain: &Domain, code: &str) -> bool {
+        self.store.surely_absent(domain, code)
+    }
+
+    async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
+        self.count("insert", self.store.insert(insert)).await
+    }
+
+    async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError> {
+        self.count("update", self.store.update(link, expected)).await
+    }
+
+    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError> {
+        self.count("history", self.store.history(key, limit)).await
+    }
+
+    async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError> {
+        self.count("forget_history", self.store.forget_history(key)).await
+    }
+
+    async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
+        self.count("spend", self.store.spend(key)).await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.count("list", self.store.list(query)).await
+    }
+
+    async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError> {
+        self.count("tags", self.store.tags(owner, limit)).await
+    }
+
+    async fn lease(&self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, StoreError> {
+        self.count("lease", self.store.lease(length, count, capacity)).await
+    }
+
+    async fn mark_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
+        self.count("mark_expired", self.store.mark_expired(now, limit)).await
+    }
+
+    async fn purge(&self, before: Timestamp, limit: usize, hold: Option<Timestamp>) -> Result<Vec<LinkKey>, StoreError> {
+        self.count("purge", self.store.purge(before, limit, hold)).await
+    }
+
+    async fn release(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.count("release", self.store.release(now, limit)).await
+    }
+
+    async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.count("forget_requests", self.store.forget_requests(before, limit)).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.count("check", self.store.check()).await
+    }
+}

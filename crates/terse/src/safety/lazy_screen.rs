@@ -1,0 +1,51 @@
+//! For commands: most of them judge nothing, and should not wait for lists to be read.
+
+use std::sync::{Arc, OnceLock};
+
+use terse_core::registry::BlockedHost;
+use terse_core::{Clock, Evidence, Hosts, Judgement, Screening, Target};
+use terse_safety::Screen;
+
+use super::Safety;
+use crate::config::Config;
+
+/// A screen that reads its lists when it is asked for the first time, and asks nobody elsewhere.
+pub(crate) struct LazyScreen {
+    config: Config,
+    hosts: Hosts,
+    moderator_blocks: Vec<BlockedHost>,
+    screen: OnceLock<Arc<Screen>>,
+}
+
+impl LazyScreen {
+    /// `moderator_blocks`: the hosts that moderators have blocked.
+    pub(crate) fn new(config: Config, hosts: Hosts, moderator_blocks: Vec<BlockedHost>) -> Self {
+        Self { config, hosts, moderator_blocks, screen: OnceLock::new() }
+    }
+
+    fn screen(&self) -> &Screen {
+        self.screen.get_or_init(|| {
+            let safety = Safety::open(&self.config, &self.hosts, &Clock::default()).unwrap_or_else(|error| {
+                // The server judges again what is made now, once its lists can be read.
+                tracing::warn!(error = format!("{error:#}"), "targets are judged without blocklists");
+                Safety::closed(&self.config, &Clock::default())
+            });
+            safety.block_by_hand(&self.moderator_blocks);
+            safety.screen
+        })
+    }
+}
+
+impl Screening for LazyScreen {
+    fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement {
+        Screening::judge(self.screen(), target, evidence)
+    }
+
+    fn is_blockable(&self, host: &str) -> bool {
+        Screening::is_blockable(self.screen(), host)
+    }
+
+    fn sentence(&self, flag: &str) -> Option<&'static str> {
+        Screening::sentence(self.screen(), flag)
+    }
+}

@@ -1,0 +1,225 @@
+//! One list: its version in force, and what may take its place.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::time::SystemTime;
+use std::{fs, io};
+
+use sha2::{Digest as _, Sha256};
+use terse_core::Hosts;
+use terse_outgoing::{Limits, Validators};
+use terse_safety::{Entry, Guard, ParsedList, parse};
+
+use super::cached_copy::CachedCopy;
+use crate::config::{ListPlace, ListSource};
+
+/// A list that had this many entries and loses nine of ten is broken. A shorter one is kept by hand.
+const LONG: usize = 100;
+
+/// What a file looks like from outside.
+type Look = (SystemTime, u64);
+
+/// One list.
+pub(crate) struct LoadedList {
+    source: ListSource,
+    parsed: Option<ParsedList>,
+    /// Of the bytes it was made of.
+    digest: [u8; 32],
+    own_hosts: Hosts,
+    kept: Option<CachedCopy>,
+    /// The file as it was when it was read, and as it was at the last look.
+    read: Option<Look>,
+    seen: Option<Look>,
+}
+
+/// What became of a version.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum ListUpdate {
+    /// It is in force once compiled.
+    Taken {
+        /// How many entries it has.
+        entries: usize,
+        /// How many were not understood, or would have blocked too much.
+        skipped: usize,
+    },
+    /// It is the one we have.
+    Same,
+    /// It looks broken.
+    Refused(&'static str),
+}
+
+impl LoadedList {
+    pub(crate) fn new(source: ListSource, own_hosts: Hosts, folder: &Path) -> Self {
+        let kept = match &source.place {
+            ListPlace::File(_) => None,
+            ListPlace::Url(url) => Some(CachedCopy::new(folder, url.as_str())),
+        };
+        Self { source, parsed: None, digest: [0; 32], own_hosts, kept, read: None, seen: None }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.source.name
+    }
+
+    pub(crate) fn parsed(&self) -> Option<&ParsedList> {
+        self.parsed.as_ref()
+    }
+
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+
+    /// Reads the list's file.
+    pub(crate) fn read_file(&mut self, path: &Path) -> io::Result<ListUpdate> {
+        let look = look(path)?;
+        (self.read, self.seen) = (Some(look), Some(look));
+        let mut bytes = Vec::new();
+        let most = Limits::FEED.body as u64;
+        fs::File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > most {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a list has at most 64 MiB"));
+        }
+        Ok(self.offer(&bytes))
+    }
+
+    /// Reads the file if it has changed since it was read, and not since the last look. `None` if there is nothing to do.
+    pub(crate) fn look(&mut self) -> Option<io::Result<ListUpdate>> {
+        let ListPlace::File(path) = &self.source.place else { return None };
+        let path = path.clone();
+        let now = match look(&path) {
+            Ok(now) => now,
+            // Told once: the next look finds the same.
+            Err(error) => return self.seen.take().map(|_| Err(error)),
+        };
+        let settled = self.seen.replace(now) == Some(now);
+        (settled && self.read != Some(now)).then(|| self.read_file(&path))
+    }
+
+    /// A version of the list.
+    pub(crate) fn offer(&mut self, bytes: &[u8]) -> ListUpdate {
+        let digest: [u8; 32] = Sha256::digest(bytes).into();
+        if self.parsed.is_some() && digest == self.digest {
+            return ListUpdate::Same;
+        }
+        let from_elsewhere = self.kept.is_some();
+        // Whether it would block us is seen below: single short links of ours are simply left out.
+        let guard = Guard { own_hosts: Vec::new(), platforms: !from_elsewhere };
+        let new = parse(&self.source.name, bytes, &guard);
+        let ours = self.own_hosts.names();
+        if new.entries().any(|entry| blocks(entry, &ours)) {
+            return ListUpdate::Refused("it would block our own hosts");
+        }
+        if from_elsewhere && new.is_empty() {
+            return ListUpdate::Refused("nothing in it could be read");
+        }
+        let before = self.parsed.as_ref().map_or(0, ParsedList::len);
+        if before >= LONG && new.len() < before / 10 {
+            return ListUpdate::Refused("nine of ten entries are gone");
+        }
+        let taken = ListUpdate::Taken { entries: new.len(), skipped: new.skipped() };
+        (self.parsed, self.digest) = (Some(new), digest);
+        taken
+    }
+
+    /// Takes the last good copy.
+    pub(crate) fn read_kept(&mut self) {
+        let read = self.kept.as_mut().map(CachedCopy::read);
+        let why = match read {
+            Some(Ok(Some(bytes))) => match self.offer(&bytes) {
+                ListUpdate::Refused(why) => why.to_owned(),
+                ListUpdate::Taken { .. } | ListUpdate::Same => return,
+            },
+            Some(Err(error)) => error.to_string(),
+            Some(Ok(None)) | None => "it was never fetched".to_owned(),
+        };
+        if let Some(kept) = &mut self.kept {
+            kept.validators = Validators::default();
+        }
+        tracing::warn!(list = self.name(), why, "there is no copy of a blocklist; it is missing until it can be fetched");
+    }
+
+    /// Keeps a version for the next start.
+    pub(crate) fn keep(&mut self, bytes: &[u8], validators: &Validators) {
+        let Some(kept) = &mut self.kept else { return };
+        if let Err(error) = kept.write(bytes, validators) {
+            let name = &self.source.name;
+            tracing::warn!(list = name, %error, "a blocklist could not be kept; after a restart it has to be fetched again");
+        }
+    }
+
+    /// Of the version in force.
+    pub(crate) fn validators(&self) -> Validators {
+        self.kept.as_ref().map(|kept| kept.validators.clone()).unwrap_or_default()
+    }
+}
+
+fn look(path: &Path) -> io::Result<Look> {
+    let found = fs::metadata(path)?;
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
+    }
+    Ok((found.modified()?, found.len()))
+}
+
+/// Whether an entry is about one of these hosts.
+fn blocks(entry: Entry<'_>, ours: &[String]) -> bool {
+    let Entry::Host(host) = entry else { return false };
+    ours.iter().any(|own| own.strip_suffix(host).is_some_and(|before| before.is_empty() || before.ends_with('.')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(place: &str) -> LoadedList {
+        let hosts = Hosts::new(&"https://go.example/".parse().unwrap(), &[], vec![]).unwrap();
+        LoadedList::new(ListSource::parse(place).unwrap(), hosts, Path::new("nowhere"))
+    }
+
+    fn hosts(count: usize) -> Vec<u8> {
+        (0..count).map(|n| format!("bad-{n}.example.net\n")).collect::<String>().into_bytes()
+    }
+
+    #[test]
+    fn a_version_that_looks_broken_is_refused_and_the_last_one_stays() {
+        let mut feed = held("https://feeds.example/x");
+        assert_eq!(feed.offer(b"<html>Service unavailable</html>"), ListUpdate::Refused("nothing in it could be read"));
+        assert_eq!(feed.offer(&hosts(200)), ListUpdate::Taken { entries: 200, skipped: 0 });
+        assert_eq!(feed.offer(&hosts(200)), ListUpdate::Same);
+        for broken in [&b""[..], &hosts(19), b"go.example\n", &[hosts(200), b"go.example".to_vec()].concat()] {
+            assert!(matches!(feed.offer(broken), ListUpdate::Refused(_)));
+            assert_eq!(feed.parsed().map(ParsedList::len), Some(200));
+        }
+        assert_eq!(feed.offer(&hosts(20)), ListUpdate::Taken { entries: 20, skipped: 0 });
+        // One short link of ours on a list is no reason to refuse the list, nor to block us.
+        assert!(matches!(feed.offer(&[&hosts(20)[..], b"https://go.example/abc\n"].concat()), ListUpdate::Taken { .. }));
+    }
+
+    #[test]
+    fn a_short_file_is_kept_by_hand_and_may_become_empty() {
+        let mut file = held("bad.txt");
+        assert_eq!(file.offer(b"evil.example.net"), ListUpdate::Taken { entries: 1, skipped: 0 });
+        assert_eq!(file.offer(b"# nothing left"), ListUpdate::Taken { entries: 0, skipped: 0 });
+    }
+
+    #[test]
+    fn a_file_is_read_when_it_has_settled() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad.txt");
+        fs::write(&path, "a.example.net").unwrap();
+        let mut file = held(path.to_str().unwrap());
+        file.read_file(&path).unwrap();
+        assert!(file.look().is_none());
+        fs::write(&path, "a.example.net\nb.example.net").unwrap();
+        assert!(file.look().is_none(), "it may still be written");
+        assert_eq!(file.look().unwrap().unwrap(), ListUpdate::Taken { entries: 2, skipped: 0 });
+        assert!(file.look().is_none());
+        fs::remove_file(&path).unwrap();
+        assert!(file.look().unwrap().is_err());
+        assert!(file.look().is_none(), "told once");
+        assert_eq!(file.parsed().map(ParsedList::len), Some(2));
+        fs::write(&path, "c.example.net").unwrap();
+        assert!(file.look().is_none());
+        assert_eq!(file.look().unwrap().unwrap(), ListUpdate::Taken { entries: 1, skipped: 0 });
+    }
+}

@@ -1,0 +1,94 @@
+//! Hosts that moderators have blocked, as one more list. `registry_watcher.rs` reads them.
+
+use std::sync::PoisonError;
+
+use sha2::{Digest as _, Sha256};
+use terse_core::registry::BlockedHost;
+use terse_safety::{Guard, ParsedList};
+
+use super::Safety;
+
+/// As what they are known to the operator.
+const NAME: &str = "moderators";
+
+/// These hosts as a list.
+pub(super) struct ModeratorBlocks {
+    parsed: ParsedList,
+    digest: [u8; 32],
+}
+
+impl ModeratorBlocks {
+    pub(super) fn new(hosts: &[BlockedHost]) -> Self {
+        let text: String = hosts.iter().map(|host| format!("{}\n", host.host)).collect();
+        let guard = Guard { own_hosts: Vec::new(), platforms: true };
+        Self { parsed: terse_safety::parse(NAME, text.as_bytes(), &guard), digest: Sha256::digest(&text).into() }
+    }
+
+    pub(super) fn parsed(&self) -> &ParsedList {
+        &self.parsed
+    }
+
+    pub(super) fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+}
+
+impl Safety {
+    /// Puts these hosts in force, in the place of those before. Says whether they are others.
+    pub(crate) fn block_by_hand(&self, hosts: &[BlockedHost]) -> bool {
+        let new = ModeratorBlocks::new(hosts);
+        // In the same order as everybody who compiles.
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut moderator_blocks = self.moderator_blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        if new.digest == moderator_blocks.digest {
+            return false;
+        }
+        *moderator_blocks = new;
+        drop(moderator_blocks);
+        self.compile(&held);
+        tracing::info!(hosts = hosts.len(), "took the hosts that moderators have blocked");
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terse_core::{Clock, Hosts, Target, Timestamp};
+    use terse_safety::Verdict;
+
+    #[test]
+    fn hosts_of_every_kind_are_blocked_with_all_below_them() {
+        let config = crate::Config::default();
+        let base = "https://go.example/".parse().unwrap();
+        let safety = Safety::open(&config, &Hosts::new(&base, &[], vec![]).unwrap(), &Clock::default()).unwrap();
+        let judged = |target: &str| {
+            let target = Target::parse(target, &Default::default()).unwrap();
+            matches!(safety.screen.judge(&target, terse_safety::FlagSet::NONE), Verdict::Blocked(block) if block.source == NAME)
+        };
+        let host = |host: &str| BlockedHost { host: host.into(), at: Timestamp::from_ms(1), why: None };
+        let (before, changes) = (safety.screen.version(), safety.changes());
+        safety.block_by_hand(&[host("evil.example.net"), host("8.8.8.8"), host("[2606:4700::1111]"), host("xn--mnchen-3ya.de")]);
+        assert!(safety.screen.version() > before && changes.has_changed().unwrap());
+        for target in [
+            "https://evil.example.net/",
+            "https://a.b.evil.example.net./x",
+            "http://8.8.8.8/",
+            "http://[2606:4700::1111]/",
+            "https://münchen.de/",
+        ] {
+            assert!(judged(target), "{target}");
+        }
+        assert!(!judged("https://notevil.example.net/"));
+        let before = safety.screen.version();
+        let same = safety.block_by_hand(&[
+            host("evil.example.net"),
+            host("8.8.8.8"),
+            host("[2606:4700::1111]"),
+            host("xn--mnchen-3ya.de"),
+        ]);
+        assert_eq!((safety.screen.version(), same), (before, false), "nothing new");
+        assert!(safety.block_by_hand(&[]));
+        assert!(!judged("https://evil.example.net/"));
+    }
+}

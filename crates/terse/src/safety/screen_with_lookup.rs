@@ -1,0 +1,54 @@
+//! The screen as the rooms of a running server know it: with somebody to ask.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use terse_core::{Evidence, Judgement, LinkKey, Screening, Target};
+use terse_safety::Screen;
+
+use super::safe_browsing::Service;
+
+/// Judges by the screen, and has the service asked where it is unsure.
+pub(crate) struct ScreenWithLookup {
+    pub(crate) screen: Arc<Screen>,
+    pub(crate) service: Option<Arc<Service>>,
+}
+
+#[async_trait]
+impl Screening for ScreenWithLookup {
+    fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement {
+        Screening::judge(&*self.screen, target, evidence)
+    }
+
+    fn blocks(&self, target: &Target) -> bool {
+        self.screen.blocks(target)
+    }
+
+    fn version(&self) -> u64 {
+        self.screen.version()
+    }
+
+    async fn prepare(&self, target: &Target) {
+        if let Some(service) = &self.service {
+            service.prepare(target).await;
+        }
+    }
+
+    fn is_unsure(&self, target: &Target) -> bool {
+        self.service.as_ref().is_some_and(|service| service.is_unsure(target))
+    }
+
+    fn revisit(&self, key: &LinkKey, target: &Target) {
+        if let Some(service) = &self.service {
+            service.revisit(key, target);
+        }
+    }
+
+    fn is_blockable(&self, host: &str) -> bool {
+        Screening::is_blockable(&*self.screen, host)
+    }
+
+    fn sentence(&self, flag: &str) -> Option<&'static str> {
+        Screening::sentence(&*self.screen, flag)
+    }
+}
