@@ -6,7 +6,8 @@
 use std::time::{Duration, Instant};
 
 use terse_core::clicks::{
-    Batch, BotKind, Click, ClickStore, ClickSubject, ClickTarget, Interned, LinkId, Period, Position, Retention, Unit,
+    Batch, BotKind, Click, ClickStore, ClickSubject, ClickTarget, Interned, LinkId, Period,
+    Position, Retention, Unit,
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 use terse_embedded::{ClickOptions, EmbeddedClicks};
@@ -42,7 +43,11 @@ impl Words {
     fn new() -> Self {
         let sizes = [300, 60, 800, 4, 12, 8, 40, 20, 6, 50];
         Self(
-            sizes.iter().enumerate().map(|(n, size)| (0..*size).map(|m| format!("some-{n}-value{m}").into()).collect()).collect(),
+            sizes
+                .iter()
+                .enumerate()
+                .map(|(n, size)| (0..*size).map(|m| format!("some-{n}-value{m}").into()).collect())
+                .collect(),
         )
     }
 
@@ -54,11 +59,15 @@ impl Words {
 
 fn link(n: u64) -> LinkId {
     let code = Code::parse(&format!("c{n:06}")).unwrap();
-    LinkId { key: LinkKey { domain: Domain::primary(), code }, born: Timestamp::from_ms(NOW - 1_000_000) }
+    LinkId {
+        key: LinkKey { domain: Domain::primary(), code },
+        born: Timestamp::from_ms(NOW - 1_000_000),
+    }
 }
 
 fn click(dice: &mut Dice, words: &Words, n: u64, at: i64) -> Click {
-    let mut click = Click::bare(Timestamp::from_ms(at), ClickTarget::Link(link(n), OwnerId(n % 50)));
+    let mut click =
+        Click::bare(Timestamp::from_ms(at), ClickTarget::Link(link(n), OwnerId(n % 50)));
     click.took_micros = dice.below(900) as u32;
     click.visitor = Some(dice.next() | 1);
     click.address = Some(format!("203.{}.{}.0/24", dice.below(256), dice.below(256)).into());
@@ -71,7 +80,10 @@ fn click(dice: &mut Dice, words: &Words, n: u64, at: i64) -> Click {
     click.system = words.pick(dice, 5);
     click.language = words.pick(dice, 6);
     if dice.below(4) == 0 {
-        click.utm[..3].iter_mut().zip(7..).for_each(|(utm, dimension)| *utm = words.pick(dice, dimension));
+        click.utm[..3]
+            .iter_mut()
+            .zip(7..)
+            .for_each(|(utm, dimension)| *utm = words.pick(dice, dimension));
     }
     click
 }
@@ -79,13 +91,23 @@ fn click(dice: &mut Dice, words: &Words, n: u64, at: i64) -> Click {
 /// Seconds of processor time this process has used.
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<f64> = stat.rsplit(')').next().unwrap_or_default().split(' ').filter_map(|word| word.parse().ok()).collect();
+    let fields: Vec<f64> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split(' ')
+        .filter_map(|word| word.parse().ok())
+        .collect();
     fields.get(10..12).map_or(0.0, |ticks| (ticks[0] + ticks[1]) / 100.0)
 }
 
 async fn rate(name: &str, batches: u64, keep_raw: bool, pick: impl Fn(&mut Dice) -> u64) {
     let folder = tempfile::tempdir().unwrap();
-    let store = EmbeddedClicks::open(ClickOptions { keep_raw, ..ClickOptions::new(folder.path().join("clicks.db")) }).unwrap();
+    let store = EmbeddedClicks::open(ClickOptions {
+        keep_raw,
+        ..ClickOptions::new(folder.path().join("clicks.db"))
+    })
+    .unwrap();
     let (mut dice, words) = (Dice(1), Words::new());
     let (mut wall, mut used, mut worst) = (Duration::ZERO, 0.0, Duration::ZERO);
     for n in 0..batches {
@@ -94,7 +116,10 @@ async fn rate(name: &str, batches: u64, keep_raw: bool, pick: impl Fn(&mut Dice)
             let at = NOW + dice.below(1000) as i64;
             click(&mut dice, &words, n, at)
         });
-        let batch = Batch { clicks: clicks.collect(), moves: vec![Position { segment: 1, from: n, to: n + 1 }] };
+        let batch = Batch {
+            clicks: clicks.collect(),
+            moves: vec![Position { segment: 1, from: n, to: n + 1 }],
+        };
         let (begun, before) = (Instant::now(), cpu());
         store.record(&batch).await.unwrap();
         worst = worst.max(begun.elapsed());
@@ -106,34 +131,50 @@ async fn rate(name: &str, batches: u64, keep_raw: bool, pick: impl Fn(&mut Dice)
     wall += begun.elapsed();
     let all = (batches * BATCH) as f64;
     println!(
-        "{name}, raw {keep_raw}: {:.0} clicks/s, {:.0} clicks per second of processor, worst batch {worst:?}, {:.0} bytes a click",
+        "{name}, raw {keep_raw}: {:.0} clicks/s, {:.0} clicks per second of processor, worst \
+         batch {worst:?}, {:.0} bytes a click",
         all / wall.as_secs_f64(),
         all / used,
         store.disk_size() as f64 / all
     );
     let conn = rusqlite::Connection::open(folder.path().join("clicks.db")).unwrap();
-    let mut sizes =
-        conn.prepare("SELECT name, sum(pgsize) FROM dbstat GROUP BY name HAVING count(*) > 9 ORDER BY 2 DESC").unwrap();
+    let mut sizes = conn
+        .prepare(
+            "SELECT name, sum(pgsize) FROM dbstat GROUP BY name HAVING count(*) > 9 \
+            ORDER BY 2 DESC",
+        )
+        .unwrap();
     let mut rows = sizes.query([]).unwrap();
     while let Some(row) = rows.next().unwrap() {
-        println!("  {:16} {:6.1} bytes a click", row.get::<_, String>(0).unwrap(), row.get::<_, i64>(1).unwrap() as f64 / all);
+        println!(
+            "  {:16} {:6.1} bytes a click",
+            row.get::<_, String>(0).unwrap(),
+            row.get::<_, i64>(1).unwrap() as f64 / all
+        );
     }
 }
 
 /// A link with full hours for 30 days and full days for three years before.
 async fn report() {
     let folder = tempfile::tempdir().unwrap();
-    let options = ClickOptions { keep_raw: false, ..ClickOptions::new(folder.path().join("clicks.db")) };
+    let options =
+        ClickOptions { keep_raw: false, ..ClickOptions::new(folder.path().join("clicks.db")) };
     let store = EmbeddedClicks::open(options).unwrap();
     let mut dice = Dice(2);
     let day = NOW / Unit::Day.ms();
     for (first, last, every) in [(day - 30 - 3 * 365, day - 30, 24), (day - 30, day, 1)] {
         for hour in (first * 24..last * 24).step_by(every) {
             let clicks = (0..400).map(|n: u64| {
-                let word = |dimension: u64| Some(Interned::from(format!("quite-a-typical-value-{dimension}-{}", n % 120)));
-                let mut click = Click::bare(Timestamp::from_ms(hour * Unit::Hour.ms()), ClickTarget::Link(link(1), OwnerId(1)));
+                let word = |dimension: u64| {
+                    Some(Interned::from(format!("quite-a-typical-value-{dimension}-{}", n % 120)))
+                };
+                let mut click = Click::bare(
+                    Timestamp::from_ms(hour * Unit::Hour.ms()),
+                    ClickTarget::Link(link(1), OwnerId(1)),
+                );
                 (click.referrer, click.country, click.city) = (word(0), word(1), word(2));
-                (click.device, click.browser, click.system, click.language) = (word(3), word(4), word(5), word(6));
+                (click.device, click.browser, click.system, click.language) =
+                    (word(3), word(4), word(5), word(6));
                 click.utm = [7, 8, 9, 10, 11].map(word);
                 click.visitor = Some(dice.next() | 1);
                 click
@@ -142,17 +183,29 @@ async fn report() {
         }
     }
     let before = Timestamp::from_ms((day - 30) * Unit::Day.ms());
-    while store.prune(Retention { raw_before: before, hours_before: before, limit: 5000 }).await.unwrap().more {}
+    while store
+        .prune(Retention { raw_before: before, hours_before: before, limit: 5000 })
+        .await
+        .unwrap()
+        .more
+    {}
     let now = Timestamp::from_ms(NOW);
-    for (name, days) in
-        [("all time", None), ("7 days", Some(7)), ("30 days", Some(30)), ("a year", Some(365)), ("3 years", Some(1125))]
-    {
+    for (name, days) in [
+        ("all time", None),
+        ("7 days", Some(7)),
+        ("30 days", Some(30)),
+        ("a year", Some(365)),
+        ("3 years", Some(1125)),
+    ] {
         let from = days.map(|days| Timestamp::from_ms((day - days) * Unit::Day.ms()));
         let mut best = Duration::MAX;
         let mut buckets = 0;
         for _ in 0..5 {
             let begun = Instant::now();
-            let report = store.report(&ClickSubject::Link(link(1)), Period { from, to: None }, now).await.unwrap();
+            let report = store
+                .report(&ClickSubject::Link(link(1)), Period { from, to: None }, now)
+                .await
+                .unwrap();
             best = best.min(begun.elapsed());
             buckets = report.buckets.len();
         }

@@ -1,4 +1,5 @@
-//! How many links a second, and how many bytes a link: `cargo run --release -p terse-embedded --example rate [links] [callers]`.
+//! How many links a second, and how many bytes a link: `cargo run --release -p terse-embedded
+//! --example rate [links] [callers]`.
 #![allow(clippy::unwrap_used, reason = "a measurement, not a program")]
 
 use std::sync::Arc;
@@ -26,8 +27,10 @@ async fn main() {
                 let mut worst = Duration::ZERO;
                 for n in (caller..links).step_by(callers as usize) {
                     let code = numbering.code(7, n);
-                    let mut link =
-                        generated(code.as_str(), &format!("https://example.com/some/typical/path/that/is/long?{n:010}"));
+                    let mut link = generated(
+                        code.as_str(),
+                        &format!("https://example.com/some/typical/path/that/is/long?{n:010}"),
+                    );
                     link.reusable = true;
                     link.created_at = moment(n as i64 / 10);
                     link.updated_at = link.created_at;
@@ -44,7 +47,10 @@ async fn main() {
         worst = worst.max(task.await.unwrap());
     }
     let took = start.elapsed();
-    println!("{links} links, {callers} callers: {:.0} creates/s, worst {worst:?}", links as f64 / took.as_secs_f64());
+    println!(
+        "{links} links, {callers} callers: {:.0} creates/s, worst {worst:?}",
+        links as f64 / took.as_secs_f64()
+    );
 
     let start = Instant::now();
     let lookups = links * 2;
@@ -79,7 +85,13 @@ async fn main() {
                             domain: terse_core::Domain::primary(),
                         })
                         .collect();
-                    assert!(store.get_many(&keys).await.iter().all(|found| matches!(found, Ok(Some(_)))));
+                    assert!(
+                        store
+                            .get_many(&keys)
+                            .await
+                            .iter()
+                            .all(|found| matches!(found, Ok(Some(_))))
+                    );
                 }
             })
         })
@@ -94,7 +106,8 @@ async fn main() {
     let conn = rusqlite::Connection::open(folder.path().join("terse.db")).unwrap();
     let mut sizes = conn
         .prepare(
-            "SELECT name, sum(pgsize), sum(payload), sum(unused) FROM dbstat GROUP BY name HAVING count(*) > 1 ORDER BY 2 DESC",
+            "SELECT name, sum(pgsize), sum(payload), sum(unused) FROM dbstat GROUP BY name HAVING \
+             count(*) > 1 ORDER BY 2 DESC",
         )
         .unwrap();
     let mut rows = sizes.query([]).unwrap();

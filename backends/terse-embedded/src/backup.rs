@@ -25,8 +25,8 @@ pub enum BackupError {
     Io(#[from] io::Error),
 }
 
-/// Copies a store as it is now into a new file, also while another process has it open. The copy is checked and on the disk
-/// when this returns; a half-made one never bears its name.
+/// Copies a store as it is now into a new file, also while another process has it open. The copy is
+/// checked and on the disk when this returns; a half-made one never bears its name.
 pub fn backup(db: &Path, to: &Path) -> Result<(), BackupError> {
     backup_without(db, to, "")
 }
@@ -52,14 +52,19 @@ fn copy(db: &Path, partial: &Path, statements: &str) -> Result<(), BackupError> 
     conn.execute_batch("PRAGMA query_only = OFF")?;
     // Made by us beforehand, so that nobody else can read it at any moment.
     engine::create(partial)?;
-    let name = partial.to_str().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path is not text"))?;
+    let name = partial
+        .to_str()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path is not text"))?;
     conn.execute("VACUUM INTO ?1", [name])?;
     if !statements.is_empty() {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         Connection::open_with_flags(partial, flags)?.execute_batch(statements)?;
     }
     File::open(partial)?.sync_all()?;
-    let copy = Connection::open_with_flags(partial, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    let copy = Connection::open_with_flags(
+        partial,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
     let word: String = copy.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if word != "ok" {
         return Err(BackupError::Damaged(word));
@@ -71,7 +76,9 @@ fn name(partial: &Path, to: &Path) -> Result<(), BackupError> {
     // Unlike a rename, a link never replaces a file that came to be meanwhile.
     match fs::hard_link(partial, to) {
         Ok(()) => fs::remove_file(partial)?,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(BackupError::Exists(to.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(BackupError::Exists(to.to_owned()));
+        }
         // Not every file system has links.
         Err(_) => fs::rename(partial, to)?,
     }

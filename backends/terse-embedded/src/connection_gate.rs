@@ -1,8 +1,9 @@
 //! Who is connected, so that all can be made to leave at once.
 //!
-//! SQLite keeps, in memory that all connections share, how much of the log it has copied into the file. It counts pages that
-//! were written and never synced. Once a sync has failed that count cannot be trusted, and it is forgotten only when no
-//! connection is left: the next one then reads the log from its beginning.
+//! SQLite keeps, in memory that all connections share, how much of the log it has copied into the
+//! file. It counts pages that were written and never synced. Once a sync has failed that count
+//! cannot be trusted, and it is forgotten only when no connection is left: the next one then reads
+//! the log from its beginning.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -37,8 +38,10 @@ impl ConnectionGate {
     /// Waits for everyone who was sent away; `None` if one of them does not leave.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<Permit> {
         let counts = self.lock();
-        let (mut counts, _) =
-            self.left.wait_timeout_while(counts, TIMEOUT, |counts| counts.leaving > 0).unwrap_or_else(PoisonError::into_inner);
+        let (mut counts, _) = self
+            .left
+            .wait_timeout_while(counts, TIMEOUT, |counts| counts.leaving > 0)
+            .unwrap_or_else(PoisonError::into_inner);
         if counts.leaving > 0 {
             return None;
         }

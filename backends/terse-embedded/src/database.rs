@@ -14,9 +14,11 @@ pub(crate) trait Database: Clone + Send + 'static {
     const NAME: &'static str;
     /// The most writes to share one fsync.
     const MAX_WRITES_PER_COMMIT: usize;
-    /// From this many pages on, the log is copied into the file after each batch: the stall is proportional, 1,000 ≈ 20 ms.
+    /// From this many pages on, the log is copied into the file after each batch: the stall is
+    /// proportional, 1,000 ≈ 20 ms.
     const CHECKPOINT_PAGES: u32;
-    /// Whether its writing is nobody's hurry: when there is not enough processor for all, it falls behind.
+    /// Whether its writing is nobody's hurry: when there is not enough processor for all, it falls
+    /// behind.
     const BEHIND_OTHERS: bool = false;
 
     /// Where its file is.

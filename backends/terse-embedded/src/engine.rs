@@ -72,21 +72,25 @@ pub(crate) fn connect_writer(site: &DbLocation) -> rusqlite::Result<(Connection,
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
-        let why = "a write-ahead log is not possible here: the file system offers no shared memory".to_owned();
+        let why = "a write-ahead log is not possible here: the file system offers no shared memory"
+            .to_owned();
         return Err(rusqlite::Error::SqliteFailure(code, Some(why)));
     }
-    // FULL syncs the log at every commit: what was acknowledged survives a power cut. On macOS a sync needs asking twice. A log
-    // that a long backup let grow gives its room back.
+    // FULL syncs the log at every commit: what was acknowledged survives a power cut. On macOS a
+    // sync needs asking twice. A log that a long backup let grow gives its room back.
     let synchronous = if site.unsafe_no_sync { "OFF" } else { "FULL" };
     conn.execute_batch(&format!(
-        "PRAGMA synchronous = {synchronous}; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON;
-         PRAGMA cache_size = -65536; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;
+        "PRAGMA synchronous = {synchronous}; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = \
+         ON;
+         PRAGMA cache_size = -65536; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY; PRAGMA \
+         foreign_keys = OFF;
          PRAGMA journal_size_limit = 67108864;"
     ))?;
     if let Some(pages) = site.max_pages {
         conn.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
     }
-    // Instead of the automatic checkpoint, whose errors nobody hears and whose stall delays answers already earned.
+    // Instead of the automatic checkpoint, whose errors nobody hears and whose stall delays answers
+    // already earned.
     let length = LogLength::default();
     let seen = length.clone();
     conn.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: std::ffi::c_int| {
@@ -96,8 +100,9 @@ pub(crate) fn connect_writer(site: &DbLocation) -> rusqlite::Result<(Connection,
     Ok((conn, length))
 }
 
-/// Whether closing this connection leaves the log as it is. The last one to close would otherwise copy it into the file and
-/// delete it: right at the end of an untroubled life, but not after a sync has failed.
+/// Whether closing this connection leaves the log as it is. The last one to close would otherwise
+/// copy it into the file and delete it: right at the end of an untroubled life, but not after a
+/// sync has failed.
 pub(crate) fn close_quietly(conn: &Connection, quietly: bool) -> rusqlite::Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, quietly).map(|_| ())
 }
@@ -106,8 +111,12 @@ pub(crate) fn close_quietly(conn: &Connection, quietly: bool) -> rusqlite::Resul
 pub(crate) fn connect_reader(site: &DbLocation) -> rusqlite::Result<Connection> {
     let conn = open(site, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     conn.busy_timeout(Duration::from_secs(1))?;
-    // A map of a file that is written at the same time halves reads; a larger cache is dropped at every foreign commit.
-    conn.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -16384; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY;")?;
+    // A map of a file that is written at the same time halves reads; a larger cache is dropped at
+    // every foreign commit.
+    conn.execute_batch(
+        "PRAGMA query_only = ON; PRAGMA cache_size = -16384; PRAGMA mmap_size = 0; \
+        PRAGMA temp_store = MEMORY;",
+    )?;
     Ok(conn)
 }
 

@@ -10,15 +10,21 @@ use crate::writes::LinkWrites;
 /// However many are asked for: everyone else's writes wait behind these.
 const MAX_BATCH: usize = 10_000;
 
-/// What can be purged, blocked links left out (32, as in the schema): most have been marked; some were not yet; some were deleted.
-pub(crate) const MARKED: &str =
-    "expires_at IS NOT NULL AND marked IS NOT NULL AND (flags & 32) = 0 AND expires_at <= ?1 ORDER BY expires_at";
-pub(crate) const UNMARKED: &str =
-    "expires_at IS NOT NULL AND marked IS NULL AND (flags & 32) = 0 AND expires_at <= ?1 ORDER BY expires_at";
-pub(crate) const DELETED: &str = "deleted_at IS NOT NULL AND (flags & 32) = 0 AND deleted_at <= ?1 ORDER BY deleted_at";
+/// What can be purged, blocked links left out (32, as in the schema): most have been marked; some
+/// were not yet; some were deleted.
+pub(crate) const MARKED: &str = "expires_at IS NOT NULL AND marked IS NOT NULL AND (flags & 32) = \
+    0 AND expires_at <= ?1 ORDER BY expires_at";
+pub(crate) const UNMARKED: &str = "expires_at IS NOT NULL AND marked IS NULL AND (flags & 32) = 0 \
+    AND expires_at <= ?1 ORDER BY expires_at";
+pub(crate) const DELETED: &str =
+    "deleted_at IS NOT NULL AND (flags & 32) = 0 AND deleted_at <= ?1 ORDER BY deleted_at";
 
 impl LinkWrites {
-    pub(crate) fn mark_expired(&mut self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, Failure> {
+    pub(crate) fn mark_expired(
+        &mut self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<LinkKey>, Failure> {
         let due = self.due(
             "expires_at IS NOT NULL AND marked IS NULL AND expires_at <= ?1 ORDER BY expires_at",
             now,
@@ -35,14 +41,21 @@ impl LinkWrites {
         Ok(keys)
     }
 
-    pub(crate) fn purge(&mut self, before: Timestamp, limit: usize, hold: Option<Timestamp>) -> Result<Vec<LinkKey>, Failure> {
+    pub(crate) fn purge(
+        &mut self,
+        before: Timestamp,
+        limit: usize,
+        hold: Option<Timestamp>,
+    ) -> Result<Vec<LinkKey>, Failure> {
         let mut keys = Vec::new();
         for condition in [MARKED, UNMARKED, DELETED] {
             let left = limit.min(MAX_BATCH) - keys.len();
             for (id, link) in self.due(condition, before, left)? {
                 if id >= FIRST_NAMED {
                     let domain = self.domain_id(&link.key.domain)?;
-                    let mut statement = self.conn.prepare_cached("DELETE FROM aliases WHERE domain = ?1 AND code = ?2")?;
+                    let mut statement = self
+                        .conn
+                        .prepare_cached("DELETE FROM aliases WHERE domain = ?1 AND code = ?2")?;
                     statement.execute(params![domain, link.key.code.as_str()])?;
                     drop(statement);
                     if let (Some(until), Some(domain), false) = (hold, domain, link.generated) {
@@ -57,24 +70,38 @@ impl LinkWrites {
         Ok(keys)
     }
 
-    pub(crate) fn forget_requests(&mut self, before: Timestamp, limit: usize) -> Result<usize, Failure> {
-        let mut statement = self
-            .conn
-            .prepare_cached("DELETE FROM requests WHERE id IN (SELECT id FROM requests WHERE at < ?1 ORDER BY at LIMIT ?2)")?;
+    pub(crate) fn forget_requests(
+        &mut self,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<usize, Failure> {
+        let mut statement = self.conn.prepare_cached(
+            "DELETE FROM requests WHERE id IN (SELECT id FROM requests WHERE at < \
+                ?1 ORDER BY at LIMIT ?2)",
+        )?;
         Ok(statement.execute(params![before.as_ms(), limit.min(MAX_BATCH) as i64])?)
     }
 
-    /// Links to which something should happen. Damaged ones are left where they are, for somebody to look at.
-    fn due(&self, condition: &str, moment: Timestamp, limit: usize) -> Result<Vec<(i64, Link)>, Failure> {
+    /// Links to which something should happen. Damaged ones are left where they are, for somebody
+    /// to look at.
+    fn due(
+        &self,
+        condition: &str,
+        moment: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(i64, Link)>, Failure> {
         let mut due = Vec::new();
-        let mut statement = self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM links WHERE {condition}"))?;
+        let mut statement =
+            self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM links WHERE {condition}"))?;
         let mut rows = statement.query([moment.as_ms()])?;
         while due.len() < limit
             && let Some(row) = rows.next()?
         {
             match self.read(row, None) {
                 Ok(link) => due.push((row.get(0)?, link)),
-                Err(Failure::Refused(error)) => tracing::error!(%error, "left a damaged link alone"),
+                Err(Failure::Refused(error)) => {
+                    tracing::error!(%error, "left a damaged link alone");
+                }
                 Err(error) => return Err(error),
             }
         }

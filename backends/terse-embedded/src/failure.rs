@@ -22,7 +22,8 @@ impl From<rusqlite::Error> for Failure {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(_) => Self::Engine(error),
-            // A value of the wrong type or no text where text should be: the row is not what we wrote.
+            // A value of the wrong type or no text where text should be: the row is not what we
+            // wrote.
             None => Self::Refused(StoreError::Corrupt(error.into())),
         }
     }
@@ -33,7 +34,9 @@ impl From<Failure> for StoreError {
         match failure {
             Failure::Refused(error) => error,
             Failure::Engine(error) => match error.sqlite_error_code() {
-                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt(error.into()),
+                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                    Self::Corrupt(error.into())
+                }
                 _ => Self::Unavailable(error.into()),
             },
         }
@@ -44,14 +47,17 @@ impl From<Failure> for StoreError {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Refused(StoreError::Unavailable(source) | StoreError::Corrupt(source)) => write!(f, "{source}"),
+            Self::Refused(StoreError::Unavailable(source) | StoreError::Corrupt(source)) => {
+                write!(f, "{source}")
+            }
             Self::Refused(error) => write!(f, "{error}"),
             Self::Engine(error) => write!(f, "{error}"),
         }
     }
 }
 
-/// Whether the engine stumbled over one piece of work, rather than over the disk: the others can still be done.
+/// Whether the engine stumbled over one piece of work, rather than over the disk: the others can
+/// still be done.
 pub(crate) fn concerns_one(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
@@ -67,7 +73,8 @@ pub(crate) fn concerns_one(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Whether the disk itself failed, after which nobody knows which of the pages written before are on it.
+/// Whether the disk itself failed, after which nobody knows which of the pages written before are
+/// on it.
 pub(crate) fn drops_pages(failure: &Failure) -> bool {
     matches!(failure, Failure::Engine(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
 }

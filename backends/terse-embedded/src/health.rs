@@ -12,7 +12,8 @@ pub(crate) struct Health {
     born: Instant,
     broken: AtomicBool,
     why: Mutex<String>,
-    /// When the batch being written was begun, in milliseconds after `born`, plus one; 0 while there is none.
+    /// When the batch being written was begun, in milliseconds after `born`, plus one; 0 while
+    /// there is none.
     writing_since: AtomicU64,
 }
 

@@ -9,7 +9,8 @@ use crate::row::COLUMNS;
 use crate::writes::LinkWrites;
 
 /// All but the newest ones of a link.
-pub(crate) const TOO_OLD: &str = "id = ?1 AND n <= (SELECT n FROM revisions WHERE id = ?1 ORDER BY n DESC LIMIT 1 OFFSET ?2)";
+pub(crate) const TOO_OLD: &str =
+    "id = ?1 AND n <= (SELECT n FROM revisions WHERE id = ?1 ORDER BY n DESC LIMIT 1 OFFSET ?2)";
 
 impl LinkQueries {
     pub(crate) fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, Failure> {
@@ -17,15 +18,22 @@ impl LinkQueries {
             return Ok(Vec::new());
         };
         let limit = limit.min(MAX_REVISIONS) as i64;
-        let sql = format!("SELECT {COLUMNS}, until FROM revisions WHERE id = ?1 ORDER BY n DESC LIMIT ?2");
+        let sql = format!(
+            "SELECT {COLUMNS}, until FROM revisions WHERE id = ?1 ORDER BY n DESC LIMIT ?2"
+        );
         let mut statement = self.conn.prepare_cached(&sql)?;
         let mut rows = statement.query(params![id, limit])?;
         let mut history = Vec::new();
         while let Some(row) = rows.next()? {
             match self.read(row, Some(&key.code)) {
-                Ok(link) => history.push(LinkVersion { link, until: Timestamp::from_ms(row.get("until")?) }),
+                Ok(link) => {
+                    history
+                        .push(LinkVersion { link, until: Timestamp::from_ms(row.get("until")?) });
+                }
                 // One damaged row must not hide all that came before.
-                Err(Failure::Refused(error)) => tracing::error!(%error, "left a damaged revision out of a history"),
+                Err(Failure::Refused(error)) => {
+                    tracing::error!(%error, "left a damaged revision out of a history");
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -36,7 +44,9 @@ impl LinkQueries {
 impl LinkWrites {
     /// Keeps a link as it lies in the file, where it is about to be changed.
     pub(crate) fn keep(&self, id: i64, until: Timestamp) -> Result<(), Failure> {
-        let sql = format!("INSERT INTO revisions ({COLUMNS}, until) SELECT {COLUMNS}, ?2 FROM links WHERE id = ?1");
+        let sql = format!(
+            "INSERT INTO revisions ({COLUMNS}, until) SELECT {COLUMNS}, ?2 FROM links WHERE id = ?1"
+        );
         self.conn.prepare_cached(&sql)?.execute([id, until.as_ms()])?;
         let sql = format!("DELETE FROM revisions WHERE {TOO_OLD}");
         self.conn.prepare_cached(&sql)?.execute(params![id, MAX_REVISIONS as i64])?;

@@ -1,4 +1,5 @@
-//! What is known about codes without looking: which numbers were leased, and which other codes look as if they were.
+//! What is known about codes without looking: which numbers were leased, and which other codes look
+//! as if they were.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -15,7 +16,8 @@ const MAX_REMEMBERED: usize = 200_000;
 /// Nor are more rows than this read for it when the store is opened, which should take no time.
 const MAX_ROWS: usize = 1_000_000;
 
-/// Errs to one side only: it may know of numbers and codes whose write then failed, never the other way round.
+/// Errs to one side only: it may know of numbers and codes whose write then failed, never the other
+/// way round.
 pub(crate) struct IssuedCodes {
     leased: [AtomicU64; MAX_CODE_LENGTH as usize + 1],
     alike: RwLock<HashSet<u64, BuildHasherDefault<AsIs>>>,
@@ -25,9 +27,14 @@ pub(crate) struct IssuedCodes {
 impl IssuedCodes {
     /// As the file says.
     pub(crate) fn load(conn: &Connection, numbering: &Numbering) -> rusqlite::Result<Self> {
-        let issued = Self { leased: Default::default(), alike: RwLock::default(), too_many: AtomicBool::new(false) };
+        let issued = Self {
+            leased: Default::default(),
+            alike: RwLock::default(),
+            too_many: AtomicBool::new(false),
+        };
         issued.publish_leases(&leases::stored(conn)?);
-        let mut aliases = conn.prepare("SELECT d.name, a.code FROM aliases a JOIN domains d ON d.id = a.domain")?;
+        let mut aliases =
+            conn.prepare("SELECT d.name, a.code FROM aliases a JOIN domains d ON d.id = a.domain")?;
         let mut rows = aliases.query([])?;
         let mut read = 0;
         while let Some(row) = rows.next()? {
@@ -78,7 +85,8 @@ impl IssuedCodes {
             return false;
         }
         let alike = self.alike.read().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock: the set is emptied when there are too many, and an empty set must not speak.
+        // Under the lock: the set is emptied when there are too many, and an empty set must not
+        // speak.
         !self.too_many.load(Ordering::Acquire) && !alike.contains(&hash(domain.as_str(), code))
     }
 

@@ -26,7 +26,8 @@ pub(crate) fn stored(conn: &Connection) -> rusqlite::Result<Leases> {
     Ok(leases)
 }
 
-/// As the file says, and beyond every link there is: whatever became of the counters, no number is used twice.
+/// As the file says, and beyond every link there is: whatever became of the counters, no number is
+/// used twice.
 pub(crate) fn beyond_links(conn: &Connection, numbering: &Numbering) -> rusqlite::Result<Leases> {
     let mut leases = stored(conn)?;
     for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
@@ -48,29 +49,36 @@ pub(crate) fn next_named(conn: &Connection) -> rusqlite::Result<(i64, i64)> {
 }
 
 fn last_between(conn: &Connection, from: i64, to: i64) -> rusqlite::Result<Option<i64>> {
-    conn.prepare_cached("SELECT max(id) FROM links WHERE id >= ?1 AND id < ?2")?.query_row([from, to], |row| row.get(0))
+    conn.prepare_cached("SELECT max(id) FROM links WHERE id >= ?1 AND id < ?2")?
+        .query_row([from, to], |row| row.get(0))
 }
 
 /// The most numbers to skip of one length.
 const SKIP: u64 = 1_000_000_000;
 
-/// Makes a copy from the past safe to go on with: codes that were given out since are known to the world, but not to the
-/// copy. A billion numbers of each length, or a sixteenth of them, are left out. Nobody else may have the file open.
+/// Makes a copy from the past safe to go on with: codes that were given out since are known to the
+/// world, but not to the copy. A billion numbers of each length, or a sixteenth of them, are left
+/// out. Nobody else may have the file open.
 pub fn skip_ahead(db: &Path) -> Result<(), OpenError> {
     let mut conn = engine::connect_bare(&DbLocation::at(db))?;
     // One file before and after, with nothing beside it.
     conn.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
     conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON")?;
     let version = schema::LINKS.inspect(&conn, db)?;
-    let identity = schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(db.to_owned()))?;
+    let identity =
+        schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(db.to_owned()))?;
     schema::LINKS.migrate(&mut conn, version)?;
     let numbering = Numbering::new(&identity);
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let leases = beyond_links(&transaction, &numbering)?;
     for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
         let capacity = numbering.capacity(length);
-        let next = leases[usize::from(length)].saturating_add(SKIP.min(capacity / 16)).min(capacity);
-        transaction.execute("INSERT OR REPLACE INTO leases VALUES (?1, ?2)", params![length, next as i64])?;
+        let next =
+            leases[usize::from(length)].saturating_add(SKIP.min(capacity / 16)).min(capacity);
+        transaction.execute(
+            "INSERT OR REPLACE INTO leases VALUES (?1, ?2)",
+            params![length, next as i64],
+        )?;
     }
     Ok(transaction.commit()?)
 }

@@ -1,10 +1,11 @@
-//! The embedded stores: links in one SQLite file, clicks in another, owners in a third, and the counts behind limits in memory.
-//! What a single machine needs, without another server.
+//! The embedded stores: links in one SQLite file, clicks in another, owners in a third, and the
+//! counts behind limits in memory. What a single machine needs, without another server.
 //!
-//! One thread writes, and commits what many callers wait for in one fsync; a few threads look links up, many lookups to a
-//! read transaction; one more thread lists and searches, so that a long search never delays a redirect. Generated links are
-//! filed under their number, so new ones are appended side by side; aliases are found through a table of their own. Every row
-//! carries a checksum, and a row that does not fit it is an error, never a redirect.
+//! One thread writes, and commits what many callers wait for in one fsync; a few threads look links
+//! up, many lookups to a read transaction; one more thread lists and searches, so that a long
+//! search never delays a redirect. Generated links are filed under their number, so new ones are
+//! appended side by side; aliases are found through a table of their own. Every row carries a
+//! checksum, and a row that does not fit it is an error, never a redirect.
 //!
 //! Absent from here: the lock on the data directory, which is the binary's.
 
@@ -38,12 +39,15 @@ mod writer;
 mod writes;
 
 pub use backup::{BackupError, backup};
-pub use clicks::{ClickFileCheck, ClickOptions, EmbeddedClicks, backup_clicks, inspect_clicks, verify_clicks};
+pub use clicks::{
+    ClickFileCheck, ClickOptions, EmbeddedClicks, backup_clicks, inspect_clicks, verify_clicks,
+};
 pub use leases::skip_ahead;
 pub use limiter::LocalLimiter;
 pub use options::{OpenError, Options};
 pub use registry::{
-    EmbeddedRegistry, RegistryFileCheck, RegistryOptions, backup_registry, inspect_registry, skip_ahead_registry, verify_registry,
+    EmbeddedRegistry, RegistryFileCheck, RegistryOptions, backup_registry, inspect_registry,
+    skip_ahead_registry, verify_registry,
 };
 pub use store::Embedded;
 pub use verify::{LinkFileCheck, Problems, inspect, verify};

@@ -1,7 +1,7 @@
 //! Limits kept in this process's memory.
 //!
-//! The arithmetic is governor's; where its states are kept is ours, because it has to stay bounded: the tables that come with
-//! governor grow with everyone who comes by until somebody tidies them.
+//! The arithmetic is governor's; where its states are kept is ours, because it has to stay bounded:
+//! the tables that come with governor grow with everyone who comes by until somebody tidies them.
 
 mod buckets;
 
@@ -18,15 +18,15 @@ use terse_core::limits::{Limit, LimitDecision, LimitSubject, Limiter};
 
 use buckets::Buckets;
 
-/// Keeps count in memory: for one machine, and until it stops. At most 131,072 subjects are remembered, in less than 12 MiB;
-/// a subject whose bucket is full again is forgotten.
+/// Keeps count in memory: for one machine, and until it stops. At most 131,072 subjects are
+/// remembered, in less than 12 MiB; a subject whose bucket is full again is forgotten.
 #[derive(Debug)]
 pub struct LocalLimiter {
     buckets: Buckets,
 }
 
-/// The buckets' clock, as governor reads it. It counts from its first reading: that is made zero, so that all states have one
-/// beginning, whatever limit they were counted under.
+/// The buckets' clock, as governor reads it. It counts from its first reading: that is made zero,
+/// so that all states have one beginning, whatever limit they were counted under.
 struct Steady<'a> {
     buckets: &'a Buckets,
     asked: Cell<bool>,
@@ -64,28 +64,49 @@ impl LocalLimiter {
     }
 
     fn take_now(&self, subject: LimitSubject, limit: Limit, count: NonZeroU32) -> LimitDecision {
-        let (Some(most), Some(quota)) = (NonZeroU32::new(limit.count()), Quota::with_period(limit.interval())) else {
+        let (Some(most), Some(quota)) =
+            (NonZeroU32::new(limit.count()), Quota::with_period(limit.interval()))
+        else {
             return LimitDecision::UNLIMITED;
         };
-        let refused = LimitDecision { allowed: false, limit: most.get(), remaining: 0, reset: limit.per(), retry: limit.per() };
+        let refused = LimitDecision {
+            allowed: false,
+            limit: most.get(),
+            remaining: 0,
+            reset: limit.per(),
+            retry: limit.per(),
+        };
         if count > most {
             return refused;
         }
         let steady = Steady { buckets: &self.buckets, asked: Cell::new(false) };
         let rate = Rate::new(quota.allow_burst(most), &self.buckets, steady);
-        let until_full = |remaining: u32| limit.interval() * (most.get() - remaining.min(most.get()));
+        let until_full =
+            |remaining: u32| limit.interval() * (most.get() - remaining.min(most.get()));
         match rate.check_key_n(&subject, count) {
             Ok(Ok(state)) => {
                 let remaining = state.remaining_burst_capacity();
                 let reset = until_full(remaining);
-                LimitDecision { allowed: true, limit: most.get(), remaining, reset, retry: Duration::ZERO }
+                LimitDecision {
+                    allowed: true,
+                    limit: most.get(),
+                    remaining,
+                    reset,
+                    retry: Duration::ZERO,
+                }
             }
             Ok(Err(not_until)) => {
                 let retry = not_until.wait_time_from(self.buckets.now());
                 // So many are missing; the rest is there.
                 let missing = retry.as_nanos().div_ceil(limit.interval().as_nanos().max(1));
-                let remaining = count.get().saturating_sub(u32::try_from(missing).unwrap_or(u32::MAX));
-                LimitDecision { remaining, reset: until_full(remaining).max(retry), retry, ..refused }
+                let remaining =
+                    count.get().saturating_sub(u32::try_from(missing).unwrap_or(u32::MAX));
+                LimitDecision {
+                    remaining,
+                    reset: until_full(remaining).max(retry),
+                    retry,
+                    ..refused
+                }
             }
             Err(_) => refused,
         }

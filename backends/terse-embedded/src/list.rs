@@ -12,7 +12,8 @@ const MAX_EXAMINED: usize = 20_000;
 const MAX_PAGE: usize = 1000;
 
 impl LinkQueries {
-    /// Links by age, and by id where they are of the same age: both never change, so a walk misses nothing.
+    /// Links by age, and by id where they are of the same age: both never change, so a walk misses
+    /// nothing.
     pub(crate) fn list(&self, query: &ListQuery) -> Result<Page, Failure> {
         let domain = match &query.domain {
             None => None,
@@ -46,7 +47,9 @@ impl LinkQueries {
                     Ok(link) if wanted.matches(&link) => links.push(link),
                     Ok(_) => {}
                     // One damaged row must not hide all that come behind it.
-                    Err(Failure::Refused(error)) => tracing::error!(%error, "left a damaged link out of a list"),
+                    Err(Failure::Refused(error)) => {
+                        tracing::error!(%error, "left a damaged link out of a list");
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -55,20 +58,31 @@ impl LinkQueries {
     }
 }
 
-/// The queries that lead, one after the other, through everything behind a place. First the rest of its own moment, by id: in
-/// one query, SQLite would find the moment through the index and step over all of its links.
-pub(crate) fn steps(owner: Option<OwnerId>, sort: Sort, after: Option<ListPosition>) -> Vec<(String, Vec<i64>)> {
+/// The queries that lead, one after the other, through everything behind a place. First the rest of
+/// its own moment, by id: in one query, SQLite would find the moment through the index and step
+/// over all of its links.
+pub(crate) fn steps(
+    owner: Option<OwnerId>,
+    sort: Sort,
+    after: Option<ListPosition>,
+) -> Vec<(String, Vec<i64>)> {
     let (compare, order) = match sort {
         Sort::Newest => ("<", "DESC"),
         Sort::Oldest => (">", "ASC"),
     };
     let step = |condition: &str, values: &[i64]| {
-        // The owners' index leaves out the anonymous one, and this is how SQLite knows that it does not matter.
+        // The owners' index leaves out the anonymous one, and this is how SQLite knows that it does
+        // not matter.
         let (owned, owner) = match owner {
-            Some(owner) if owner != OwnerId::ANONYMOUS => (" AND owner = ? AND owner <> 0", Some(owner.0 as i64)),
+            Some(owner) if owner != OwnerId::ANONYMOUS => {
+                (" AND owner = ? AND owner <> 0", Some(owner.0 as i64))
+            }
             _ => ("", None),
         };
-        let sql = format!("SELECT {COLUMNS} FROM links WHERE 1{owned}{condition} ORDER BY created_at {order}, id {order}");
+        let sql = format!(
+            "SELECT {COLUMNS} FROM links WHERE 1{owned}{condition} ORDER BY created_at {order}, \
+             id {order}"
+        );
         (sql, owner.into_iter().chain(values.iter().copied()).collect())
     };
     match after {
@@ -121,7 +135,8 @@ impl ListPosition {
     }
 
     fn read(cursor: &Cursor) -> Result<Self, Failure> {
-        let bytes: &[u8; 16] = cursor.0.as_slice().try_into().map_err(|_| corrupt("not a place in this list"))?;
+        let bytes: &[u8; 16] =
+            cursor.0.as_slice().try_into().map_err(|_| corrupt("not a place in this list"))?;
         let number = i128::from_be_bytes(*bytes);
         Ok(Self { created_at: (number >> 64) as i64, id: number as i64 })
     }

@@ -52,7 +52,10 @@ impl Options {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A later version of terse has been here. Opening it could lose what this one does not know.
-    #[error("the file has schema version {found}, but this version of terse knows only up to {known}: use a newer terse")]
+    #[error(
+        "the file has schema version {found}, but this version of terse knows only up to {known}: \
+         use a newer terse"
+    )]
     Newer {
         /// What the file says.
         found: i64,
@@ -66,7 +69,10 @@ pub enum OpenError {
     #[error("the file is damaged: {0}")]
     Damaged(String),
     /// The store was made with another alphabet, and its codes are filed by it.
-    #[error("the links file was made with the alphabet {stored}, but {wanted} is configured; it cannot be changed later")]
+    #[error(
+        "the links file was made with the alphabet {stored}, but {wanted} is configured; it \
+         cannot be changed later"
+    )]
     Alphabet {
         /// What the store was made with.
         stored: &'static str,

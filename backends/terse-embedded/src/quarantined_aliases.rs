@@ -1,4 +1,5 @@
-//! Aliases of links that are gone: held for a while, so that what was printed does not lead to a stranger.
+//! Aliases of links that are gone: held for a while, so that what was printed does not lead to a
+//! stranger.
 
 use rusqlite::params;
 use terse_core::{Link, OwnerId, Timestamp};
@@ -6,9 +7,11 @@ use terse_core::{Link, OwnerId, Timestamp};
 use crate::failure::Failure;
 use crate::writes::LinkWrites;
 
-pub(crate) const QUARANTINED_CODE: &str = "SELECT EXISTS (SELECT 1 FROM held WHERE domain = ?1 AND code = ?2)";
+pub(crate) const QUARANTINED_CODE: &str =
+    "SELECT EXISTS (SELECT 1 FROM held WHERE domain = ?1 AND code = ?2)";
 /// Nobody was the owner of an anonymous one.
-pub(crate) const QUARANTINED_ALIAS: &str = "SELECT EXISTS (SELECT 1 FROM held INDEXED BY held_folded \
+pub(crate) const QUARANTINED_ALIAS: &str = "SELECT EXISTS (SELECT 1 FROM held INDEXED BY \
+    held_folded \
      WHERE domain = ?1 AND lower(code) = ?2 AND (owner <> ?3 OR owner = 0))";
 pub(crate) const OVER: &str = "SELECT domain, code FROM held WHERE until <= ?1 LIMIT ?2";
 /// However many are asked for: everyone else's writes wait behind these.
@@ -28,33 +31,48 @@ impl LinkWrites {
             // What we made was given to somebody, who may have printed it.
             false
                 if link.owner != OwnerId::ADMIN
-                    && self.number_id(&link.key.code, |length| self.issued.leased(length)).is_some() =>
+                    && self
+                        .number_id(&link.key.code, |length| self.issued.leased(length))
+                        .is_some() =>
             {
                 true
             }
             false => {
                 let mut statement = self.conn.prepare_cached(QUARANTINED_ALIAS)?;
-                statement.query_row(params![domain, link.key.code.folded(), link.owner.0 as i64], |row| row.get(0))?
+                statement.query_row(
+                    params![domain, link.key.code.folded(), link.owner.0 as i64],
+                    |row| row.get(0),
+                )?
             }
         })
     }
 
     /// Holds the alias of a link that is being purged.
     pub(crate) fn hold(&self, domain: i64, link: &Link, until: Timestamp) -> Result<(), Failure> {
-        let mut statement = self.conn.prepare_cached("INSERT OR REPLACE INTO held VALUES (?1, ?2, ?3, ?4)")?;
-        statement.execute(params![domain, link.key.code.as_str(), link.owner.0 as i64, until.as_ms()])?;
+        let mut statement =
+            self.conn.prepare_cached("INSERT OR REPLACE INTO held VALUES (?1, ?2, ?3, ?4)")?;
+        statement.execute(params![
+            domain,
+            link.key.code.as_str(),
+            link.owner.0 as i64,
+            until.as_ms()
+        ])?;
         Ok(())
     }
 
     /// Its former owner has it back.
     pub(crate) fn take_back(&self, domain: i64, link: &Link) -> Result<(), Failure> {
-        let mut statement = self.conn.prepare_cached("DELETE FROM held WHERE domain = ?1 AND code = ?2")?;
+        let mut statement =
+            self.conn.prepare_cached("DELETE FROM held WHERE domain = ?1 AND code = ?2")?;
         statement.execute(params![domain, link.key.code.as_str()])?;
         Ok(())
     }
 
     pub(crate) fn release(&mut self, now: Timestamp, limit: usize) -> Result<usize, Failure> {
         let sql = format!("DELETE FROM held WHERE (domain, code) IN ({OVER})");
-        Ok(self.conn.prepare_cached(&sql)?.execute(params![now.as_ms(), limit.min(MAX_BATCH) as i64])?)
+        Ok(self
+            .conn
+            .prepare_cached(&sql)?
+            .execute(params![now.as_ms(), limit.min(MAX_BATCH) as i64])?)
     }
 }

@@ -44,12 +44,19 @@ impl LinkQueries {
     }
 
     /// Each as `get` would answer. The statement is fetched once for all.
-    pub(crate) fn get_many(&self, keys: &[LinkKey]) -> Result<Vec<Result<Option<Link>, Failure>>, Failure> {
+    pub(crate) fn get_many(
+        &self,
+        keys: &[LinkKey],
+    ) -> Result<Vec<Result<Option<Link>, Failure>>, Failure> {
         let mut by_id = self.conn.prepare_cached(&self.by_id)?;
         Ok(keys.iter().map(|key| self.get_through(&mut by_id, key)).collect())
     }
 
-    fn get_through(&self, by_id: &mut Statement<'_>, key: &LinkKey) -> Result<Option<Link>, Failure> {
+    fn get_through(
+        &self,
+        by_id: &mut Statement<'_>,
+        key: &LinkKey,
+    ) -> Result<Option<Link>, Failure> {
         let Some(domain) = self.domain_id(&key.domain)? else {
             return Ok(None);
         };
@@ -63,7 +70,9 @@ impl LinkQueries {
             }
         }
         match self.alias_id(domain, &key.code)? {
-            Some(id) => by_id.query([id])?.next()?.map(|row| self.read(row, Some(&key.code))).transpose(),
+            Some(id) => {
+                by_id.query([id])?.next()?.map(|row| self.read(row, Some(&key.code))).transpose()
+            }
             None => Ok(None),
         }
     }
@@ -82,7 +91,8 @@ impl LinkQueries {
     }
 
     fn alias_id(&self, domain: i64, code: &Code) -> Result<Option<i64>, Failure> {
-        let mut statement = self.conn.prepare_cached("SELECT id FROM aliases WHERE domain = ?1 AND code = ?2")?;
+        let mut statement =
+            self.conn.prepare_cached("SELECT id FROM aliases WHERE domain = ?1 AND code = ?2")?;
         Ok(statement.query_row(params![domain, code.as_str()], |row| row.get(0)).optional()?)
     }
 
@@ -111,13 +121,22 @@ impl LinkQueries {
         let domain = self.domain_name(raw.domain)?;
         let code = match (raw.code, code) {
             (Some(stored), Some(code)) if stored == code.as_str() => code.clone(),
-            (Some(_), Some(_)) => return Err(corrupt(format!("row {} has another code than its alias", raw.id)).into()),
-            (Some(stored), None) => Code::parse(stored).ok_or_else(|| corrupt(format!("row {} has no code", raw.id)))?,
-            (None, _) if raw.id >= FIRST_NAMED => return Err(corrupt(format!("row {} has no code", raw.id)).into()),
+            (Some(_), Some(_)) => {
+                return Err(
+                    corrupt(format!("row {} has another code than its alias", raw.id)).into()
+                );
+            }
+            (Some(stored), None) => {
+                Code::parse(stored).ok_or_else(|| corrupt(format!("row {} has no code", raw.id)))?
+            }
+            (None, _) if raw.id >= FIRST_NAMED => {
+                return Err(corrupt(format!("row {} has no code", raw.id)).into());
+            }
             (None, Some(code)) => code.clone(),
             (None, None) => {
                 let number = u64::try_from(raw.id).ok().and_then(|id| self.numbering.from_id(id));
-                let (length, n) = number.ok_or_else(|| corrupt(format!("row {} has no number", raw.id)))?;
+                let (length, n) =
+                    number.ok_or_else(|| corrupt(format!("row {} has no number", raw.id)))?;
                 self.numbering.code(length, n)
             }
         };
@@ -133,8 +152,9 @@ impl LinkQueries {
             "SELECT id FROM aliases INDEXED BY aliases_folded \
              WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL LIMIT 2",
         )?;
-        let ids: Vec<i64> =
-            statement.query_map(params![domain, key.code.folded()], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let ids: Vec<i64> = statement
+            .query_map(params![domain, key.code.folded()], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
         match ids[..] {
             [id] => self.link(id, None),
             _ => Ok(None),
@@ -161,7 +181,8 @@ impl LinkQueries {
         }
         let mut statement = self.conn.prepare_cached("SELECT name FROM domains WHERE id = ?1")?;
         let name: Option<String> = statement.query_row([id], |row| row.get(0)).optional()?;
-        let domain = Domain::from_stored(&name.ok_or_else(|| corrupt(format!("there is no domain {id}")))?);
+        let domain =
+            Domain::from_stored(&name.ok_or_else(|| corrupt(format!("there is no domain {id}")))?);
         self.remember(domain.clone(), id);
         Ok(domain)
     }
@@ -178,7 +199,8 @@ impl LinkQueries {
     }
 
     pub(crate) fn admin_key(&self) -> Result<Option<[u8; 32]>, Failure> {
-        let mut statement = self.conn.prepare_cached("SELECT value FROM meta WHERE name = 'admin_key'")?;
+        let mut statement =
+            self.conn.prepare_cached("SELECT value FROM meta WHERE name = 'admin_key'")?;
         Ok(statement.query_row([], |row| row.get(0)).optional()?)
     }
 }

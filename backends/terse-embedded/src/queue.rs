@@ -127,7 +127,8 @@ impl<T> Queue<T> {
     }
 }
 
-/// Closes a queue when its last thread ends, even by a panic: whoever waits is answered instead of waiting for nobody.
+/// Closes a queue when its last thread ends, even by a panic: whoever waits is answered instead of
+/// waiting for nobody.
 pub(crate) struct QueueReceiver<T>(pub(crate) std::sync::Arc<Queue<T>>);
 
 impl<T> Drop for QueueReceiver<T> {
@@ -145,7 +146,10 @@ mod tests {
     #[test]
     fn a_full_queue_refuses_and_a_closed_one_is_emptied_first() {
         let queue = Queue::new(2);
-        assert_eq!((queue.push(1), queue.push(2), queue.push(3)), (Ok(()), Ok(()), Err(Refused::Full)));
+        assert_eq!(
+            (queue.push(1), queue.push(2), queue.push(3)),
+            (Ok(()), Ok(()), Err(Refused::Full))
+        );
         queue.close();
         assert_eq!(queue.push(4), Err(Refused::Closed));
         assert!(matches!(queue.take(1), Dequeued::Items(items) if items == [1]));

@@ -12,7 +12,8 @@ use crate::engine::connect_reader;
 use crate::failure::{Failure, unavailable};
 use crate::queue::{Dequeued, Queue};
 
-/// Something to look up, given a connection or the reason why there is none. Says whether the connection still works.
+/// Something to look up, given a connection or the reason why there is none. Says whether the
+/// connection still works.
 pub(crate) type ReadJob<S> = Box<dyn FnOnce(Result<&S, &str>) -> Connected + Send>;
 
 /// Whether a connection can be used again.
@@ -63,7 +64,10 @@ impl<T: Database> Reader<T> {
                 open = kept;
                 continue;
             }
-            match kept.map_or_else(|| self.open(), Ok).and_then(|open| Ok(begin(open.queries.as_ref()).map(|()| open)?)) {
+            match kept
+                .map_or_else(|| self.open(), Ok)
+                .and_then(|open| Ok(begin(open.queries.as_ref()).map(|()| open)?))
+            {
                 Ok(opened) => {
                     let mut connected = Connected::Yes;
                     for read_job in errands {
@@ -86,13 +90,17 @@ impl<T: Database> Reader<T> {
     }
 
     fn open(&self) -> Result<Open<T::Queries>, Failure> {
-        let permit = self.connection_gate.enter().ok_or_else(|| unavailable("an earlier connection is still open"))?;
+        let permit = self
+            .connection_gate
+            .enter()
+            .ok_or_else(|| unavailable("an earlier connection is still open"))?;
         let conn = connect_reader(self.trade.site())?;
         Ok(Open { queries: self.trade.queries(conn), permit })
     }
 }
 
-/// The snapshot is taken by the first lookup, so it holds everything that was answered before any of them was asked.
+/// The snapshot is taken by the first lookup, so it holds everything that was answered before any
+/// of them was asked.
 fn begin(conn: &Connection) -> rusqlite::Result<()> {
     conn.prepare_cached("BEGIN")?.execute([]).map(|_| ())
 }

@@ -4,27 +4,31 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Row, ToSql};
 use terse_core::rules::Rules;
 use terse_core::{
-    Code, Domain, Flags, Link, LinkKey, ModerationSource, ModerationStatus, Notes, OwnerId, PasswordHash, RedirectKind, Revision,
-    Tags, Target, Timestamp, Title,
+    Code, Domain, Flags, Link, LinkKey, ModerationSource, ModerationStatus, Notes, OwnerId,
+    PasswordHash, RedirectKind, Revision, Tags, Target, Timestamp, Title,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::{Failure, corrupt};
 
-/// Ids below are numbers of codes; ids from here on belong to named links. Far above every number there is.
+/// Ids below are numbers of codes; ids from here on belong to named links. Far above every number
+/// there is.
 pub(crate) const FIRST_NAMED: i64 = 1 << 61;
 
 /// In the order in which [`RawRow::read`] expects them.
-pub(crate) const COLUMNS: &str = "id, domain, code, owner, target, created_at, updated_at, flags, checksum, reuse, revision, \
-     expires_at, valid_from, max_clicks, spent_clicks, title, tags, deleted_at, signs, password, notes, archived_at, rules";
+pub(crate) const COLUMNS: &str = "id, domain, code, owner, target, created_at, updated_at, flags, \
+    checksum, reuse, revision, \
+     expires_at, valid_from, max_clicks, spent_clicks, title, tags, deleted_at, signs, password, \
+     notes, archived_at, rules";
 
 const FORWARD_QUERY: i64 = 4;
 const CRAWLABLE: i64 = 8;
 const SUSPICIOUS: i64 = 16;
 const BLOCKED: i64 = 32;
 const GENERATED: i64 = 64;
-/// The standing is not the word of whoever it usually is: a clear link's is the screen's, any other a moderator's. So it was
-/// for every link before there was a screen, and their rows say nothing of it.
+/// The standing is not the word of whoever it usually is: a clear link's is the screen's, any other
+/// a moderator's. So it was for every link before there was a screen, and their rows say nothing of
+/// it.
 const OTHER_JUDGE: i64 = 128;
 
 /// A row as it lies in the file, its texts not yet copied.
@@ -90,13 +94,16 @@ impl<'a> RawRow<'a> {
         })
     }
 
-    /// The link, if the row is what was once written. `code` is what the id or the row's own code says.
+    /// The link, if the row is what was once written. `code` is what the id or the row's own code
+    /// says.
     pub(crate) fn into_link(self, domain: Domain, code: Code) -> Result<Link, Failure> {
         let Fields { owner, created_at, flags, .. } = self.fields;
         if self.fields.checksum(self.id, domain.as_str(), self.code) != self.checksum {
             return Err(corrupt(format!("the checksum of row {} is wrong", self.id)).into());
         }
-        let rules = self.fields.rules.map(|text| Rules::from_stored(text).ok_or_else(|| corrupt("rules that cannot be read")));
+        let rules = self.fields.rules.map(|text| {
+            Rules::from_stored(text).ok_or_else(|| corrupt("rules that cannot be read"))
+        });
         let redirect = match flags & 3 {
             0 => RedirectKind::Found,
             1 => RedirectKind::MovedPermanently,
@@ -193,7 +200,11 @@ impl<'a> NewRow<'a> {
                 | flag(link.standing == ModerationStatus::Suspicious, SUSPICIOUS)
                 | flag(link.standing == ModerationStatus::Blocked, BLOCKED)
                 | flag(link.generated, GENERATED)
-                | flag((link.standing == ModerationStatus::Clear) != (link.judged == ModerationSource::Screen), OTHER_JUDGE),
+                | flag(
+                    (link.standing == ModerationStatus::Clear)
+                        != (link.judged == ModerationSource::Screen),
+                    OTHER_JUDGE,
+                ),
             reuse: link.reusable.then(|| reuse_hash(link)),
             revision: Some(link.revision.0 as i64).filter(|revision| *revision != 1),
             expires_at: link.expires_at.map(Timestamp::as_ms),
@@ -212,7 +223,8 @@ impl<'a> NewRow<'a> {
         Self { id, domain, code, fields, checksum }
     }
 
-    /// Every column of [`COLUMNS`], `spent_clicks` given apart as it is not part of the row's identity.
+    /// Every column of [`COLUMNS`], `spent_clicks` given apart as it is not part of the row's
+    /// identity.
     pub(crate) fn values<'b>(&'b self, spent_clicks: &'b Option<i64>) -> [&'b dyn ToSql; 23] {
         let f = &self.fields;
         [
@@ -258,9 +270,15 @@ impl Fields<'_> {
         for number in [id, self.owner, self.created_at, self.flags] {
             bytes.extend(number.to_le_bytes());
         }
-        for number in
-            [self.updated_at, self.reuse, self.revision, self.expires_at, self.valid_from, self.max_clicks, self.deleted_at]
-        {
+        for number in [
+            self.updated_at,
+            self.reuse,
+            self.revision,
+            self.expires_at,
+            self.valid_from,
+            self.max_clicks,
+            self.deleted_at,
+        ] {
             bytes.push(u8::from(number.is_some()));
             bytes.extend(number.unwrap_or(0).to_le_bytes());
         }
@@ -273,7 +291,12 @@ impl Fields<'_> {
         }
         // What came later likewise, each with a letter of its own.
         let archived_at = self.archived_at.map(|at| at.to_string());
-        let later = [(b'p', self.password), (b'n', self.notes), (b'a', archived_at.as_deref()), (b'r', self.rules)];
+        let later = [
+            (b'p', self.password),
+            (b'n', self.notes),
+            (b'a', archived_at.as_deref()),
+            (b'r', self.rules),
+        ];
         for (letter, text) in later {
             if text.is_some() {
                 bytes.push(letter);

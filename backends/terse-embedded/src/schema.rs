@@ -43,14 +43,18 @@ impl Shape {
         Ok(conn)
     }
 
-    /// Checks that the file is ours and not from the future, without changing anything. Tells its version.
+    /// Checks that the file is ours and not from the future, without changing anything. Tells its
+    /// version.
     pub(crate) fn inspect(&self, conn: &Connection, path: &Path) -> Result<i64, OpenError> {
         let not_ours = |error: rusqlite::Error| match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::NotADatabase) => OpenError::NotTerse(path.to_owned()),
             _ => error.into(),
         };
-        let application: i64 = conn.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(not_ours)?;
-        let objects: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(not_ours)?;
+        let application: i64 =
+            conn.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(not_ours)?;
+        let objects: i64 = conn
+            .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+            .map_err(not_ours)?;
         // An empty file is one whose making was interrupted, or was prepared by an operator.
         if application != self.application && (application != 0 || objects > 0) {
             return Err(OpenError::NotTerse(path.to_owned()));
@@ -70,7 +74,9 @@ impl Shape {
         for (step, version) in steps.iter().zip(1..).skip(usize::try_from(version).unwrap_or(0)) {
             let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
             transaction.execute_batch(step)?;
-            transaction.execute_batch(&format!("PRAGMA application_id = {application}; PRAGMA user_version = {version}"))?;
+            transaction.execute_batch(&format!(
+                "PRAGMA application_id = {application}; PRAGMA user_version = {version}"
+            ))?;
             transaction.commit()?;
             // A file that was just made has nothing to be told about.
             if found > 0 {
@@ -88,12 +94,19 @@ pub(crate) fn identity(conn: &mut Connection, alphabet: Alphabet) -> Result<Iden
         return if identity.alphabet == alphabet {
             Ok(identity)
         } else {
-            Err(OpenError::Alphabet { stored: identity.alphabet.as_str(), wanted: alphabet.as_str() })
+            Err(OpenError::Alphabet {
+                stored: identity.alphabet.as_str(),
+                wanted: alphabet.as_str(),
+            })
         };
     }
-    // Without its secret, nothing that was filed by number could be found again: better to say so than to make another.
-    let used: bool =
-        transaction.query_row("SELECT EXISTS (SELECT 1 FROM leases) OR EXISTS (SELECT 1 FROM links)", [], |row| row.get(0))?;
+    // Without its secret, nothing that was filed by number could be found again: better to say so
+    // than to make another.
+    let used: bool = transaction.query_row(
+        "SELECT EXISTS (SELECT 1 FROM leases) OR EXISTS (SELECT 1 FROM links)",
+        [],
+        |row| row.get(0),
+    )?;
     if used {
         return Err(OpenError::Damaged("its secret is missing".into()));
     }
@@ -106,7 +119,10 @@ pub(crate) fn identity(conn: &mut Connection, alphabet: Alphabet) -> Result<Iden
 
 /// The identity as it was written, if it was.
 pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, OpenError> {
-    let read = |name: &str| conn.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0)).optional();
+    let read = |name: &str| {
+        conn.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| row.get(0))
+            .optional()
+    };
     let Some(rusqlite::types::Value::Blob(secret)) = read("secret")? else {
         return Ok(None);
     };
@@ -115,7 +131,10 @@ pub(crate) fn stored_identity(conn: &Connection) -> Result<Option<Identity>, Ope
     let Some(rusqlite::types::Value::Text(alphabet)) = read("alphabet")? else {
         return Err(damaged("alphabet"));
     };
-    Ok(Some(Identity::from_stored(secret, Alphabet::parse(&alphabet).ok_or_else(|| damaged("alphabet"))?)))
+    Ok(Some(Identity::from_stored(
+        secret,
+        Alphabet::parse(&alphabet).ok_or_else(|| damaged("alphabet"))?,
+    )))
 }
 
 #[cfg(test)]
@@ -138,7 +157,8 @@ pub(crate) mod tests {
             ("SELECT target FROM links WHERE id = ?1", "INTEGER PRIMARY KEY"),
             ("SELECT target FROM links WHERE reuse = ?1", "links_to_reuse"),
             (
-                "SELECT target FROM links WHERE expires_at IS NOT NULL AND marked IS NULL AND expires_at <= ?1 \
+                "SELECT target FROM links WHERE expires_at IS NOT NULL AND marked IS NULL AND \
+                 expires_at <= ?1 \
                  ORDER BY expires_at",
                 "links_to_mark",
             ),
@@ -148,7 +168,8 @@ pub(crate) mod tests {
             ("SELECT max(id) FROM links WHERE id >= ?1 AND id < ?2", "INTEGER PRIMARY KEY"),
             ("SELECT id FROM aliases WHERE domain = ?1 AND code = ?2", "PRIMARY KEY"),
             (
-                "SELECT id FROM aliases INDEXED BY aliases_folded WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL",
+                "SELECT id FROM aliases INDEXED BY aliases_folded WHERE domain = ?1 AND \
+                 lower(code) = ?2 AND owner IS NOT NULL",
                 "aliases_folded (domain=? AND <expr>=?)",
             ),
             (TAGS, "COVERING INDEX links_tagged (owner=?"),
@@ -156,7 +177,10 @@ pub(crate) mod tests {
             (QUARANTINED_ALIAS, "held_folded (domain=? AND <expr>=?)"),
             (OVER, "held_ending (until<?)"),
             ("SELECT id FROM requests WHERE at < ?1 ORDER BY at LIMIT ?2", "requests_by_age"),
-            ("SELECT target FROM revisions WHERE id = ?1 ORDER BY n DESC LIMIT ?2", "revisions_of_a_link"),
+            (
+                "SELECT target FROM revisions WHERE id = ?1 ORDER BY n DESC LIMIT ?2",
+                "revisions_of_a_link",
+            ),
             (&format!("SELECT n FROM revisions WHERE {TOO_OLD}"), "revisions_of_a_link"),
         ] {
             assert_plan(&conn, sql, index);
@@ -175,11 +199,17 @@ pub(crate) mod tests {
             ] {
                 let [(first, _)] = &steps(owner, sort, None)[..] else { panic!("one step") };
                 assert_plan(&conn, first, index);
-                let [(rest, _), (beyond, _)] = &steps(owner, sort, Some(ListPosition { created_at: 1, id: 1 }))[..] else {
+                let [(rest, _), (beyond, _)] =
+                    &steps(owner, sort, Some(ListPosition { created_at: 1, id: 1 }))[..]
+                else {
                     panic!("two steps")
                 };
                 let compare = if sort == Sort::Newest { "<" } else { ">" };
-                assert_plan(&conn, rest, &format!("{index} ({columns}created_at=? AND rowid{compare}?)"));
+                assert_plan(
+                    &conn,
+                    rest,
+                    &format!("{index} ({columns}created_at=? AND rowid{compare}?)"),
+                );
                 assert_plan(&conn, beyond, &format!("{index} ({columns}created_at{compare}?)"));
             }
         }

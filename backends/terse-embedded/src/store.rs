@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::{
-    ClickSpend, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, LinkVersion, ListQuery, Numbering, OwnerId, Page,
-    Revision, StoreError, TagCount, Timestamp, Updated,
+    ClickSpend, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, LinkVersion,
+    ListQuery, Numbering, OwnerId, Page, Revision, StoreError, TagCount, Timestamp, Updated,
 };
 
 use crate::backup::BackupError;
@@ -29,8 +29,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many lookups, and how many lists, may wait.
 const LOOKUPS: usize = 65_536;
 const LISTS: usize = 256;
-/// How many of them share one read transaction: half of a lookup is beginning and ending it. A list would only hold on to an
-/// old state of the file for as long as all the others take.
+/// How many of them share one read transaction: half of a lookup is beginning and ending it. A list
+/// would only hold on to an old state of the file for as long as all the others take.
 const MAX_LOOKUPS_PER_BATCH: usize = 256;
 const MAX_LISTS_PER_BATCH: usize = 1;
 
@@ -86,17 +86,24 @@ impl Embedded {
         issued.publish_leases(&leases::beyond_links(&conn, &numbering)?);
         engine::sync_folder_of(&site.path)?;
         let pools = [
-            ReadPool { name: "lookup", threads: options.readers.max(1), bound: LOOKUPS, at_once: MAX_LOOKUPS_PER_BATCH },
+            ReadPool {
+                name: "lookup",
+                threads: options.readers.max(1),
+                bound: LOOKUPS,
+                at_once: MAX_LOOKUPS_PER_BATCH,
+            },
             ReadPool { name: "list", threads: 1, bound: LISTS, at_once: MAX_LISTS_PER_BATCH },
         ];
-        let trade = Links { site: site.clone(), numbering: numbering.clone(), issued: issued.clone() };
+        let trade =
+            Links { site: site.clone(), numbering: numbering.clone(), issued: issued.clone() };
         let threads = StoreThreads::start(&trade, options.queue, WRITE_TIMEOUT, &pools)?;
         // Only now, so that the log is never cleaned away between two connections.
         drop(conn);
         Ok(Self { site, identity, numbering, issued, threads })
     }
 
-    /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`. Blocks meanwhile.
+    /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`.
+    /// Blocks meanwhile.
     pub fn close(&self) {
         self.threads.close();
     }
@@ -116,7 +123,8 @@ impl Embedded {
         &self.threads
     }
 
-    /// Copies the store as it is now into a new file, while everyone goes on working. Blocks for as long as it takes.
+    /// Copies the store as it is now into a new file, while everyone goes on working. Blocks for as
+    /// long as it takes.
     pub fn backup(&self, to: &Path) -> Result<(), BackupError> {
         crate::backup::backup(&self.site.path, to)
     }
@@ -152,13 +160,20 @@ impl LinkStore for Embedded {
     async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
         let (count, keys) = (keys.len(), keys.to_vec());
         let look = move |queries: &LinkQueries, connected: &mut Connected| {
-            let found = queries.get_many(&keys).map_err(|failure| to_store_error(failure, connected))?;
-            Ok(found.into_iter().map(|found| found.map_err(|failure| to_store_error(failure, connected))).collect::<Vec<_>>())
+            let found =
+                queries.get_many(&keys).map_err(|failure| to_store_error(failure, connected))?;
+            Ok(found
+                .into_iter()
+                .map(|found| found.map_err(|failure| to_store_error(failure, connected)))
+                .collect::<Vec<_>>())
         };
         match self.threads.read_part_by_part(LOOKUP, look).await {
             Ok(found) => found,
             Err(error) => {
-                let why = format!("{error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
+                let why = format!(
+                    "{error}: {}",
+                    std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default()
+                );
                 (0..count).map(|_| Err(unavailable(why.as_str()))).collect()
             }
         }
@@ -215,7 +230,12 @@ impl LinkStore for Embedded {
         self.threads.write(move |writes| writes.mark_expired(now, limit)).await
     }
 
-    async fn purge(&self, before: Timestamp, limit: usize, hold: Option<Timestamp>) -> Result<Vec<LinkKey>, StoreError> {
+    async fn purge(
+        &self,
+        before: Timestamp,
+        limit: usize,
+        hold: Option<Timestamp>,
+    ) -> Result<Vec<LinkKey>, StoreError> {
         self.threads.write(move |writes| writes.purge(before, limit, hold)).await
     }
 

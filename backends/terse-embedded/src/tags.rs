@@ -18,7 +18,8 @@ impl LinkQueries {
         let mut rows = statement.query([owner.0 as i64])?;
         let mut counts = HashMap::<String, u64>::new();
         while let Some(row) = rows.next()? {
-            let (joined, links): (_, i64) = (row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?, row.get(1)?);
+            let (joined, links): (_, i64) =
+                (row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?, row.get(1)?);
             for tag in joined.split(',').filter(|tag| !tag.is_empty()) {
                 if let Some(count) = counts.get_mut(tag) {
                     *count += links.unsigned_abs();

@@ -40,7 +40,12 @@ pub(crate) struct StoreThreads<T: Database> {
 
 impl<T: Database> StoreThreads<T> {
     /// Starts them. `writes` may wait, each no longer than `patience`.
-    pub(crate) fn start(trade: &T, writes: usize, patience: Duration, pools: &[ReadPool]) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        trade: &T,
+        writes: usize,
+        patience: Duration,
+        pools: &[ReadPool],
+    ) -> std::io::Result<Self> {
         let connection_gate: Arc<ConnectionGate> = Arc::default();
         let threads = Self {
             health: Arc::new(Health::new()),
@@ -72,7 +77,8 @@ impl<T: Database> StoreThreads<T> {
         };
         start::<T>(&threads.writer, "write", move || {
             if T::BEHIND_OTHERS {
-                // In Linux niceness is a thread's own. Where it cannot be changed, all goes on as before.
+                // In Linux niceness is a thread's own. Where it cannot be changed, all goes on as
+                // before.
                 let _refused = rustix::process::setpriority_process(None, 19);
             }
             writer.run();
@@ -80,9 +86,11 @@ impl<T: Database> StoreThreads<T> {
         Ok(threads)
     }
 
-    /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`. Blocks meanwhile.
+    /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`.
+    /// Blocks meanwhile.
     pub(crate) fn close(&self) {
-        // Readers first: the last connection to close moves the log into the file, which only the writer's can.
+        // Readers first: the last connection to close moves the log into the file, which only the
+        // writer's can.
         self.pools.iter().for_each(|queue| queue.close());
         join(&self.readers);
         self.writes.close();
@@ -170,7 +178,10 @@ pub(crate) fn to_store_error(failure: Failure, connected: &mut Connected) -> Sto
     failure.into()
 }
 
-async fn wait<A>(answer: oneshot::Receiver<Result<A, StoreError>>, patience: Duration) -> Result<A, StoreError> {
+async fn wait<A>(
+    answer: oneshot::Receiver<Result<A, StoreError>>,
+    patience: Duration,
+) -> Result<A, StoreError> {
     match tokio::time::timeout(patience, answer).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_dropped)) => Err(unavailable("the store has stopped")),

@@ -51,19 +51,22 @@ impl LinkFileCheck {
     }
 }
 
-/// A glance: whether this is a file of ours, of a version we know, whose identity can be read. Also while the store is in use.
+/// A glance: whether this is a file of ours, of a version we know, whose identity can be read. Also
+/// while the store is in use.
 pub fn inspect(db: &Path) -> Result<(), OpenError> {
     let conn = connect_reader(&DbLocation::at(db))?;
     schema::LINKS.inspect(&conn, db)?;
     schema::stored_identity(&conn)?.map(|_| ()).ok_or_else(|| OpenError::NotTerse(db.to_owned()))
 }
 
-/// Checks every page, every index, every link's checksum, what links were before, and every alias, also while the store is in use.
+/// Checks every page, every index, every link's checksum, what links were before, and every alias,
+/// also while the store is in use.
 pub fn verify(db: &Path) -> Result<LinkFileCheck, OpenError> {
     let conn = connect_reader(&DbLocation::at(db))?;
     // All of it as of one moment.
     conn.execute_batch("BEGIN")?;
-    let identity = schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(db.to_owned()))?;
+    let identity =
+        schema::stored_identity(&conn)?.ok_or_else(|| OpenError::NotTerse(db.to_owned()))?;
     let numbering = Numbering::new(&identity);
     let issued = Arc::new(IssuedCodes::load(&conn, &numbering)?);
     let queries = LinkQueries::new(conn, numbering, issued);
@@ -88,7 +91,8 @@ pub(crate) fn check_pages(conn: &Connection, tell: &mut dyn FnMut(String)) -> ru
 }
 
 fn check_links(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite::Result<()> {
-    let mut statement = queries.conn.prepare(&format!("SELECT {COLUMNS} FROM links ORDER BY id"))?;
+    let mut statement =
+        queries.conn.prepare(&format!("SELECT {COLUMNS} FROM links ORDER BY id"))?;
     let mut rows = statement.query([])?;
     loop {
         match rows.next() {
@@ -97,12 +101,16 @@ fn check_links(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite::R
                 Ok(link) => {
                     report.links += 1;
                     let id: i64 = row.get(0)?;
-                    if id < FIRST_NAMED && queries.number_id(&link.key.code, |length| queries.issued.leased(length)) != Some(id) {
+                    if id < FIRST_NAMED
+                        && queries.number_id(&link.key.code, |length| queries.issued.leased(length))
+                            != Some(id)
+                    {
                         report.problems.tell(format!("row {id}: its number was never given out"));
                     }
                 }
                 Err(Failure::Refused(error)) => {
-                    let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
+                    let cause = std::error::Error::source(&error)
+                        .map_or_else(String::new, ToString::to_string);
                     report.problems.tell(cause);
                 }
                 Err(Failure::Engine(error)) => return Err(error),
@@ -118,7 +126,8 @@ fn check_links(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite::R
 
 /// A damaged revision misleads nobody but whoever goes back to it.
 fn check_history(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite::Result<()> {
-    let mut statement = queries.conn.prepare(&format!("SELECT {COLUMNS} FROM revisions ORDER BY n"))?;
+    let mut statement =
+        queries.conn.prepare(&format!("SELECT {COLUMNS} FROM revisions ORDER BY n"))?;
     let mut rows = statement.query([])?;
     loop {
         match rows.next() {
@@ -126,7 +135,8 @@ fn check_history(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite:
             Ok(Some(row)) => match queries.read(row, None) {
                 Ok(_) => {}
                 Err(Failure::Refused(error)) => {
-                    let cause = std::error::Error::source(&error).map_or_else(String::new, ToString::to_string);
+                    let cause = std::error::Error::source(&error)
+                        .map_or_else(String::new, ToString::to_string);
                     report.problems.tell(format!("an earlier revision: {cause}"));
                 }
                 Err(Failure::Engine(error)) => return Err(error),
@@ -144,15 +154,18 @@ fn check_aliases(queries: &LinkQueries, report: &mut LinkFileCheck) -> rusqlite:
         (
             "named links that no alias leads to",
             "SELECT count(*) FROM links l WHERE l.id >= ?1 AND NOT EXISTS \
-             (SELECT 1 FROM aliases a WHERE a.domain = l.domain AND a.code = l.code AND a.id = l.id)",
+             (SELECT 1 FROM aliases a WHERE a.domain = l.domain AND a.code = l.code AND a.id = \
+             l.id)",
         ),
         (
             "revisions of links that are not there",
-            "SELECT count(*) FROM revisions r WHERE r.id >= ?1 - ?1 AND NOT EXISTS (SELECT 1 FROM links l WHERE l.id = r.id)",
+            "SELECT count(*) FROM revisions r WHERE r.id >= ?1 - ?1 AND NOT EXISTS (SELECT 1 FROM \
+             links l WHERE l.id = r.id)",
         ),
         (
             "aliases that lead nowhere",
-            "SELECT count(*) FROM aliases a WHERE a.id < ?1 OR NOT EXISTS (SELECT 1 FROM links l WHERE l.id = a.id)",
+            "SELECT count(*) FROM aliases a WHERE a.id < ?1 OR NOT EXISTS (SELECT 1 FROM links l \
+             WHERE l.id = a.id)",
         ),
     ] {
         match queries.conn.query_row(sql, [FIRST_NAMED], |row| row.get::<_, i64>(0)) {

@@ -1,12 +1,13 @@
 //! The one thread that writes.
 //!
-//! It takes what is waiting, writes all of it in one transaction, and answers when that is on the disk: many callers share
-//! one fsync, and none waits for a timer. Where the disk fails, everyone in the batch is told that it cannot be known whether
-//! their write happened; then the connection is thrown away, and no write is taken on before there is a new one.
+//! It takes what is waiting, writes all of it in one transaction, and answers when that is on the
+//! disk: many callers share one fsync, and none waits for a timer. Where the disk fails, everyone
+//! in the batch is told that it cannot be known whether their write happened; then the connection
+//! is thrown away, and no write is taken on before there is a new one.
 //!
-//! A sync that failed once proves nothing when it succeeds later, as the kernel may have dropped the pages. After an error of
-//! the disk, therefore, every connection is closed, so that SQLite forgets what it believes to be in the file, and the whole
-//! log is moved into the file anew.
+//! A sync that failed once proves nothing when it succeeds later, as the kernel may have dropped
+//! the pages. After an error of the disk, therefore, every connection is closed, so that SQLite
+//! forgets what it believes to be in the file, and the whole log is moved into the file anew.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,14 +24,16 @@ use crate::health::Health;
 use crate::queue::{Dequeued, Queue, QueueReceiver};
 use crate::reader::ReadJob;
 
-/// A log this many times as long as it should be was kept so by readers; now they are waited for, a little.
+/// A log this many times as long as it should be was kept so by readers; now they are waited for, a
+/// little.
 const TOO_LONG: u32 = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// A write somebody waits for.
 pub(crate) trait Job<S>: Send {
-    /// Does the work inside a transaction, and keeps the answer. May be called again after a rollback.
+    /// Does the work inside a transaction, and keeps the answer. May be called again after a
+    /// rollback.
     fn run(&mut self, writes: &mut S) -> Result<(), rusqlite::Error>;
     /// The work is on the disk.
     fn answer(self: Box<Self>);
@@ -145,7 +148,8 @@ impl<T: Database> Writer<T> {
                 Ok(()) => Some(seated),
                 Err((WriterFailed(error), jobs)) => {
                     drop(seated);
-                    // Known to be broken before anyone hears of it, so that nobody who heard tries in vain.
+                    // Known to be broken before anyone hears of it, so that nobody who heard tries
+                    // in vain.
                     self.health.broke(&error.to_string());
                     refuse(jobs, &error.to_string());
                     self.recover(error.into())
@@ -155,7 +159,10 @@ impl<T: Database> Writer<T> {
     }
 
     fn sit_down(&self) -> Result<WriterState<T::Writes>, Failure> {
-        let permit = self.connection_gate.enter().ok_or_else(|| unavailable("a reader does not let go of the file"))?;
+        let permit = self
+            .connection_gate
+            .enter()
+            .ok_or_else(|| unavailable("a reader does not let go of the file"))?;
         let (conn, log) = connect_writer(self.trade.site())?;
         Ok(WriterState {
             writes: self.trade.writes(conn)?,
@@ -211,9 +218,13 @@ impl<T: Database> Writer<T> {
         }
     }
 
-    /// A new connection. If pages may have been dropped, nothing is left in the log, and all of it was written anew;
-    /// `None` if that cannot be, as SQLite still believes from before that a part of the log is in the file.
-    fn sit_down_again(&self, pages_dropped: bool) -> Result<Option<WriterState<T::Writes>>, Failure> {
+    /// A new connection. If pages may have been dropped, nothing is left in the log, and all of it
+    /// was written anew; `None` if that cannot be, as SQLite still believes from before that a part
+    /// of the log is in the file.
+    fn sit_down_again(
+        &self,
+        pages_dropped: bool,
+    ) -> Result<Option<WriterState<T::Writes>>, Failure> {
         let desk = self.sit_down()?;
         let conn = desk.writes.conn();
         if !pages_dropped {
@@ -255,7 +266,8 @@ impl<S: Writes> WriterState<S> {
         self.prune().map_err(|error| (WriterFailed(error), Vec::new()))
     }
 
-    /// One transaction. After an error nothing of it has happened, unless the error came from the very end of it.
+    /// One transaction. After an error nothing of it has happened, unless the error came from the
+    /// very end of it.
     fn commit(&mut self, jobs: &mut Jobs<S>) -> Result<(), TransactionError> {
         let done = self.try_commit(jobs);
         if done.is_err() {
@@ -291,7 +303,8 @@ impl<S: Writes> WriterState<S> {
             let done = checkpoint(conn, "TRUNCATE");
             conn.busy_timeout(Duration::from_secs(5))?;
             // A backup reads for minutes: waiting for it after every batch would help nobody.
-            self.restart_at = if done? { TOO_LONG * self.checkpoint_at } else { pages.saturating_mul(2) };
+            self.restart_at =
+                if done? { TOO_LONG * self.checkpoint_at } else { pages.saturating_mul(2) };
         }
         self.log.store(0, Ordering::Relaxed);
         Ok(())

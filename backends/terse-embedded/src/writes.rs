@@ -4,8 +4,8 @@ use std::ops::{Deref, Range};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use terse_core::{
-    ClickSpend, Domain, Insert, Inserted, Link, LinkKey, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Request, Revision, Status, StoreError,
-    Timestamp, Updated,
+    ClickSpend, Domain, Insert, Inserted, Link, LinkKey, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Request,
+    Revision, Status, StoreError, Timestamp, Updated,
 };
 
 use crate::failure::Failure;
@@ -13,7 +13,8 @@ use crate::leases::{self, Leases};
 use crate::queries::LinkQueries;
 use crate::row::{COLUMNS, FIRST_NAMED, NewRow, Texts, reuse_hash};
 
-/// The one who writes. What it remembers is what the file says, as of the last commit or of its own unfinished work.
+/// The one who writes. What it remembers is what the file says, as of the last commit or of its own
+/// unfinished work.
 pub(crate) struct LinkWrites {
     queries: LinkQueries,
     leased: Leases,
@@ -53,7 +54,8 @@ impl LinkWrites {
             next_named: FIRST_NAMED,
             stored_next_named: FIRST_NAMED,
             insert_row: format!(
-                "INSERT INTO links ({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,\
+                "INSERT INTO links ({COLUMNS}) VALUES \
+                 (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,\
                  ?20,?21,?22,?23)"
             ),
             reusable_rows: format!("SELECT {COLUMNS} FROM links WHERE reuse = ?1"),
@@ -70,10 +72,13 @@ impl LinkWrites {
         Ok(())
     }
 
-    /// Ids of named links are never used twice, even after a purge: remembered requests speak of links by id.
+    /// Ids of named links are never used twice, even after a purge: remembered requests speak of
+    /// links by id.
     fn keep_next_named(&mut self) -> rusqlite::Result<()> {
         if self.next_named != self.stored_next_named {
-            let mut statement = self.conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('next_named', ?1)")?;
+            let mut statement = self
+                .conn
+                .prepare_cached("INSERT OR REPLACE INTO meta VALUES ('next_named', ?1)")?;
             statement.execute([self.next_named])?;
             drop(statement);
             self.stored_next_named = self.next_named;
@@ -94,7 +99,10 @@ impl LinkWrites {
             self.remember(request.as_ref(), id, &existing, link.created_at)?;
             return Ok(Inserted::Existing(Box::new(existing)));
         }
-        if self.locate(&link.key)?.is_some() || self.looks_like_anothers(link)? || self.is_held(link)? {
+        if self.locate(&link.key)?.is_some()
+            || self.looks_like_anothers(link)?
+            || self.is_held(link)?
+        {
             return Err(StoreError::CodeTaken.into());
         }
         // Nothing was written so far, and nothing is refused from here on.
@@ -102,8 +110,11 @@ impl LinkWrites {
         if !link.generated {
             self.take_back(domain, link)?;
         }
-        let number =
-            if link.generated { self.number_id(&link.key.code, |length| self.leased[usize::from(length)]) } else { None };
+        let number = if link.generated {
+            self.number_id(&link.key.code, |length| self.leased[usize::from(length)])
+        } else {
+            None
+        };
         let id = match number {
             // A number stands for the same code on every domain; who comes second is filed by name.
             Some(id) if self.domain_at(id)?.is_none() => id,
@@ -118,26 +129,43 @@ impl LinkWrites {
     }
 
     /// From now on, this request is answered with this link.
-    fn remember(&self, request: Option<&Request>, id: i64, link: &Link, at: Timestamp) -> Result<(), Failure> {
+    fn remember(
+        &self,
+        request: Option<&Request>,
+        id: i64,
+        link: &Link,
+        at: Timestamp,
+    ) -> Result<(), Failure> {
         if let Some(request) = request {
-            let mut statement = self.conn.prepare_cached("INSERT INTO requests VALUES (?1, ?2, ?3, ?4, ?5)")?;
-            statement.execute(params![request.id, request.fingerprint, id, link.created_at.as_ms(), at.as_ms()])?;
+            let mut statement =
+                self.conn.prepare_cached("INSERT INTO requests VALUES (?1, ?2, ?3, ?4, ?5)")?;
+            statement.execute(params![
+                request.id,
+                request.fingerprint,
+                id,
+                link.created_at.as_ms(),
+                at.as_ms()
+            ])?;
         }
         Ok(())
     }
 
     /// What this request was answered with before.
     fn answered(&self, request: &Request) -> Result<Option<Inserted>, Failure> {
-        let mut statement = self.conn.prepare_cached("SELECT fingerprint, link, link_created_at FROM requests WHERE id = ?1")?;
-        let before: Option<([u8; 32], i64, i64)> =
-            statement.query_row([&request.id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+        let mut statement = self.conn.prepare_cached(
+            "SELECT fingerprint, link, link_created_at FROM requests WHERE id = ?1",
+        )?;
+        let before: Option<([u8; 32], i64, i64)> = statement
+            .query_row([&request.id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
         let Some((fingerprint, id, created_at)) = before else {
             return Ok(None);
         };
         if fingerprint != request.fingerprint {
             return Ok(Some(Inserted::RequestMismatch));
         }
-        // A number can come back after a purge, where codes are made of their targets: that is another link.
+        // A number can come back after a purge, where codes are made of their targets: that is
+        // another link.
         let link = self.link(id, None)?.filter(|link| link.created_at.as_ms() == created_at);
         Ok(Some(Inserted::Replayed(link.map(Box::new))))
     }
@@ -156,7 +184,8 @@ impl LinkWrites {
                 }
                 Err(error) => return Err(error),
             };
-            if (have.owner, &have.key.domain, &have.target) == (link.owner, &link.key.domain, &link.target)
+            if (have.owner, &have.key.domain, &have.target)
+                == (link.owner, &link.key.domain, &link.target)
                 && have.status(link.created_at) == Status::Active
             {
                 return Ok(Some((row.get(0)?, have)));
@@ -175,16 +204,22 @@ impl LinkWrites {
         }
         let mut statement = self.conn.prepare_cached(
             "SELECT EXISTS (SELECT 1 FROM aliases INDEXED BY aliases_folded \
-             WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL AND (owner <> ?3 OR owner = 0))",
+             WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL AND (owner <> ?3 OR \
+             owner = 0))",
         )?;
-        Ok(statement.query_row(params![domain, link.key.code.folded(), link.owner.0 as i64], |row| row.get(0))?)
+        Ok(statement
+            .query_row(params![domain, link.key.code.folded(), link.owner.0 as i64], |row| {
+                row.get(0)
+            })?)
     }
 
     fn domain_id_or_new(&self, domain: &Domain) -> Result<i64, Failure> {
         if let Some(id) = self.domain_id(domain)? {
             return Ok(id);
         }
-        self.conn.prepare_cached("INSERT INTO domains (name) VALUES (?1)")?.execute([domain.as_str()])?;
+        self.conn
+            .prepare_cached("INSERT INTO domains (name) VALUES (?1)")?
+            .execute([domain.as_str()])?;
         Ok(self.conn.last_insert_rowid())
     }
 
@@ -196,7 +231,9 @@ impl LinkWrites {
             self.issued.publish_alike(&link.key);
         }
         let owner = (!link.generated).then_some(link.owner.0 as i64);
-        let mut statement = self.conn.prepare_cached("INSERT INTO aliases (domain, code, id, owner) VALUES (?1, ?2, ?3, ?4)")?;
+        let mut statement = self.conn.prepare_cached(
+            "INSERT INTO aliases (domain, code, id, owner) VALUES (?1, ?2, ?3, ?4)",
+        )?;
         statement.execute(params![domain, link.key.code.as_str(), id, owner])?;
         Ok(id)
     }
@@ -226,7 +263,9 @@ impl LinkWrites {
         self.rewrite(id, &new)?;
         if renewed {
             // With another end, it can expire once more.
-            self.conn.prepare_cached("UPDATE links SET marked = NULL WHERE id = ?1")?.execute([id])?;
+            self.conn
+                .prepare_cached("UPDATE links SET marked = NULL WHERE id = ?1")?
+                .execute([id])?;
         }
         Ok(Updated::Done)
     }
@@ -237,14 +276,19 @@ impl LinkWrites {
         let texts = Texts::of(link);
         let row = NewRow::new(id, domain, link, &texts);
         let mut statement = self.conn.prepare_cached(
-            "UPDATE links SET target = ?5, updated_at = ?7, flags = ?8, checksum = ?9, reuse = ?10, revision = ?11, \
-             expires_at = ?12, valid_from = ?13, max_clicks = ?14, title = ?16, tags = ?17, deleted_at = ?18, signs = ?19, \
+            "UPDATE links SET target = ?5, updated_at = ?7, flags = ?8, checksum = ?9, reuse = \
+             ?10, revision = ?11, \
+             expires_at = ?12, valid_from = ?13, max_clicks = ?14, title = ?16, tags = ?17, \
+             deleted_at = ?18, signs = ?19, \
              password = ?20, notes = ?21, archived_at = ?22, rules = ?23 \
-             WHERE id = ?1 AND domain = ?2 AND code IS ?3 AND owner = ?4 AND created_at = ?6 AND ?15 IS NULL",
+             WHERE id = ?1 AND domain = ?2 AND code IS ?3 AND owner = ?4 AND created_at = ?6 AND \
+             ?15 IS NULL",
         )?;
         match statement.execute(&row.values(&None)[..])? {
             1 => Ok(()),
-            _ => Err(crate::failure::corrupt(format!("row {id} changed what cannot change")).into()),
+            _ => {
+                Err(crate::failure::corrupt(format!("row {id} changed what cannot change")).into())
+            }
         }
     }
 
@@ -259,14 +303,20 @@ impl LinkWrites {
             None => Ok(ClickSpend::Yes),
             Some(max) if link.spent_clicks >= max => Ok(ClickSpend::UsedUp),
             Some(_) => {
-                let mut statement = self.conn.prepare_cached("UPDATE links SET spent_clicks = ?2 WHERE id = ?1")?;
+                let mut statement =
+                    self.conn.prepare_cached("UPDATE links SET spent_clicks = ?2 WHERE id = ?1")?;
                 statement.execute([id, link.spent_clicks as i64 + 1])?;
                 Ok(ClickSpend::Yes)
             }
         }
     }
 
-    pub(crate) fn lease(&mut self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, Failure> {
+    pub(crate) fn lease(
+        &mut self,
+        length: u8,
+        count: u64,
+        capacity: u64,
+    ) -> Result<Range<u64>, Failure> {
         if !(MIN_CODE_LENGTH..=MAX_CODE_LENGTH).contains(&length) {
             return Err(StoreError::Exhausted.into());
         }
@@ -276,7 +326,8 @@ impl LinkWrites {
             return Err(StoreError::Exhausted.into());
         }
         let end = start.saturating_add(count.max(1)).min(capacity);
-        let mut statement = self.conn.prepare_cached("INSERT OR REPLACE INTO leases VALUES (?1, ?2)")?;
+        let mut statement =
+            self.conn.prepare_cached("INSERT OR REPLACE INTO leases VALUES (?1, ?2)")?;
         statement.execute(params![length, end as i64])?;
         drop(statement);
         self.leased[usize::from(length)] = end;
@@ -286,7 +337,9 @@ impl LinkWrites {
     }
 
     pub(crate) fn set_admin_key(&mut self, hash: &[u8; 32]) -> Result<(), Failure> {
-        self.conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('admin_key', ?1)")?.execute([hash])?;
+        self.conn
+            .prepare_cached("INSERT OR REPLACE INTO meta VALUES ('admin_key', ?1)")?
+            .execute([hash])?;
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! What a clicks file can suffer: being killed, copied, damaged, full, flooded, from the future, and not ours.
+//! What a clicks file can suffer: being killed, copied, damaged, full, flooded, from the future,
+//! and not ours.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{BufRead as _, BufReader};
@@ -7,12 +8,13 @@ use std::process::{Command, Stdio};
 
 use rusqlite::Connection;
 use terse_core::clicks::{
-    Batch, Click, ClickStore, ClickSubject, ClickTarget, Count, Dimension, Interned, LinkId, Period, Position, RawQuery,
-    Recorded, Retention,
+    Batch, Click, ClickStore, ClickSubject, ClickTarget, Count, Dimension, Interned, LinkId,
+    Period, Position, RawQuery, Recorded, Retention,
 };
 use terse_core::{OwnerId, StoreError};
 use terse_embedded::{
-    BackupError, ClickOptions, Embedded, EmbeddedClicks, OpenError, Options, backup_clicks, inspect_clicks, verify_clicks,
+    BackupError, ClickOptions, Embedded, EmbeddedClicks, OpenError, Options, backup_clicks,
+    inspect_clicks, verify_clicks,
 };
 use terse_testkit::{key, moment};
 
@@ -91,10 +93,15 @@ async fn what_was_counted_is_there_when_opened_again() {
     assert!(matches!(store.positions().await, Err(StoreError::Unavailable(_))));
     assert!(!folder.0.path().join("clicks.db-wal").exists(), "everything is in the one file");
     let report = verify_clicks(&folder.db()).unwrap();
-    assert_eq!((report.is_clean(), report.links, report.clicks, report.raw), (true, 10, all, all), "{report:?}");
+    assert_eq!(
+        (report.is_clean(), report.links, report.clicks, report.raw),
+        (true, 10, all, all),
+        "{report:?}"
+    );
     #[cfg(unix)]
     {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&folder.db().metadata().unwrap().permissions());
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&folder.db().metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600, "nobody else may read it");
     }
 }
@@ -105,7 +112,10 @@ fn files_from_the_future_and_of_others_are_refused_and_left_alone() {
     drop(folder.open());
     inspect_clicks(&folder.db()).unwrap();
     sql(&folder.db(), "PRAGMA user_version = 99");
-    for error in [EmbeddedClicks::open(ClickOptions::new(folder.db())).unwrap_err(), inspect_clicks(&folder.db()).unwrap_err()] {
+    for error in [
+        EmbeddedClicks::open(ClickOptions::new(folder.db())).unwrap_err(),
+        inspect_clicks(&folder.db()).unwrap_err(),
+    ] {
         assert!(matches!(error, OpenError::Newer { found: 99, known: 1 }), "{error}");
     }
     let links = folder.0.path().join("terse.db");
@@ -149,7 +159,8 @@ async fn a_damaged_sum_is_an_error_to_readers_and_does_not_stop_the_counting() {
         for sum in sums {
             let mut changed = sum.clone();
             changed[20] ^= 1;
-            conn.execute(&format!("UPDATE {table} SET sum = ?1 WHERE sum = ?2"), [&changed, &sum]).unwrap();
+            conn.execute(&format!("UPDATE {table} SET sum = ?1 WHERE sum = ?2"), [&changed, &sum])
+                .unwrap();
         }
         drop(found);
         drop(statement);
@@ -166,11 +177,16 @@ async fn a_damaged_sum_is_an_error_to_readers_and_does_not_stop_the_counting() {
         // The plain numbers are still there, and go on.
         assert_eq!(store.counts(&[link(1)]).await.unwrap()[0].humans, 10);
         put(&store, (0..100).map(click).collect()).await;
-        let retention = Retention { raw_before: moment(0), hours_before: moment(86_400_000), limit: 1000 };
+        let retention =
+            Retention { raw_before: moment(0), hours_before: moment(86_400_000), limit: 1000 };
         store.prune(retention).await.unwrap();
         let found = store.report(&ClickSubject::Everything, period, moment(0)).await.unwrap();
         assert_eq!(found.tally.clicks.humans, 200, "{table}");
-        assert_eq!(found.tally.values(Dimension::Country).unwrap().sum().humans, 100, "{table}: what was damaged is unknown");
+        assert_eq!(
+            found.tally.values(Dimension::Country).unwrap().sum().humans,
+            100,
+            "{table}: what was damaged is unknown"
+        );
         store.close();
         let report = verify_clicks(&folder.db()).unwrap();
         assert!(report.is_clean(), "{table}: {report:?}");
@@ -218,16 +234,26 @@ fn a_copy_is_whole_while_clicks_are_counted() {
         let report = verify_clicks(&copy).unwrap();
         assert!(report.is_clean(), "{report:?}");
         let store = EmbeddedClicks::open(ClickOptions::new(copy)).unwrap();
-        let [(9, place)] = runtime.block_on(store.positions()).unwrap()[..] else { panic!("one position") };
+        let [(9, place)] = runtime.block_on(store.positions()).unwrap()[..] else {
+            panic!("one position")
+        };
         assert!(place >= 20);
-        assert_eq!(runtime.block_on(everything(&store)).humans, (0..place).map(size).sum::<u64>(), "as of one moment");
+        assert_eq!(
+            runtime.block_on(everything(&store)).humans,
+            (0..place).map(size).sum::<u64>(),
+            "as of one moment"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_file_refuses_whole_batches_and_recovers() {
     let folder = Folder::new();
-    let store = EmbeddedClicks::open(ClickOptions { max_pages: Some(60), ..ClickOptions::new(folder.db()) }).unwrap();
+    let store = EmbeddedClicks::open(ClickOptions {
+        max_pages: Some(60),
+        ..ClickOptions::new(folder.db())
+    })
+    .unwrap();
     let mut counted = 0;
     let error = loop {
         match store.record(&batch(counted)).await {
@@ -250,7 +276,9 @@ async fn a_full_file_refuses_whole_batches_and_recovers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_raw_clicks_only_sums_are_kept() {
     let folder = Folder::new();
-    let store = EmbeddedClicks::open(ClickOptions { keep_raw: false, ..ClickOptions::new(folder.db()) }).unwrap();
+    let store =
+        EmbeddedClicks::open(ClickOptions { keep_raw: false, ..ClickOptions::new(folder.db()) })
+            .unwrap();
     put(&store, (0..100).map(click).collect()).await;
     let query = RawQuery { link: link(1), from: None, to: None, after: None, limit: 100 };
     assert_eq!(store.clicks(&query).await.unwrap().clicks, []);
@@ -262,27 +290,38 @@ async fn nothing_is_left_of_what_was_forgotten() {
     let folder = Folder::new();
     let store = folder.open();
     put(&store, (0..100).map(click).collect()).await;
-    let retention = |hours| Retention { raw_before: moment(0), hours_before: moment(hours), limit: 1000 };
+    let retention =
+        |hours| Retention { raw_before: moment(0), hours_before: moment(hours), limit: 1000 };
     store.prune(retention(86_400_000)).await.unwrap();
     put(&store, (0..100).map(click).collect()).await;
     let links: Vec<_> = (0..9).map(|n| link(n).key).collect();
     store.forget_links(&links, moment(0)).await.unwrap();
     store.close();
     let report = verify_clicks(&folder.db()).unwrap();
-    assert_eq!((report.is_clean(), report.links, report.clicks, report.raw), (true, 1, 20, 20), "{report:?}");
+    assert_eq!(
+        (report.is_clean(), report.links, report.clicks, report.raw),
+        (true, 1, 20, 20),
+        "{report:?}"
+    );
     let store = folder.open();
     store.forget_owner(OWNER).await.unwrap();
     assert_eq!(everything(&store).await.humans, 200);
     store.close();
     let report = verify_clicks(&folder.db()).unwrap();
-    assert_eq!((report.is_clean(), report.links, report.clicks, report.raw), (true, 0, 0, 0), "{report:?}");
+    assert_eq!(
+        (report.is_clean(), report.links, report.clicks, report.raw),
+        (true, 0, 0, 0),
+        "{report:?}"
+    );
 }
 
 /// A million clicks of which no two say the same, on one link.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_values_adds_less_than_a_mebibyte() {
     let folder = Folder::new();
-    let store = EmbeddedClicks::open(ClickOptions { keep_raw: false, ..ClickOptions::new(folder.db()) }).unwrap();
+    let store =
+        EmbeddedClicks::open(ClickOptions { keep_raw: false, ..ClickOptions::new(folder.db()) })
+            .unwrap();
     put(&store, vec![click(0)]).await;
     let before = sizes(&folder.db());
     let mut state = 1_u64;
@@ -297,7 +336,19 @@ async fn a_flood_of_values_adds_less_than_a_mebibyte() {
             let [referrer, country, city, device, browser, system, language, utm @ ..] = words;
             let at = moment(part * 60_000 + n as i64 % 60_000);
             let visitor = Some((part as u64 * 20_000 + n) * 7919 + 1);
-            Click { at, visitor, referrer, country, city, device, browser, system, language, utm, ..click(0) }
+            Click {
+                at,
+                visitor,
+                referrer,
+                country,
+                city,
+                device,
+                browser,
+                system,
+                language,
+                utm,
+                ..click(0)
+            }
         });
         put(&store, clicks.collect()).await;
     }
@@ -369,10 +420,17 @@ async fn killed_at_any_moment_it_has_counted_what_it_said_and_no_more() {
         let want: u64 = (0..place).map(size).sum();
         assert_eq!(everything(&store).await.humans, want);
         let links: Vec<LinkId> = (0..10).map(link).collect();
-        assert_eq!(store.counts(&links).await.unwrap().iter().map(|count| count.humans).sum::<u64>(), want);
+        assert_eq!(
+            store.counts(&links).await.unwrap().iter().map(|count| count.humans).sum::<u64>(),
+            want
+        );
         drop(store);
         let report = verify_clicks(&folder.db()).unwrap();
-        assert_eq!((report.is_clean(), report.clicks, report.raw), (true, want, want), "{report:?}");
+        assert_eq!(
+            (report.is_clean(), report.clicks, report.raw),
+            (true, want, want),
+            "{report:?}"
+        );
         assert!(place > done);
         done = place;
     }

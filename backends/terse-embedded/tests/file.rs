@@ -10,8 +10,9 @@ use std::time::Duration;
 use rusqlite::Connection;
 use terse_core::rules::Rules;
 use terse_core::{
-    Alphabet, Domain, Flags, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery, ModerationSource, ModerationStatus, Notes,
-    Numbering, Request, Revision, Sort, StoreError, TagCount, Tags, Updated,
+    Alphabet, Domain, Flags, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery,
+    ModerationSource, ModerationStatus, Notes, Numbering, Request, Revision, Sort, StoreError,
+    TagCount, Tags, Updated,
 };
 use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, skip_ahead, verify};
 use terse_testkit::{alias, generated, key, moment};
@@ -33,7 +34,10 @@ impl Folder {
 }
 
 async fn put(store: &Embedded, link: &Link) {
-    assert_eq!(store.insert(Insert { link: link.clone(), request: None }).await.unwrap(), Inserted::Created);
+    assert_eq!(
+        store.insert(Insert { link: link.clone(), request: None }).await.unwrap(),
+        Inserted::Created
+    );
 }
 
 fn sql(path: &Path, statement: &str) {
@@ -62,7 +66,10 @@ async fn what_was_written_is_there_when_opened_again() {
         assert!(!store.surely_absent(&key(code).domain, code));
     }
     let unknown = Numbering::new(store.identity()).code(7, 5001);
-    assert!(store.surely_absent(&key(unknown.as_str()).domain, unknown.as_str()), "never given out, and no alias has this shape");
+    assert!(
+        store.surely_absent(&key(unknown.as_str()).domain, unknown.as_str()),
+        "never given out, and no alias has this shape"
+    );
     assert_eq!(store.lease(7, 10, u64::MAX).await.unwrap(), 10..20);
     assert_eq!(store.admin_key().await.unwrap(), Some([9; 32]));
     assert!(store.disk_size() > 4096);
@@ -73,7 +80,8 @@ async fn what_was_written_is_there_when_opened_again() {
     assert!(!folder.0.path().join("terse.db-wal").exists(), "everything is in the one file");
     #[cfg(unix)]
     {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&folder.db().metadata().unwrap().permissions());
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&folder.db().metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600, "nobody else may read it");
     }
 }
@@ -115,8 +123,12 @@ fn damage_and_another_alphabet_are_told_at_the_door() {
     let folder = Folder::new();
     let store = folder.open();
     drop(store);
-    let error = Embedded::open(Options { alphabet: Alphabet::Base58, ..Options::new(folder.db()) }).unwrap_err();
-    assert!(matches!(error, OpenError::Alphabet { stored: "base62", wanted: "base58" }), "{error:?}");
+    let error = Embedded::open(Options { alphabet: Alphabet::Base58, ..Options::new(folder.db()) })
+        .unwrap_err();
+    assert!(
+        matches!(error, OpenError::Alphabet { stored: "base62", wanted: "base58" }),
+        "{error:?}"
+    );
     sql(&folder.db(), "DELETE FROM meta WHERE name = 'secret'; INSERT INTO leases VALUES (7, 100)");
     let error = Embedded::open(Options::new(folder.db())).unwrap_err();
     assert!(matches!(error, OpenError::Damaged(_)), "{error:?}");
@@ -130,7 +142,8 @@ async fn a_damaged_link_is_an_error_and_never_a_redirect() {
         let store = folder.open();
         store.lease(7, 1, u64::MAX).await.unwrap();
         let code = Numbering::new(store.identity()).code(7, 0).to_string();
-        put(&store, &Link { reusable: true, ..generated(&code, "https://example.com/number-one") }).await;
+        put(&store, &Link { reusable: true, ..generated(&code, "https://example.com/number-one") })
+            .await;
         put(&store, &alias("named", "https://example.com/name-one")).await;
         put(&store, &alias("other", "https://example.com/untouched")).await;
         code
@@ -190,21 +203,27 @@ async fn a_damaged_link_is_an_error_and_never_a_redirect() {
         assert!(matches!(found, Err(StoreError::Corrupt(_))), "{change}: {found:?}");
     }
     // An alias that was led to another's link.
-    sql(&folder.db(), "UPDATE aliases SET id = (SELECT id FROM aliases WHERE code = 'column-0') WHERE code = 'other'");
+    sql(
+        &folder.db(),
+        "UPDATE aliases SET id = (SELECT id FROM aliases WHERE code = 'column-0') WHERE code = \
+         'other'",
+    );
     assert!(matches!(store.get(&key("other")).await, Err(StoreError::Corrupt(_))));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     let folder = Folder::new();
-    let store = Embedded::open(Options { max_pages: Some(60), ..Options::new(folder.db()) }).unwrap();
+    let store =
+        Embedded::open(Options { max_pages: Some(60), ..Options::new(folder.db()) }).unwrap();
     let long = format!("https://example.com/{}", "x".repeat(6000));
     // A backup may read for minutes: it must not keep the store from recovering.
     let backup = Connection::open(folder.db()).unwrap();
     backup.execute_batch("BEGIN; SELECT * FROM links").unwrap();
     let mut kept = Vec::new();
     let error = loop {
-        let link = Link { expires_at: Some(moment(0)), ..alias(&format!("big-{}", kept.len()), &long) };
+        let link =
+            Link { expires_at: Some(moment(0)), ..alias(&format!("big-{}", kept.len()), &long) };
         match store.insert(Insert { link: link.clone(), request: None }).await {
             Ok(_) => kept.push(link),
             Err(error) => break error,
@@ -229,10 +248,20 @@ async fn lists_go_on_behind_a_damaged_link() {
     let folder = Folder::new();
     let store = folder.open();
     for n in 0..5 {
-        put(&store, &Link { created_at: moment(n), updated_at: moment(n), ..alias(&format!("link-{n}"), "https://e.com/") })
-            .await;
+        put(
+            &store,
+            &Link {
+                created_at: moment(n),
+                updated_at: moment(n),
+                ..alias(&format!("link-{n}"), "https://e.com/")
+            },
+        )
+        .await;
     }
-    sql(&folder.db(), "UPDATE links SET target = 'https://evil.example/' WHERE code IN ('link-2', 'link-4')");
+    sql(
+        &folder.db(),
+        "UPDATE links SET target = 'https://evil.example/' WHERE code IN ('link-2', 'link-4')",
+    );
     for limit in [1, 2, 100] {
         let (mut codes, mut after) = (Vec::new(), None);
         loop {
@@ -292,7 +321,11 @@ async fn of_many_keys_only_those_fail_that_meet_the_damage() {
         range.map(|n| key(numbering.code(7, n).as_str())).collect()
     };
     let conn = Connection::open(folder.db()).unwrap();
-    let page: i64 = conn.query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'aliases'", [], |row| row.get(0)).unwrap();
+    let page: i64 = conn
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'aliases'", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
     drop(conn);
     let store = folder.open();
     // Under the feet of a store that is open already, as it looks at all aliases when it is opened.
@@ -323,7 +356,8 @@ async fn until_healthy(store: &Embedded) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_queue_is_busy_and_what_waited_is_done() {
     let folder = Folder::new();
-    let store = Arc::new(Embedded::open(Options { queue: 3, ..Options::new(folder.db()) }).unwrap());
+    let store =
+        Arc::new(Embedded::open(Options { queue: 3, ..Options::new(folder.db()) }).unwrap());
     put(&store, &alias("first", "https://example.com/")).await;
     // Somebody else holds the write lock.
     let other = Connection::open(folder.db()).unwrap();
@@ -375,7 +409,10 @@ async fn a_backup_made_while_writing_is_whole() {
     copied.await.unwrap().unwrap();
     done.store(true, Ordering::Relaxed);
     writer.await.unwrap();
-    assert!(matches!(backup(&folder.db(), &to), Err(BackupError::Exists(_))), "nothing is overwritten");
+    assert!(
+        matches!(backup(&folder.db(), &to), Err(BackupError::Exists(_))),
+        "nothing is overwritten"
+    );
     let report = verify(&to).unwrap();
     assert!(report.is_clean() && report.links >= 200, "{report:?}");
     let copy = Embedded::open(Options::new(&to)).unwrap();
@@ -384,7 +421,8 @@ async fn a_backup_made_while_writing_is_whole() {
         assert!(copy.get(&key(&format!("before-{n}"))).await.unwrap().is_some());
     }
     put(&copy, &alias("a-life-of-its-own", "https://example.com/")).await;
-    let names: Vec<_> = std::fs::read_dir(folder.0.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(folder.0.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().contains("partial")), "{names:?}");
 }
 
@@ -434,13 +472,21 @@ async fn one_write_that_cannot_be_done_takes_no_other_with_it() {
     let store = Arc::new(folder.open());
     put(&store, &alias("first", "https://example.com/")).await;
     // A rule we do not know of stands in for an index that has gone wrong.
-    sql(&folder.db(), "CREATE TRIGGER odd BEFORE INSERT ON links WHEN NEW.code = 'odd' BEGIN SELECT RAISE(ABORT, 'no'); END");
+    sql(
+        &folder.db(),
+        "CREATE TRIGGER odd BEFORE INSERT ON links WHEN NEW.code = 'odd' BEGIN SELECT \
+         RAISE(ABORT, 'no'); END",
+    );
     let other = Connection::open(folder.db()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let tasks: Vec<_> = ["one", "two", "odd", "three", "four"]
         .map(|code| {
             let store = store.clone();
-            tokio::spawn(async move { store.insert(Insert { link: alias(code, "https://example.com/"), request: None }).await })
+            tokio::spawn(async move {
+                store
+                    .insert(Insert { link: alias(code, "https://example.com/"), request: None })
+                    .await
+            })
         })
         .into();
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -464,7 +510,10 @@ async fn a_damaged_page_concerns_only_what_lies_on_it() {
     drop(folder.open());
     let conn = Connection::open(folder.db()).unwrap();
     let page = |name: &str| -> i64 {
-        conn.query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [name], |row| row.get(0)).unwrap()
+        conn.query_row("SELECT rootpage FROM sqlite_schema WHERE name = ?1", [name], |row| {
+            row.get(0)
+        })
+        .unwrap()
     };
     let requests = page("requests");
     drop(conn);
@@ -525,8 +574,12 @@ async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
     let later = store.lease(7, 1_000_000, u64::MAX).await.unwrap();
     let other_length = store.lease(4, capacity(4) / 20, u64::MAX).await.unwrap();
     skip_ahead(&to).unwrap();
-    let names: Vec<_> = std::fs::read_dir(folder.0.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
-    assert!(!names.iter().any(|name| name.to_string_lossy().starts_with("copy.db-")), "one file: {names:?}");
+    let names: Vec<_> =
+        std::fs::read_dir(folder.0.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(
+        !names.iter().any(|name| name.to_string_lossy().starts_with("copy.db-")),
+        "one file: {names:?}"
+    );
     assert!(verify(&to).unwrap().is_clean());
     let copy = Embedded::open(Options::new(&to)).unwrap();
     assert!(copy.lease(7, 10, u64::MAX).await.unwrap().start >= later.end);
@@ -544,7 +597,8 @@ async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_of_the_first_version_is_brought_up_to_date() {
     let folder = Folder::new();
-    let plain = Link { tags: Tags::parse(&["a"]).unwrap(), ..alias("plain", "https://example.com/") };
+    let plain =
+        Link { tags: Tags::parse(&["a"]).unwrap(), ..alias("plain", "https://example.com/") };
     let blocked = Link {
         standing: ModerationStatus::Blocked,
         judged: ModerationSource::Moderator,
@@ -558,13 +612,20 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     // As the first version wrote it: a row that is not changed keeps its checksum.
     let checksum = |code: &str| -> i64 {
         let conn = Connection::open(folder.db()).unwrap();
-        conn.query_row("SELECT checksum FROM links WHERE code = ?1", [code], |row| row.get(0)).unwrap()
+        conn.query_row("SELECT checksum FROM links WHERE code = ?1", [code], |row| row.get(0))
+            .unwrap()
     };
-    assert_eq!((checksum("plain"), checksum("blocked")), (-43900088757068297, -7054719790225027295));
+    assert_eq!(
+        (checksum("plain"), checksum("blocked")),
+        (-43900088757068297, -7054719790225027295)
+    );
     sql(
         &folder.db(),
-        "DROP TABLE held; DROP INDEX links_tagged; DROP TABLE revisions; ALTER TABLE links DROP COLUMN rules; ALTER TABLE links DROP COLUMN archived_at; ALTER TABLE links DROP COLUMN notes; \
-         ALTER TABLE links DROP COLUMN password; ALTER TABLE links DROP COLUMN signs; PRAGMA user_version = 1",
+        "DROP TABLE held; DROP INDEX links_tagged; DROP TABLE revisions; ALTER TABLE links DROP \
+         COLUMN rules; ALTER TABLE links DROP COLUMN archived_at; ALTER TABLE links DROP COLUMN \
+         notes; \
+         ALTER TABLE links DROP COLUMN password; ALTER TABLE links DROP COLUMN signs; PRAGMA \
+         user_version = 1",
     );
     let store = folder.open();
     assert_eq!(store.get(&plain.key).await.unwrap(), Some(plain.clone()));

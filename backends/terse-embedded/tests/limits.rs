@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::Clock;
-use terse_core::limits::{Limit, LimitKey, LimitSubject, LimitedAction, Limiter as _, take_by_address};
+use terse_core::limits::{
+    Limit, LimitKey, LimitSubject, LimitedAction, Limiter as _, take_by_address,
+};
 use terse_embedded::LocalLimiter;
 use terse_testkit::limiter::Offered;
 

@@ -8,7 +8,8 @@ use terse_embedded::{EmbeddedRegistry, RegistryOptions};
 
 /// An empty registry in a folder of its own.
 async fn fresh() -> Option<EmbeddedRegistry> {
-    // A folder must outlive its store, which the suite owns; so the next run cleans up after this one.
+    // A folder must outlive its store, which the suite owns; so the next run cleans up after this
+    // one.
     static SWEEP: Once = Once::new();
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("registry_contract");
     SWEEP.call_once(|| {

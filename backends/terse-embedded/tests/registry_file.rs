@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use terse_core::registry::{
-    AccountName, Actor, Attribution, BlockedHost, Claim, EventKind, NewAccount, NewEvent, NewKey, NewWebhook, Registry,
-    RegistryError, Role, Scope, Session, Token, WebhookId,
+    AccountName, Actor, Attribution, BlockedHost, Claim, EventKind, NewAccount, NewEvent, NewKey,
+    NewWebhook, Registry, RegistryError, Role, Scope, Session, Token, WebhookId,
 };
 use terse_core::{OwnerId, StoreError};
 use terse_embedded::{
-    ClickOptions, EmbeddedClicks, EmbeddedRegistry, OpenError, RegistryOptions, backup_registry, inspect_registry,
-    skip_ahead_registry, verify_registry,
+    ClickOptions, EmbeddedClicks, EmbeddedRegistry, OpenError, RegistryOptions, backup_registry,
+    inspect_registry, skip_ahead_registry, verify_registry,
 };
 use terse_testkit::moment;
 use terse_testkit::registry::{Store, everything, fill};
@@ -56,7 +56,16 @@ fn token(of: OwnerId) -> Token {
 
 fn new_key(owner: OwnerId) -> NewKey {
     let (name, prefix) = ("a key".to_owned(), "tk_1".to_owned());
-    NewKey { owner, name, prefix, token: token(owner), scope: Scope::Read, created_at: moment(0), expires_at: None, plan: None }
+    NewKey {
+        owner,
+        name,
+        prefix,
+        token: token(owner),
+        scope: Scope::Read,
+        created_at: moment(0),
+        expires_at: None,
+        plan: None,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,16 +75,26 @@ async fn everything_is_there_when_opened_again() {
     let store: Store = registry.clone();
     fill(&store).await;
     let before = everything(&store).await;
-    assert!(before.contains("bobby") && before.contains("phishing") && before.contains("a.example"), "{before}");
+    assert!(
+        before.contains("bobby") && before.contains("phishing") && before.contains("a.example"),
+        "{before}"
+    );
     assert!(registry.disk_size() > 4096 && registry.queue_depth() == 0);
     registry.close();
-    assert!(matches!(store.account(OwnerId(1000)).await, Err(RegistryError::Store(StoreError::Unavailable(_)))));
-    assert!(matches!(store.end_session(&token(OwnerId(1))).await, Err(RegistryError::Store(StoreError::Unavailable(_)))));
+    assert!(matches!(
+        store.account(OwnerId(1000)).await,
+        Err(RegistryError::Store(StoreError::Unavailable(_)))
+    ));
+    assert!(matches!(
+        store.end_session(&token(OwnerId(1))).await,
+        Err(RegistryError::Store(StoreError::Unavailable(_)))
+    ));
     assert!(store.check().await.is_err());
     assert!(!folder.0.path().join("registry.db-wal").exists(), "everything is in the one file");
     #[cfg(unix)]
     {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&folder.db().metadata().unwrap().permissions());
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&folder.db().metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600, "nobody else may read it");
     }
     drop((registry, store));
@@ -103,7 +122,12 @@ async fn an_id_is_not_given_out_again_after_reopening() {
 async fn what_was_lent_to_a_process_that_is_gone_is_due_again() {
     let folder = Folder::new();
     let url = terse_core::Target::from_stored("https://hook.example/".into());
-    let webhook = NewWebhook { owner: OwnerId::ADMIN, url, events: EventKind::ALL.into_iter().collect(), created_at: moment(0) };
+    let webhook = NewWebhook {
+        owner: OwnerId::ADMIN,
+        url,
+        events: EventKind::ALL.into_iter().collect(),
+        created_at: moment(0),
+    };
     let event = NewEvent {
         id: "evt_1".into(),
         owner: OwnerId::ADMIN,
@@ -112,7 +136,12 @@ async fn what_was_lent_to_a_process_that_is_gone_is_due_again() {
         at: moment(0),
         only: None,
     };
-    let claim = Claim { now: moment(1), lease: std::time::Duration::from_secs(3600), after: WebhookId(0), limit: 10 };
+    let claim = Claim {
+        now: moment(1),
+        lease: std::time::Duration::from_secs(3600),
+        after: WebhookId(0),
+        limit: 10,
+    };
     let registry = folder.open();
     registry.add_webhook(webhook, by()).await.unwrap();
     registry.enqueue(event).await.unwrap();
@@ -122,7 +151,10 @@ async fn what_was_lent_to_a_process_that_is_gone_is_due_again() {
     let registry = folder.open();
     let again = registry.due(claim).await.unwrap();
     assert_eq!((again.len(), &again[0].delivery), (1, &lent[0].delivery));
-    assert!(verify_registry(&folder.db()).unwrap().is_clean(), "the operator's webhooks belong to somebody");
+    assert!(
+        verify_registry(&folder.db()).unwrap().is_clean(),
+        "the operator's webhooks belong to somebody"
+    );
 }
 
 #[test]
@@ -134,14 +166,20 @@ fn files_of_others_and_from_the_future_are_refused_and_left_alone() {
     drop(EmbeddedClicks::open(ClickOptions::new(&clicks)).unwrap());
     for other in [&text, &clicks] {
         let before = std::fs::read(other).unwrap();
-        assert!(matches!(EmbeddedRegistry::open(RegistryOptions::new(other)), Err(OpenError::NotTerse(_))));
+        assert!(matches!(
+            EmbeddedRegistry::open(RegistryOptions::new(other)),
+            Err(OpenError::NotTerse(_))
+        ));
         assert!(inspect_registry(other).is_err());
         assert_eq!(std::fs::read(other).unwrap(), before);
     }
     drop(folder.open());
     inspect_registry(&folder.db()).unwrap();
     sql(&folder.db(), "PRAGMA user_version = 99");
-    assert!(matches!(EmbeddedRegistry::open(RegistryOptions::new(folder.db())), Err(OpenError::Newer { found: 99, .. })));
+    assert!(matches!(
+        EmbeddedRegistry::open(RegistryOptions::new(folder.db())),
+        Err(OpenError::Newer { found: 99, .. })
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -164,7 +202,10 @@ async fn a_backup_made_while_writing_is_whole() {
     writing.await.unwrap();
     assert!(registry.backup(&to).is_err(), "nothing is overwritten");
     let report = verify_registry(&to).unwrap();
-    assert!(report.is_clean() && report.accounts >= 4 && report.keys == 3 && report.lines > 10, "{report:?}");
+    assert!(
+        report.is_clean() && report.accounts >= 4 && report.keys == 3 && report.lines > 10,
+        "{report:?}"
+    );
     let copy = EmbeddedRegistry::open(RegistryOptions::new(&to)).unwrap();
     assert!(copy.user_named(&AccountName::parse("bobby").unwrap()).await.unwrap().is_some());
     assert!(verify_registry(&folder.db()).unwrap().is_clean());
@@ -175,23 +216,38 @@ async fn a_copy_from_the_past_gives_out_nothing_that_was_given_out_since() {
     let folder = Folder::new();
     let registry = folder.open();
     let ann = registry.add_account(new("ann"), by()).await.unwrap();
-    let session = Session { token: token(ann.id), owner: ann.id, created_at: moment(0), expires_at: moment(9) };
+    let session = Session {
+        token: token(ann.id),
+        owner: ann.id,
+        created_at: moment(0),
+        expires_at: moment(9),
+    };
     registry.add_session(session, ann.revision).await.unwrap();
     let to = folder.0.path().join("copy.db");
     registry.backup(&to).unwrap();
-    let (bob, key) =
-        (registry.add_account(new("bob"), by()).await.unwrap(), registry.add_key(new_key(ann.id), by()).await.unwrap());
+    let (bob, key) = (
+        registry.add_account(new("bob"), by()).await.unwrap(),
+        registry.add_key(new_key(ann.id), by()).await.unwrap(),
+    );
     let host = BlockedHost { host: "evil.example".into(), at: moment(0), why: None };
     registry.block_host(host, by()).await.unwrap();
     skip_ahead_registry(&to).unwrap();
     assert!(verify_registry(&to).unwrap().is_clean());
     let copy = EmbeddedRegistry::open(RegistryOptions::new(&to)).unwrap();
     assert_eq!(copy.account(ann.id).await.unwrap(), Some(ann.clone()));
-    assert!(copy.session(&token(ann.id), moment(1)).await.unwrap().is_none(), "it may have been ended since");
+    assert!(
+        copy.session(&token(ann.id), moment(1)).await.unwrap().is_none(),
+        "it may have been ended since"
+    );
     assert!(copy.add_account(new("cid"), by()).await.unwrap().id > bob.id);
     assert!(copy.add_key(new_key(ann.id), by()).await.unwrap().id > key.id);
     let url = terse_core::Target::from_stored("https://hook.example/".into());
-    let hook = NewWebhook { owner: ann.id, url, events: EventKind::ALL.into_iter().collect(), created_at: moment(0) };
+    let hook = NewWebhook {
+        owner: ann.id,
+        url,
+        events: EventKind::ALL.into_iter().collect(),
+        created_at: moment(0),
+    };
     let since = registry.add_webhook(hook.clone(), by()).await.unwrap();
     assert!(copy.add_webhook(hook, by()).await.unwrap().id > since.id);
     assert!(copy.version().await.unwrap() > registry.version().await.unwrap());
@@ -223,7 +279,10 @@ async fn what_cannot_be_read_is_an_error_and_nothing_else() {
         sql(&folder.db(), damage);
         let registry = folder.open();
         let outcome = registry.key(&token(OwnerId(1000))).await;
-        assert!(matches!(outcome, Err(RegistryError::Store(StoreError::Corrupt(_)))), "{damage}: {outcome:?}");
+        assert!(
+            matches!(outcome, Err(RegistryError::Store(StoreError::Corrupt(_)))),
+            "{damage}: {outcome:?}"
+        );
         // Writes that meet it change nothing, and take no other with them.
         let erased = registry.erase_account(OwnerId(1000), by()).await;
         assert_eq!(erased.is_err(), damage.contains("users"), "{damage}: {erased:?}");
@@ -232,7 +291,10 @@ async fn what_cannot_be_read_is_an_error_and_nothing_else() {
         registry.check().await.unwrap();
         if erased.is_err() {
             let report = verify_registry(&folder.db()).unwrap();
-            assert!(!report.is_clean() && report.problems.shown[0].to_lowercase().contains(told), "{damage}: {report:?}");
+            assert!(
+                !report.is_clean() && report.problems.shown[0].to_lowercase().contains(told),
+                "{damage}: {report:?}"
+            );
         }
     }
 }
@@ -243,7 +305,10 @@ async fn a_step_that_fails_half_way_leaves_nothing_behind() {
     let registry = folder.open();
     let ann = registry.add_account(new("ann"), by()).await.unwrap();
     // A line about them that cannot be read is met after the account was deleted.
-    sql(&folder.db(), "INSERT INTO audit (at, act, subject, about) VALUES (1, 'unheard-of', 'user:1000', 1000)");
+    sql(
+        &folder.db(),
+        "INSERT INTO audit (at, act, subject, about) VALUES (1, 'unheard-of', 'user:1000', 1000)",
+    );
     let outcome = registry.erase_account(ann.id, by()).await;
     assert!(matches!(outcome, Err(RegistryError::Store(StoreError::Corrupt(_)))), "{outcome:?}");
     assert_eq!(registry.account(ann.id).await.unwrap(), Some(ann));
@@ -261,7 +326,10 @@ async fn a_full_disk_refuses_writes_and_serves_reads() {
         match registry.add_account(new(&format!("user{}", made.len())), by()).await {
             Ok(account) => made.push(account),
             Err(error) => {
-                assert!(matches!(error, RegistryError::Store(StoreError::Unavailable(_))), "{error:?}");
+                assert!(
+                    matches!(error, RegistryError::Store(StoreError::Unavailable(_))),
+                    "{error:?}"
+                );
                 break;
             }
         }
@@ -283,7 +351,8 @@ const LIFE: &str = "TERSE_TEST_REGISTRY";
 #[ignore = "run by the test below"]
 fn a_life_that_is_cut_short() {
     let Ok(path) = std::env::var(LIFE) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let registry = Arc::new(EmbeddedRegistry::open(RegistryOptions::new(path)).unwrap());
     let life = std::process::id();
     let callers: Vec<_> = (0..8)
@@ -291,7 +360,10 @@ fn a_life_that_is_cut_short() {
             let registry = registry.clone();
             runtime.spawn(async move {
                 for n in 0..100_000 {
-                    let account = registry.add_account(new(&format!("u{life}-{caller}-{n}")), by()).await.unwrap();
+                    let account = registry
+                        .add_account(new(&format!("u{life}-{caller}-{n}")), by())
+                        .await
+                        .unwrap();
                     registry.add_key(new_key(account.id), by()).await.unwrap();
                     writeln!(std::io::stdout(), "made {} {}", account.id.0, account.name).unwrap();
                 }
@@ -322,7 +394,8 @@ async fn no_acknowledged_owner_or_key_is_lost_when_the_process_is_killed() {
         let mut line = String::new();
         while lines.read_line(&mut line).unwrap() > 0 {
             // A line that was cut short was never acknowledged.
-            if let Some(made) = line.strip_suffix('\n').and_then(|line| line.strip_prefix("made ")) {
+            if let Some(made) = line.strip_suffix('\n').and_then(|line| line.strip_prefix("made "))
+            {
                 let (id, name) = made.split_once(' ').unwrap();
                 acknowledged.push((OwnerId(id.parse().unwrap()), name.to_owned()));
                 seen += 1;
@@ -336,11 +409,19 @@ async fn no_acknowledged_owner_or_key_is_lost_when_the_process_is_killed() {
         assert!(seen >= 50, "it was killed while at work");
         let registry = folder.open();
         for (id, name) in &acknowledged {
-            let (key, account) = registry.key(&token(*id)).await.unwrap().expect("an acknowledged key");
-            assert_eq!((account.id, account.name.as_str(), key.owner), (*id, name.as_str(), *id), "cycle {cycle}");
+            let (key, account) =
+                registry.key(&token(*id)).await.unwrap().expect("an acknowledged key");
+            assert_eq!(
+                (account.id, account.name.as_str(), key.owner),
+                (*id, name.as_str(), *id),
+                "cycle {cycle}"
+            );
         }
         let report = verify_registry(&folder.db()).unwrap();
-        assert!(report.is_clean() && report.lines == report.accounts + report.keys, "a line for each: {report:?}");
+        assert!(
+            report.is_clean() && report.lines == report.accounts + report.keys,
+            "a line for each: {report:?}"
+        );
     }
     println!("{} acknowledged owners survived", acknowledged.len());
 }

@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p terse-clicks --example rate -- [millions of clicks]`
 //!
-//! Journals clicks as they come on a busy site: links by Zipf's law, some two hundred user agents, fifty referrers, visitors
-//! from everywhere. Then reads and enriches them, and reads, enriches and ships them to a store that does nothing.
+//! Journals clicks as they come on a busy site: links by Zipf's law, some two hundred user agents,
+//! fifty referrers, visitors from everywhere. Then reads and enriches them, and reads, enriches and
+//! ships them to a store that does nothing.
 
 use std::error::Error;
 use std::fs;
@@ -15,8 +16,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use terse_clicks::{Enricher, Folder, Keep, Shipper, ShipperParts};
 use terse_core::clicks::{
-    Batch, ClickPage, ClickReport, ClickStore, ClickSubject, Count, HEADER, Journaled, LinkId, Live, Period, Pruned, RawQuery,
-    Record, Recorded, Retention, Salt, SegmentHeader, finish,
+    Batch, ClickPage, ClickReport, ClickStore, ClickSubject, Count, HEADER, Journaled, LinkId,
+    Live, Period, Pruned, RawQuery, Record, Recorded, Retention, Salt, SegmentHeader, finish,
 };
 use terse_core::{Clock, LinkKey, OwnerId, StoreError, Timestamp};
 
@@ -31,7 +32,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let temp = tempfile::tempdir()?;
     let begun = Instant::now();
     let octets = journal(temp.path(), clicks)?;
-    println!("journaled {clicks} clicks of {:.0} octets in {:.1?}", octets as f64 / clicks as f64, begun.elapsed());
+    println!(
+        "journaled {clicks} clicks of {:.0} octets in {:.1?}",
+        octets as f64 / clicks as f64,
+        begun.elapsed()
+    );
 
     let before = memory();
     let mut enricher = Enricher::new(None, Keep::Cut, Timestamp::from_ms(0))?;
@@ -48,14 +53,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (mut read, mut bots) = (0, 0);
         let begun = (Instant::now(), processor());
         for (segment, alive) in folder.segments_mut() {
-            segment.read(&mut buffer, alive, usize::MAX, |record| batch.extend(enricher.enrich(record)))?;
+            segment.read(&mut buffer, alive, usize::MAX, |record| {
+                batch.extend(enricher.enrich(record));
+            })?;
             read += batch.len();
             bots += batch.iter().filter(|click| click.machine.is_some()).count();
             batch.clear();
         }
         assert_eq!(read, clicks);
         print(&format!("read and enrich, {pass}"), clicks, begun);
-        println!("  {:.0} % machines, {:.1} MiB", 100.0 * bots as f64 / read as f64, memory() - before);
+        println!(
+            "  {:.0} % machines, {:.1} MiB",
+            100.0 * bots as f64 / read as f64,
+            memory() - before
+        );
     }
     drop(enricher);
 
@@ -97,10 +108,13 @@ fn store() -> Arc<dyn ClickStore> {
 /// Writes a journal as two serving threads of a process that is gone would have.
 fn journal(folder: &Path, clicks: usize) -> Result<usize, Box<dyn Error>> {
     let (mut dice, zipf) = (Dice(42), Zipf::new(LINKS));
-    let codes: Vec<String> = (0..LINKS).map(|n| format!("k{:06x}", (n as u64).wrapping_mul(0x9e37_79b9) & 0xff_ffff)).collect();
+    let codes: Vec<String> = (0..LINKS)
+        .map(|n| format!("k{:06x}", (n as u64).wrapping_mul(0x9e37_79b9) & 0xff_ffff))
+        .collect();
     let agents = agents();
     let referrers: Vec<String> = (0..50).map(|n| format!("www.site{n}.example")).collect();
-    let languages = ["de-DE", "en-US", "en-GB", "fr-FR", "es", "pt-BR", "ja", "zh-CN", "it-IT", "nl"];
+    let languages =
+        ["de-DE", "en-US", "en-GB", "fr-FR", "es", "pt-BR", "ja", "zh-CN", "it-IT", "nl"];
     let mut threads: Vec<(SegmentHeader, Vec<u8>, usize)> = Vec::new();
     let mut ids = 0;
     let mut octets = 0;
@@ -115,7 +129,8 @@ fn journal(folder: &Path, clicks: usize) -> Result<usize, Box<dyn Error>> {
     for n in 0..clicks {
         let visitor = dice.below(VISITORS);
         let [.., a, b, c] = (0x0800_0000 + visitor * 977).to_be_bytes();
-        let campaign = format!("utm_source=mail{}&utm_medium=email&utm_campaign=spring+sale", dice.below(20));
+        let campaign =
+            format!("utm_source=mail{}&utm_medium=email&utm_campaign=spring+sale", dice.below(20));
         let record = Record {
             at_ms: 1_763_000_000_000 + n as i64 / 50,
             took_micros: 20 + dice.below(50) as u32,
@@ -125,7 +140,11 @@ fn journal(folder: &Path, clicks: usize) -> Result<usize, Box<dyn Error>> {
             born_ms: 1_700_000_000_000,
             code: codes[zipf.roll(&mut dice)].as_bytes(),
             address: &[a, b, c],
-            referrer: if dice.below(3) > 0 { referrers[dice.below(50) as usize].as_bytes() } else { b"" },
+            referrer: if dice.below(3) > 0 {
+                referrers[dice.below(50) as usize].as_bytes()
+            } else {
+                b""
+            },
             language: languages[dice.below(10) as usize].as_bytes(),
             agent: agents[dice.below(agents.len() as u64) as usize].as_bytes(),
             campaign: if dice.below(5) == 0 { campaign.as_bytes() } else { b"" },
@@ -140,7 +159,9 @@ fn journal(folder: &Path, clicks: usize) -> Result<usize, Box<dyn Error>> {
         save(folder, &mut threads[n % 2])?;
         threads[n % 2] = begin();
         let (header, bytes, at) = &mut threads[n % 2];
-        let Journaled::Next(next) = record.write(bytes, header.id, *at) else { return Err("a record is too long".into()) };
+        let Journaled::Next(next) = record.write(bytes, header.id, *at) else {
+            return Err("a record is too long".into());
+        };
         octets += next - *at;
         *at = next;
     }
@@ -148,7 +169,10 @@ fn journal(folder: &Path, clicks: usize) -> Result<usize, Box<dyn Error>> {
     Ok(octets)
 }
 
-fn save(folder: &Path, (header, bytes, at): &mut (SegmentHeader, Vec<u8>, usize)) -> std::io::Result<()> {
+fn save(
+    folder: &Path,
+    (header, bytes, at): &mut (SegmentHeader, Vec<u8>, usize),
+) -> std::io::Result<()> {
     finish(bytes, header.id, *at);
     fs::write(folder.join(format!("{:013}-{:016x}.clicks", header.made_ms, header.id)), bytes)
 }
@@ -159,13 +183,21 @@ fn agents() -> Vec<String> {
     for version in 100..130 {
         let chrome = format!("AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{version}.0.0.0");
         agents.push(format!("Mozilla/5.0 (Windows NT 10.0; Win64; x64) {chrome} Safari/537.36"));
-        agents.push(format!("Mozilla/5.0 (Windows NT 10.0; Win64; x64) {chrome} Safari/537.36 Edg/{version}.0.0.0"));
-        agents.push(format!("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) {chrome} Safari/537.36"));
-        agents.push(format!("Mozilla/5.0 (Linux; Android 10; K) {chrome} Mobile Safari/537.36"));
-        agents.push(format!("Mozilla/5.0 (X11; Linux x86_64; rv:{version}.0) Gecko/20100101 Firefox/{version}.0"));
-        let iphone = format!("Mozilla/5.0 (iPhone; CPU iPhone OS 17_{} like Mac OS X)", version % 7);
         agents.push(format!(
-            "{iphone} AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.{} Mobile/15E148 Safari/604.1",
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) {chrome} Safari/537.36 Edg/{version}.0.0.0"
+        ));
+        agents.push(format!(
+            "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) {chrome} Safari/537.36"
+        ));
+        agents.push(format!("Mozilla/5.0 (Linux; Android 10; K) {chrome} Mobile Safari/537.36"));
+        agents.push(format!(
+            "Mozilla/5.0 (X11; Linux x86_64; rv:{version}.0) Gecko/20100101 Firefox/{version}.0"
+        ));
+        let iphone =
+            format!("Mozilla/5.0 (iPhone; CPU iPhone OS 17_{} like Mac OS X)", version % 7);
+        agents.push(format!(
+            "{iphone} AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.{} Mobile/15E148 \
+             Safari/604.1",
             version % 7
         ));
     }
@@ -185,7 +217,8 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
 }
@@ -214,8 +247,10 @@ impl Zipf {
 /// Processor time of this process, in seconds.
 fn processor() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or_default();
+    let fields: Vec<&str> =
+        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks =
+        |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or_default();
     (ticks(11) + ticks(12)) / 100.0
 }
 
@@ -223,7 +258,8 @@ fn processor() -> f64 {
 fn memory() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
-    line.split_whitespace().next().and_then(|number| number.parse::<f64>().ok()).unwrap_or_default() / 1024.0
+    line.split_whitespace().next().and_then(|number| number.parse::<f64>().ok()).unwrap_or_default()
+        / 1024.0
 }
 
 /// A store that takes everything and keeps nothing.
@@ -243,7 +279,12 @@ impl ClickStore for Nothing {
     async fn counts(&self, _: &[LinkId]) -> Result<Vec<Count>, StoreError> {
         Ok(Vec::new())
     }
-    async fn report(&self, _: &ClickSubject, _: Period, _: Timestamp) -> Result<ClickReport, StoreError> {
+    async fn report(
+        &self,
+        _: &ClickSubject,
+        _: Period,
+        _: Timestamp,
+    ) -> Result<ClickReport, StoreError> {
         Err(StoreError::Busy)
     }
     async fn clicks(&self, _: &RawQuery) -> Result<ClickPage, StoreError> {

@@ -9,11 +9,12 @@ use tokio::time::Instant;
 use crate::folder::{Age, Folder};
 use crate::segment::Until;
 
-/// How much of the journal may wait to be counted, and what happens past it: the oldest clicks are dropped, but only while the
-/// store does not answer, or counts more slowly than visitors click.
+/// How much of the journal may wait to be counted, and what happens past it: the oldest clicks are
+/// dropped, but only while the store does not answer, or counts more slowly than visitors click.
 ///
-/// Segments that are still being written, or are ready to be, stand beside the bound: there are a few for each serving thread,
-/// and dropping others in their place would cost clicks though nothing is wrong.
+/// Segments that are still being written, or are ready to be, stand beside the bound: there are a
+/// few for each serving thread, and dropping others in their place would cost clicks though nothing
+/// is wrong.
 #[derive(Debug)]
 pub(crate) struct Bound {
     limit: u64,
@@ -25,7 +26,8 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// A bound of `limit` octets. While the store counts, what is over it may take `catch_up` to become less.
+    /// A bound of `limit` octets. While the store counts, what is over it may take `catch_up` to
+    /// become less.
     pub(crate) fn new(limit: u64, catch_up: Duration) -> Self {
         Self { limit, catch_up, stuck: false, over: None }
     }
@@ -40,9 +42,9 @@ impl Bound {
         self.stuck = false;
     }
 
-    /// Drops the oldest segments if that must be, and tells of each how many visits were in it that had not been read. One that
-    /// cannot be read right now stays; so does one that is still being written: its writer would go on writing to a file that
-    /// nobody can see.
+    /// Drops the oldest segments if that must be, and tells of each how many visits were in it that
+    /// had not been read. One that cannot be read right now stays; so does one that is still being
+    /// written: its writer would go on writing to a file that nobody can see.
     pub(crate) fn keep(
         &mut self,
         folder: &mut Folder,
@@ -62,7 +64,9 @@ impl Bound {
             match segment.has_ended(buffer, alive) {
                 Ok(true) => {
                     held += segment.length();
-                    waiting += segment.length().saturating_sub(counted.get(&segment.header.id).copied().unwrap_or(0));
+                    waiting += segment
+                        .length()
+                        .saturating_sub(counted.get(&segment.header.id).copied().unwrap_or(0));
                     finished.push((segment.age(), segment.length()));
                 }
                 Ok(false) => {}
@@ -104,7 +108,8 @@ fn drop_segment(folder: &mut Folder, age: Age, buffer: &mut Vec<u8>) -> io::Resu
     let Some((segment, alive)) = folder.segment_mut(age) else { return Ok(0) };
     let mut rest = segment.clone();
     let mut visits = 0;
-    let until = rest.read(buffer, alive, usize::MAX, |record| visits += u64::from(record.weight.max(1)))?;
+    let until =
+        rest.read(buffer, alive, usize::MAX, |record| visits += u64::from(record.weight.max(1)))?;
     if until != Until::End {
         return Err(io::Error::other("a segment that had ended goes on"));
     }
@@ -123,7 +128,8 @@ mod tests {
     const SIZE: u64 = 8192;
     const CATCH_UP: Duration = Duration::from_secs(1);
 
-    /// One of this run that is still being written, the oldest of all; one of this run that is finished; dead ones.
+    /// One of this run that is still being written, the oldest of all; one of this run that is
+    /// finished; dead ones.
     fn journal(path: &std::path::Path) -> Folder {
         for id in 1..=6 {
             let mut written = Written::new(id, u64::from(id <= 2), id as i64, SIZE as usize);
@@ -145,7 +151,9 @@ mod tests {
     /// What was dropped of each.
     fn keep(bound: &mut Bound, folder: &mut Folder, now: Instant) -> Vec<u64> {
         let mut dropped = vec![];
-        bound.keep(folder, &HashMap::new(), &mut vec![], now, |visits| dropped.push(visits)).unwrap();
+        bound
+            .keep(folder, &HashMap::new(), &mut vec![], now, |visits| dropped.push(visits))
+            .unwrap();
         dropped
     }
 
@@ -182,7 +190,9 @@ mod tests {
         for to in [0, 100, 200, 300] {
             counted.insert(6, to);
             bound.keep(&mut folder, &counted, &mut vec![], now, |_| panic!("dropped")).unwrap();
-            bound.keep(&mut folder, &counted, &mut vec![], now + CATCH_UP / 2, |_| panic!("dropped")).unwrap();
+            bound
+                .keep(&mut folder, &counted, &mut vec![], now + CATCH_UP / 2, |_| panic!("dropped"))
+                .unwrap();
             now += CATCH_UP;
         }
         // Nothing was counted for long enough: until something is again, it need not be waited for.
@@ -215,14 +225,18 @@ mod tests {
     fn a_segment_that_cannot_be_opened_right_now_stays() {
         let temp = tempfile::tempdir().unwrap();
         let mut folder = journal(temp.path());
-        // As if descriptors had run out: opening fails for a reason that has nothing to do with the file.
+        // As if descriptors had run out: opening fails for a reason that has nothing to do with the
+        // file.
         for age in [(1, 1), (3, 3)] {
             let path = folder.segment_mut(age).unwrap().0.path().to_owned();
             std::fs::rename(&path, path.with_extension("kept")).unwrap();
             std::os::unix::fs::symlink(&path, &path).unwrap();
         }
         let mut dropped = vec![];
-        let kept = stuck(0).keep(&mut folder, &HashMap::new(), &mut vec![], Instant::now(), |visits| dropped.push(visits));
+        let kept =
+            stuck(0).keep(&mut folder, &HashMap::new(), &mut vec![], Instant::now(), |visits| {
+                dropped.push(visits);
+            });
         assert!(kept.is_err());
         assert_eq!((dropped, ids(&folder)), (vec![2, 4, 5, 6], vec![1, 3]));
     }

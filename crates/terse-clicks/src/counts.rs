@@ -9,8 +9,8 @@ pub struct ShipperCounts {
     pub recorded: AtomicU64,
     /// Batches that the store has counted.
     pub batches: AtomicU64,
-    /// Visits that went with the oldest segments because the journal was over its bound. If the store has never answered, those
-    /// of an earlier process may be among them that it had counted.
+    /// Visits that went with the oldest segments because the journal was over its bound. If the
+    /// store has never answered, those of an earlier process may be among them that it had counted.
     pub dropped: AtomicU64,
     /// Records that no link could have had, or that could not be made sense of.
     pub unreadable: AtomicU64,
@@ -24,7 +24,8 @@ pub struct ShipperCounts {
     pub lag_segments: AtomicU64,
     /// When something last failed, in milliseconds since 1970; 0 if nothing did.
     pub last_error_ms: AtomicI64,
-    /// False once the thread has ended though nobody asked it to: nothing is counted any more until the next start.
+    /// False once the thread has ended though nobody asked it to: nothing is counted any more until
+    /// the next start.
     pub alive: AtomicBool,
 }
 

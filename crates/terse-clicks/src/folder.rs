@@ -20,7 +20,8 @@ const UNFINISHED_FOR: Duration = Duration::from_secs(600);
 /// More files than this are not kept for somebody to look at.
 const MAX_DAMAGED: usize = 16;
 
-/// Whether a segment holds its header and nothing else: not one octet, so that what a power cut has torn is kept.
+/// Whether a segment holds its header and nothing else: not one octet, so that what a power cut has
+/// torn is kept.
 fn is_unused(path: &Path) -> io::Result<bool> {
     let mut file = File::open(path)?;
     let mut head = [0; HEADER];
@@ -57,8 +58,9 @@ impl Folder {
         Self { path, run, began, ended: false, segments: BTreeMap::new() }
     }
 
-    /// Deletes what a process that was killed had ready and never wrote to: it takes room that clicks need, and a server that is
-    /// killed again and again would fill its bound with it. To be called before this process makes any.
+    /// Deletes what a process that was killed had ready and never wrote to: it takes room that
+    /// clicks need, and a server that is killed again and again would fill its bound with it. To be
+    /// called before this process makes any.
     pub fn sweep_unused(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
@@ -128,7 +130,8 @@ impl Folder {
                 Ok(Some(header)) if age == Some((header.made_ms, header.id)) => {
                     let age = (header.made_ms, header.id);
                     there.insert(age);
-                    self.segments.insert(age, Segment::new(header, entry.path(), entry.metadata()?.len()));
+                    self.segments
+                        .insert(age, Segment::new(header, entry.path(), entry.metadata()?.len()));
                 }
                 Ok(_) => self.set_aside(age, &entry.path()),
                 // It was there a moment ago: the next look will tell.
@@ -139,7 +142,8 @@ impl Folder {
         self.segments.retain(|age, segment| {
             let stays = there.contains(age);
             if !stays {
-                warn!(segment = %segment.path().display(), "somebody else has deleted a segment of the journal");
+                warn!(segment = %segment.path().display(), "somebody else has deleted a segment \
+                    of the journal");
             }
             stays
         });
@@ -159,8 +163,8 @@ impl Folder {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Makes sure that not even a power cut brings back what is gone. Positions may be forgotten only then, for without a
-    /// position a segment is one that was never counted.
+    /// Makes sure that not even a power cut brings back what is gone. Positions may be forgotten
+    /// only then, for without a position a segment is one that was never counted.
     pub(crate) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
@@ -172,17 +176,20 @@ impl Folder {
             Ok(Some(header)) => !self.is_alive(&header),
             Ok(None) => {
                 let changed = entry.metadata().and_then(|metadata| metadata.modified());
-                changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > UNFINISHED_FOR))
+                changed.is_ok_and(|at| {
+                    SystemTime::now().duration_since(at).is_ok_and(|age| age > UNFINISHED_FOR)
+                })
             }
             Err(_) => false,
         };
         if dead && let Err(error) = fs::remove_file(&path) {
-            warn!(path = %path.display(), %error, "a segment that was never finished cannot be removed");
+            warn!(path = %path.display(), %error, "a segment that was never finished cannot be \
+                removed");
         }
     }
 
-    /// A file that does not begin as a segment does. One of this process's may be on its way; any other is moved aside for
-    /// somebody to look at.
+    /// A file that does not begin as a segment does. One of this process's may be on its way; any
+    /// other is moved aside for somebody to look at.
     fn set_aside(&self, age: Option<Age>, path: &Path) {
         if !self.ended && age.is_some_and(|(made_ms, _)| made_ms >= self.began.as_ms()) {
             return;
@@ -190,11 +197,19 @@ impl Folder {
         let mut aside = path.as_os_str().to_owned();
         aside.push(DAMAGED);
         let kept = fs::read_dir(&self.path).into_iter().flatten().flatten();
-        let kept = kept.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.ends_with(DAMAGED))).count();
-        let moved = if kept < MAX_DAMAGED { fs::rename(path, aside) } else { fs::remove_file(path) };
+        let kept = kept
+            .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.ends_with(DAMAGED)))
+            .count();
+        let moved =
+            if kept < MAX_DAMAGED { fs::rename(path, aside) } else { fs::remove_file(path) };
         match moved {
-            Ok(()) => warn!(path = %path.display(), "a damaged segment of the journal was moved aside"),
-            Err(error) => warn!(path = %path.display(), %error, "a damaged segment of the journal cannot be moved aside"),
+            Ok(()) => {
+                warn!(path = %path.display(), "a damaged segment of the journal was moved aside");
+            }
+            Err(error) => {
+                warn!(path = %path.display(), %error, "a damaged segment of the journal cannot be \
+                    moved aside");
+            }
         }
     }
 }
@@ -208,7 +223,9 @@ fn age_of(stem: &str) -> Option<Age> {
     let (made_ms, id) = stem.rsplit_once('-')?;
     let age = (made_ms.parse().ok()?, u64::from_str_radix(id, 16).ok()?);
     // Only in this spelling, so that no segment has two names.
-    (name_of(&SegmentHeader { id: age.1, run: 0, made_ms: age.0 }).strip_suffix(SEGMENT) == Some(stem)).then_some(age)
+    (name_of(&SegmentHeader { id: age.1, run: 0, made_ms: age.0 }).strip_suffix(SEGMENT)
+        == Some(stem))
+    .then_some(age)
 }
 
 fn header_of(path: &Path) -> io::Result<Option<SegmentHeader>> {
@@ -226,8 +243,10 @@ mod tests {
     use crate::written::Written;
 
     fn names(folder: &Path) -> Vec<String> {
-        let mut names: Vec<_> =
-            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -235,7 +254,9 @@ mod tests {
     #[test]
     fn segments_are_found_oldest_first_and_deleted_ones_are_gone() {
         let temp = tempfile::tempdir().unwrap();
-        for (id, made) in [(9, 2000), (3, 5000), (7, 2000), (8, 1), (1, 12_345_678_901_234), (4, -5)] {
+        for (id, made) in
+            [(9, 2000), (3, 5000), (7, 2000), (8, 1), (1, 12_345_678_901_234), (4, -5)]
+        {
             Written::new(id, 1, made, 4096).save(temp.path());
         }
         let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(0));
@@ -254,7 +275,8 @@ mod tests {
     #[test]
     fn a_segment_that_cannot_be_deleted_is_not_in_the_way_of_others() {
         let temp = tempfile::tempdir().unwrap();
-        let paths: Vec<_> = (1..=3).map(|id| Written::new(id, 1, id as i64, 4096).save(temp.path())).collect();
+        let paths: Vec<_> =
+            (1..=3).map(|id| Written::new(id, 1, id as i64, 4096).save(temp.path())).collect();
         let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(0));
         folder.look().unwrap();
         fs::remove_file(&paths[1]).unwrap();
@@ -336,10 +358,16 @@ mod tests {
             fs::write(&path, bytes).unwrap();
             path
         };
-        let (unused, written, torn) = (make(1, None), make(2, Some(HEADER)), make(3, Some((1 << 20) - 1)));
-        fs::write(temp.path().join("0000000000005-0000000000000004.clicks"), vec![0; 1000]).unwrap();
+        let (unused, written, torn) =
+            (make(1, None), make(2, Some(HEADER)), make(3, Some((1 << 20) - 1)));
+        fs::write(temp.path().join("0000000000005-0000000000000004.clicks"), vec![0; 1000])
+            .unwrap();
         Folder::new(temp.path().to_owned(), 9, Timestamp::from_ms(9)).sweep_unused().unwrap();
         assert!(!unused.exists() && written.exists() && torn.exists());
-        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 3, "what has no header is for somebody else to judge");
+        assert_eq!(
+            fs::read_dir(temp.path()).unwrap().count(),
+            3,
+            "what has no header is for somebody else to judge"
+        );
     }
 }

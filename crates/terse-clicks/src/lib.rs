@@ -1,8 +1,9 @@
-//! The click pipeline: reads the journal, finds out what there is to know about each click, and hands batches to the store.
+//! The click pipeline: reads the journal, finds out what there is to know about each click, and
+//! hands batches to the store.
 //!
-//! Everything here happens behind the visitors' backs: it may fall behind or stand still without a redirect noticing, and
-//! whatever happens to the process, each click is counted once. What is written to the journal is the redirect plane's
-//! business, how clicks are summed up the store's.
+//! Everything here happens behind the visitors' backs: it may fall behind or stand still without a
+//! redirect noticing, and whatever happens to the process, each click is counted once. What is
+//! written to the journal is the redirect plane's business, how clicks are summed up the store's.
 
 mod bound;
 mod counts;

@@ -10,7 +10,8 @@ use terse_core::clicks::{Frame, HEADER, MAX_FRAME_SIZE, Record, SegmentHeader, r
 /// Octets that are read at once; of a segment that had nothing new the last time, only some.
 const CHUNK: usize = 256 * 1024;
 const GLANCE: usize = 4096;
-/// A frame with its length and checksum is never longer: with fewer octets at hand, more of the file may tell more.
+/// A frame with its length and checksum is never longer: with fewer octets at hand, more of the
+/// file may tell more.
 const WHOLE: usize = MAX_FRAME_SIZE + 8;
 
 /// Why reading ended.
@@ -76,7 +77,8 @@ impl Segment {
         }
     }
 
-    /// Octets that may hold records which were not read; none of one whose writer has nothing more to say right now.
+    /// Octets that may hold records which were not read; none of one whose writer has nothing more
+    /// to say right now.
     pub(crate) fn unread(&self) -> u64 {
         match self.until {
             Until::Enough => self.length.saturating_sub(self.read_to.max(HEADER as u64)),
@@ -84,7 +86,8 @@ impl Segment {
         }
     }
 
-    /// Whether nothing more will be written, found out without reading on. What was looked through once is not read again.
+    /// Whether nothing more will be written, found out without reading on. What was looked through
+    /// once is not read again.
     pub(crate) fn has_ended(&mut self, buffer: &mut Vec<u8>, alive: bool) -> io::Result<bool> {
         if !alive || self.ended || self.until == Until::End {
             return Ok(true);
@@ -98,8 +101,9 @@ impl Segment {
         Ok(self.ended)
     }
 
-    /// Reads up to `most` further records. Of one that is `alive`, what cannot be read may still be on its way; in one that is
-    /// not, a power cut may have left a hole with whole records behind it.
+    /// Reads up to `most` further records. Of one that is `alive`, what cannot be read may still be
+    /// on its way; in one that is not, a power cut may have left a hole with whole records behind
+    /// it.
     pub fn read(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -179,7 +183,9 @@ mod tests {
 
     fn numbers(segment: &mut Segment, alive: bool, most: usize) -> (Vec<u32>, Until) {
         let mut numbers = vec![];
-        let until = segment.read(&mut vec![], alive, most, |record| numbers.push(record.took_micros)).unwrap();
+        let until = segment
+            .read(&mut vec![], alive, most, |record| numbers.push(record.took_micros))
+            .unwrap();
         (numbers, until)
     }
 
@@ -239,7 +245,11 @@ mod tests {
                 written.add_with(last, &vec![b'y'; (last as usize * 37) % 512]);
             }
             let mut segment = open(folder.path(), &written);
-            assert_eq!(numbers(&mut segment, false, usize::MAX), ((0..=last).collect(), Until::End), "{lead}");
+            assert_eq!(
+                numbers(&mut segment, false, usize::MAX),
+                ((0..=last).collect(), Until::End),
+                "{lead}"
+            );
             assert_eq!(segment.read_to(), written.at as u64);
         }
     }
@@ -254,7 +264,11 @@ mod tests {
                 count += 1;
             }
             let mut segment = open(folder.path(), &written);
-            assert_eq!(numbers(&mut segment, true, usize::MAX), ((0..count).collect(), Until::Now), "{size}");
+            assert_eq!(
+                numbers(&mut segment, true, usize::MAX),
+                ((0..count).collect(), Until::Now),
+                "{size}"
+            );
             assert_eq!(numbers(&mut segment, false, usize::MAX), (vec![], Until::End), "{size}");
         }
     }
@@ -269,7 +283,8 @@ mod tests {
         written.bytes[places[1000] + 30] ^= 1;
         written.bytes[places[2999] + 12..].fill(0);
         let lost = |n: &u32| {
-            let (from, to) = (places[*n as usize], places.get(*n as usize + 1).copied().unwrap_or(usize::MAX));
+            let (from, to) =
+                (places[*n as usize], places.get(*n as usize + 1).copied().unwrap_or(usize::MAX));
             *n == 1000 || *n == 2999 || (from < places[10] + 20 + 4096 && to > places[10] + 20)
         };
         let mut segment = open(folder.path(), &written);

@@ -50,8 +50,8 @@ impl fmt::Debug for ShipperParts {
     }
 }
 
-/// Reads the journal, and has each click counted once. Dropped, it ends at once; what is not counted then is counted at the
-/// next start.
+/// Reads the journal, and has each click counted once. Dropped, it ends at once; what is not
+/// counted then is counted at the next start.
 #[derive(Debug)]
 pub struct Shipper {
     counts: Arc<ShipperCounts>,
@@ -79,8 +79,17 @@ impl Shipper {
         let (orders, receiver) = watch::channel(None);
         let (tell, ended) = channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let shipping =
-            Shipping::new(folder, enricher, store, live, Arc::clone(&counts), clock, limit_bytes, pace, receiver.clone());
+        let shipping = Shipping::new(
+            folder,
+            enricher,
+            store,
+            live,
+            Arc::clone(&counts),
+            clock,
+            limit_bytes,
+            pace,
+            receiver.clone(),
+        );
         let watched = Watched { counts: Arc::clone(&counts), orders: receiver.clone() };
         let thread = thread::Builder::new().name("clicks".into()).spawn(move || {
             let _watched = watched;
@@ -103,9 +112,9 @@ impl Shipper {
         Arc::clone(&self.counts)
     }
 
-    /// Counts everything there is and ends. Whether everything was counted within `patience`; what is left is counted at the
-    /// next start. Unless `writers_gone`, somebody may still write to the segments of this process: they are read as far as they
-    /// are written and stay.
+    /// Counts everything there is and ends. Whether everything was counted within `patience`; what
+    /// is left is counted at the next start. Unless `writers_gone`, somebody may still write to the
+    /// segments of this process: they are read as far as they are written and stay.
     pub fn stop(mut self, patience: Duration, writers_gone: bool) -> bool {
         self.end(patience, writers_gone)
     }
@@ -142,13 +151,17 @@ impl Drop for Watched {
     fn drop(&mut self) {
         if self.orders.borrow().is_none() {
             self.counts.alive.store(false, Ordering::Relaxed);
-            error!("the thread that counts clicks has ended by itself; they stay in the journal until the next start");
+            error!(
+                "the thread that counts clicks has ended by itself; they stay in the journal \
+                 until the next start"
+            );
         }
     }
 }
 
-/// Redirects come first: when there is not enough processor for all, this thread falls behind and catches up later. In Linux
-/// niceness is a thread's own. Where it cannot be changed, all goes on as before.
+/// Redirects come first: when there is not enough processor for all, this thread falls behind and
+/// catches up later. In Linux niceness is a thread's own. Where it cannot be changed, all goes on
+/// as before.
 fn step_back() {
     let _refused = rustix::process::setpriority_process(None, 19);
 }

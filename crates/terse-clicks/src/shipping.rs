@@ -42,8 +42,9 @@ pub(crate) struct Pace {
     pub(crate) longest_wait: Duration,
     /// Records of one batch.
     pub(crate) batch: usize,
-    /// How long the position of a segment is kept after its file is gone. A try that was given up, or was made by a process
-    /// that is gone, may still arrive; it must not find the segment as one that was never counted.
+    /// How long the position of a segment is kept after its file is gone. A try that was given up,
+    /// or was made by a process that is gone, may still arrive; it must not find the segment as one
+    /// that was never counted.
     pub(crate) linger: Duration,
     /// How long a journal over its bound may take to become smaller while the store counts.
     pub(crate) catch_up: Duration,
@@ -86,7 +87,8 @@ enum Step {
     Before,
     /// It has counted it.
     After,
-    /// It has counted a part of it: somebody else reads this journal too, or the store was put back to an earlier state.
+    /// It has counted a part of it: somebody else reads this journal too, or the store was put back
+    /// to an earlier state.
     Elsewhere,
 }
 
@@ -145,11 +147,13 @@ impl Shipping {
         }
     }
 
-    /// Goes on until everything is counted after it was told to end. Can be dropped wherever it waits. If somebody may still
-    /// write, it ends when what was there is counted; whether that was everything cannot be known then.
+    /// Goes on until everything is counted after it was told to end. Can be dropped wherever it
+    /// waits. If somebody may still write, it ends when what was there is counted; whether that was
+    /// everything cannot be known then.
     pub(crate) async fn run(mut self) -> bool {
         self.counted = self.positions().await;
-        // Without having seen all segments, the position of one that exists might be forgotten, and it be counted again.
+        // Without having seen all segments, the position of one that exists might be forgotten, and
+        // it be counted again.
         let mut wait = self.pace.first_wait;
         while !self.look() {
             self.pause(&mut wait).await;
@@ -192,7 +196,8 @@ impl Shipping {
     fn look(&mut self) -> bool {
         let seen = self.folder.look();
         // A segment that is new to us begins where an earlier process has left it.
-        for (segment, _) in self.folder.segments_mut().filter(|(segment, _)| segment.read_to() == 0) {
+        for (segment, _) in self.folder.segments_mut().filter(|(segment, _)| segment.read_to() == 0)
+        {
             segment.go_to(self.counted.get(&segment.header.id).copied().unwrap_or(0));
         }
         seen.inspect_err(|error| self.file_failed(error)).is_ok()
@@ -204,7 +209,9 @@ impl Shipping {
             warn!(clicks = visits, "the journal is over its bound: its oldest clicks were dropped");
         };
         let now = Instant::now();
-        if let Err(error) = self.bound.keep(&mut self.folder, &self.counted, &mut self.buffer, now, dropped) {
+        if let Err(error) =
+            self.bound.keep(&mut self.folder, &self.counted, &mut self.buffer, now, dropped)
+        {
             self.file_failed(&error);
         }
     }
@@ -227,8 +234,8 @@ impl Shipping {
             }
             let from = segment.read_to();
             let read = segment.read(&mut self.buffer, alive, room, |record| {
-                // One record that we cannot cope with must not end the counting of all others, again at every start. What the
-                // enricher remembers is at worst not remembered.
+                // One record that we cannot cope with must not end the counting of all others,
+                // again at every start. What the enricher remembers is at worst not remembered.
                 let click = catch_unwind(AssertUnwindSafe(|| self.enricher.enrich(record)));
                 panicked |= click.is_err();
                 match click.ok().flatten() {
@@ -237,7 +244,11 @@ impl Shipping {
                 }
             });
             if segment.read_to() != from {
-                batch.moves.push(Position { segment: segment.header.id, from, to: segment.read_to() });
+                batch.moves.push(Position {
+                    segment: segment.header.id,
+                    from,
+                    to: segment.read_to(),
+                });
             }
             if let Err(error) = read {
                 failed = Some(error);
@@ -252,8 +263,8 @@ impl Shipping {
         pending
     }
 
-    /// Has the batch counted, once. The same batch is offered until it is known to be counted: to read it anew would make each
-    /// visitor a repeat of their own.
+    /// Has the batch counted, once. The same batch is offered until it is known to be counted: to
+    /// read it anew would make each visitor a repeat of their own.
     async fn settle(&mut self, pending: Pending) {
         let mut wait = self.pace.first_wait;
         let mut tries = 0;
@@ -274,7 +285,9 @@ impl Shipping {
                 Step::Before => {}
                 Step::After => return self.done(pending),
                 Step::Elsewhere => {
-                    warn!("the journal was counted by somebody else; reading on from where they are");
+                    warn!(
+                        "the journal was counted by somebody else; reading on from where they are"
+                    );
                     self.counted = positions;
                     self.take_up_positions();
                     self.enricher.forget_visitors();
@@ -332,7 +345,10 @@ impl Shipping {
         // Many at once, so that it costs little.
         self.forget_again = now + self.pace.linger / 10;
         self.note_gone(now);
-        let due = self.gone.iter().take_while(|(since, _)| now.duration_since(*since) >= self.pace.linger);
+        let due = self
+            .gone
+            .iter()
+            .take_while(|(since, _)| now.duration_since(*since) >= self.pace.linger);
         let due: Vec<u64> = due.map(|&(_, id)| id).take(MAX_FORGOTTEN).collect();
         if due.is_empty() {
             return;
@@ -340,7 +356,10 @@ impl Shipping {
         if let Err(error) = self.folder.sync() {
             return self.file_failed(&error);
         }
-        match timeout(self.pace.patience, self.store.forget_segments(&due)).await.unwrap_or_else(|error| Err(late(error))) {
+        match timeout(self.pace.patience, self.store.forget_segments(&due))
+            .await
+            .unwrap_or_else(|error| Err(late(error)))
+        {
             Ok(()) => {
                 self.gone.drain(..due.len());
                 for id in &due {
@@ -352,7 +371,8 @@ impl Shipping {
         }
     }
 
-    /// Notes which segments are gone that the store has a position of, whoever deleted them. No batch is on its way meanwhile.
+    /// Notes which segments are gone that the store has a position of, whoever deleted them. No
+    /// batch is on its way meanwhile.
     fn note_gone(&mut self, now: Instant) {
         let there: HashSet<u64> = self.folder.segments().map(|segment| segment.header.id).collect();
         self.gone.retain(|(_, id)| !there.contains(id));
@@ -365,7 +385,10 @@ impl Shipping {
     async fn positions(&mut self) -> HashMap<u64, u64> {
         let mut wait = self.pace.first_wait;
         loop {
-            match timeout(self.pace.patience, self.store.positions()).await.unwrap_or_else(|error| Err(late(error))) {
+            match timeout(self.pace.patience, self.store.positions())
+                .await
+                .unwrap_or_else(|error| Err(late(error)))
+            {
                 Ok(positions) => return positions.into_iter().collect(),
                 Err(error) => self.store_failed(&error),
             }
@@ -390,18 +413,24 @@ impl Shipping {
     }
 
     fn note_lag(&self, moves: &[Position]) {
-        let on_the_way: u64 = moves.iter().map(|moved| moved.to - moved.from.max(HEADER as u64)).sum();
+        let on_the_way: u64 =
+            moves.iter().map(|moved| moved.to - moved.from.max(HEADER as u64)).sum();
         let unread: u64 = self.folder.segments().map(Segment::unread).sum();
-        let behind = |segment: &&Segment| segment.unread() > 0 || moves.iter().any(|moved| moved.segment == segment.header.id);
+        let behind = |segment: &&Segment| {
+            segment.unread() > 0 || moves.iter().any(|moved| moved.segment == segment.header.id)
+        };
         self.counts.lag_bytes.store(on_the_way + unread, Ordering::Relaxed);
-        self.counts.lag_segments.store(self.folder.segments().filter(behind).count() as u64, Ordering::Relaxed);
+        self.counts
+            .lag_segments
+            .store(self.folder.segments().filter(behind).count() as u64, Ordering::Relaxed);
     }
 
     fn store_failed(&mut self, error: &StoreError) {
         self.counts.store_failures.fetch_add(1, Ordering::Relaxed);
         self.bound.store_fails();
         if self.is_news() {
-            warn!(%error, cause = error.source(), "clicks cannot be counted right now; they stay in the journal");
+            warn!(%error, cause = error.source(), "clicks cannot be counted right now; they stay \
+                in the journal");
         }
     }
 

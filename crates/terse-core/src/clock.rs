@@ -15,7 +15,9 @@ pub struct Clock {
 impl Clock {
     /// Now, cut to the millisecond so that what is answered equals what is stored.
     pub fn now(&self) -> Timestamp {
-        Timestamp::from_ms(machine_now().as_ms().saturating_add(self.ahead_ms.load(Ordering::Relaxed)))
+        Timestamp::from_ms(
+            machine_now().as_ms().saturating_add(self.ahead_ms.load(Ordering::Relaxed)),
+        )
     }
 
     /// Turns the clock forward, for every holder of a clone.
@@ -24,7 +26,8 @@ impl Clock {
         self.ahead_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
-    /// Now, in microseconds, for those who measure how long something takes as well as when it happens.
+    /// Now, in microseconds, for those who measure how long something takes as well as when it
+    /// happens.
     pub fn now_micros(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         since.as_secs().cast_signed() * 1_000_000
@@ -32,8 +35,8 @@ impl Clock {
             + self.ahead_ms.load(Ordering::Relaxed) * 1000
     }
 
-    /// How much time has passed since some moment of this process. Goes forward evenly, whatever is done to the machine's time of
-    /// day; tests turn it forward as well.
+    /// How much time has passed since some moment of this process. Goes forward evenly, whatever is
+    /// done to the machine's time of day; tests turn it forward as well.
     pub fn steady(&self) -> Duration {
         static BEGINNING: OnceLock<Instant> = OnceLock::new();
         let ahead = u64::try_from(self.ahead_ms.load(Ordering::Relaxed)).unwrap_or(0);

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// First path segments that are pages of ours, now or foreseeably. No alias and no generated code may be one of them,
-/// in any mixture of cases. None has a digit.
+/// First path segments that are pages of ours, now or foreseeably. No alias and no generated code
+/// may be one of them, in any mixture of cases. None has a digit.
 const RESERVED: &[&str] = &[
     "about",
     "abuse",
@@ -129,15 +129,19 @@ const RESERVED: &[&str] = &[
 
 /// Whether a word is kept for our own pages. Case does not matter.
 pub fn is_reserved(word: &str) -> bool {
-    // None of them has a digit, and most codes have one: scanners are told apart from pages quickly.
+    // None of them has a digit, and most codes have one: scanners are told apart from pages
+    // quickly.
     if word.bytes().any(|byte| byte.is_ascii_digit()) {
         return false;
     }
     let first = word.bytes().next().unwrap_or_default().to_ascii_lowercase();
-    RESERVED.iter().any(|reserved| reserved.as_bytes().first() == Some(&first) && reserved.eq_ignore_ascii_case(word))
+    RESERVED.iter().any(|reserved| {
+        reserved.as_bytes().first() == Some(&first) && reserved.eq_ignore_ascii_case(word)
+    })
 }
 
-/// The short part of a short link. Holding one proves that it is shaped like a code: `[A-Za-z0-9_-]{3,64}`.
+/// The short part of a short link. Holding one proves that it is shaped like a code:
+/// `[A-Za-z0-9_-]{3,64}`.
 #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Code(Box<str>);
 
@@ -164,10 +168,16 @@ impl Code {
             return refuse(ValidationErrorKind::InvalidAlias, "an alias has 3 to 64 characters");
         }
         if !text.bytes().all(is_code_byte) {
-            return refuse(ValidationErrorKind::InvalidAlias, "an alias is made of A-Z, a-z, 0-9, - and _");
+            return refuse(
+                ValidationErrorKind::InvalidAlias,
+                "an alias is made of A-Z, a-z, 0-9, - and _",
+            );
         }
         if is_reserved(text) {
-            return refuse(ValidationErrorKind::ReservedAlias, "this word is kept for our own pages");
+            return refuse(
+                ValidationErrorKind::ReservedAlias,
+                "this word is kept for our own pages",
+            );
         }
         Ok(Self(text.into()))
     }
@@ -218,7 +228,9 @@ mod tests {
             assert_eq!(Code::parse_alias(text, "alias").unwrap_err().kind, kind, "{text}");
         }
         assert!(Code::parse_alias(&"a".repeat(65), "alias").is_err());
-        for text in ["000", "1e5", "administer", "login-page", "null-ish", "my_link", &"a".repeat(64)] {
+        for text in
+            ["000", "1e5", "administer", "login-page", "null-ish", "my_link", &"a".repeat(64)]
+        {
             assert!(Code::parse_alias(text, "alias").is_ok(), "{text}");
         }
     }

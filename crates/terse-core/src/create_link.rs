@@ -101,11 +101,19 @@ impl CreateLink {
         now: Timestamp,
     ) -> Result<NewLink, ValidationError> {
         let target = Target::parse(&self.long_url, rules)?;
-        let alias = self.custom_alias.as_deref().map(|text| Code::parse_alias(text, "custom_alias")).transpose()?;
+        let alias = self
+            .custom_alias
+            .as_deref()
+            .map(|text| Code::parse_alias(text, "custom_alias"))
+            .transpose()?;
         let domain = match &self.domain {
             None => Domain::primary(),
             Some(host) => hosts.domain_of(host).ok_or_else(|| {
-                ValidationError::new(ValidationErrorKind::InvalidRequest, "domain", "not a short domain of this server")
+                ValidationError::new(
+                    ValidationErrorKind::InvalidRequest,
+                    "domain",
+                    "not a short domain of this server",
+                )
             })?,
         };
         let mut expires_at = match (&self.expires_at, self.ttl) {
@@ -141,7 +149,11 @@ impl CreateLink {
             notes: self.notes.as_deref().map(Notes::parse).transpose()?.flatten(),
             password: self.password,
             archived: self.archived.unwrap_or(false),
-            rules: self.rules.map(|RawRules(sent)| Rules::parse(&sent, rules)).transpose()?.flatten(),
+            rules: self
+                .rules
+                .map(|RawRules(sent)| Rules::parse(&sent, rules))
+                .transpose()?
+                .flatten(),
             forward_query: self.forward_query.unwrap_or(false),
             crawlable: self.crawlable.unwrap_or(false),
             reuse: self.reuse.unwrap_or(true),

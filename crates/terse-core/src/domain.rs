@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The domain half of a link's key. The primary domain is written as the empty name, so that a server can be given
-/// another `base_url` without a single link changing its key; further domains are written as their canonical host.
+/// The domain half of a link's key. The primary domain is written as the empty name, so that a
+/// server can be given another `base_url` without a single link changing its key; further domains
+/// are written as their canonical host.
 #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Domain(Arc<str>);
 
@@ -37,11 +38,16 @@ impl Domain {
 
 impl fmt::Debug for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_primary() { f.write_str("Domain(primary)") } else { write!(f, "Domain({})", self.0) }
+        if self.is_primary() {
+            f.write_str("Domain(primary)")
+        } else {
+            write!(f, "Domain({})", self.0)
+        }
     }
 }
 
-/// Which host names this server answers for. What is added while running is known to all clones at once.
+/// Which host names this server answers for. What is added while running is known to all clones at
+/// once.
 #[derive(Clone, Debug)]
 pub struct Hosts {
     base_url: Box<str>,
@@ -55,18 +61,23 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// `base_url` must be an absolute http(s) URL without query and fragment; short links are it, a slash, and the code.
+    /// `base_url` must be an absolute http(s) URL without query and fragment; short links are it, a
+    /// slash, and the code.
     pub fn new(base_url: &url::Url, also_primary: &[&str], further: Vec<Domain>) -> Option<Self> {
         let primary = base_url.host_str()?.trim_end_matches('.').into();
-        let also_primary = also_primary.iter().filter_map(|host| canonical_host(host)).map(Into::into).collect();
+        let also_primary =
+            also_primary.iter().filter_map(|host| canonical_host(host)).map(Into::into).collect();
         let base_url = base_url.as_str().trim_end_matches('/').into();
         Some(Self { base_url, primary, also_primary, further, added: Arc::default() })
     }
 
-    /// The domain a request for `host` (no port) is for, or `None` if it is not ours. Case and a trailing dot do not matter.
+    /// The domain a request for `host` (no port) is for, or `None` if it is not ours. Case and a
+    /// trailing dot do not matter.
     pub fn domain_of(&self, host: &str) -> Option<Domain> {
         let host = host.strip_suffix('.').unwrap_or(host);
-        if self.primary.eq_ignore_ascii_case(host) || self.also_primary.iter().any(|h| h.eq_ignore_ascii_case(host)) {
+        if self.primary.eq_ignore_ascii_case(host)
+            || self.also_primary.iter().any(|h| h.eq_ignore_ascii_case(host))
+        {
             return Some(Domain::primary());
         }
         let is = |domain: &&Domain| domain.as_str().eq_ignore_ascii_case(host);
@@ -83,7 +94,8 @@ impl Hosts {
         Arc::clone(&self.added.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces those that were added while running. What the settings name already is not added to it.
+    /// Replaces those that were added while running. What the settings name already is not added to
+    /// it.
     pub fn set_added(&self, domains: impl IntoIterator<Item = Domain>) {
         let fixed = |domain: &Domain| domain.is_primary() || self.is_settled(domain);
         let added = domains.into_iter().filter(|domain| !fixed(domain)).collect();
@@ -93,7 +105,9 @@ impl Hosts {
     /// Whether the settings name this host in one way or another.
     fn is_settled(&self, domain: &Domain) -> bool {
         let host = domain.as_str();
-        *self.primary == *host || self.also_primary.iter().any(|own| **own == *host) || self.further.contains(domain)
+        *self.primary == *host
+            || self.also_primary.iter().any(|own| **own == *host)
+            || self.further.contains(domain)
     }
 
     /// Every host name that leads to us, canonical.
@@ -147,7 +161,8 @@ mod tests {
     #[test]
     fn a_host_is_ours_in_any_spelling_and_nothing_else_is() {
         let base = url::Url::parse("https://Go.Example/").unwrap();
-        let hosts = Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
+        let hosts =
+            Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
         for host in ["go.example", "GO.example.", "localhost"] {
             assert_eq!(hosts.domain_of(host), Some(Domain::primary()), "{host}");
         }
@@ -168,7 +183,10 @@ mod tests {
         let b = Domain::parse("b.example").unwrap();
         let hosts = Hosts::new(&base, &["localhost"], vec![b.clone()]).unwrap();
         let (clone, c) = (hosts.clone(), Domain::parse("c.example").unwrap());
-        hosts.set_added(["go.example", "localhost", "b.example", "c.example"].map(|name| Domain::parse(name).unwrap()));
+        hosts.set_added(
+            ["go.example", "localhost", "b.example", "c.example"]
+                .map(|name| Domain::parse(name).unwrap()),
+        );
         assert_eq!(*clone.added(), *std::slice::from_ref(&c));
         assert_eq!(clone.domain_of("C.example."), Some(c));
         assert_eq!(clone.domain_of("localhost"), Some(Domain::primary()));

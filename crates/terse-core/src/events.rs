@@ -6,13 +6,15 @@ use crate::link::{Link, ModerationStatus, OwnerId};
 use crate::registry::EventKind;
 use crate::time::Timestamp;
 
-/// Whoever wants to know what happens to links. Told after a change is durable and before whoever made it is answered, so it must
-/// not take long; nothing it does can undo the change. If the process dies in between, it is never told.
+/// Whoever wants to know what happens to links. Told after a change is durable and before whoever
+/// made it is answered, so it must not take long; nothing it does can undo the change. If the
+/// process dies in between, it is never told.
 #[async_trait]
 pub trait LinkEvents: Send + Sync {
     /// Whether there is anybody to be told anything.
     fn listens(&self) -> bool;
-    /// Whether what happens to this owner's links is of interest. Asked at every change, so it is quick.
+    /// Whether what happens to this owner's links is of interest. Asked at every change, so it is
+    /// quick.
     fn wants(&self, owner: OwnerId) -> bool;
     /// Something happened. The link is as it is now.
     async fn happened(&self, kind: EventKind, link: &Link, at: Timestamp);

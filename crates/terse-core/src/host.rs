@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Hosts that nobody may shorten, each with all names below it. Matched label by label on the parsed host, never on text.
+/// Hosts that nobody may shorten, each with all names below it. Matched label by label on the
+/// parsed host, never on text.
 #[derive(Clone, Debug, Default)]
 pub struct BlockedHosts(HashSet<Box<str>>);
 
@@ -36,23 +37,43 @@ impl BlockedHosts {
     }
 }
 
-/// A host name or address, in any spelling a URL may use, as a parsed target has it. `None` if it cannot be a host.
+/// A host name or address, in any spelling a URL may use, as a parsed target has it. `None` if it
+/// cannot be a host.
 pub fn canonical_host(typed: &str) -> Option<String> {
     let parsed = url::Url::parse(&format!("http://{typed}/")).ok()?;
-    let beside = [parsed.username(), parsed.query().unwrap_or_default(), parsed.fragment().unwrap_or_default()];
-    let bare = parsed.path() == "/" && parsed.port().is_none() && beside.iter().all(|text| text.is_empty());
+    let beside = [
+        parsed.username(),
+        parsed.query().unwrap_or_default(),
+        parsed.fragment().unwrap_or_default(),
+    ];
+    let bare = parsed.path() == "/"
+        && parsed.port().is_none()
+        && beside.iter().all(|text| text.is_empty());
     let name = parsed.host_str().filter(|_| bare)?.trim_end_matches('.');
     (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// Names that mean "here" or "inside" and never a public place.
 pub fn is_public_name(host: &str) -> bool {
-    const INSIDE: &[&str] = &["localhost", "local", "internal", "localdomain", "intranet", "lan", "home.arpa", "private", "corp"];
+    const INSIDE: &[&str] = &[
+        "localhost",
+        "local",
+        "internal",
+        "localdomain",
+        "intranet",
+        "lan",
+        "home.arpa",
+        "private",
+        "corp",
+    ];
     let host = host.strip_suffix('.').unwrap_or(host);
-    !INSIDE.iter().any(|name| host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.')))
+    !INSIDE.iter().any(|name| {
+        host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    })
 }
 
-/// Whether an address can be reached from the public Internet. Addresses that carry another one inside are judged by both.
+/// Whether an address can be reached from the public Internet. Addresses that carry another one
+/// inside are judged by both.
 pub fn is_public_address(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -169,7 +190,16 @@ mod tests {
         for host in ["notevil.example", "evil.example.org", "example"] {
             assert!(!blocked.contains(host), "{host}");
         }
-        for text in ["a/b", "", ".", "a b", "u@evil.example", "evil.example:8080", "evil.example?x", "evil.example#x"] {
+        for text in [
+            "a/b",
+            "",
+            ".",
+            "a b",
+            "u@evil.example",
+            "evil.example:8080",
+            "evil.example?x",
+            "evil.example#x",
+        ] {
             assert!(BlockedHosts::parse(&[text]).is_err(), "{text:?}");
         }
     }

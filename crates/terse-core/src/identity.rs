@@ -9,7 +9,8 @@ use crate::codes::Alphabet;
 #[derive(Clone)]
 pub struct Identity {
     secret: [u8; 32],
-    /// The alphabet that this store's generated codes are written in. Fixed for life, as codes are filed by it.
+    /// The alphabet that this store's generated codes are written in. Fixed for life, as codes are
+    /// filed by it.
     pub alphabet: Alphabet,
 }
 
@@ -33,7 +34,8 @@ impl Identity {
 
     /// A key for one purpose, unrelated to the keys for all others.
     pub fn derive(&self, purpose: &str) -> [u8; 32] {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).expect("HMAC takes keys of any length");
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.secret).expect("HMAC takes keys of any length");
         mac.update(purpose.as_bytes());
         mac.finalize().into_bytes().into()
     }
@@ -41,6 +43,9 @@ impl Identity {
 
 impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Identity").field("secret", &"[hidden]").field("alphabet", &self.alphabet).finish()
+        f.debug_struct("Identity")
+            .field("secret", &"[hidden]")
+            .field("alphabet", &self.alphabet)
+            .finish()
     }
 }

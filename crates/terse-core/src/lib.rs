@@ -1,8 +1,9 @@
 //! The words, rules and contracts of terse.
 //!
-//! What a link is, which targets and aliases are allowed, how codes are made, what a visitor gets for a link at a
-//! given moment, and what a store must promise. Everything here is given `now` and touches nothing outside: no files,
-//! no sockets, no HTTP, no SQL. The API, the dashboard and the command line are three doors onto these rules.
+//! What a link is, which targets and aliases are allowed, how codes are made, what a visitor gets
+//! for a link at a given moment, and what a store must promise. Everything here is given `now` and
+//! touches nothing outside: no files, no sockets, no HTTP, no SQL. The API, the dashboard and the
+//! command line are three doors onto these rules.
 
 pub mod clicks;
 mod clock;
@@ -32,24 +33,28 @@ mod validation;
 pub use clock::Clock;
 pub use code::{Code, is_reserved};
 pub use codes::{
-    Alphabet, CodeSource, CodeSourceError, Hashed, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbered, Numbering, Random, Snowflake,
-    Wanted,
+    Alphabet, CodeSource, CodeSourceError, Hashed, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Numbered,
+    Numbering, Random, Snowflake, Wanted,
 };
 pub use create_link::{CreateLink, NewLink};
 pub use domain::{Domain, Hosts};
 pub use events::{LinkEvents, NoEvents};
 pub use host::{BlockedHosts, canonical_host, is_public_address, is_public_name};
 pub use identity::Identity;
-pub use link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision, Status};
+pub use link::{
+    Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision, Status,
+};
 pub use links::{Caller, Created, LinkError, LinkPolicy, Links, Listing};
 pub use outcome::{Visit, visit};
 pub use password::PasswordHash;
 pub use patch::{Patch, PatchField};
 pub use proxies::{Proxies, ProxyRange};
-pub use screening::{Evidence, Flags, Judgement, NoScreening, REPORTED, Screening, UNREACHABLE, UNSCREENED};
+pub use screening::{
+    Evidence, Flags, Judgement, NoScreening, REPORTED, Screening, UNREACHABLE, UNSCREENED,
+};
 pub use store::{
-    BoxError, ChangeFeed, ClickSpend, Cursor, Insert, Inserted, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, NoFeed, Page,
-    Request, Sort, StoreError, TagCount, Updated,
+    BoxError, ChangeFeed, ClickSpend, Cursor, Insert, Inserted, LinkStore, LinkVersion, ListQuery,
+    MAX_REVISIONS, NoFeed, Page, Request, Sort, StoreError, TagCount, Updated,
 };
 pub use target::{Target, TargetRules, is_bad_port};
 pub use text::{Notes, Tags, Title};

@@ -143,7 +143,8 @@ pub struct Link {
     pub flags: Flags,
     /// When its owner deleted it; it can be restored until it is reaped.
     pub deleted_at: Option<Timestamp>,
-    /// Whether this very link is given back when its owner shortens the same target on the same domain again.
+    /// Whether this very link is given back when its owner shortens the same target on the same
+    /// domain again.
     pub reusable: bool,
     /// Which change of it this is.
     pub revision: Revision,
@@ -170,8 +171,15 @@ pub enum Status {
 
 impl Status {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Active, Self::Scheduled, Self::Expired, Self::UsedUp, Self::Suspicious, Self::Blocked, Self::Deleted];
+    pub const ALL: [Self; 7] = [
+        Self::Active,
+        Self::Scheduled,
+        Self::Expired,
+        Self::UsedUp,
+        Self::Suspicious,
+        Self::Blocked,
+        Self::Deleted,
+    ];
 
     /// The word on the wire.
     pub fn as_str(self) -> &'static str {
@@ -217,7 +225,8 @@ impl Link {
         std::iter::once(&self.target).chain(self.rules.iter().flat_map(Rules::targets))
     }
 
-    /// Whether nothing but the target was wished for, so that the link may serve its owner again for the same target.
+    /// Whether nothing but the target was wished for, so that the link may serve its owner again
+    /// for the same target.
     pub fn is_plain(&self) -> bool {
         self.generated
             && self.expires_at.is_none()
@@ -232,7 +241,8 @@ impl Link {
             && self.archived_at.is_none()
     }
 
-    /// Whether an owner would see no difference: what moderation thinks, what was spent, and whether it is deleted do not count.
+    /// Whether an owner would see no difference: what moderation thinks, what was spent, and
+    /// whether it is deleted do not count.
     pub fn owner_visible_eq(&self, other: &Self) -> bool {
         let like_other = Self {
             spent_clicks: other.spent_clicks,

@@ -18,8 +18,13 @@ use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, Re
 use crate::patch::{Patch, PatchField};
 use crate::registry::{EventKind, Suspended};
 use crate::rules::{self, TypedTarget};
-use crate::screening::{self, Evidence, Flags, Judgement, REPORTED, Screening, UNREACHABLE, UNSCREENED};
-use crate::store::{ChangeFeed, Insert, Inserted, LinkStore, ListQuery, Page, Request, Sort, StoreError, TagCount, Updated};
+use crate::screening::{
+    self, Evidence, Flags, Judgement, REPORTED, Screening, UNREACHABLE, UNSCREENED,
+};
+use crate::store::{
+    ChangeFeed, Insert, Inserted, LinkStore, ListQuery, Page, Request, Sort, StoreError, TagCount,
+    Updated,
+};
 use crate::target::{Target, TargetRules};
 use crate::text::{Tags, Title};
 use crate::validation::{ValidationError, ValidationErrorKind};
@@ -32,7 +37,8 @@ const UPDATE_ATTEMPTS: u32 = 8;
 /// When erased links were deleted: whatever the grace time is, they are not restored.
 const LONG_AGO: Timestamp = Timestamp::EPOCH;
 
-/// About how many targets of one link others are asked before it is made; the rest are looked at again later.
+/// About how many targets of one link others are asked before it is made; the rest are looked at
+/// again later.
 const PREPARED: usize = 4;
 
 /// Who is asking.
@@ -63,7 +69,8 @@ impl Caller {
         }
     }
 
-    /// Whether this caller may see and change the link. Nobody owns anonymous links, not even whoever made them.
+    /// Whether this caller may see and change the link. Nobody owns anonymous links, not even
+    /// whoever made them.
     fn may_touch(self, link: &Link) -> bool {
         match self {
             Self::Anonymous => false,
@@ -160,7 +167,8 @@ pub struct Links {
 impl LinkPolicy {
     /// Until when aliases of links that go now are held.
     pub fn quarantine_until(&self, now: Timestamp) -> Option<Timestamp> {
-        (!self.quarantine.is_zero()).then(|| now.checked_add(self.quarantine).unwrap_or(Timestamp::MAX))
+        (!self.quarantine.is_zero())
+            .then(|| now.checked_add(self.quarantine).unwrap_or(Timestamp::MAX))
     }
 }
 
@@ -202,15 +210,24 @@ impl Links {
         link.flags.iter().filter_map(sentence).collect()
     }
 
-    /// A host as a moderator typed it, canonical; or why it cannot be blocked with all names below it.
+    /// A host as a moderator typed it, canonical; or why it cannot be blocked with all names below
+    /// it.
     pub fn blockable(&self, typed: &str) -> Result<String, ValidationError> {
-        let refuse = |detail: &'static str| ValidationError::new(ValidationErrorKind::InvalidRequest, "host", detail);
-        let host = canonical_host(typed).ok_or_else(|| refuse("a host name or an address, without scheme, port or path"))?;
+        let refuse = |detail: &'static str| {
+            ValidationError::new(ValidationErrorKind::InvalidRequest, "host", detail)
+        };
+        let host = canonical_host(typed)
+            .ok_or_else(|| refuse("a host name or an address, without scheme, port or path"))?;
         // Nobody means a host by these: it would be in the list and match nothing.
         if host.contains('*') || host.split('.').any(str::is_empty) {
-            return Err(refuse("a host with all names below it is meant anyway; leave out stars and empty labels"));
+            return Err(refuse(
+                "a host with all names below it is meant anyway; leave out stars and empty labels",
+            ));
         }
-        let is_ours = |own: &String| own.strip_suffix(&*host).is_some_and(|before| before.is_empty() || before.ends_with('.'));
+        let is_ours = |own: &String| {
+            own.strip_suffix(&*host)
+                .is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        };
         if self.rules.hosts.names().iter().any(is_ours) {
             return Err(refuse("this would block our own links"));
         }
@@ -225,8 +242,14 @@ impl Links {
         self.clock.now()
     }
 
-    /// Makes a link, or gives back the caller's own for the same target. `Ok` means durable and visible everywhere.
-    pub async fn create(&self, caller: Caller, wish: CreateLink, request: Option<Request>) -> Result<Created, LinkError> {
+    /// Makes a link, or gives back the caller's own for the same target. `Ok` means durable and
+    /// visible everywhere.
+    pub async fn create(
+        &self,
+        caller: Caller,
+        wish: CreateLink,
+        request: Option<Request>,
+    ) -> Result<Created, LinkError> {
         let longest = match caller {
             Caller::Anonymous if !self.rules.anonymous_create => return Err(LinkError::KeyNeeded),
             Caller::Anonymous => Some(self.rules.anonymous_ttl),
@@ -237,18 +260,29 @@ impl Links {
         self.insert(caller, new, request, now).await
     }
 
-    /// Takes over a link made elsewhere, with its code and its age. Taking over the same link twice is fine: the second time
-    /// it is given back as not new.
-    pub async fn import(&self, caller: Caller, wish: CreateLink, created_at: Option<Timestamp>) -> Result<Created, LinkError> {
+    /// Takes over a link made elsewhere, with its code and its age. Taking over the same link twice
+    /// is fine: the second time it is given back as not new.
+    pub async fn import(
+        &self,
+        caller: Caller,
+        wish: CreateLink,
+        created_at: Option<Timestamp>,
+    ) -> Result<Created, LinkError> {
         let now = self.clock.now();
         let new = wish.parse(&self.rules.targets, &self.rules.hosts, None, now)?;
         let target = new.target.clone();
         let key = new.alias.clone().map(|code| LinkKey { domain: new.domain.clone(), code });
         let created_at = created_at.map_or(now, |at| at.min(now));
         match (self.insert(caller, new, None, created_at).await, key) {
-            (Err(LinkError::Refused(refusal)), Some(key)) if refusal.kind == ValidationErrorKind::AliasTaken => {
+            (Err(LinkError::Refused(refusal)), Some(key))
+                if refusal.kind == ValidationErrorKind::AliasTaken =>
+            {
                 match self.store.get(&key).await? {
-                    Some(link) if link.target == target && link.owner == caller.owner() && link.deleted_at.is_none() => {
+                    Some(link)
+                        if link.target == target
+                            && link.owner == caller.owner()
+                            && link.deleted_at.is_none() =>
+                    {
                         Ok(Created { link, new: false, replayed: false })
                     }
                     _ => Err(refusal.into()),
@@ -290,8 +324,9 @@ impl Links {
                     self.revisit_if_unscreened(&link);
                     return Ok(Created { link, new: true, replayed: false });
                 }
-                // An earlier attempt may have been written although its answer got lost, and looked for in vain before: whoever
-                // remembers the link as missing, or as it was, should look again.
+                // An earlier attempt may have been written although its answer got lost, and looked
+                // for in vain before: whoever remembers the link as missing, or as it was, should
+                // look again.
                 Ok(Inserted::Existing(link)) => {
                     self.feed.announce(&link.key);
                     return Ok(Created { link: *link, new: false, replayed: false });
@@ -303,9 +338,12 @@ impl Links {
                 Ok(Inserted::Replayed(None)) => return Err(LinkError::NotFound),
                 Ok(Inserted::RequestMismatch) => return Err(LinkError::RequestMismatch),
                 Err(StoreError::CodeTaken) if new.alias.is_some() => {
-                    return Err(
-                        ValidationError::new(ValidationErrorKind::AliasTaken, "custom_alias", "this alias is taken").into()
-                    );
+                    return Err(ValidationError::new(
+                        ValidationErrorKind::AliasTaken,
+                        "custom_alias",
+                        "this alias is taken",
+                    )
+                    .into());
                 }
                 Err(StoreError::CodeTaken) => {}
                 Err(error) => {
@@ -339,7 +377,10 @@ impl Links {
         if patch.standing.is_some() && !caller.sees_all() {
             return Err(LinkError::NotFound);
         }
-        let target = patch.long_url.as_ref().and_then(|typed| Target::parse(typed, &self.rules.targets).ok());
+        let target = patch
+            .long_url
+            .as_ref()
+            .and_then(|typed| Target::parse(typed, &self.rules.targets).ok());
         let drafted = match patch.rules(&self.rules.targets) {
             Ok(PatchField::Set(drafted)) => Some(drafted.rules),
             _ => None,
@@ -361,9 +402,11 @@ impl Links {
                 // Or whoever was reported would only have to lead the link elsewhere and back.
                 let (standing, flags) = screening::still_reported(link, judged);
                 new.flags = flags;
-                // A moderator who cleared the old target knew nothing of the new one. One who took the link down meant its owner.
+                // A moderator who cleared the old target knew nothing of the new one. One who took
+                // the link down meant its owner.
                 if patch.standing.is_none()
-                    && (link.judged == ModerationSource::Screen || link.standing == ModerationStatus::Clear)
+                    && (link.judged == ModerationSource::Screen
+                        || link.standing == ModerationStatus::Clear)
                 {
                     (new.standing, new.judged) = (standing, ModerationSource::Screen);
                     new.reusable &= standing == ModerationStatus::Clear;
@@ -410,14 +453,16 @@ impl Links {
         .inspect(|link| self.revisit_if_unscreened(link))
     }
 
-    /// Takes a link of an owner who leaves out of the world: nobody can restore it, and [`Links::purge_erased`] deletes it. A
-    /// blocked one stays, so that its code never leads anywhere again, but without its owner's words. Doing it again is fine, as
-    /// is a link that is gone.
+    /// Takes a link of an owner who leaves out of the world: nobody can restore it, and
+    /// [`Links::purge_erased`] deletes it. A blocked one stays, so that its code never leads
+    /// anywhere again, but without its owner's words. Doing it again is fine, as is a link that is
+    /// gone.
     pub async fn erase(&self, owner: OwnerId, key: &LinkKey) -> Result<(), LinkError> {
         let erased = self.change(Caller::Owner(owner), key, None, |link, _| {
             let mut new = link.clone();
             if new.deleted_at != Some(LONG_AGO) {
-                (new.deleted_at, new.reusable, new.title, new.tags) = (Some(LONG_AGO), false, None, Tags::default());
+                (new.deleted_at, new.reusable, new.title, new.tags) =
+                    (Some(LONG_AGO), false, None, Tags::default());
                 (new.notes, new.password, new.rules) = (None, None, None);
                 new.revision.0 += 1;
             }
@@ -433,7 +478,10 @@ impl Links {
 
     /// Deletes up to `limit` erased links for good, and says how many.
     pub async fn purge_erased(&self, limit: usize) -> Result<usize, LinkError> {
-        let keys = self.store.purge(LONG_AGO, limit, self.rules.quarantine_until(self.clock.now())).await?;
+        let keys = self
+            .store
+            .purge(LONG_AGO, limit, self.rules.quarantine_until(self.clock.now()))
+            .await?;
         keys.iter().for_each(|key| self.feed.announce(key));
         Ok(keys.len())
     }
@@ -458,7 +506,13 @@ impl Links {
     }
 
     /// Puts another tag in the place of one, or none. Doing it again changes nothing.
-    pub async fn retag(&self, caller: Caller, key: &LinkKey, tag: &str, by: Option<&str>) -> Result<Link, LinkError> {
+    pub async fn retag(
+        &self,
+        caller: Caller,
+        key: &LinkKey,
+        tag: &str,
+        by: Option<&str>,
+    ) -> Result<Link, LinkError> {
         self.change(caller, key, None, |link, now| {
             let mut new = Link { tags: link.tags.replaced(tag, by), ..link.clone() };
             if new != *link {
@@ -471,8 +525,14 @@ impl Links {
     }
 
     /// A target of something other than a link, under the same rules.
-    pub fn target(&self, caller: Caller, text: &str, field: &'static str) -> Result<Target, ValidationError> {
-        let target = Target::parse(text, &self.rules.targets).map_err(|refusal| refusal.on(field))?;
+    pub fn target(
+        &self,
+        caller: Caller,
+        text: &str,
+        field: &'static str,
+    ) -> Result<Target, ValidationError> {
+        let target =
+            Target::parse(text, &self.rules.targets).map_err(|refusal| refusal.on(field))?;
         let asked = Asked { field, target: &target, evidence: Evidence::Typed(text) };
         self.judge(caller, caller.owner(), [asked])?;
         Ok(target)
@@ -482,7 +542,18 @@ impl Links {
     pub async fn any_on(&self, domain: &Domain) -> Result<bool, StoreError> {
         let (now, domain) = (self.clock.now(), Some(domain.clone()));
         let (owner, tag, text, status, archived, after) = (None, None, None, None, None, None);
-        let mut query = ListQuery { owner, domain, tag, text, status, archived, sort: Sort::Newest, after, limit: 1, now };
+        let mut query = ListQuery {
+            owner,
+            domain,
+            tag,
+            text,
+            status,
+            archived,
+            sort: Sort::Newest,
+            after,
+            limit: 1,
+            now,
+        };
         loop {
             let page = self.store.list(&query).await?;
             if !page.links.is_empty() {
@@ -495,12 +566,14 @@ impl Links {
         }
     }
 
-    /// A stored link as the screen would have it now, or `None` if it is so already. A moderator's word is not touched.
+    /// A stored link as the screen would have it now, or `None` if it is so already. A moderator's
+    /// word is not touched.
     pub fn screened(&self, link: &Link) -> Option<Link> {
         screening::screened(&*self.screen, link, self.clock.now())
     }
 
-    /// Has a link judged again, soon, if asking elsewhere would tell more of the places it leads to than is known here.
+    /// Has a link judged again, soon, if asking elsewhere would tell more of the places it leads to
+    /// than is known here.
     pub fn revisit_if_unsure(&self, link: &Link) {
         if link.judged == ModerationSource::Screen {
             self.unsure_of(link).for_each(|target| self.screen.revisit(&link.key, target));
@@ -512,7 +585,8 @@ impl Links {
             return;
         }
         let mut unsure = self.unsure_of(link).peekable();
-        // It may have been told in between: then there is nothing to ask, and still something to judge.
+        // It may have been told in between: then there is nothing to ask, and still something to
+        // judge.
         if unsure.peek().is_none() {
             self.screen.revisit(&link.key, &link.target);
         }
@@ -524,27 +598,35 @@ impl Links {
         link.targets().filter(|target| self.screen.is_unsure(target))
     }
 
-    /// Gives the screen a moment to ask elsewhere about targets that it is unsure of; about few, so that nobody waits long.
+    /// Gives the screen a moment to ask elsewhere about targets that it is unsure of; about few, so
+    /// that nobody waits long.
     async fn prepare<'a>(&self, targets: impl Iterator<Item = &'a Target>) {
         for target in targets.filter(|target| self.screen.is_unsure(target)).take(PREPARED) {
             self.screen.prepare(target).await;
         }
     }
 
-    /// Judges a stored link again, by what is known now. `None` if that changes nothing, or if the link is gone.
+    /// Judges a stored link again, by what is known now. `None` if that changes nothing, or if the
+    /// link is gone.
     pub async fn rejudge(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         self.judge_stored(key, |link| self.screened(link)).await
     }
 
-    /// Puts a warning page before a link that enough people have reported. A moderator's word stands above theirs. `None` if that
-    /// changes nothing, or if the link that was made at that moment is gone.
+    /// Puts a warning page before a link that enough people have reported. A moderator's word
+    /// stands above theirs. `None` if that changes nothing, or if the link that was made at that
+    /// moment is gone.
     pub async fn warn(&self, key: &LinkKey, born: Timestamp) -> Result<Option<Link>, StoreError> {
         let reported = |link: &Link| screening::reported(&*self.screen, link, self.clock.now());
-        self.judge_stored(key, |link| (link.created_at == born).then(|| reported(link)).flatten()).await
+        self.judge_stored(key, |link| (link.created_at == born).then(|| reported(link)).flatten())
+            .await
     }
 
     /// Reads, judges, writes if nobody was faster, announces.
-    async fn judge_stored(&self, key: &LinkKey, judge: impl Fn(&Link) -> Option<Link>) -> Result<Option<Link>, StoreError> {
+    async fn judge_stored(
+        &self,
+        key: &LinkKey,
+        judge: impl Fn(&Link) -> Option<Link>,
+    ) -> Result<Option<Link>, StoreError> {
         for _ in 0..UPDATE_ATTEMPTS {
             let Some(old) = self.store.get(key).await? else { return Ok(None) };
             let Some(new) = judge(&old) else { return Ok(None) };
@@ -566,7 +648,12 @@ impl Links {
     }
 
     /// Gives a link the title of its target, unless it has one, leads elsewhere by now, or is gone.
-    pub async fn entitle(&self, key: &LinkKey, target: &Target, title: Title) -> Result<Option<Link>, LinkError> {
+    pub async fn entitle(
+        &self,
+        key: &LinkKey,
+        target: &Target,
+        title: Title,
+    ) -> Result<Option<Link>, LinkError> {
         let changed = self.change(Caller::OPERATOR, key, None, |link, now| {
             let mut new = link.clone();
             if link.title.is_none() && link.target == *target && link.deleted_at.is_none() {
@@ -583,13 +670,23 @@ impl Links {
         }
     }
 
-    /// Notes that a link's target has not answered for long, or answers again; not if it leads elsewhere by now, or is gone.
-    pub async fn mark_reach(&self, key: &LinkKey, target: &Target, answers: bool) -> Result<(), LinkError> {
+    /// Notes that a link's target has not answered for long, or answers again; not if it leads
+    /// elsewhere by now, or is gone.
+    pub async fn mark_reach(
+        &self,
+        key: &LinkKey,
+        target: &Target,
+        answers: bool,
+    ) -> Result<(), LinkError> {
         let changed = self.change(Caller::OPERATOR, key, None, |link, now| {
             let mut new = link.clone();
-            if link.flags.contains(UNREACHABLE) == answers && link.target == *target && link.deleted_at.is_none() {
+            if link.flags.contains(UNREACHABLE) == answers
+                && link.target == *target
+                && link.deleted_at.is_none()
+            {
                 let flags = &link.flags;
-                new.flags = if answers { flags.without(UNREACHABLE) } else { flags.with(UNREACHABLE) };
+                new.flags =
+                    if answers { flags.without(UNREACHABLE) } else { flags.with(UNREACHABLE) };
                 new.updated_at = now.max(link.updated_at);
                 new.revision.0 += 1;
             }
@@ -601,13 +698,18 @@ impl Links {
         }
     }
 
-    /// Tells of links that have expired, if anybody wants to know. Expiring is no change: it happens by itself.
+    /// Tells of links that have expired, if anybody wants to know. Expiring is no change: it
+    /// happens by itself.
     pub async fn tell_expired(&self, keys: &[LinkKey]) -> Result<(), StoreError> {
         if !self.events.listens() {
             return Ok(());
         }
         for key in keys {
-            let link = self.store.get(key).await?.filter(|link| link.status(self.clock.now()) == Status::Expired);
+            let link = self
+                .store
+                .get(key)
+                .await?
+                .filter(|link| link.status(self.clock.now()) == Status::Expired);
             if let Some(link) = link {
                 self.tell(EventKind::LinkExpired, &link).await;
             }
@@ -634,11 +736,19 @@ impl Links {
                 // Which list it was would help a stranger to find a way around it.
                 Judgement::Blocked { source } if caller.sees_all() => {
                     let detail = format!("this destination is blocked by {source}");
-                    return Err(ValidationError::new(ValidationErrorKind::BlockedDestination, field.to_owned(), detail));
+                    return Err(ValidationError::new(
+                        ValidationErrorKind::BlockedDestination,
+                        field.to_owned(),
+                        detail,
+                    ));
                 }
                 Judgement::Blocked { .. } => {
                     let detail = "this destination is blocked";
-                    return Err(ValidationError::new(ValidationErrorKind::BlockedDestination, field.to_owned(), detail));
+                    return Err(ValidationError::new(
+                        ValidationErrorKind::BlockedDestination,
+                        field.to_owned(),
+                        detail,
+                    ));
                 }
                 judgement => judgement,
             };
@@ -647,11 +757,16 @@ impl Links {
                 Some(before) => before.and(one),
             });
         }
-        Ok(screening::standing(all.unwrap_or(Judgement::Clear(Flags::default())), owner, &Flags::default()))
+        Ok(screening::standing(
+            all.unwrap_or(Judgement::Clear(Flags::default())),
+            owner,
+            &Flags::default(),
+        ))
     }
 
-    /// A link that was judged before something new was learned and written after everybody else was judged again would be
-    /// missed. If it cannot be judged again right now, that is left to the next time everybody is.
+    /// A link that was judged before something new was learned and written after everybody else was
+    /// judged again would be missed. If it cannot be judged again right now, that is left to the
+    /// next time everybody is.
     async fn learned_since(&self, version: u64, link: Link) -> Link {
         if self.screen.version() == version {
             return link;
@@ -659,7 +774,8 @@ impl Links {
         self.rejudge(&link.key).await.ok().flatten().unwrap_or(link)
     }
 
-    /// Reads, decides, writes if nobody was faster, announces. `decide` returns the link unchanged to leave it alone.
+    /// Reads, decides, writes if nobody was faster, announces. `decide` returns the link unchanged
+    /// to leave it alone.
     async fn change(
         &self,
         caller: Caller,
@@ -690,7 +806,8 @@ impl Links {
                 }
                 Ok(Updated::Missing) => return Err(LinkError::NotFound),
                 Err(StoreError::Conflict) => {}
-                // It may have been written all the same: whoever remembers the link should look again.
+                // It may have been written all the same: whoever remembers the link should look
+                // again.
                 Err(error) => {
                     self.feed.announce(key);
                     return Err(error.into());
@@ -710,7 +827,8 @@ struct Asked<'a> {
 
 /// All targets of a new link.
 fn asked_for(new: &NewLink) -> impl Iterator<Item = Asked<'_>> {
-    let own = Asked { field: "long_url", target: &new.target, evidence: Evidence::Typed(&new.typed) };
+    let own =
+        Asked { field: "long_url", target: &new.target, evidence: Evidence::Typed(&new.typed) };
     let ruled = new.rules.iter().flat_map(|drafted| drafted.rules.targets().zip(&drafted.typed));
     std::iter::once(own).chain(ruled.map(|(target, typed)| Asked {
         field: &typed.field,
@@ -719,15 +837,26 @@ fn asked_for(new: &NewLink) -> impl Iterator<Item = Asked<'_>> {
     }))
 }
 
-/// All targets of a changed link. Those that stay are judged by what was found when they were typed; which of them it was is no
-/// longer known, so that it counts for each.
-fn asked_anew<'a>(patch: &'a Patch, old: &'a Link, new: &'a Link, typed: &'a [TypedTarget]) -> impl Iterator<Item = Asked<'a>> {
+/// All targets of a changed link. Those that stay are judged by what was found when they were
+/// typed; which of them it was is no longer known, so that it counts for each.
+fn asked_anew<'a>(
+    patch: &'a Patch,
+    old: &'a Link,
+    new: &'a Link,
+    typed: &'a [TypedTarget],
+) -> impl Iterator<Item = Asked<'a>> {
     let kept = Evidence::Kept { flags: &old.flags, standing: old.standing };
     let text = patch.long_url.as_deref().filter(|_| new.target != old.target);
-    let own = Asked { field: "long_url", target: &new.target, evidence: text.map_or(kept, Evidence::Typed) };
+    let own = Asked {
+        field: "long_url",
+        target: &new.target,
+        evidence: text.map_or(kept, Evidence::Typed),
+    };
     let ruled = new.rules.iter().flat_map(rules::Rules::targets).enumerate();
     std::iter::once(own).chain(ruled.map(move |(place, target)| match typed.get(place) {
-        Some(TypedTarget { field, text }) => Asked { field, target, evidence: Evidence::Typed(text) },
+        Some(TypedTarget { field, text }) => {
+            Asked { field, target, evidence: Evidence::Typed(text) }
+        }
         None => Asked { field: "rules", target, evidence: kept },
     }))
 }
@@ -770,6 +899,7 @@ fn stored_form(
     };
     // Strangers share the anonymous owner, so what one of them made is nothing to give to another.
     let plain = new.title.is_none() && new.tags.is_empty() && link.is_plain();
-    link.reusable = new.reuse && plain && standing == ModerationStatus::Clear && owner != OwnerId::ANONYMOUS;
+    link.reusable =
+        new.reuse && plain && standing == ModerationStatus::Clear && owner != OwnerId::ANONYMOUS;
     link
 }

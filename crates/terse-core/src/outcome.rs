@@ -19,7 +19,8 @@ pub enum Visit {
     Blocked,
     /// Show a warning; going on takes a click.
     Warn,
-    /// Ask for the password. Whoever knows it goes, if one more click can be spent where these are counted.
+    /// Ask for the password. Whoever knows it goes, if one more click can be spent where these are
+    /// counted.
     Password,
 }
 
@@ -86,10 +87,27 @@ mod tests {
             (|l, _| l.standing = ModerationStatus::Blocked, Visit::Blocked),
             (|l, _| l.standing = ModerationStatus::Suspicious, Visit::Warn),
             (|l, _| l.password = Some(PasswordHash::from_phc("$")), Visit::Password),
-            (|l, _| (l.password, l.max_clicks) = (Some(PasswordHash::from_phc("$")), Some(1)), Visit::Password),
-            (|l, now| (l.password, l.expires_at) = (Some(PasswordHash::from_phc("$")), Some(now)), Visit::Gone),
-            (|l, _| (l.password, l.standing) = (Some(PasswordHash::from_phc("$")), ModerationStatus::Suspicious), Visit::Warn),
-            (|l, now| (l.deleted_at, l.standing) = (Some(now), ModerationStatus::Blocked), Visit::NotFound),
+            (
+                |l, _| (l.password, l.max_clicks) = (Some(PasswordHash::from_phc("$")), Some(1)),
+                Visit::Password,
+            ),
+            (
+                |l, now| {
+                    (l.password, l.expires_at) = (Some(PasswordHash::from_phc("$")), Some(now));
+                },
+                Visit::Gone,
+            ),
+            (
+                |l, _| {
+                    (l.password, l.standing) =
+                        (Some(PasswordHash::from_phc("$")), ModerationStatus::Suspicious);
+                },
+                Visit::Warn,
+            ),
+            (
+                |l, now| (l.deleted_at, l.standing) = (Some(now), ModerationStatus::Blocked),
+                Visit::NotFound,
+            ),
         ];
         for (index, (change, want)) in cases.into_iter().enumerate() {
             let mut link = link();

@@ -60,9 +60,14 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// The link with the changes made, or why they cannot be made. A patch that changes nothing leaves the link as it is. What is
-    /// to be thought of a new target is another question.
-    pub fn apply(&self, link: &Link, rules: &TargetRules, now: Timestamp) -> Result<Link, ValidationError> {
+    /// The link with the changes made, or why they cannot be made. A patch that changes nothing
+    /// leaves the link as it is. What is to be thought of a new target is another question.
+    pub fn apply(
+        &self,
+        link: &Link,
+        rules: &TargetRules,
+        now: Timestamp,
+    ) -> Result<Link, ValidationError> {
         let mut new = link.clone();
         if let Some(text) = &self.long_url {
             new.target = Target::parse(text, rules)?;
@@ -130,8 +135,12 @@ impl Patch {
             }
         }
         check_window(new.valid_from, new.expires_at)?;
-        // A link that became something else is no longer what shortening its target again should give back.
-        new.reusable = link.reusable && new.target == link.target && new.is_plain() && new.standing == ModerationStatus::Clear;
+        // A link that became something else is no longer what shortening its target again should
+        // give back.
+        new.reusable = link.reusable
+            && new.target == link.target
+            && new.is_plain()
+            && new.standing == ModerationStatus::Clear;
         if new != *link {
             new.updated_at = now.max(link.updated_at);
             new.revision.0 += 1;
@@ -140,18 +149,25 @@ impl Patch {
     }
 
     /// The new rules, with what was typed for them.
-    pub(crate) fn rules(&self, targets: &TargetRules) -> Result<PatchField<ParsedRules>, ValidationError> {
+    pub(crate) fn rules(
+        &self,
+        targets: &TargetRules,
+    ) -> Result<PatchField<ParsedRules>, ValidationError> {
         Ok(match &self.rules {
             PatchField::Keep => PatchField::Keep,
             PatchField::Clear => PatchField::Clear,
-            PatchField::Set(RawRules(sent)) => Rules::parse(sent, targets)?.map_or(PatchField::Clear, PatchField::Set),
+            PatchField::Set(RawRules(sent)) => {
+                Rules::parse(sent, targets)?.map_or(PatchField::Clear, PatchField::Set)
+            }
         })
     }
 }
 
 /// The moment `ttl` seconds from now.
 pub(crate) fn expiry_after(ttl: u64, now: Timestamp) -> Result<Timestamp, ValidationError> {
-    let refuse = |detail: &'static str| ValidationError::new(ValidationErrorKind::InvalidExpiry, "ttl", detail);
+    let refuse = |detail: &'static str| {
+        ValidationError::new(ValidationErrorKind::InvalidExpiry, "ttl", detail)
+    };
     if ttl == 0 {
         return Err(refuse("a link lives at least one second"));
     }
@@ -170,11 +186,19 @@ pub(crate) fn parse_max_clicks(max: u64) -> Result<u64, ValidationError> {
 }
 
 pub(crate) fn parse_redirect(status: u64) -> Result<RedirectKind, ValidationError> {
-    RedirectKind::from_status(status)
-        .ok_or_else(|| ValidationError::new(ValidationErrorKind::InvalidRequest, "redirect", "one of 301, 302, 307 and 308"))
+    RedirectKind::from_status(status).ok_or_else(|| {
+        ValidationError::new(
+            ValidationErrorKind::InvalidRequest,
+            "redirect",
+            "one of 301, 302, 307 and 308",
+        )
+    })
 }
 
-pub(crate) fn check_window(from: Option<Timestamp>, until: Option<Timestamp>) -> Result<(), ValidationError> {
+pub(crate) fn check_window(
+    from: Option<Timestamp>,
+    until: Option<Timestamp>,
+) -> Result<(), ValidationError> {
     match (from, until) {
         (Some(from), Some(until)) if from >= until => Err(ValidationError::new(
             ValidationErrorKind::InvalidRequest,

@@ -16,7 +16,9 @@ impl FromStr for ProxyRange {
     fn from_str(text: &str) -> Result<Self, String> {
         let refuse = || format!("{text:?} is neither an address nor a range such as 10.0.0.0/8");
         let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) if bits.len() <= 3 && bits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some((address, bits))
+                if bits.len() <= 3 && bits.bytes().all(|byte| byte.is_ascii_digit()) =>
+            {
                 (address, Some(bits.parse::<u32>().map_err(|_| refuse())?))
             }
             Some(_) => return Err(refuse()),
@@ -41,7 +43,8 @@ fn mapped(address: IpAddr) -> u128 {
     }
 }
 
-/// The proxies that stand before us. What others say about where a visitor comes from is not believed.
+/// The proxies that stand before us. What others say about where a visitor comes from is not
+/// believed.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies(Vec<ProxyRange>);
 
@@ -57,9 +60,14 @@ impl Proxies {
         self.0.iter().any(|range| address & range.mask == range.network)
     }
 
-    /// Where a visitor comes from: the last address on the way that is not one of ours. `forwarded` are the values of
-    /// `X-Forwarded-For` in their order, each a list in which every proxy appended whom it heard from.
-    pub fn client<'a>(&self, peer: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a [u8]>) -> IpAddr {
+    /// Where a visitor comes from: the last address on the way that is not one of ours. `forwarded`
+    /// are the values of `X-Forwarded-For` in their order, each a list in which every proxy
+    /// appended whom it heard from.
+    pub fn client<'a>(
+        &self,
+        peer: IpAddr,
+        forwarded: impl DoubleEndedIterator<Item = &'a [u8]>,
+    ) -> IpAddr {
         let mut client = peer.to_canonical();
         if !self.trusts(client) {
             return client;
@@ -112,16 +120,25 @@ mod tests {
             ("127.0.0.1", vec!["", "::ffff:1.2.3.4"], "1.2.3.4"),
             ("127.0.0.1", vec!["2001:0DB8:1::1,2a00::1"], "2a00::1"),
         ] {
-            let client = ours.client(peer.parse().unwrap(), forwarded.iter().map(|value| value.as_bytes()));
+            let client =
+                ours.client(peer.parse().unwrap(), forwarded.iter().map(|value| value.as_bytes()));
             assert_eq!(client, want.parse::<IpAddr>().unwrap(), "{peer} {forwarded:?}");
         }
     }
 
     #[test]
     fn ranges_are_read_strictly() {
-        for text in
-            ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/+8", "::/129", "localhost", "10.0.0.0/8/8", "10.0.0"]
-        {
+        for text in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "10.0.0.0/-1",
+            "10.0.0.0/+8",
+            "::/129",
+            "localhost",
+            "10.0.0.0/8/8",
+            "10.0.0",
+        ] {
             assert!(text.parse::<ProxyRange>().is_err(), "{text}");
         }
         assert!(proxies(&["0.0.0.0/0"]).trusts("8.8.8.8".parse().unwrap()));

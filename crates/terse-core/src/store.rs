@@ -18,7 +18,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// What went wrong, by what can be done about it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another link has this code (or an alias of another owner differs from it only by case). Take another.
+    /// Another link has this code (or an alias of another owner differs from it only by case). Take
+    /// another.
     #[error("the code is already taken")]
     CodeTaken,
     /// Somebody changed the link in between. Read it again.
@@ -50,7 +51,8 @@ pub struct Request {
 /// A link to be stored.
 #[derive(Clone, Debug)]
 pub struct Insert {
-    /// The link; if `link.reusable`, an existing reusable link of the same owner, domain and target is given back instead.
+    /// The link; if `link.reusable`, an existing reusable link of the same owner, domain and target
+    /// is given back instead.
     pub link: Link,
     /// If given, remembered for at least 24 hours together with the link, in the same atomic write.
     pub request: Option<Request>,
@@ -61,10 +63,11 @@ pub struct Insert {
 pub enum Inserted {
     /// It is durable, and every `get` from now on finds it.
     Created,
-    /// The owner's live reusable link for the same target. Only the request, if there is one, was written: the link is its
-    /// answer from now on.
+    /// The owner's live reusable link for the same target. Only the request, if there is one, was
+    /// written: the link is its answer from now on.
     Existing(Box<Link>),
-    /// This request was answered before with this link. Nothing was written. `None` if that link is gone for good.
+    /// This request was answered before with this link. Nothing was written. `None` if that link is
+    /// gone for good.
     Replayed(Option<Box<Link>>),
     /// This request id was used before for something else. Nothing was written.
     RequestMismatch,
@@ -141,13 +144,14 @@ pub struct ListQuery {
 impl ListQuery {
     /// All that are not deleted, the first `limit` of them. What else is wished is changed in it.
     pub fn all(sort: Sort, limit: usize, now: Timestamp) -> Self {
-        let (owner, domain, tag, text, status, archived, after) = (None, None, None, None, None, None, None);
+        let (owner, domain, tag, text, status, archived, after) =
+            (None, None, None, None, None, None, None);
         Self { owner, domain, tag, text, status, archived, sort, after, limit, now }
     }
 }
 
-/// A part of a list. It may be shorter than asked for, even empty, although `next` says that there is more: a store may stop
-/// looking after a while.
+/// A part of a list. It may be shorter than asked for, even empty, although `next` says that there
+/// is more: a store may stop looking after a while.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// The links.
@@ -171,7 +175,8 @@ impl TagCount {
 
     /// The `limit` of them that most links have, those first; by name where as many have them.
     pub fn ranked(counts: impl IntoIterator<Item = (String, u64)>, limit: usize) -> Vec<Self> {
-        let mut all: Vec<Self> = counts.into_iter().map(|(tag, links)| Self { tag, links }).collect();
+        let mut all: Vec<Self> =
+            counts.into_iter().map(|(tag, links)| Self { tag, links }).collect();
         all.sort_unstable_by(|a, b| b.links.cmp(&a.links).then_with(|| a.tag.cmp(&b.tag)));
         all.truncate(limit);
         all
@@ -180,9 +185,10 @@ impl TagCount {
 
 /// Where links live. Every implementation runs `terse_testkit::link_store!`.
 ///
-/// Every write is one atomic, conditional operation and is durable when it returns `Ok`. A write that returns an error other
-/// than `Unavailable` changed nothing; after `Unavailable` it may or may not have happened, as with any database whose answer
-/// got lost. Dropping a future at any point leaves the write done or not done, never half.
+/// Every write is one atomic, conditional operation and is durable when it returns `Ok`. A write
+/// that returns an error other than `Unavailable` changed nothing; after `Unavailable` it may or
+/// may not have happened, as with any database whose answer got lost. Dropping a future at any
+/// point leaves the write done or not done, never half.
 #[async_trait]
 pub trait LinkStore: Send + Sync + 'static {
     /// The store's own secret, made at its birth.
@@ -191,7 +197,8 @@ pub trait LinkStore: Send + Sync + 'static {
     /// Expired and deleted links are returned too: whether a link is live is the caller's question.
     async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError>;
 
-    /// Many at once, each as [`LinkStore::get`] would answer, in order: visitors who miss at the same moment share one trip.
+    /// Many at once, each as [`LinkStore::get`] would answer, in order: visitors who miss at the
+    /// same moment share one trip.
     async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
         let mut found = Vec::with_capacity(keys.len());
         for key in keys {
@@ -200,31 +207,37 @@ pub trait LinkStore: Send + Sync + 'static {
         found
     }
 
-    /// The only alias on this domain that differs from the code at most by case, if there is exactly one.
+    /// The only alias on this domain that differs from the code at most by case, if there is
+    /// exactly one.
     async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError>;
 
-    /// True only if the store is certain, without looking, that no such link exists: its number was never given out and no
-    /// alias has this shape. Must be cheap and must not block.
+    /// True only if the store is certain, without looking, that no such link exists: its number was
+    /// never given out and no alias has this shape. Must be cheap and must not block.
     fn surely_absent(&self, _domain: &Domain, _code: &str) -> bool {
         false
     }
 
-    /// Claims the code: of two racing inserts one wins, the other sees `CodeTaken`. Also `CodeTaken`: an alias that differs
-    /// only by case from an alias of another owner on the same domain (each anonymous one is another's). A deleted or
-    /// expired link holds its code until purged, and an alias that is held after that is like an alias of its former owner's. A
-    /// code that was made by us once is no alias for anybody but the operator, whatever became of its link.
+    /// Claims the code: of two racing inserts one wins, the other sees `CodeTaken`. Also
+    /// `CodeTaken`: an alias that differs only by case from an alias of another owner on the same
+    /// domain (each anonymous one is another's). A deleted or expired link holds its code until
+    /// purged, and an alias that is held after that is like an alias of its former owner's. A code
+    /// that was made by us once is no alias for anybody but the operator, whatever became of its
+    /// link.
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError>;
 
-    /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner, `generated`, `created_at` and
-    /// `spent_clicks` are never changed by an update. In the same write, what the link was before is kept for
-    /// [`LinkStore::history`], unless its owner would see no difference ([`Link::owner_visible_eq`]).
+    /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner,
+    /// `generated`, `created_at` and `spent_clicks` are never changed by an update. In the same
+    /// write, what the link was before is kept for [`LinkStore::history`], unless its owner would
+    /// see no difference ([`Link::owner_visible_eq`]).
     async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError>;
 
-    /// What a link was before each of its last changes, the latest first: at most `limit` of them, and of the oldest nothing is
-    /// left once there are more than [`MAX_REVISIONS`]. They go for good with the link.
+    /// What a link was before each of its last changes, the latest first: at most `limit` of them,
+    /// and of the oldest nothing is left once there are more than [`MAX_REVISIONS`]. They go for
+    /// good with the link.
     async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError>;
 
-    /// Forgets what a link was before its changes. Nothing happens where there is nothing to forget.
+    /// Forgets what a link was before its changes. Nothing happens where there is nothing to
+    /// forget.
     async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError>;
 
     /// Counts one visit of a link with `max_clicks`, exactly: never more successes than allowed.
@@ -233,20 +246,23 @@ pub trait LinkStore: Send + Sync + 'static {
     /// Lists links that existed throughout a walk exactly once, whatever is written meanwhile.
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
 
-    /// The tags of an owner's links, but for deleted ones, as [`TagCount::ranked`] has them. Nobody's links have none here.
+    /// The tags of an owner's links, but for deleted ones, as [`TagCount::ranked`] has them.
+    /// Nobody's links have none here.
     async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError>;
 
-    /// Hands out numbers for codes of this length that nobody else will ever get. May be shorter than asked for, never empty.
-    /// `Exhausted` at `capacity`.
+    /// Hands out numbers for codes of this length that nobody else will ever get. May be shorter
+    /// than asked for, never empty. `Exhausted` at `capacity`.
     async fn lease(&self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, StoreError>;
 
-    /// Frees up to `limit` links that expired by `now` from being reused, once each, and says which.
+    /// Frees up to `limit` links that expired by `now` from being reused, once each, and says
+    /// which.
     async fn mark_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, StoreError>;
 
-    /// Deletes for good up to `limit` links that expired or were deleted by `before`, and says which. Blocked links stay, so that
-    /// their codes are never given out again. With `quarantine_until`, aliases that people chose are held until then in the same step: what
-    /// was printed and sent around must not lead to a stranger's page the day after. Their former owners can have them back;
-    /// nobody was the owner of an anonymous one.
+    /// Deletes for good up to `limit` links that expired or were deleted by `before`, and says
+    /// which. Blocked links stay, so that their codes are never given out again. With
+    /// `quarantine_until`, aliases that people chose are held until then in the same step: what was
+    /// printed and sent around must not lead to a stranger's page the day after. Their former
+    /// owners can have them back; nobody was the owner of an anonymous one.
     async fn purge(
         &self,
         before: Timestamp,
@@ -264,7 +280,8 @@ pub trait LinkStore: Send + Sync + 'static {
     async fn check(&self) -> Result<(), StoreError>;
 }
 
-/// Tells everyone who remembers a link that it changed. Called after the change is durable and before it is answered.
+/// Tells everyone who remembers a link that it changed. Called after the change is durable and
+/// before it is answered.
 pub trait ChangeFeed: Send + Sync + 'static {
     /// This link was created, changed, or removed.
     fn announce(&self, key: &LinkKey);

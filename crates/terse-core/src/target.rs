@@ -30,7 +30,8 @@ impl Target {
     /// Parses as a browser would (WHATWG) and refuses what a visitor should never be sent to.
     pub fn parse(text: &str, rules: &TargetRules) -> Result<Self, ValidationError> {
         let text = text.trim_matches([' ', '\t', '\r', '\n']);
-        // Percent-encoding can only lengthen a URL, but a host in Unicode may shrink: leave room before refusing unparsed.
+        // Percent-encoding can only lengthen a URL, but a host in Unicode may shrink: leave room
+        // before refusing unparsed.
         if text.len() > 4 * Self::MAX {
             return refuse(ValidationErrorKind::InvalidUrl, "a URL has at most 8,192 octets");
         }
@@ -39,13 +40,18 @@ impl Target {
         }
         let url = Url::parse(text).map_err(|error| {
             let detail = match error {
-                url::ParseError::RelativeUrlWithoutBase => "not an absolute URL: it should begin with https:// or http://".into(),
+                url::ParseError::RelativeUrlWithoutBase => {
+                    "not an absolute URL: it should begin with https:// or http://".into()
+                }
                 error => format!("not a valid URL: {error}"),
             };
             ValidationError::new(ValidationErrorKind::InvalidUrl, "long_url", detail)
         })?;
         if !matches!(url.scheme(), "http" | "https") {
-            return refuse(ValidationErrorKind::SchemeNotAllowed, "only http and https URLs can be shortened");
+            return refuse(
+                ValidationErrorKind::SchemeNotAllowed,
+                "only http and https URLs can be shortened",
+            );
         }
         check_host(&url, rules)?;
         if url.port().is_some_and(is_bad_port) {
@@ -72,11 +78,18 @@ impl Target {
         Url::parse(&self.0).ok()?.host_str().map(str::to_owned)
     }
 
-    /// This target with a visitor's query added behind its own, before the fragment. What a URL cannot hold is escaped.
+    /// This target with a visitor's query added behind its own, before the fragment. What a URL
+    /// cannot hold is escaped.
     pub fn with_query(&self, query: &str) -> String {
         let query: String = query
             .bytes()
-            .map(|byte| if byte.is_ascii_graphic() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+            .map(|byte| {
+                if byte.is_ascii_graphic() {
+                    char::from(byte).to_string()
+                } else {
+                    format!("%{byte:02X}")
+                }
+            })
             .collect();
         let (before, fragment) = match self.0.split_once('#') {
             Some((before, fragment)) => (before, Some(fragment)),
@@ -133,7 +146,10 @@ fn check_host(url: &Url, rules: &TargetRules) -> Result<(), ValidationError> {
         None => false,
     };
     if !public && !rules.allow_private {
-        return refuse(ValidationErrorKind::DestinationNotPublic, "this address cannot be reached from the Internet");
+        return refuse(
+            ValidationErrorKind::DestinationNotPublic,
+            "this address cannot be reached from the Internet",
+        );
     }
     if rules.blocked.contains(host) {
         return refuse(ValidationErrorKind::BlockedDestination, "this destination is blocked");
@@ -157,17 +173,19 @@ fn refuse<T>(kind: ValidationErrorKind, detail: &'static str) -> Result<T, Valid
     Err(ValidationError::new(kind, "long_url", detail))
 }
 
-/// Whether a port belongs to another protocol: a request sent there may be taken for something else.
+/// Whether a port belongs to another protocol: a request sent there may be taken for something
+/// else.
 pub fn is_bad_port(port: u16) -> bool {
     BAD_PORTS.contains(&port)
 }
 
 /// Ports of other protocols, which the Fetch standard tells browsers to refuse, and 0.
 const BAD_PORTS: &[u16] = &[
-    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110, 111,
-    113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554,
-    556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666,
-    6667, 6668, 6669, 6679, 6697, 10080,
+    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101,
+    102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427,
+    465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990,
+    993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667,
+    6668, 6669, 6679, 6697, 10080,
 ];
 
 #[cfg(test)]
@@ -248,7 +266,10 @@ mod tests {
         ] {
             assert_eq!(Target::from_stored(target.into()).with_query("x=1"), want);
         }
-        assert_eq!(Target::from_stored("https://e.com/".into()).with_query("q=é%20\u{1}"), "https://e.com/?q=%C3%A9%20%01");
+        assert_eq!(
+            Target::from_stored("https://e.com/".into()).with_query("q=é%20\u{1}"),
+            "https://e.com/?q=%C3%A9%20%01"
+        );
     }
 
     #[test]

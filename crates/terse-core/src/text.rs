@@ -7,7 +7,8 @@ use crate::validation::{ValidationError, ValidationErrorKind};
 pub struct Title(Box<str>);
 
 impl Title {
-    /// Titles are trimmed; control characters become spaces, since a title is one line. An empty one is no title.
+    /// Titles are trimmed; control characters become spaces, since a title is one line. An empty
+    /// one is no title.
     pub fn parse(text: &str) -> Result<Option<Self>, ValidationError> {
         if text.chars().count() > 1000 {
             return Err(ValidationError::new(
@@ -32,13 +33,14 @@ impl Title {
     }
 }
 
-/// Notes of the owner's, for the owner's eyes: up to 2,000 characters, on as many lines as they like.
+/// Notes of the owner's, for the owner's eyes: up to 2,000 characters, on as many lines as they
+/// like.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Notes(Box<str>);
 
 impl Notes {
-    /// Notes are trimmed. Line breaks of any kind become `\n`, tabs stay, other control characters become spaces. Empty ones are
-    /// no notes.
+    /// Notes are trimmed. Line breaks of any kind become `\n`, tabs stay, other control characters
+    /// become spaces. Empty ones are no notes.
     pub fn parse(text: &str) -> Result<Option<Self>, ValidationError> {
         if text.chars().count() > 2000 {
             return Err(ValidationError::new(
@@ -48,7 +50,10 @@ impl Notes {
             ));
         }
         let lines = text.replace("\r\n", "\n").replace('\r', "\n");
-        let clean: String = lines.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c }).collect();
+        let clean: String = lines
+            .chars()
+            .map(|c| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c })
+            .collect();
         let clean = clean.trim();
         Ok((!clean.is_empty()).then(|| Self(clean.into())))
     }
@@ -69,9 +74,12 @@ impl Notes {
 pub struct Tags(Vec<Box<str>>);
 
 impl Tags {
-    /// Tags are trimmed; commas and control characters are refused, so that lists of tags can be written in CSV.
+    /// Tags are trimmed; commas and control characters are refused, so that lists of tags can be
+    /// written in CSV.
     pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, ValidationError> {
-        let refuse = |detail: &'static str| Err(ValidationError::new(ValidationErrorKind::InvalidRequest, "tags", detail));
+        let refuse = |detail: &'static str| {
+            Err(ValidationError::new(ValidationErrorKind::InvalidRequest, "tags", detail))
+        };
         if texts.len() > 20 {
             return refuse("a link has at most 20 tags");
         }
@@ -138,7 +146,10 @@ mod tests {
 
     #[test]
     fn notes_keep_their_lines_and_nothing_else_that_controls() {
-        assert_eq!(Notes::parse(" a\r\nb\rc\n\td\0e\x1b[31m ").unwrap().unwrap().as_str(), "a\nb\nc\n\td e [31m");
+        assert_eq!(
+            Notes::parse(" a\r\nb\rc\n\td\0e\x1b[31m ").unwrap().unwrap().as_str(),
+            "a\nb\nc\n\td e [31m"
+        );
         assert_eq!(Notes::parse(" \r\n\t ").unwrap(), None);
         assert!(Notes::parse(&"é".repeat(2000)).is_ok());
         assert_eq!(Notes::parse(&"é".repeat(2001)).unwrap_err().field, "notes");
@@ -149,9 +160,12 @@ mod tests {
         let tags = Tags::parse(&["spring", " sale ", "spring"]).unwrap();
         assert_eq!(tags.joined(), "spring,sale");
         assert_eq!(Tags::from_stored(&tags.joined()), tags);
-        for (by, want) in
-            [(Some("sale"), "sale"), (Some("summer"), "summer,sale"), (None, "sale"), (Some("spring"), "spring,sale")]
-        {
+        for (by, want) in [
+            (Some("sale"), "sale"),
+            (Some("summer"), "summer,sale"),
+            (None, "sale"),
+            (Some("spring"), "spring,sale"),
+        ] {
             assert_eq!(tags.replaced("spring", by).joined(), want);
         }
         assert_eq!(tags.replaced("Spring", None), tags);

@@ -7,8 +7,8 @@ use jiff::civil::{Date, DateTime};
 
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// A moment in whole milliseconds since 1970 (UTC), the precision every store keeps. Reaches from the year 0 through all of
-/// 9999; written as RFC 3339.
+/// A moment in whole milliseconds since 1970 (UTC), the precision every store keeps. Reaches from
+/// the year 0 through all of 9999; written as RFC 3339.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Timestamp(i64);
 
@@ -42,18 +42,22 @@ impl Timestamp {
         Self::from_ms(self.0.saturating_sub(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// RFC 3339 with an offset, or a bare date meaning that day 00:00 UTC. Stricter than the parser behind it, which also
-    /// takes the basic format, missing offsets and named zones.
+    /// RFC 3339 with an offset, or a bare date meaning that day 00:00 UTC. Stricter than the parser
+    /// behind it, which also takes the basic format, missing offsets and named zones.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > 40 || !text.is_ascii() {
             return None;
         }
-        let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
+        let shape: String =
+            text.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
         if shape == "9999-99-99" {
             let date: Date = text.parse().ok()?;
             return Some(Self(utc_ms(date.to_datetime(jiff::civil::Time::midnight()))?));
         }
-        let rest = shape.strip_prefix("9999-99-99")?.strip_prefix(['T', 't', ' '])?.strip_prefix("99:99:99")?;
+        let rest = shape
+            .strip_prefix("9999-99-99")?
+            .strip_prefix(['T', 't', ' '])?
+            .strip_prefix("99:99:99")?;
         let offset = match rest.strip_prefix('.') {
             Some(fraction) => {
                 let offset = fraction.trim_start_matches('9');
@@ -79,7 +83,8 @@ impl Timestamp {
 }
 
 fn two(tens: u8, ones: u8) -> Option<i64> {
-    (tens.is_ascii_digit() && ones.is_ascii_digit()).then(|| i64::from(tens - b'0') * 10 + i64::from(ones - b'0'))
+    (tens.is_ascii_digit() && ones.is_ascii_digit())
+        .then(|| i64::from(tens - b'0') * 10 + i64::from(ones - b'0'))
 }
 
 fn epoch() -> DateTime {
@@ -92,30 +97,38 @@ fn utc_ms(at: DateTime) -> Option<i64> {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = epoch().checked_add(jiff::SignedDuration::from_millis(self.0)).map_err(|_| fmt::Error)?;
+        let at = epoch()
+            .checked_add(jiff::SignedDuration::from_millis(self.0))
+            .map_err(|_| fmt::Error)?;
         write!(f, "{at}Z")
     }
 }
 
 /// The moment in the machine's own clock.
 pub(crate) fn machine_now() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_ms(since.as_secs().cast_signed() * 1000 + i64::from(since.subsec_millis()))
 }
 
 /// A moment after `now` at which a link ends.
 pub(crate) fn parse_expiry(text: &str, now: Timestamp) -> Result<Timestamp, ValidationError> {
-    let refuse = |detail: &'static str| ValidationError::new(ValidationErrorKind::InvalidExpiry, "expires_at", detail);
+    let refuse = |detail: &'static str| {
+        ValidationError::new(ValidationErrorKind::InvalidExpiry, "expires_at", detail)
+    };
     let at = Timestamp::parse(text).ok_or_else(|| refuse(EXPECTED))?;
     if at <= now { Err(refuse("this moment has already passed")) } else { Ok(at) }
 }
 
 /// A moment from which a link is valid; the past is fine.
 pub(crate) fn parse_start(text: &str) -> Result<Timestamp, ValidationError> {
-    Timestamp::parse(text).ok_or_else(|| ValidationError::new(ValidationErrorKind::InvalidRequest, "valid_from", EXPECTED))
+    Timestamp::parse(text).ok_or_else(|| {
+        ValidationError::new(ValidationErrorKind::InvalidRequest, "valid_from", EXPECTED)
+    })
 }
 
-const EXPECTED: &str = "not an RFC 3339 time with offset (2030-01-31T12:00:00Z) nor a date (2030-01-31)";
+const EXPECTED: &str =
+    "not an RFC 3339 time with offset (2030-01-31T12:00:00Z) nor a date (2030-01-31)";
 
 #[cfg(test)]
 mod tests {
@@ -130,7 +143,11 @@ mod tests {
             ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z"),
             ("1969-12-31T23:59:59.9Z", "1969-12-31T23:59:59.9Z"),
         ] {
-            assert_eq!(Timestamp::parse(text).map(|at| at.to_string()).as_deref(), Some(want), "{text}");
+            assert_eq!(
+                Timestamp::parse(text).map(|at| at.to_string()).as_deref(),
+                Some(want),
+                "{text}"
+            );
         }
         let digits = "9".repeat(100_000);
         for text in [
@@ -163,7 +180,10 @@ mod tests {
     #[test]
     fn an_expiry_lies_ahead() {
         let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
-        assert_eq!(parse_expiry("2026-01-01", now).unwrap_err().kind, ValidationErrorKind::InvalidExpiry);
+        assert_eq!(
+            parse_expiry("2026-01-01", now).unwrap_err().kind,
+            ValidationErrorKind::InvalidExpiry
+        );
         assert!(parse_expiry("2026-01-01T00:00:01Z", now).is_ok());
     }
 }

@@ -1,4 +1,5 @@
-//! Why an input was refused: which field, what is wrong, in words for people and a stable word for programs.
+//! Why an input was refused: which field, what is wrong, in words for people and a stable word for
+//! programs.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,11 @@ pub struct ValidationError {
 
 impl ValidationError {
     /// A refusal of `field`.
-    pub fn new(kind: ValidationErrorKind, field: impl Into<Cow<'static, str>>, detail: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(
+        kind: ValidationErrorKind,
+        field: impl Into<Cow<'static, str>>,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
         Self { kind, field: field.into(), detail: detail.into() }
     }
 

@@ -22,7 +22,14 @@ fn links(store: &Arc<dyn LinkStore>, codes: Arc<dyn CodeSource>) -> Links {
         grace: Duration::from_hours(24),
         quarantine: Duration::ZERO,
     };
-    Links::new(Arc::clone(store), codes, Arc::new(NoFeed), Arc::new(NoScreening), rules, Clock::default())
+    Links::new(
+        Arc::clone(store),
+        codes,
+        Arc::new(NoFeed),
+        Arc::new(NoScreening),
+        rules,
+        Clock::default(),
+    )
 }
 
 fn wish(target: &str) -> CreateLink {
@@ -46,7 +53,10 @@ async fn when_a_length_is_used_up_the_next_one_begins() {
         lengths.push(source.next(wanted(&target, 0)).await.unwrap().as_str().len());
     }
     let short = lengths.iter().filter(|&&length| length == 4).count();
-    assert!((1..=5).contains(&short) && lengths.is_sorted() && lengths.last() == Some(&5), "{lengths:?}");
+    assert!(
+        (1..=5).contains(&short) && lengths.is_sorted() && lengths.last() == Some(&5),
+        "{lengths:?}"
+    );
 }
 
 #[tokio::test]
@@ -56,8 +66,17 @@ async fn no_code_is_offensive_reserved_or_given_twice() {
     let mut seen = HashSet::new();
     for _ in 0..50_000 {
         let code = source.next(wanted(&target, 0)).await.unwrap().to_string();
-        let read = code.to_lowercase().replace('0', "o").replace('1', "i").replace('5', "s").replace('7', "t");
-        assert!(!["shit", "fuck", "sex", "nazi"].iter().any(|word| read.contains(word)) && !is_reserved(&code), "{code}");
+        let read = code
+            .to_lowercase()
+            .replace('0', "o")
+            .replace('1', "i")
+            .replace('5', "s")
+            .replace('7', "t");
+        assert!(
+            !["shit", "fuck", "sex", "nazi"].iter().any(|word| read.contains(word))
+                && !is_reserved(&code),
+            "{code}"
+        );
         assert!(seen.insert(code), "given twice");
     }
 }
@@ -65,7 +84,10 @@ async fn no_code_is_offensive_reserved_or_given_twice() {
 #[tokio::test]
 async fn a_hashed_code_follows_from_target_owner_and_attempt() {
     let source = Hashed::new(Alphabet::Base62, 7);
-    let (one, two) = (Target::from_stored("https://a.example/".into()), Target::from_stored("https://b.example/".into()));
+    let (one, two) = (
+        Target::from_stored("https://a.example/".into()),
+        Target::from_stored("https://b.example/".into()),
+    );
     let code = source.next(wanted(&one, 0)).await.unwrap();
     assert_eq!(code, source.next(wanted(&one, 0)).await.unwrap());
     assert_ne!(code, source.next(wanted(&one, 1)).await.unwrap());
@@ -86,9 +108,15 @@ async fn every_strategy_makes_links_and_goes_on_when_a_code_is_taken() {
         let mut seen = HashSet::new();
         for i in 0..50 {
             // Each target twice, asked for anew: for `hash` the second code is taken.
-            let wish = CreateLink { reuse: Some(false), ..wish(&format!("https://example.com/{}", i / 2)) };
+            let wish = CreateLink {
+                reuse: Some(false),
+                ..wish(&format!("https://example.com/{}", i / 2))
+            };
             let created = links.create(Caller::OPERATOR, wish, None).await.unwrap();
-            assert!(created.new && seen.insert(created.link.key.code.clone()), "strategy {strategy}");
+            assert!(
+                created.new && seen.insert(created.link.key.code.clone()),
+                "strategy {strategy}"
+            );
         }
     }
 }
@@ -106,9 +134,11 @@ impl CodeSource for Stubborn {
 #[tokio::test]
 async fn meeting_an_alias_costs_one_more_code_and_not_the_link() {
     let links = links(&memory(), Arc::new(Stubborn));
-    let alias = CreateLink { custom_alias: Some("taken12".into()), ..wish("https://example.com/a") };
+    let alias =
+        CreateLink { custom_alias: Some("taken12".into()), ..wish("https://example.com/a") };
     links.create(Caller::OPERATOR, alias, None).await.unwrap();
-    let created = links.create(Caller::OPERATOR, wish("https://example.com/b"), None).await.unwrap();
+    let created =
+        links.create(Caller::OPERATOR, wish("https://example.com/b"), None).await.unwrap();
     assert_eq!(created.link.key.code.as_str(), "free123");
 }
 
@@ -123,7 +153,10 @@ async fn a_patched_link_is_no_longer_given_back_for_its_target() {
     links.patch(Caller::OPERATOR, &first.key, &titled, None).await.unwrap();
     assert!(!create().await.unwrap().new, "a title changes nothing about where it leads");
     let ending = Patch { ttl: Some(60), ..Patch::default() };
-    assert_eq!(links.patch(Caller::OPERATOR, &first.key, &ending, None).await.unwrap().revision, Revision(3));
+    assert_eq!(
+        links.patch(Caller::OPERATOR, &first.key, &ending, None).await.unwrap().revision,
+        Revision(3)
+    );
     assert!(create().await.unwrap().new);
     // Of two who saw the same revision, one is told.
     let late = links.patch(Caller::OPERATOR, &first.key, &ending, Some(Revision(1))).await;
@@ -139,6 +172,9 @@ async fn only_owner_and_operator_may_touch_a_link() {
     assert!(matches!(links.delete(other, &link.key).await, Err(LinkError::NotFound)));
     assert!(matches!(links.delete(Caller::Anonymous, &link.key).await, Err(LinkError::KeyNeeded)));
     links.delete(mine, &link.key).await.unwrap();
-    assert!(matches!(links.patch(mine, &link.key, &Patch::default(), None).await, Err(LinkError::NotFound)));
+    assert!(matches!(
+        links.patch(mine, &link.key, &Patch::default(), None).await,
+        Err(LinkError::NotFound)
+    ));
     assert_eq!(links.restore(Caller::OPERATOR, &link.key).await.unwrap().deleted_at, None);
 }

@@ -30,7 +30,14 @@ fn room() -> Links {
         quarantine: Duration::ZERO,
     };
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));
-    Links::new(Arc::new(MemoryStore::new()), codes, Arc::new(NoFeed), Arc::new(Trusting), rules, Clock::default())
+    Links::new(
+        Arc::new(MemoryStore::new()),
+        codes,
+        Arc::new(NoFeed),
+        Arc::new(Trusting),
+        rules,
+        Clock::default(),
+    )
 }
 
 async fn make(links: &Links, owner: OwnerId, target: &str) -> LinkKey {
@@ -46,7 +53,10 @@ async fn make(links: &Links, owner: OwnerId, target: &str) -> LinkKey {
 #[tokio::test]
 async fn an_erased_link_is_over_at_once_and_gone_with_the_purge() {
     let links = room();
-    let (anns, bobs) = (make(&links, ANN, "https://example.com/a").await, make(&links, BOB, "https://example.com/b").await);
+    let (anns, bobs) = (
+        make(&links, ANN, "https://example.com/a").await,
+        make(&links, BOB, "https://example.com/b").await,
+    );
     for _ in 0..2 {
         links.erase(ANN, &anns).await.unwrap();
     }
@@ -56,7 +66,10 @@ async fn an_erased_link_is_over_at_once_and_gone_with_the_purge() {
     assert_eq!(links.purge_erased(10).await.unwrap(), 1);
     assert_eq!(links.purge_erased(10).await.unwrap(), 0);
     assert!(links.preview(&anns).await.unwrap().is_none());
-    assert!(links.preview(&bobs).await.unwrap().unwrap().deleted_at.is_none(), "another's is not touched");
+    assert!(
+        links.preview(&bobs).await.unwrap().unwrap().deleted_at.is_none(),
+        "another's is not touched"
+    );
     links.erase(ANN, &anns).await.unwrap();
 }
 
@@ -69,6 +82,9 @@ async fn a_blocked_link_stays_without_its_owners_words() {
     links.erase(ANN, &key).await.unwrap();
     assert_eq!(links.purge_erased(10).await.unwrap(), 0);
     let left = links.preview(&key).await.unwrap().unwrap();
-    assert_eq!((left.standing, left.title, left.tags), (ModerationStatus::Blocked, None, Tags::default()));
+    assert_eq!(
+        (left.standing, left.title, left.tags),
+        (ModerationStatus::Blocked, None, Tags::default())
+    );
     assert!(left.deleted_at.is_some());
 }

@@ -17,7 +17,10 @@ struct Diary(Mutex<Vec<(EventKind, Revision)>>);
 
 impl Diary {
     fn take(&self) -> Vec<(EventKind, u64)> {
-        std::mem::take(&mut *self.0.lock().unwrap()).into_iter().map(|(kind, revision)| (kind, revision.0)).collect()
+        std::mem::take(&mut *self.0.lock().unwrap())
+            .into_iter()
+            .map(|(kind, revision)| (kind, revision.0))
+            .collect()
     }
 }
 
@@ -58,7 +61,8 @@ struct Room {
 }
 
 fn room() -> Room {
-    let (diary, screen, clock) = (Arc::new(Diary::default()), Arc::new(Learning::default()), Clock::default());
+    let (diary, screen, clock) =
+        (Arc::new(Diary::default()), Arc::new(Learning::default()), Clock::default());
     let base = url::Url::parse("https://go.example/").unwrap();
     let rules = LinkPolicy {
         targets: TargetRules::default(),
@@ -70,7 +74,8 @@ fn room() -> Room {
     };
     let store = Arc::new(MemoryStore::new());
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));
-    let links = Links::new(store, codes, Arc::new(NoFeed), screen.clone(), rules, clock.clone()).telling(diary.clone());
+    let links = Links::new(store, codes, Arc::new(NoFeed), screen.clone(), rules, clock.clone())
+        .telling(diary.clone());
     Room { links, diary, screen, clock }
 }
 
@@ -103,7 +108,12 @@ async fn every_change_is_told_once_and_what_changes_nothing_is_not() {
     links.restore(mine, &key).await.unwrap();
     assert_eq!(diary.take(), [(LinkDeleted, 6), (LinkChanged, 7)]);
     assert!(links.get(Caller::Owner(OTHER), &key).await.is_err());
-    let other = links.create(mine, CreateLink { reuse: Some(false), ..wish() }, None).await.unwrap().link.key;
+    let other = links
+        .create(mine, CreateLink { reuse: Some(false), ..wish() }, None)
+        .await
+        .unwrap()
+        .link
+        .key;
     screen.0.store(true, std::sync::atomic::Ordering::SeqCst);
     links.rejudge(&other).await.unwrap().unwrap();
     assert_eq!(diary.take(), [(LinkCreated, 1), (LinkBlocked, 2)]);
@@ -113,9 +123,12 @@ async fn every_change_is_told_once_and_what_changes_nothing_is_not() {
 async fn only_what_has_expired_is_told_to_have() {
     let Room { links, diary, clock, .. } = room();
     let mine = Caller::Owner(OWNER);
-    let short = links.create(mine, CreateLink { ttl: Some(60), ..wish() }, None).await.unwrap().link.key;
-    let long = links.create(mine, CreateLink { ttl: Some(600), ..wish() }, None).await.unwrap().link.key;
-    let gone = links.create(mine, CreateLink { ttl: Some(60), ..wish() }, None).await.unwrap().link.key;
+    let short =
+        links.create(mine, CreateLink { ttl: Some(60), ..wish() }, None).await.unwrap().link.key;
+    let long =
+        links.create(mine, CreateLink { ttl: Some(600), ..wish() }, None).await.unwrap().link.key;
+    let gone =
+        links.create(mine, CreateLink { ttl: Some(60), ..wish() }, None).await.unwrap().link.key;
     links.delete(mine, &gone).await.unwrap();
     diary.take();
     clock.advance(Duration::from_secs(61));
@@ -132,11 +145,18 @@ async fn a_title_is_given_only_to_a_link_that_has_none_and_still_leads_there() {
     let elsewhere = Target::from_stored("https://example.org/".into());
     assert_eq!(links.entitle(&link.key, &elsewhere, title("Other")).await.unwrap(), None);
     let given = links.entitle(&link.key, &link.target, title("Found")).await.unwrap().unwrap();
-    assert_eq!((given.title, given.revision, given.reusable), (Some(title("Found")), Revision(2), link.reusable));
+    assert_eq!(
+        (given.title, given.revision, given.reusable),
+        (Some(title("Found")), Revision(2), link.reusable)
+    );
     assert_eq!(links.entitle(&link.key, &link.target, title("Again")).await.unwrap(), None);
-    let missing = LinkKey { domain: link.key.domain.clone(), code: Code::parse("nothere").unwrap() };
+    let missing =
+        LinkKey { domain: link.key.domain.clone(), code: Code::parse("nothere").unwrap() };
     assert_eq!(links.entitle(&missing, &link.target, title("Lost")).await.unwrap(), None);
-    links.patch(mine, &link.key, &Patch { title: PatchField::Clear, ..Patch::default() }, None).await.unwrap();
+    links
+        .patch(mine, &link.key, &Patch { title: PatchField::Clear, ..Patch::default() }, None)
+        .await
+        .unwrap();
     links.delete(mine, &link.key).await.unwrap();
     assert_eq!(links.entitle(&link.key, &link.target, title("Gone")).await.unwrap(), None);
 }

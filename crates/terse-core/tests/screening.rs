@@ -33,13 +33,20 @@ impl Told {
 #[async_trait]
 impl Screening for Told {
     async fn prepare(&self, target: &Target) {
-        if let Some(word) = self.elsewhere.lock().unwrap().get(target.as_str()).filter(|_| !self.silent.load(Ordering::SeqCst)) {
+        if let Some(word) = self
+            .elsewhere
+            .lock()
+            .unwrap()
+            .get(target.as_str())
+            .filter(|_| !self.silent.load(Ordering::SeqCst))
+        {
             self.learn(target.as_str(), word);
         }
     }
 
     fn is_unsure(&self, target: &Target) -> bool {
-        self.elsewhere.lock().unwrap().contains_key(target.as_str()) && !self.words.lock().unwrap().contains_key(target.as_str())
+        self.elsewhere.lock().unwrap().contains_key(target.as_str())
+            && !self.words.lock().unwrap().contains_key(target.as_str())
     }
 
     fn revisit(&self, key: &LinkKey, target: &Target) {
@@ -49,8 +56,12 @@ impl Screening for Told {
 
     fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement {
         let mut flags: Vec<&str> = match evidence {
-            Evidence::Typed(text) => text.contains('!').then_some("exclaimed").into_iter().collect(),
-            Evidence::Kept { flags, .. } => flags.iter().filter(|word| *word == "exclaimed").collect(),
+            Evidence::Typed(text) => {
+                text.contains('!').then_some("exclaimed").into_iter().collect()
+            }
+            Evidence::Kept { flags, .. } => {
+                flags.iter().filter(|word| *word == "exclaimed").collect()
+            }
         };
         match self
             .words
@@ -107,12 +118,17 @@ fn links(store: Arc<MemoryStore>, codes: Arc<dyn CodeSource>, screen: &Arc<Told>
 }
 
 async fn make(links: &Links, caller: Caller, target: &str) -> Result<Link, LinkError> {
-    links.create(caller, CreateLink { long_url: target.into(), ..CreateLink::default() }, None).await.map(|created| created.link)
+    links
+        .create(caller, CreateLink { long_url: target.into(), ..CreateLink::default() }, None)
+        .await
+        .map(|created| created.link)
 }
 
 fn refused(outcome: Result<Link, LinkError>) -> String {
     match outcome {
-        Err(LinkError::Refused(refusal)) if refusal.kind == ValidationErrorKind::BlockedDestination => {
+        Err(LinkError::Refused(refusal))
+            if refusal.kind == ValidationErrorKind::BlockedDestination =>
+        {
             assert_eq!(refusal.field, "long_url");
             refusal.detail.into_owned()
         }
@@ -134,8 +150,15 @@ async fn a_blocked_target_is_refused_and_only_the_operator_learns_by_whom() {
     for caller in [Caller::Anonymous, OWNER] {
         assert_eq!(refused(make(&links, caller, BAD).await), "this destination is blocked");
     }
-    assert_eq!(refused(make(&links, Caller::OPERATOR, BAD).await), "this destination is blocked by the list");
-    let wish = CreateLink { long_url: BAD.into(), custom_alias: Some("abc".into()), ..CreateLink::default() };
+    assert_eq!(
+        refused(make(&links, Caller::OPERATOR, BAD).await),
+        "this destination is blocked by the list"
+    );
+    let wish = CreateLink {
+        long_url: BAD.into(),
+        custom_alias: Some("abc".into()),
+        ..CreateLink::default()
+    };
     refused(links.import(OWNER, wish, None).await.map(|created| created.link));
     let link = make(&links, OWNER, GOOD).await.unwrap();
     refused(links.patch(OWNER, &link.key, &to(BAD), None).await);
@@ -146,7 +169,8 @@ async fn a_blocked_target_is_refused_and_only_the_operator_learns_by_whom() {
 async fn the_screen_may_ask_before_it_judges_and_is_told_what_it_could_not_judge() {
     let (links, screen) = room();
     let (danger, harmless) = ("https://danger.example/", "https://harmless.example/");
-    *screen.elsewhere.lock().unwrap() = [(danger.into(), "blocked"), (harmless.into(), "clear")].into();
+    *screen.elsewhere.lock().unwrap() =
+        [(danger.into(), "blocked"), (harmless.into(), "clear")].into();
     refused(make(&links, OWNER, danger).await);
     let link = make(&links, OWNER, harmless).await.unwrap();
     refused(links.patch(OWNER, &link.key, &to(danger), None).await);
@@ -159,8 +183,14 @@ async fn the_screen_may_ask_before_it_judges_and_is_told_what_it_could_not_judge
     assert!(made.flags.contains(UNSCREENED));
     let patched = links.patch(OWNER, &link.key, &to(danger), None).await.unwrap();
     links.revisit_if_unsure(&patched);
-    assert_eq!(*screen.revisits.lock().unwrap(), [made.key.clone(), link.key.clone(), link.key.clone()]);
-    let cleared = links.patch(Caller::OPERATOR, &made.key, &judged(ModerationStatus::Clear), None).await.unwrap();
+    assert_eq!(
+        *screen.revisits.lock().unwrap(),
+        [made.key.clone(), link.key.clone(), link.key.clone()]
+    );
+    let cleared = links
+        .patch(Caller::OPERATOR, &made.key, &judged(ModerationStatus::Clear), None)
+        .await
+        .unwrap();
     screen.revisits.lock().unwrap().clear();
     links.revisit_if_unsure(&cleared);
     assert!(screen.revisits.lock().unwrap().is_empty(), "a moderator's word stays");
@@ -174,8 +204,13 @@ async fn every_place_that_could_not_be_judged_is_asked_about_again() {
     // More than are asked about while somebody waits.
     screen.elsewhere.lock().unwrap().extend(places.iter().map(|place| (place.clone(), "clear")));
     screen.silent.store(true, Ordering::SeqCst);
-    let rules: Vec<_> = places.iter().map(|place| json!({"device": "mobile", "to": place})).collect();
-    let wish = CreateLink { long_url: GOOD.into(), rules: Some(rules::RawRules(rules.into())), ..CreateLink::default() };
+    let rules: Vec<_> =
+        places.iter().map(|place| json!({"device": "mobile", "to": place})).collect();
+    let wish = CreateLink {
+        long_url: GOOD.into(),
+        rules: Some(rules::RawRules(rules.into())),
+        ..CreateLink::default()
+    };
     let made = links.create(OWNER, wish, None).await.unwrap().link;
     assert!(made.flags.contains(UNSCREENED));
     let asked = || std::mem::take(&mut *screen.revisited.lock().unwrap());
@@ -197,7 +232,10 @@ async fn an_odd_target_is_made_with_a_warning_but_not_for_the_operator() {
         assert_eq!(link.reusable, standing == ModerationStatus::Clear);
     }
     let link = make(&links, OWNER, "https://good.example/!").await.unwrap();
-    assert_eq!((link.standing, links.reasons(&link)), (ModerationStatus::Suspicious, vec!["It is loud."]));
+    assert_eq!(
+        (link.standing, links.reasons(&link)),
+        (ModerationStatus::Suspicious, vec!["It is loud."])
+    );
     // What only the typed text showed is not forgotten when the link is judged again.
     assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
 }
@@ -207,9 +245,11 @@ async fn what_the_screen_has_done_it_undoes() {
     let (links, screen) = room();
     let link = make(&links, OWNER, GOOD).await.unwrap();
     assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
-    for (word, standing) in
-        [("blocked", ModerationStatus::Blocked), ("odd", ModerationStatus::Suspicious), ("clear", ModerationStatus::Clear)]
-    {
+    for (word, standing) in [
+        ("blocked", ModerationStatus::Blocked),
+        ("odd", ModerationStatus::Suspicious),
+        ("clear", ModerationStatus::Clear),
+    ] {
         screen.learn(GOOD, word);
         let new = links.rejudge(&link.key).await.unwrap().unwrap();
         assert_eq!((new.standing, new.judged), (standing, ModerationSource::Screen), "{word}");
@@ -223,15 +263,24 @@ async fn a_moderators_word_stays() {
     let (links, screen) = room();
     let cleared = make(&links, OWNER, ODD).await.unwrap();
     let blocked = make(&links, OWNER, GOOD).await.unwrap();
-    links.patch(Caller::OPERATOR, &cleared.key, &judged(ModerationStatus::Clear), None).await.unwrap();
-    links.patch(Caller::OPERATOR, &blocked.key, &judged(ModerationStatus::Blocked), None).await.unwrap();
+    links
+        .patch(Caller::OPERATOR, &cleared.key, &judged(ModerationStatus::Clear), None)
+        .await
+        .unwrap();
+    links
+        .patch(Caller::OPERATOR, &blocked.key, &judged(ModerationStatus::Blocked), None)
+        .await
+        .unwrap();
     screen.learn(ODD, "blocked");
     for link in [&cleared, &blocked] {
         assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
     }
     // To clear what is clear is a word too.
     let link = make(&links, OWNER, "https://good.example/2").await.unwrap();
-    let link = links.patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None).await.unwrap();
+    let link = links
+        .patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None)
+        .await
+        .unwrap();
     assert_eq!(link.judged, ModerationSource::Moderator);
     screen.learn("https://good.example/2", "blocked");
     assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
@@ -243,12 +292,21 @@ async fn a_new_target_is_judged_anew_unless_the_link_was_taken_down_by_hand() {
     let link = make(&links, OWNER, GOOD).await.unwrap();
     links.patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None).await.unwrap();
     let odd = links.patch(OWNER, &link.key, &to(ODD), None).await.unwrap();
-    assert_eq!((odd.standing, odd.judged, odd.flags.joined()), (ModerationStatus::Suspicious, ModerationSource::Screen, "odd"));
+    assert_eq!(
+        (odd.standing, odd.judged, odd.flags.joined()),
+        (ModerationStatus::Suspicious, ModerationSource::Screen, "odd")
+    );
     let good = links.patch(OWNER, &link.key, &to(GOOD), None).await.unwrap();
     assert_eq!((good.standing, good.flags.is_empty()), (ModerationStatus::Clear, true));
-    links.patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Blocked), None).await.unwrap();
+    links
+        .patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Blocked), None)
+        .await
+        .unwrap();
     let still = links.patch(OWNER, &link.key, &to(ODD), None).await.unwrap();
-    assert_eq!((still.standing, still.judged), (ModerationStatus::Blocked, ModerationSource::Moderator));
+    assert_eq!(
+        (still.standing, still.judged),
+        (ModerationStatus::Blocked, ModerationSource::Moderator)
+    );
 }
 
 #[tokio::test]
@@ -264,21 +322,48 @@ async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
             (warned.standing, warned.judged, warned.flags.joined()),
             (ModerationStatus::Suspicious, ModerationSource::Screen, REPORTED)
         );
-        assert_eq!((warned.reusable, links.reasons(&warned)), (false, vec!["Several people have reported it."]));
+        assert_eq!(
+            (warned.reusable, links.reasons(&warned)),
+            (false, vec!["Several people have reported it."])
+        );
         assert_eq!(links.warn(&link.key, link.created_at).await.unwrap(), None);
-        assert_eq!(links.rejudge(&link.key).await.unwrap(), None, "the screen has nothing to say about it");
+        assert_eq!(
+            links.rejudge(&link.key).await.unwrap(),
+            None,
+            "the screen has nothing to say about it"
+        );
         // Neither a list that comes and goes nor another target makes it undone.
-        for (word, standing) in [("blocked", ModerationStatus::Blocked), ("clear", ModerationStatus::Suspicious)] {
+        for (word, standing) in
+            [("blocked", ModerationStatus::Blocked), ("clear", ModerationStatus::Suspicious)]
+        {
             screen.learn(GOOD, word);
-            assert_eq!(links.rejudge(&link.key).await.unwrap().unwrap().standing, standing, "{word}");
+            assert_eq!(
+                links.rejudge(&link.key).await.unwrap().unwrap().standing,
+                standing,
+                "{word}"
+            );
         }
-        let elsewhere = links.patch(caller, &link.key, &to("https://fine.example/"), None).await.unwrap();
-        assert_eq!((elsewhere.standing, elsewhere.flags.joined()), (ModerationStatus::Suspicious, REPORTED));
+        let elsewhere =
+            links.patch(caller, &link.key, &to("https://fine.example/"), None).await.unwrap();
+        assert_eq!(
+            (elsewhere.standing, elsewhere.flags.joined()),
+            (ModerationStatus::Suspicious, REPORTED)
+        );
         links.delete(caller, &link.key).await.unwrap();
-        assert_eq!(links.restore(caller, &link.key).await.unwrap().standing, ModerationStatus::Suspicious);
-        let cleared = links.patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None).await.unwrap();
+        assert_eq!(
+            links.restore(caller, &link.key).await.unwrap().standing,
+            ModerationStatus::Suspicious
+        );
+        let cleared = links
+            .patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None)
+            .await
+            .unwrap();
         assert_eq!((cleared.judged, cleared.flags.is_empty()), (ModerationSource::Moderator, true));
-        assert_eq!(links.warn(&link.key, link.created_at).await.unwrap(), None, "a moderator has the last word");
+        assert_eq!(
+            links.warn(&link.key, link.created_at).await.unwrap(),
+            None,
+            "a moderator has the last word"
+        );
     }
 }
 
@@ -292,7 +377,11 @@ async fn what_people_reported_is_not_undone_by_its_owner() {
     // Before anybody reported it, and back again.
     for to in [Some(first), None] {
         let undone = links.undo(OWNER, &link.key, to, None).await.unwrap();
-        assert_eq!((undone.standing, undone.flags.joined()), (ModerationStatus::Suspicious, REPORTED), "{to:?}");
+        assert_eq!(
+            (undone.standing, undone.flags.joined()),
+            (ModerationStatus::Suspicious, REPORTED),
+            "{to:?}"
+        );
     }
 }
 
@@ -309,7 +398,9 @@ async fn undoing_asks_about_the_target_as_any_change_does() {
     links.patch(OWNER, &link.key, &to("https://fine.example/"), None).await.unwrap();
     screen.silent.store(false, Ordering::SeqCst);
     let refused = links.undo(OWNER, &link.key, None, None).await;
-    assert!(matches!(refused, Err(LinkError::Refused(refusal)) if refusal.kind == ValidationErrorKind::BlockedDestination));
+    assert!(
+        matches!(refused, Err(LinkError::Refused(refusal)) if refusal.kind == ValidationErrorKind::BlockedDestination)
+    );
 }
 
 #[tokio::test]
@@ -364,36 +455,63 @@ async fn a_rule_is_no_way_around_the_screen() {
         ..CreateLink::default()
     };
     let field = |outcome: Result<Link, LinkError>| match outcome {
-        Err(LinkError::Refused(refusal)) if refusal.kind == ValidationErrorKind::BlockedDestination => refusal.field.into_owned(),
+        Err(LinkError::Refused(refusal))
+            if refusal.kind == ValidationErrorKind::BlockedDestination =>
+        {
+            refusal.field.into_owned()
+        }
         other => panic!("{other:?}"),
     };
     let hidden = json!([{"to": GOOD}, {"device": "mobile", "to": [{"url": GOOD}, {"url": BAD}]}]);
-    assert_eq!(field(links.create(OWNER, wish(hidden.clone()), None).await.map(|made| made.link)), "rules[1].to[1].url");
+    assert_eq!(
+        field(links.create(OWNER, wish(hidden.clone()), None).await.map(|made| made.link)),
+        "rules[1].to[1].url"
+    );
     let link = make(&links, OWNER, GOOD).await.unwrap();
     assert!(link.reusable);
-    assert_eq!(field(links.patch(OWNER, &link.key, &ruled(hidden), None).await), "rules[1].to[1].url");
+    assert_eq!(
+        field(links.patch(OWNER, &link.key, &ruled(hidden), None).await),
+        "rules[1].to[1].url"
+    );
     assert_eq!(links.get(OWNER, &link.key).await.unwrap(), link);
 
     // One that is odd puts a warning before all, and is taken back when it goes.
-    let made = links.create(OWNER, wish(json!([{"device": "mobile", "to": ODD}])), None).await.unwrap().link;
-    assert_eq!((made.standing, made.flags.joined(), made.reusable), (ModerationStatus::Suspicious, "odd", false));
+    let made = links
+        .create(OWNER, wish(json!([{"device": "mobile", "to": ODD}])), None)
+        .await
+        .unwrap()
+        .link;
+    assert_eq!(
+        (made.standing, made.flags.joined(), made.reusable),
+        (ModerationStatus::Suspicious, "odd", false)
+    );
     assert_eq!(links.rejudge(&made.key).await.unwrap(), None);
     let odd = links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
-    assert_eq!((odd.standing, odd.flags.joined(), odd.reusable), (ModerationStatus::Suspicious, "odd", false));
+    assert_eq!(
+        (odd.standing, odd.flags.joined(), odd.reusable),
+        (ModerationStatus::Suspicious, "odd", false)
+    );
     let good = links.patch(OWNER, &link.key, &ruled(json!([])), None).await.unwrap();
-    assert_eq!((good.standing, good.flags.is_empty(), good.rules), (ModerationStatus::Clear, true, None));
+    assert_eq!(
+        (good.standing, good.flags.is_empty(), good.rules),
+        (ModerationStatus::Clear, true, None)
+    );
     // A new target does not hide what the rules still lead to.
     links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
-    let moved = links.patch(OWNER, &link.key, &to("https://good.example/elsewhere"), None).await.unwrap();
+    let moved =
+        links.patch(OWNER, &link.key, &to("https://good.example/elsewhere"), None).await.unwrap();
     assert_eq!(moved.standing, ModerationStatus::Suspicious);
 
     // What becomes known later counts too, and is undone when it is known no more.
     let late = "https://late.example/";
-    let link = links.create(OWNER, wish(json!([{"country": "AT", "to": late}])), None).await.unwrap().link;
+    let link =
+        links.create(OWNER, wish(json!([{"country": "AT", "to": late}])), None).await.unwrap().link;
     assert_eq!((link.standing, link.reusable), (ModerationStatus::Clear, false));
-    for (word, standing) in
-        [("blocked", ModerationStatus::Blocked), ("odd", ModerationStatus::Suspicious), ("clear", ModerationStatus::Clear)]
-    {
+    for (word, standing) in [
+        ("blocked", ModerationStatus::Blocked),
+        ("odd", ModerationStatus::Suspicious),
+        ("clear", ModerationStatus::Clear),
+    ] {
         screen.learn(late, word);
         assert_eq!(links.rejudge(&link.key).await.unwrap().unwrap().standing, standing, "{word}");
         assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
@@ -406,7 +524,10 @@ async fn what_is_odd_is_gathered_from_all_places_a_link_leads_to() {
     let rules = rules::RawRules(json!([{"to": ODD}, {"to": "https://good.example/!"}]));
     let wish = CreateLink { long_url: GOOD.into(), rules: Some(rules), ..CreateLink::default() };
     let link = links.create(OWNER, wish, None).await.unwrap().link;
-    assert_eq!((link.standing, link.flags.joined()), (ModerationStatus::Suspicious, "exclaimed,odd"));
+    assert_eq!(
+        (link.standing, link.flags.joined()),
+        (ModerationStatus::Suspicious, "exclaimed,odd")
+    );
     assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
     // The loud place goes, and nobody knows any more which of them it was that was loud.
     let link = links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();

@@ -52,7 +52,10 @@ impl Fetched {
             url: url.to_owned(),
             status: status.as_u16(),
             content_type: text(headers, &header::CONTENT_TYPE),
-            validators: Validators { etag: text(headers, &header::ETAG), last_modified: text(headers, &header::LAST_MODIFIED) },
+            validators: Validators {
+                etag: text(headers, &header::ETAG),
+                last_modified: text(headers, &header::LAST_MODIFIED),
+            },
             body: Vec::new(),
             truncated: false,
         }

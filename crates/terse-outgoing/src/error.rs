@@ -4,13 +4,15 @@ use std::io;
 
 use terse_core::BoxError;
 
-/// Why a call brought nothing. No variant holds a URL: its query may be a secret, and errors reach logs.
+/// Why a call brought nothing. No variant holds a URL: its query may be a secret, and errors reach
+/// logs.
 #[derive(Debug, thiserror::Error)]
 pub enum OutgoingError {
     /// The caller's fault: no attempt was made.
     #[error("this cannot be asked: {0}")]
     NotAllowed(&'static str),
-    /// The host is, or has among its addresses, a place that is not on the public Internet. Nothing was connected.
+    /// The host is, or has among its addresses, a place that is not on the public Internet. Nothing
+    /// was connected.
     #[error("the host does not lead to the public Internet")]
     RefusedAddress,
     /// No such name, or nobody listens.
@@ -46,7 +48,11 @@ impl OutgoingError {
     /// Whether the same call may succeed later without anybody changing anything here.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::Untrusted(_) | Self::TooSlow | Self::BadAnswer(_) | Self::Busy => true,
+            Self::Unreachable(_)
+            | Self::Untrusted(_)
+            | Self::TooSlow
+            | Self::BadAnswer(_)
+            | Self::Busy => true,
             Self::NotAllowed(_)
             | Self::RefusedAddress
             | Self::TooLarge { .. }
@@ -79,7 +85,9 @@ pub(crate) fn from_ureq(error: ureq::Error, tls: bool) -> OutgoingError {
         ureq::Error::Io(error) => from_io(error, tls),
         ureq::Error::Rustls(error) => OutgoingError::Untrusted(error.into()),
         ureq::Error::Tls(text) => OutgoingError::Untrusted(text.into()),
-        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => OutgoingError::Unreachable(io::ErrorKind::NotFound.into()),
+        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => {
+            OutgoingError::Unreachable(io::ErrorKind::NotFound.into())
+        }
         ureq::Error::LargeResponseHeader(..) => OutgoingError::BadAnswer("its head is too long"),
         _ => OutgoingError::BadAnswer("it is not HTTP as we know it"),
     }
@@ -90,7 +98,9 @@ fn from_io(error: io::Error, tls: bool) -> OutgoingError {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => OutgoingError::TooSlow,
         io::ErrorKind::InvalidData if tls => OutgoingError::Untrusted(error.into()),
         io::ErrorKind::UnexpectedEof => OutgoingError::BadAnswer("it ends too early"),
-        io::ErrorKind::InvalidData | io::ErrorKind::Other => OutgoingError::BadAnswer("it is not HTTP as we know it"),
+        io::ErrorKind::InvalidData | io::ErrorKind::Other => {
+            OutgoingError::BadAnswer("it is not HTTP as we know it")
+        }
         _ => OutgoingError::Unreachable(error),
     }
 }

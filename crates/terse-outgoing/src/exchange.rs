@@ -35,15 +35,22 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     pub(crate) fn new(settings: &OutgoingSettings) -> Self {
-        let clean: String = settings.user_agent.chars().filter(|c| matches!(c, ' '..='~')).take(256).collect();
+        let clean: String =
+            settings.user_agent.chars().filter(|c| matches!(c, ' '..='~')).take(256).collect();
         let roots = match &*settings.trust_only {
             [] => RootCerts::WebPki,
-            only => RootCerts::Specific(Arc::new(only.iter().map(|der| Certificate::from_der(der).to_owned()).collect())),
+            only => RootCerts::Specific(Arc::new(
+                only.iter().map(|der| Certificate::from_der(der).to_owned()).collect(),
+            )),
         };
         Self {
             policy: Policy { allow_private: settings.allow_private, allow: settings.allow.clone() },
-            resolver: settings.resolver.clone().unwrap_or_else(|| Arc::new(System::new(settings.allow_private))),
-            user_agent: HeaderValue::from_str(clean.trim()).unwrap_or(HeaderValue::from_static("terse")),
+            resolver: settings
+                .resolver
+                .clone()
+                .unwrap_or_else(|| Arc::new(System::new(settings.allow_private))),
+            user_agent: HeaderValue::from_str(clean.trim())
+                .unwrap_or(HeaderValue::from_static("terse")),
             tls: Tls(Arc::new(RustlsConnector::default())),
             tls_config: TlsConfig::builder().root_certs(roots).build(),
         }
@@ -59,14 +66,21 @@ impl Exchange {
     ) -> Result<Fetched, OutgoingError> {
         // The validators came from where the redirects ended, so they go along. Nothing else does.
         let mut headers = HeaderMap::new();
-        for (name, value) in [(header::IF_NONE_MATCH, &known.etag), (header::IF_MODIFIED_SINCE, &known.last_modified)] {
-            if let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_str(value).ok()) {
+        for (name, value) in [
+            (header::IF_NONE_MATCH, &known.etag),
+            (header::IF_MODIFIED_SINCE, &known.last_modified),
+        ] {
+            if let Some(value) =
+                value.as_deref().and_then(|value| HeaderValue::from_str(value).ok())
+            {
                 headers.insert(name, value);
             }
         }
         for followed in 0.. {
             let response = self.hop(Method::GET, &place, &headers, &[], deadline)?;
-            let Some(location) = location(&response)? else { return read(response, &place, limits, deadline) };
+            let Some(location) = location(&response)? else {
+                return read(response, &place, limits, deadline);
+            };
             if followed == MAX_REDIRECTS {
                 break;
             }
@@ -122,7 +136,9 @@ impl Exchange {
             all.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         let asked = match method {
-            Method::POST => request.body(body).map_err(ureq::Error::from).and_then(|request| agent.run(request)),
+            Method::POST => {
+                request.body(body).map_err(ureq::Error::from).and_then(|request| agent.run(request))
+            }
             _ => request.body(()).map_err(ureq::Error::from).and_then(|request| agent.run(request)),
         };
         asked.map_err(|error| from_ureq(error, place.is_tls()))
@@ -142,7 +158,12 @@ fn location(response: &Response<Body>) -> Result<Option<&[u8]>, OutgoingError> {
     }
 }
 
-fn read(response: Response<Body>, place: &RemoteAddr, limits: Limits, deadline: Instant) -> Result<Fetched, OutgoingError> {
+fn read(
+    response: Response<Body>,
+    place: &RemoteAddr,
+    limits: Limits,
+    deadline: Instant,
+) -> Result<Fetched, OutgoingError> {
     let (parts, body) = response.into_parts();
     let mut fetched = Fetched::of(place.as_str(), parts.status, &parts.headers);
     if limits.body == 0 {
@@ -150,13 +171,21 @@ fn read(response: Response<Body>, place: &RemoteAddr, limits: Limits, deadline: 
     }
     // None was asked for, and a small packed body may be a very large one.
     let plain = |name: &HeaderName, word: &str| {
-        parts.headers.get_all(name).iter().all(|v| v.as_bytes().eq_ignore_ascii_case(word.as_bytes()))
+        parts
+            .headers
+            .get_all(name)
+            .iter()
+            .all(|v| v.as_bytes().eq_ignore_ascii_case(word.as_bytes()))
     };
-    if !plain(&header::CONTENT_ENCODING, "identity") || !plain(&header::TRANSFER_ENCODING, "chunked") {
+    if !plain(&header::CONTENT_ENCODING, "identity")
+        || !plain(&header::TRANSFER_ENCODING, "chunked")
+    {
         return Err(OutgoingError::BadAnswer("its body is compressed"));
     }
     let too_large = OutgoingError::TooLarge { limit: limits.body };
-    if limits.over == Over::Refuse && body.content_length().is_some_and(|length| length > limits.body as u64) {
+    if limits.over == Over::Refuse
+        && body.content_length().is_some_and(|length| length > limits.body as u64)
+    {
         return Err(too_large);
     }
     let mut reader = body.into_reader();

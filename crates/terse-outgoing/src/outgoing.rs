@@ -20,7 +20,8 @@ const MAX_POST_SIZE: usize = 1 << 20;
 const LONG: Duration = Duration::from_secs(10);
 /// and few of them at once.
 const LONG_AT_ONCE: usize = 2;
-/// Headers a caller may not set: they say who we are and how the message is framed, which is not theirs to say.
+/// Headers a caller may not set: they say who we are and how the message is framed, which is not
+/// theirs to say.
 const OURS: &[HeaderName] = &[
     header::ACCEPT_ENCODING,
     header::CONNECTION,
@@ -43,7 +44,8 @@ const OURS: &[HeaderName] = &[
 pub struct Outgoing {
     exchange: Arc<Exchange>,
     settings: OutgoingSettings,
-    /// For calls that end soon, and for those that may not: a few slow lists must not hold up every title.
+    /// For calls that end soon, and for those that may not: a few slow lists must not hold up every
+    /// title.
     short: OnceLock<Pool>,
     long: OnceLock<Pool>,
 }
@@ -51,23 +53,35 @@ pub struct Outgoing {
 impl Outgoing {
     /// Starts nothing yet: the threads come with the first call.
     pub fn new(settings: OutgoingSettings) -> Self {
-        Self { exchange: Arc::new(Exchange::new(&settings)), settings, short: OnceLock::new(), long: OnceLock::new() }
+        Self {
+            exchange: Arc::new(Exchange::new(&settings)),
+            settings,
+            short: OnceLock::new(),
+            long: OnceLock::new(),
+        }
     }
 
-    /// Gets a document. Any status is an answer; following redirects, compression and so on are not the caller's business.
+    /// Gets a document. Any status is an answer; following redirects, compression and so on are not
+    /// the caller's business.
     pub async fn get(&self, url: &str, limits: Limits) -> Result<Fetched, OutgoingError> {
         self.get_if_changed(url, limits, &Validators::default()).await
     }
 
-    /// Gets a document unless it is the one we have: then the answer [is unchanged](Fetched::is_unchanged) and has no body.
-    pub async fn get_if_changed(&self, url: &str, limits: Limits, known: &Validators) -> Result<Fetched, OutgoingError> {
+    /// Gets a document unless it is the one we have: then the answer [is
+    /// unchanged](Fetched::is_unchanged) and has no body.
+    pub async fn get_if_changed(
+        &self,
+        url: &str,
+        limits: Limits,
+        known: &Validators,
+    ) -> Result<Fetched, OutgoingError> {
         let place = RemoteAddr::parse(url, &self.exchange.policy)?;
         let (exchange, known) = (Arc::clone(&self.exchange), known.clone());
         self.run(limits.time, move |deadline| exchange.get(place, limits, &known, deadline)).await
     }
 
-    /// Posts a body. Redirects are not followed: what is signed for one receiver is for no other. Trying again is the
-    /// caller's task, who alone knows whether that is safe.
+    /// Posts a body. Redirects are not followed: what is signed for one receiver is for no other.
+    /// Trying again is the caller's task, who alone knows whether that is safe.
     pub async fn post(
         &self,
         url: &str,
@@ -91,11 +105,15 @@ impl Outgoing {
             Err(_) => return Err(OutgoingError::NotAllowed("a content type that cannot be sent")),
         };
         let exchange = Arc::clone(&self.exchange);
-        self.run(self.settings.post_time, move |deadline| exchange.post(&place, &all, &body, deadline)).await
+        self.run(self.settings.post_time, move |deadline| {
+            exchange.post(&place, &all, &body, deadline)
+        })
+        .await
     }
 
-    /// On a thread of ours. A call waits at most its own time for its turn, and the deadline counts from then, so that the
-    /// other side is not blamed for our queue. A caller that has gone away before its turn costs nothing.
+    /// On a thread of ours. A call waits at most its own time for its turn, and the deadline counts
+    /// from then, so that the other side is not blamed for our queue. A caller that has gone away
+    /// before its turn costs nothing.
     async fn run<T: Send + 'static>(
         &self,
         time: Duration,
@@ -113,13 +131,15 @@ impl Outgoing {
                 return;
             }
             let begun = Instant::now();
-            let answer = if begun - offered > time { Err(OutgoingError::Busy) } else { work(begun + time) };
+            let answer =
+                if begun - offered > time { Err(OutgoingError::Busy) } else { work(begun + time) };
             let _ = sender.send(answer);
         };
         if !pool.offer(Box::new(job)) {
             return Err(OutgoingError::Busy);
         }
-        // Waiting and running end by themselves; a little more than both is for a resolver that overstays.
+        // Waiting and running end by themselves; a little more than both is for a resolver that
+        // overstays.
         match tokio::time::timeout(2 * time + Duration::from_secs(1), receiver).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) | Err(_) => Err(OutgoingError::Busy),

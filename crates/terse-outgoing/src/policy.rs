@@ -28,10 +28,13 @@ impl Policy {
         if matches!(address, SocketAddr::V6(v6) if v6.scope_id() != 0) {
             return false;
         }
-        is_public_address(address.ip()) || self.allow.contains(&address) || (self.allow_private && is_inside(address.ip()))
+        is_public_address(address.ip())
+            || self.allow.contains(&address)
+            || (self.allow_private && is_inside(address.ip()))
     }
 
-    /// The addresses of a place, looked up once. If any is not allowed none is: a mixed answer is an attack or a mistake.
+    /// The addresses of a place, looked up once. If any is not allowed none is: a mixed answer is
+    /// an attack or a mistake.
     pub(crate) fn addresses(
         &self,
         place: &RemoteAddr,
@@ -42,10 +45,12 @@ impl Policy {
             Host::Ipv4(address) => vec![SocketAddr::new((*address).into(), place.port)],
             Host::Ipv6(address) => vec![SocketAddr::new((*address).into(), place.port)],
             Host::Domain(name) => {
-                let mut found = resolver.resolve(name, place.port, deadline).map_err(|error| match error.kind() {
-                    io::ErrorKind::TimedOut => OutgoingError::TooSlow,
-                    io::ErrorKind::ResourceBusy => OutgoingError::Busy,
-                    _ => OutgoingError::Unreachable(error),
+                let mut found = resolver.resolve(name, place.port, deadline).map_err(|error| {
+                    match error.kind() {
+                        io::ErrorKind::TimedOut => OutgoingError::TooSlow,
+                        io::ErrorKind::ResourceBusy => OutgoingError::Busy,
+                        _ => OutgoingError::Unreachable(error),
+                    }
                 })?;
                 found.iter_mut().for_each(|address| address.set_port(place.port));
                 found
@@ -61,15 +66,18 @@ impl Policy {
     }
 }
 
-/// Loopback and private networks. Not the link-local and other places where clouds answer with credentials, nor addresses
-/// that are for everyone or for nobody: these are refused even inside a company.
+/// Loopback and private networks. Not the link-local and other places where clouds answer with
+/// credentials, nor addresses that are for everyone or for nobody: these are refused even inside a
+/// company.
 fn is_inside(address: IpAddr) -> bool {
     const METADATA_V4: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
     const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
     match address.to_canonical() {
         IpAddr::V4(v4) => {
             let [a, b, ..] = v4.octets();
-            v4.is_loopback() || v4.is_private() || (a == 100 && (64..=127).contains(&b) && v4 != METADATA_V4)
+            v4.is_loopback()
+                || v4.is_private()
+                || (a == 100 && (64..=127).contains(&b) && v4 != METADATA_V4)
         }
         IpAddr::V6(v6) => v6.is_loopback() || (v6.is_unique_local() && v6 != METADATA_V6),
     }
@@ -84,7 +92,16 @@ mod tests {
     #[test]
     fn private_mode_opens_private_networks_and_nothing_more() {
         let policy = Policy { allow_private: true, allow: Vec::new() };
-        for address in ["127.0.0.1", "10.1.2.3", "192.168.0.1", "100.64.0.1", "::1", "fd12::1", "::ffff:10.0.0.1", "8.8.8.8"] {
+        for address in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "192.168.0.1",
+            "100.64.0.1",
+            "::1",
+            "fd12::1",
+            "::ffff:10.0.0.1",
+            "8.8.8.8",
+        ] {
             assert!(policy.allows(SocketAddr::new(address.parse().unwrap(), 80)), "{address}");
         }
         for address in [

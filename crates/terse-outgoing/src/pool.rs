@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads that do one job after the other. Dropped, it takes no more; jobs under way end at their own deadline, and hold
-/// nothing that would have to be saved.
+/// Threads that do one job after the other. Dropped, it takes no more; jobs under way end at their
+/// own deadline, and hold nothing that would have to be saved.
 pub(crate) struct Pool(SyncSender<Job>);
 
 impl Pool {
@@ -17,7 +17,9 @@ impl Pool {
         for at in 0..threads.max(1) {
             let receiver = Arc::clone(&receiver);
             // If no thread can be had at all, the receiver is gone and every call is told `Busy`.
-            let _ = std::thread::Builder::new().name(format!("outgoing-{at}")).spawn(move || work(&receiver));
+            let _ = std::thread::Builder::new()
+                .name(format!("outgoing-{at}"))
+                .spawn(move || work(&receiver));
         }
         Self(sender)
     }

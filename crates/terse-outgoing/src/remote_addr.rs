@@ -10,10 +10,12 @@ use crate::policy::Policy;
 /// As long as a target may be.
 const MAX_URL_LEN: usize = 8192;
 
-/// Where a request goes. Holding one proves that scheme, port and host are such as we talk to; addresses are another matter.
+/// Where a request goes. Holding one proves that scheme, port and host are such as we talk to;
+/// addresses are another matter.
 pub(crate) struct RemoteAddr {
     url: Url,
-    /// The same for the client. Both parsers agree on the host, so the one that was checked is the one that is asked.
+    /// The same for the client. Both parsers agree on the host, so the one that was checked is the
+    /// one that is asked.
     uri: Uri,
     pub(crate) host: Host<String>,
     pub(crate) port: u16,
@@ -42,7 +44,9 @@ impl RemoteAddr {
             return refuse("a URL with a user name or password is not fetched");
         }
         url.set_fragment(None);
-        let (Some(host), Some(port)) = (url.host().map(|host| host.to_owned()), url.port_or_known_default()) else {
+        let (Some(host), Some(port)) =
+            (url.host().map(|host| host.to_owned()), url.port_or_known_default())
+        else {
             return refuse("a URL needs a host");
         };
         if is_bad_port(port) || (port < 1024 && !matches!(port, 80 | 443)) {
@@ -63,7 +67,10 @@ impl RemoteAddr {
             return refuse("the URL is too long");
         }
         let Ok(uri) = url.as_str().parse::<Uri>() else { return refuse("not a valid URL") };
-        if uri.host() != url.host_str() || uri.port_u16() != url.port() || uri.scheme_str() != Some(url.scheme()) {
+        if uri.host() != url.host_str()
+            || uri.port_u16() != url.port()
+            || uri.scheme_str() != Some(url.scheme())
+        {
             return refuse("not a valid URL");
         }
         Ok(Self { url, uri, host, port })
@@ -71,11 +78,15 @@ impl RemoteAddr {
 
     /// Where a `Location` leads from here, checked as strictly as the first place.
     pub(crate) fn follow(&self, location: &[u8], policy: &Policy) -> Result<Self, OutgoingError> {
-        let Ok(text) = str::from_utf8(location) else { return Err(OutgoingError::BadRedirect("its location is not text")) };
+        let Ok(text) = str::from_utf8(location) else {
+            return Err(OutgoingError::BadRedirect("its location is not text"));
+        };
         if text.len() > MAX_URL_LEN {
             return Err(OutgoingError::BadRedirect("its location is too long"));
         }
-        let Ok(url) = self.url.join(text) else { return Err(OutgoingError::BadRedirect("its location is not a URL")) };
+        let Ok(url) = self.url.join(text) else {
+            return Err(OutgoingError::BadRedirect("its location is not a URL"));
+        };
         let next = Self::check(url, policy).map_err(|error| match error {
             OutgoingError::NotAllowed(why) => OutgoingError::BadRedirect(why),
             error => error,
@@ -153,12 +164,25 @@ mod tests {
     fn redirects_never_leave_tls() {
         let policy = Policy::default();
         let secure = place("https://site.test/a/b").unwrap();
-        assert_eq!(secure.follow(b"../c?d", &policy).ok().unwrap().as_str(), "https://site.test/c?d");
-        assert_eq!(secure.follow(b"//other.test/", &policy).ok().unwrap().as_str(), "https://other.test/");
-        for location in
-            [&b"http://site.test/"[..], b"javascript:alert(1)", b"https://u:p@site.test/", b"\xff", b"https://site.test:25/"]
-        {
-            assert!(matches!(secure.follow(location, &policy), Err(OutgoingError::BadRedirect(_))), "{location:?}");
+        assert_eq!(
+            secure.follow(b"../c?d", &policy).ok().unwrap().as_str(),
+            "https://site.test/c?d"
+        );
+        assert_eq!(
+            secure.follow(b"//other.test/", &policy).ok().unwrap().as_str(),
+            "https://other.test/"
+        );
+        for location in [
+            &b"http://site.test/"[..],
+            b"javascript:alert(1)",
+            b"https://u:p@site.test/",
+            b"\xff",
+            b"https://site.test:25/",
+        ] {
+            assert!(
+                matches!(secure.follow(location, &policy), Err(OutgoingError::BadRedirect(_))),
+                "{location:?}"
+            );
         }
     }
 }

@@ -9,13 +9,13 @@ use std::time::Instant;
 
 /// How a name becomes addresses. Called once per request, and once more for each redirect.
 pub trait Resolve: Send + Sync {
-    /// All addresses of a host, or an error of kind `TimedOut` once the deadline has passed. No address is trusted:
-    /// the caller checks each, and uses its own port whatever is said here.
+    /// All addresses of a host, or an error of kind `TimedOut` once the deadline has passed. No
+    /// address is trusted: the caller checks each, and uses its own port whatever is said here.
     fn resolve(&self, host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// Lookups that may be under way at once. The system's cannot be called off: one that hangs keeps its thread until the
-/// system gives up, so their number is what needs the bound.
+/// Lookups that may be under way at once. The system's cannot be called off: one that hangs keeps
+/// its thread until the system gives up, so their number is what needs the bound.
 const MAX_LOOKUPS: usize = 32;
 
 /// The system's own way: its hosts file, its name servers.
@@ -26,8 +26,9 @@ pub struct System {
 }
 
 impl System {
-    /// With `search`, names are completed as the system is set up to: `wiki` may be found as `wiki.corp.example`.
-    /// Without, a name is what it says, and no lookup leaks into or is answered from a search list.
+    /// With `search`, names are completed as the system is set up to: `wiki` may be found as
+    /// `wiki.corp.example`. Without, a name is what it says, and no lookup leaks into or is
+    /// answered from a search list.
     pub fn new(search: bool) -> Self {
         Self { under_way: Arc::default(), search }
     }
@@ -36,7 +37,8 @@ impl System {
 impl Resolve for System {
     fn resolve(&self, host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
         let seat = Seat::take(&self.under_way).ok_or(io::ErrorKind::ResourceBusy)?;
-        let name = if self.search || host.ends_with('.') { host.to_owned() } else { format!("{host}.") };
+        let name =
+            if self.search || host.ends_with('.') { host.to_owned() } else { format!("{host}.") };
         let (sender, receiver) = mpsc::sync_channel(1);
         std::thread::Builder::new().name("lookup".into()).spawn(move || {
             let _seat = seat;
@@ -46,7 +48,9 @@ impl Resolve for System {
         match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(answer) => answer,
             Err(mpsc::RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
-            Err(mpsc::RecvTimeoutError::Disconnected) => Err(io::Error::other("the lookup broke off")),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                Err(io::Error::other("the lookup broke off"))
+            }
         }
     }
 }
@@ -57,7 +61,9 @@ struct Seat(Arc<AtomicUsize>);
 impl Seat {
     fn take(count: &Arc<AtomicUsize>) -> Option<Self> {
         count
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < MAX_LOOKUPS).then_some(taken + 1))
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+                (taken < MAX_LOOKUPS).then_some(taken + 1)
+            })
             .ok()
             .map(|_| Self(Arc::clone(count)))
     }
@@ -86,7 +92,10 @@ mod tests {
     fn the_system_knows_this_machine() {
         let deadline = Instant::now() + std::time::Duration::from_secs(10);
         let found = System::new(true).resolve("localhost", 80, deadline).unwrap();
-        assert!(!found.is_empty() && found.iter().all(|address| address.ip().is_loopback() && address.port() == 80));
+        assert!(
+            !found.is_empty()
+                && found.iter().all(|address| address.ip().is_loopback() && address.port() == 80)
+        );
     }
 
     #[test]

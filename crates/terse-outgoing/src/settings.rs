@@ -10,16 +10,18 @@ use crate::resolve::Resolve;
 /// How the client behaves, for everyone who uses it.
 #[derive(Clone)]
 pub struct OutgoingSettings {
-    /// Who we say we are: `terse/0.1.0 (+https://go.example)`. What a header cannot hold is left out.
+    /// Who we say we are: `terse/0.1.0 (+https://go.example)`. What a header cannot hold is left
+    /// out.
     pub user_agent: String,
-    /// How many calls run at once, each on a thread of its own. Those that may take more than 10 s have two other threads.
+    /// How many calls run at once, each on a thread of its own. Those that may take more than 10 s
+    /// have two other threads.
     pub at_once: usize,
     /// How many more of each kind may wait; past it calls are refused as `Busy`.
     pub waiting: usize,
     /// How long a post may take, all parts together.
     pub post_time: Duration,
-    /// Loopback and private networks are fine, as inside a company. Link-local addresses, where clouds keep their
-    /// metadata, are refused all the same.
+    /// Loopback and private networks are fine, as inside a company. Link-local addresses, where
+    /// clouds keep their metadata, are refused all the same.
     pub allow_private: bool,
     /// How names become addresses; the system's way unless told.
     pub resolver: Option<Arc<dyn Resolve>>,
@@ -91,5 +93,6 @@ impl Limits {
     /// Only whether somebody answers, within 2 s.
     pub const REACH: Self = Self { time: Duration::from_secs(2), body: 0, over: Over::Cut };
     /// A block list: whole or not at all, 64 MiB within a minute.
-    pub const FEED: Self = Self { time: Duration::from_secs(60), body: 64 << 20, over: Over::Refuse };
+    pub const FEED: Self =
+        Self { time: Duration::from_secs(60), body: 64 << 20, over: Over::Refuse };
 }

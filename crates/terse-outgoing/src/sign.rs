@@ -1,7 +1,8 @@
 //! How a receiver knows that a webhook is ours.
 //!
-//! The header is `Terse-Signature: t=<unix seconds>,v1=<hex>`, where `<hex>` is the HMAC-SHA-256 of the seconds, a dot and
-//! the body, keyed with the secret that both sides share. The time is signed too, so an old message cannot be sent again.
+//! The header is `Terse-Signature: t=<unix seconds>,v1=<hex>`, where `<hex>` is the HMAC-SHA-256 of
+//! the seconds, a dot and the body, keyed with the secret that both sides share. The time is signed
+//! too, so an old message cannot be sent again.
 
 use std::fmt;
 
@@ -22,7 +23,8 @@ impl HookSecret {
     }
 
     fn mac(&self, seconds: u64, body: &[u8]) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         mac.update(seconds.to_string().as_bytes());
         mac.update(b".");
         mac.update(body);
@@ -59,14 +61,22 @@ pub fn sign(secret: &HookSecret, seconds: u64, body: &[u8]) -> String {
     value
 }
 
-/// What a receiver does: any `v1` that matches will do, so that a secret can be changed while messages are under way.
-/// Compares in constant time.
-pub fn verify(secret: &HookSecret, header: &str, body: &[u8], now: u64, tolerance: u64) -> Result<(), SignatureError> {
+/// What a receiver does: any `v1` that matches will do, so that a secret can be changed while
+/// messages are under way. Compares in constant time.
+pub fn verify(
+    secret: &HookSecret,
+    header: &str,
+    body: &[u8],
+    now: u64,
+    tolerance: u64,
+) -> Result<(), SignatureError> {
     let mut seconds = None;
     let mut given = Vec::new();
     for part in header.split(',').take(8) {
         match part.trim().split_once('=') {
-            Some(("t", value)) => seconds = Some(value.parse::<u64>().map_err(|_| SignatureError::Malformed)?),
+            Some(("t", value)) => {
+                seconds = Some(value.parse::<u64>().map_err(|_| SignatureError::Malformed)?);
+            }
             Some(("v1", value)) => given.push(from_hex(value).ok_or(SignatureError::Malformed)?),
             Some(_) => {} // a later version's business
             None => return Err(SignatureError::Malformed),
@@ -84,7 +94,8 @@ pub fn verify(secret: &HookSecret, header: &str, body: &[u8], now: u64, toleranc
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
     let digits = digits.filter(|digits| digits.len() == 64)?;
     Some(digits.chunks(2).map(|pair| (pair[0] << 4) | pair[1]).collect())
 }
@@ -98,7 +109,8 @@ mod tests {
     #[test]
     fn the_signature_is_what_the_documentation_says() {
         // printf '1700000000.{"event":"link.created"}' | openssl dgst -sha256 -hmac whsec_test
-        let want = "t=1700000000,v1=157c90f250cb20ef0f8f798ef6b985d7bf78bcf43128ad5325212589883c33e8";
+        let want =
+            "t=1700000000,v1=157c90f250cb20ef0f8f798ef6b985d7bf78bcf43128ad5325212589883c33e8";
         assert_eq!(sign(&HookSecret::new("whsec_test"), 1_700_000_000, BODY), want);
     }
 
@@ -106,17 +118,42 @@ mod tests {
     fn only_the_same_secret_body_and_time_verify() {
         let secret = HookSecret::new("s");
         let header = sign(&secret, 1000, BODY);
-        let check = |secret: &HookSecret, header: &str, body: &[u8], now| verify(secret, header, body, now, 300);
+        let check = |secret: &HookSecret, header: &str, body: &[u8], now| {
+            verify(secret, header, body, now, 300)
+        };
         assert_eq!(check(&secret, &header, BODY, 1300), Ok(()));
         assert_eq!(check(&secret, &header, BODY, 700), Ok(()));
         assert_eq!(check(&secret, &header, BODY, 1301), Err(SignatureError::Stale));
         assert_eq!(check(&secret, &header, b"{}", 1000), Err(SignatureError::Mismatch));
-        assert_eq!(check(&HookSecret::new("t"), &header, BODY, 1000), Err(SignatureError::Mismatch));
-        assert_eq!(check(&secret, &header.replace("t=1000", "t=1001"), BODY, 1000), Err(SignatureError::Mismatch));
-        let both = format!("{},v1={}, v2=x", sign(&HookSecret::new("old"), 1000, BODY), header.rsplit_once('=').unwrap().1);
+        assert_eq!(
+            check(&HookSecret::new("t"), &header, BODY, 1000),
+            Err(SignatureError::Mismatch)
+        );
+        assert_eq!(
+            check(&secret, &header.replace("t=1000", "t=1001"), BODY, 1000),
+            Err(SignatureError::Mismatch)
+        );
+        let both = format!(
+            "{},v1={}, v2=x",
+            sign(&HookSecret::new("old"), 1000, BODY),
+            header.rsplit_once('=').unwrap().1
+        );
         assert_eq!(check(&secret, &both, BODY, 1000), Ok(()));
-        for header in ["", "t=1", "v1=00", "t=x,v1=00", "t=1000,v1=", "t=1000,v1=zz", "t=-1,v1=00", "nonsense"] {
-            assert_eq!(check(&secret, header, BODY, 1000), Err(SignatureError::Malformed), "{header}");
+        for header in [
+            "",
+            "t=1",
+            "v1=00",
+            "t=x,v1=00",
+            "t=1000,v1=",
+            "t=1000,v1=zz",
+            "t=-1,v1=00",
+            "nonsense",
+        ] {
+            assert_eq!(
+                check(&secret, header, BODY, 1000),
+                Err(SignatureError::Malformed),
+                "{header}"
+            );
         }
     }
 

@@ -11,11 +11,15 @@ const DECLARED_WITHIN: usize = 1024;
 /// Characters kept of a title.
 const MAX_TITLE_LEN: usize = 200;
 /// Elements whose content is text to a browser, whatever tags it seems to hold.
-const RAW: &[&str] = &["script", "style", "noscript", "template", "textarea", "iframe", "xmp", "noembed", "noframes", "select"];
+const RAW: &[&str] = &[
+    "script", "style", "noscript", "template", "textarea", "iframe", "xmp", "noembed", "noframes",
+    "select",
+];
 /// Elements after which no title of the page follows; in drawings there are titles of another kind.
 const AFTER: &[&str] = &["body", "frameset", "svg", "math"];
 
-/// The title of a fetched page: one line of at most 200 characters, plain text. `None` if the answer is not a page or has none.
+/// The title of a fetched page: one line of at most 200 characters, plain text. `None` if the
+/// answer is not a page or has none.
 pub fn title_of(fetched: &Fetched) -> Option<String> {
     if !fetched.is_success() {
         return None;
@@ -41,7 +45,9 @@ pub fn title_of(fetched: &Fetched) -> Option<String> {
 fn content_type(value: &str) -> (Option<String>, Option<String>) {
     let mut parts = value.split(';').map(|part| part.trim().to_ascii_lowercase());
     let kind = parts.next().filter(|kind| !kind.is_empty());
-    let charset = parts.find_map(|part| Some(part.strip_prefix("charset=")?.trim_matches(['"', '\'', ' ']).to_owned()));
+    let charset = parts.find_map(|part| {
+        Some(part.strip_prefix("charset=")?.trim_matches(['"', '\'', ' ']).to_owned())
+    });
     (kind, charset)
 }
 
@@ -57,13 +63,18 @@ fn declared(head: &[u8]) -> Option<&'static Encoding> {
         let label = value.split(['"', '\'', ' ', ';', '/']).next().unwrap_or_default();
         return Encoding::for_label(label.as_bytes()).map(|found| {
             // A page whose ASCII could be read is not in UTF-16, whatever it says.
-            if found == encoding_rs::UTF_16LE || found == encoding_rs::UTF_16BE { UTF_8 } else { found }
+            if found == encoding_rs::UTF_16LE || found == encoding_rs::UTF_16BE {
+                UTF_8
+            } else {
+                found
+            }
         });
     }
     None
 }
 
-/// What stands in the first `<title>`. Goes forward only, so the time is in proportion to the length.
+/// What stands in the first `<title>`. Goes forward only, so the time is in proportion to the
+/// length.
 fn title_in(text: &str) -> Option<&str> {
     let mut rest = text;
     loop {
@@ -117,10 +128,13 @@ fn after_tag(text: &str) -> Option<&str> {
 
 /// Where `</name` begins.
 fn closing(text: &str, name: &str) -> Option<usize> {
-    let ends = |after: &str| after.chars().next().is_none_or(|c| c == '>' || c == '/' || c.is_whitespace());
+    let ends = |after: &str| {
+        after.chars().next().is_none_or(|c| c == '>' || c == '/' || c.is_whitespace())
+    };
     text.match_indices("</").map(|(at, _)| at).find(|at| {
         let tag = &text[at + 2..];
-        tag.get(..name.len()).is_some_and(|found| found.eq_ignore_ascii_case(name)) && ends(&tag[name.len()..])
+        tag.get(..name.len()).is_some_and(|found| found.eq_ignore_ascii_case(name))
+            && ends(&tag[name.len()..])
     })
 }
 
@@ -152,8 +166,8 @@ fn tidy(raw: &str) -> String {
     title
 }
 
-/// Characters that turn the direction of text, or cannot be seen at all: a title must not rearrange the page it is shown on.
-/// Joiners stay, since emoji and some scripts need them.
+/// Characters that turn the direction of text, or cannot be seen at all: a title must not rearrange
+/// the page it is shown on. Joiners stay, since emoji and some scripts need them.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
@@ -236,19 +250,42 @@ mod tests {
     fn a_title_is_read_in_its_own_encoding() {
         let cyrillic = [0xcf, 0xf0, 0xe8, 0xe2, 0xe5, 0xf2]; // "Привет" in windows-1251
         let body = [b"<title>", &cyrillic[..], b"</title>"].concat();
-        assert_eq!(title_of(&page(Some("text/html; Charset=\"Windows-1251\""), &body)).as_deref(), Some("Привет"));
-        for meta in ["<meta charset=windows-1251>", "<META http-equiv=Content-Type content='text/html; charset=windows-1251'>"] {
+        assert_eq!(
+            title_of(&page(Some("text/html; Charset=\"Windows-1251\""), &body)).as_deref(),
+            Some("Привет")
+        );
+        for meta in [
+            "<meta charset=windows-1251>",
+            "<META http-equiv=Content-Type content='text/html; charset=windows-1251'>",
+        ] {
             let body = [b"<html><meta name=x>", meta.as_bytes(), &body].concat();
-            assert_eq!(title_of(&page(Some("text/html"), &body)).as_deref(), Some("Привет"), "{meta}");
+            assert_eq!(
+                title_of(&page(Some("text/html"), &body)).as_deref(),
+                Some("Привет"),
+                "{meta}"
+            );
         }
-        assert_eq!(title_of(&page(Some("text/html; charset=nonsense"), &body)).unwrap().chars().next(), Some('\u{fffd}'));
-        assert_eq!(title_of(&page(Some("text/html"), b"<meta charset=utf-16><title>ok</title>")).as_deref(), Some("ok"));
+        assert_eq!(
+            title_of(&page(Some("text/html; charset=nonsense"), &body)).unwrap().chars().next(),
+            Some('\u{fffd}')
+        );
+        assert_eq!(
+            title_of(&page(Some("text/html"), b"<meta charset=utf-16><title>ok</title>"))
+                .as_deref(),
+            Some("ok")
+        );
     }
 
     #[test]
     fn a_title_is_at_most_200_characters_and_near_the_top() {
-        assert_eq!(title(&format!("<title>{}</title>", "é".repeat(5000))).unwrap().chars().count(), 200);
-        assert_eq!(title(&format!("<title>{}</title>", "é ".repeat(5000))).unwrap().chars().count(), 199);
+        assert_eq!(
+            title(&format!("<title>{}</title>", "é".repeat(5000))).unwrap().chars().count(),
+            200
+        );
+        assert_eq!(
+            title(&format!("<title>{}</title>", "é ".repeat(5000))).unwrap().chars().count(),
+            199
+        );
         assert_eq!(title(&format!("{}<title>late</title>", " ".repeat(SEARCHED))), None);
     }
 
@@ -257,7 +294,8 @@ mod tests {
         fn no_page_breaks_the_search(pieces in prop::collection::vec(prop::sample::select(vec![
             "<title", ">", "</title", "<!--", "-->", "<script", "</script>", "'", "\"", "=", "&#", "&#x", ";", "110000", "&amp", "<", "</",
             "é", "\u{202e}", "\u{0}", " ", "<meta charset=", "utf-16", "shift_jis", "x",
-        ]), 0..60), noise in prop::collection::vec(any::<u8>(), 0..40), kind in "text/html(; charset=(utf-16le|gb18030|iso-2022-jp|x))?") {
+        ]), 0..60), noise in prop::collection::vec(any::<u8>(), 0..40), kind in "text/html(; \
+            charset=(utf-16le|gb18030|iso-2022-jp|x))?") {
             let mut body = pieces.concat().into_bytes();
             body.extend(noise);
             if let Some(title) = title_of(&page(Some(&kind), &body)) {

@@ -1,4 +1,5 @@
-//! The socket: goes to the checked addresses and nowhere else, and obeys one deadline whatever the other side does.
+//! The socket: goes to the checked addresses and nowhere else, and obeys one deadline whatever the
+//! other side does.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -9,12 +10,15 @@ use std::time::{Duration, Instant};
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, RustlsConnector, Transport};
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, RustlsConnector, Transport,
+};
 use ureq::{Error, Timeout};
 
 use crate::policy::Policy;
 
-/// Opens one connection to one of the addresses it was made with. The client's own lookup has no say.
+/// Opens one connection to one of the addresses it was made with. The client's own lookup has no
+/// say.
 #[derive(Debug)]
 pub(crate) struct Wire {
     pub(crate) addresses: Vec<SocketAddr>,
@@ -25,10 +29,15 @@ pub(crate) struct Wire {
 impl Connector<()> for Wire {
     type Out = Line;
 
-    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<Line>, Error> {
+    fn connect(
+        &self,
+        details: &ConnectionDetails<'_>,
+        _: Option<()>,
+    ) -> Result<Option<Line>, Error> {
         let mut last = Error::ConnectionFailed;
         for (at, address) in self.addresses.iter().enumerate() {
-            // Checked already. Once more beside the call that connects, so that no later change can come between.
+            // Checked already. Once more beside the call that connects, so that no later change can
+            // come between.
             if !self.policy.allows(*address) {
                 return Err(Error::ConnectionFailed);
             }
@@ -38,7 +47,10 @@ impl Connector<()> for Wire {
             match TcpStream::connect_timeout(address, share.max(Duration::from_millis(1))) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
-                    let buffers = LazyBuffers::new(details.config.input_buffer_size(), details.config.output_buffer_size());
+                    let buffers = LazyBuffers::new(
+                        details.config.input_buffer_size(),
+                        details.config.output_buffer_size(),
+                    );
                     return Ok(Some(Line { stream, buffers, deadline: self.deadline }));
                 }
                 Err(error) => last = Error::Io(error),
@@ -134,7 +146,11 @@ pub(crate) struct Tls(pub(crate) Arc<RustlsConnector>);
 impl<In: Transport> Connector<In> for Tls {
     type Out = <RustlsConnector as Connector<In>>::Out;
 
-    fn connect(&self, details: &ConnectionDetails<'_>, below: Option<In>) -> Result<Option<Self::Out>, Error> {
+    fn connect(
+        &self,
+        details: &ConnectionDetails<'_>,
+        below: Option<In>,
+    ) -> Result<Option<Self::Out>, Error> {
         self.0.connect(details, below)
     }
 }

@@ -1,8 +1,9 @@
 //! Look-ups that begin at the same moment share one trip to the store.
 //!
-//! A thread that serves many visitors meets several misses in one round of its runtime. The first of them schedules a trip,
-//! which sets out when the round is over and takes everyone along: one message to the store and one back, instead of two
-//! wake-ups each. Nobody waits for company: the trip is already on its way in the queue when others join.
+//! A thread that serves many visitors meets several misses in one round of its runtime. The first
+//! of them schedules a trip, which sets out when the round is over and takes everyone along: one
+//! message to the store and one back, instead of two wake-ups each. Nobody waits for company: the
+//! trip is already on its way in the queue when others join.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use terse_core::rules::{Needs, NoClassifier, Rules, SplitKey, VisitorClassifier, VisitorTraits, cut_agent};
+use terse_core::rules::{
+    Needs, NoClassifier, Rules, SplitKey, VisitorClassifier, VisitorTraits, cut_agent,
+};
 use terse_core::{Link, Target, Timestamp};
 
 use crate::redirector::Visitor;
 
-/// For so long a visitor waits while whoever looks closer gets ready, once in the life of a process. Then the visitor is judged by
-/// what is plain to see.
+/// For so long a visitor waits while whoever looks closer gets ready, once in the life of a
+/// process. Then the visitor is judged by what is plain to see.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Applies rules, and has visitors looked at closer where a rule needs it.
@@ -28,7 +30,11 @@ impl Default for Chooser {
 
 impl Chooser {
     pub(crate) fn new(onlooker: Arc<dyn VisitorClassifier>) -> Self {
-        Self { onlooker, knows_agents: AtomicBool::new(false), knows_countries: AtomicBool::new(false) }
+        Self {
+            onlooker,
+            knows_agents: AtomicBool::new(false),
+            knows_countries: AtomicBool::new(false),
+        }
     }
 
     /// Whether the visitors of a link can be sent on without waiting.
@@ -38,7 +44,8 @@ impl Chooser {
 
     fn can_see(&self, needs: Needs) -> bool {
         let knows = |known: &AtomicBool| known.load(Ordering::Acquire);
-        (!needs.agent || knows(&self.knows_agents)) && (!needs.country || knows(&self.knows_countries))
+        (!needs.agent || knows(&self.knows_agents))
+            && (!needs.country || knows(&self.knows_countries))
     }
 
     /// Gets ready for the visitors of a link, on a thread where that delays nobody else.
@@ -54,7 +61,9 @@ impl Chooser {
                 self.knows_agents.fetch_or(needs.agent, Ordering::Release);
                 self.knows_countries.fetch_or(needs.country, Ordering::Release);
             }
-            Ok(Err(_)) | Err(_) => tracing::warn!("devices or countries of visitors cannot be told yet; rules go without them"),
+            Ok(Err(_)) | Err(_) => tracing::warn!(
+                "devices or countries of visitors cannot be told yet; rules go without them"
+            ),
         }
     }
 
@@ -70,12 +79,16 @@ impl Chooser {
         let (needs, address) = (rules.needs(), client());
         let agent = cut_agent(visitor.seen.agent);
         let looks = match (needs.agent || needs.country) && self.can_see(needs) {
-            true => self.onlooker.classify(needs.agent.then_some(agent), needs.country.then_some(address)),
+            true => self
+                .onlooker
+                .classify(needs.agent.then_some(agent), needs.country.then_some(address)),
             false => VisitorTraits::default(),
         };
         let languages = std::str::from_utf8(visitor.seen.languages).unwrap_or_default();
         let who = SplitKey::of(address, agent).at(&link.key);
-        rules.choose(&looks.facts(languages, visitor.query.unwrap_or_default(), at, who)).unwrap_or(&link.target)
+        rules
+            .choose(&looks.facts(languages, visitor.query.unwrap_or_default(), at, who))
+            .unwrap_or(&link.target)
     }
 }
 

@@ -53,7 +53,11 @@ struct ClickWriter {
 impl Clicks {
     pub(crate) fn new(journal: Arc<Journal>, writer: Writer, counts: Arc<Counts>) -> Self {
         let salt = Cell::new(journal.salt());
-        let pen = RefCell::new(ClickWriter { writer, orphans: Sampler::default(), campaign: [0; MAX_CAMPAIGN_LEN] });
+        let pen = RefCell::new(ClickWriter {
+            writer,
+            orphans: Sampler::default(),
+            campaign: [0; MAX_CAMPAIGN_LEN],
+        });
         Self { journal, counts, salt, pen }
     }
 
@@ -75,7 +79,8 @@ impl Clicks {
         };
         let settings = self.journal.settings();
         let seen = visited.seen;
-        let took_micros = u32::try_from((visited.now_micros - visited.arrived_micros).max(0)).unwrap_or(u32::MAX);
+        let took_micros =
+            u32::try_from((visited.now_micros - visited.arrived_micros).max(0)).unwrap_or(u32::MAX);
         let quiet = seen.quiet && settings.honour_dnt;
         let mut record = Record {
             at_ms,
@@ -159,7 +164,10 @@ mod tests {
         assert_eq!(cut("203.0.113.77", AddressDetail::Cut), [203, 0, 113]);
         assert_eq!(cut("203.0.113.77", AddressDetail::Drop), [203, 0, 113]);
         assert_eq!(cut("::ffff:203.0.113.77", AddressDetail::Full), [203, 0, 113, 77]);
-        assert_eq!(cut("2001:db8:aaaa:bbbb::1", AddressDetail::Cut), [0x20, 1, 0x0d, 0xb8, 0xaa, 0xaa]);
+        assert_eq!(
+            cut("2001:db8:aaaa:bbbb::1", AddressDetail::Cut),
+            [0x20, 1, 0x0d, 0xb8, 0xaa, 0xaa]
+        );
         assert_eq!(cut("2001:db8::1", AddressDetail::Full).len(), 16);
         // 203.0.113.77 by 6to4, and an address of IPv4 that begins the same.
         assert_eq!(cut("2002:cb00:714d::1", AddressDetail::Cut), [0x20, 2, 203, 0, 113, 0]);
@@ -169,10 +177,15 @@ mod tests {
 
     #[test]
     fn visitors_differ_by_day_address_and_agent() {
-        let (one, other): (IpAddr, IpAddr) = ("203.0.113.7".parse().unwrap(), "203.0.113.8".parse().unwrap());
+        let (one, other): (IpAddr, IpAddr) =
+            ("203.0.113.7".parse().unwrap(), "203.0.113.8".parse().unwrap());
         let first = visitor(&[1; 16], one, b"x");
         assert_eq!(first, visitor(&[1; 16], one, b"x"));
-        for another in [visitor(&[2; 16], one, b"x"), visitor(&[1; 16], other, b"x"), visitor(&[1; 16], one, b"y")] {
+        for another in [
+            visitor(&[2; 16], one, b"x"),
+            visitor(&[1; 16], other, b"x"),
+            visitor(&[1; 16], one, b"y"),
+        ] {
             assert_ne!(first, another);
         }
     }

@@ -127,7 +127,11 @@ pub(crate) async fn serve<D: FallbackService>(
     let Connection { mut stream, kept, thread, idle_tracker, .. } = connection;
     idle_tracker.wait(Waiting::Hyper, thread.redirector.now_ms());
     if has_two_lengths(&kept) {
-        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n").await;
+        let _ = stream
+            .write_all(
+                b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+            )
+            .await;
         return;
     }
     thread.counts.handed_over.add(1);
@@ -147,7 +151,8 @@ pub(crate) async fn serve<D: FallbackService>(
 
 struct Connection {
     stream: TcpStream,
-    /// Bytes of requests that are not answered yet. Empty, and without an allocation, on the usual way.
+    /// Bytes of requests that are not answered yet. Empty, and without an allocation, on the usual
+    /// way.
     kept: Vec<u8>,
     /// What the client would not take at once.
     unsent: Vec<u8>,
@@ -203,8 +208,15 @@ impl Connection {
                 let moment = RequestTime { now_ms, date, closing: thread.stopping.get() };
                 let mut asked = Asked::default();
                 let redirector = &thread.redirector;
-                match fast_path::answer(&bytes[used..], redirector, &self.client_addr, moment, found.as_ref(), &mut asked, output)
-                {
+                match fast_path::answer(
+                    &bytes[used..],
+                    redirector,
+                    &self.client_addr,
+                    moment,
+                    found.as_ref(),
+                    &mut asked,
+                    output,
+                ) {
                     Step::Answered(answered) => {
                         used += answered.used;
                         answers += 1;
@@ -304,7 +316,9 @@ fn note_failure(thread: &Thread, outcome: FastPathOutcome, from_memory: bool) {
         FastPathOutcome::Failed(Failure::Gone) => counts.gone.add(1),
         FastPathOutcome::Failed(Failure::Blocked) => counts.blocked.add(1),
         FastPathOutcome::Failed(Failure::Unavailable) => counts.unavailable.add(1),
-        FastPathOutcome::Failed(Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors) => {
+        FastPathOutcome::Failed(
+            Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors,
+        ) => {
             counts.limited.add(1);
         }
     }
@@ -314,8 +328,15 @@ fn note_failure(thread: &Thread, outcome: FastPathOutcome, from_memory: bool) {
     }
 }
 
-/// Puts a visit into the journal. Called before anything of its answer is sent: what was answered is counted.
-fn write_down(thread: &Thread, answered: &Answered, asked: &Asked<'_>, client_addr: &ClientAddr, arrived_micros: i64) {
+/// Puts a visit into the journal. Called before anything of its answer is sent: what was answered
+/// is counted.
+fn write_down(
+    thread: &Thread,
+    answered: &Answered,
+    asked: &Asked<'_>,
+    client_addr: &ClientAddr,
+    arrived_micros: i64,
+) {
     let Some(clicks) = &thread.clicks else { return };
     let outcome = match answered.outcome {
         FastPathOutcome::Redirected => clicks::ClickOutcome::Redirected,
@@ -330,7 +351,12 @@ fn write_down(thread: &Thread, answered: &Answered, asked: &Asked<'_>, client_ad
         owner: answered.owner,
         born_ms: answered.born_ms,
         domain: thread.redirector.hosts.name(asked.domain),
-        code: answered.canonical_code.as_ref().and_then(Route::other_code).map_or(asked.code, Code::as_str).as_bytes(),
+        code: answered
+            .canonical_code
+            .as_ref()
+            .and_then(Route::other_code)
+            .map_or(asked.code, Code::as_str)
+            .as_bytes(),
         query: asked.query,
         seen: &asked.seen,
         client_addr,
@@ -345,6 +371,7 @@ fn has_two_lengths(bytes: &[u8]) -> bool {
     let mut fields = [httparse::EMPTY_HEADER; 100];
     let mut request = httparse::Request::new(&mut fields);
     let _ = request.parse(bytes);
-    let has = |name: &str| request.headers.iter().any(|field| field.name.eq_ignore_ascii_case(name));
+    let has =
+        |name: &str| request.headers.iter().any(|field| field.name.eq_ignore_ascii_case(name));
     has("content-length") && has("transfer-encoding")
 }

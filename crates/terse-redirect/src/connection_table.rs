@@ -1,4 +1,5 @@
-//! Who is connected and since when they have been waiting: a coarse sweep instead of a timer per read.
+//! Who is connected and since when they have been waiting: a coarse sweep instead of a timer per
+//! read.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -21,7 +22,8 @@ pub(crate) enum Waiting {
     Taking,
     /// Us: a look-up, which has a timeout of its own.
     Us,
-    /// Whatever hyper is doing with it, since its last request began or a part of an answer was taken.
+    /// Whatever hyper is doing with it, since its last request began or a part of an answer was
+    /// taken.
     Hyper,
 }
 
@@ -39,7 +41,8 @@ impl IdleTracker {
         self.waiting.set(waiting);
     }
 
-    /// Notes that the rest of a request is awaited. Going on waiting for the same one does not reset the time.
+    /// Notes that the rest of a request is awaited. Going on waiting for the same one does not
+    /// reset the time.
     pub(crate) fn wait_for_rest(&self, of_another: bool, now_ms: i64) {
         if of_another || self.waiting.get() != Waiting::Rest {
             self.wait(Waiting::Rest, now_ms);
@@ -64,9 +67,11 @@ impl ConnectionTable {
         self.taken.borrow_mut().push((Rc::downgrade(idle_tracker), task));
     }
 
-    /// Ends the connections that have waited too long for their client, and says how many. While stopping, idle ones too.
+    /// Ends the connections that have waited too long for their client, and says how many. While
+    /// stopping, idle ones too.
     pub(crate) fn sweep(&self, now_ms: i64, settings: &Settings, stopping: bool) -> u64 {
-        let ms = |duration: std::time::Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        let ms =
+            |duration: std::time::Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         let mut ended = 0;
         self.taken.borrow_mut().retain(|(idle_tracker, task)| {
             let Some(idle_tracker) = idle_tracker.upgrade() else { return false };

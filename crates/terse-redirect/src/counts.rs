@@ -87,7 +87,8 @@ counts! {
 impl Counts {
     /// Notes how long some answers took, all of them together.
     pub(crate) fn took(&self, micros: u64, answers: u64) {
-        let bucket = BUCKETS_MICROS.iter().position(|&end| micros <= end).unwrap_or(BUCKETS_MICROS.len());
+        let bucket =
+            BUCKETS_MICROS.iter().position(|&end| micros <= end).unwrap_or(BUCKETS_MICROS.len());
         self.latency[bucket].add(answers);
         self.latency_micros.add(micros * answers);
     }

@@ -60,18 +60,23 @@ impl Failure {
             Self::Gone => StatusCode::GONE,
             Self::Blocked => StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Self::TooManyGuesses | Self::TooManyVisits | Self::TooManyVisitors => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyGuesses | Self::TooManyVisits | Self::TooManyVisitors => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
         }
     }
 
-    /// What the journal says of it. Nothing if the visit was not answered: whether there is such a link is not known, or we do
-    /// not say.
+    /// What the journal says of it. Nothing if the visit was not answered: whether there is such a
+    /// link is not known, or we do not say.
     pub(crate) fn outcome(self) -> Option<ClickOutcome> {
         match self {
             Self::NotFound => Some(ClickOutcome::NotFound),
             Self::Gone => Some(ClickOutcome::Gone),
             Self::Blocked => Some(ClickOutcome::Blocked),
-            Self::Unavailable | Self::TooManyGuesses | Self::TooManyVisits | Self::TooManyVisitors => None,
+            Self::Unavailable
+            | Self::TooManyGuesses
+            | Self::TooManyVisits
+            | Self::TooManyVisitors => None,
         }
     }
 
@@ -91,10 +96,21 @@ impl Failure {
             Self::NotFound => ("Not found", "There is no such link."),
             Self::Gone => ("Expired", "This link has expired."),
             Self::Blocked => ("Blocked", "This link was blocked."),
-            Self::Unavailable => ("Unavailable", "The link cannot be looked up right now. Please try again in a moment."),
-            Self::TooManyGuesses => ("Too many requests", "Too many links were asked for that do not exist. Please wait."),
-            Self::TooManyVisits => ("Too many requests", "Too many links were followed from this address. Please wait."),
-            Self::TooManyVisitors => ("Too many requests", "This link is followed too often. Please try again later."),
+            Self::Unavailable => (
+                "Unavailable",
+                "The link cannot be looked up right now. Please try again in a moment.",
+            ),
+            Self::TooManyGuesses => (
+                "Too many requests",
+                "Too many links were asked for that do not exist. Please wait.",
+            ),
+            Self::TooManyVisits => (
+                "Too many requests",
+                "Too many links were followed from this address. Please wait.",
+            ),
+            Self::TooManyVisitors => {
+                ("Too many requests", "This link is followed too often. Please try again later.")
+            }
         };
         let (status, code) = (self.status().as_u16(), self.code());
         format!(
@@ -143,19 +159,34 @@ impl ErrorResponses {
                 Failure::Gone => &pages.gone,
                 Failure::Blocked => &pages.blocked,
                 Failure::Unavailable => &pages.unavailable,
-                Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors => &pages.limited,
+                Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors => {
+                    &pages.limited
+                }
             };
             let (problem, limit) = (failure.problem(), failure.limit(settings));
             [
                 Ready::new(failure, limit, "application/problem+json", problem, None),
-                Ready::new(failure, limit, "text/html; charset=utf-8", page.clone(), Some(&pages.policy)),
+                Ready::new(
+                    failure,
+                    limit,
+                    "text/html; charset=utf-8",
+                    page.clone(),
+                    Some(&pages.policy),
+                ),
             ]
         });
         Self { ready: ready.into() }
     }
 
     /// Appends a failure, with a `Date` line and what ends the head.
-    pub(crate) fn write(&self, failure: Failure, html: bool, date: &[u8], close: bool, out: &mut Vec<u8>) {
+    pub(crate) fn write(
+        &self,
+        failure: Failure,
+        html: bool,
+        date: &[u8],
+        close: bool,
+        out: &mut Vec<u8>,
+    ) {
         self.pick(failure, html).write(date, close, out);
     }
 
@@ -170,11 +201,20 @@ impl ErrorResponses {
 }
 
 impl Ready {
-    fn new(failure: Failure, limit: Limit, kind: &'static str, body: String, policy: Option<&str>) -> Self {
+    fn new(
+        failure: Failure,
+        limit: Limit,
+        kind: &'static str,
+        body: String,
+        policy: Option<&str>,
+    ) -> Self {
         let status = failure.status();
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=0, no-store"));
+        headers.insert(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("private, max-age=0, no-store"),
+        );
         headers.insert(header::VARY, HeaderValue::from_static("accept"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
@@ -182,7 +222,8 @@ impl Ready {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if !limit.is_off() {
-            // The same for everyone, so that it can be written beforehand: after so long there is a token again in any case.
+            // The same for everyone, so that it can be written beforehand: after so long there is a
+            // token again in any case.
             let seconds = limit.interval().as_millis().div_ceil(1000).max(1);
             let seconds = HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX));
             headers.insert(header::RETRY_AFTER, seconds.clone());
@@ -203,7 +244,10 @@ impl Ready {
     pub(crate) fn elsewhere(location: &str) -> Option<Self> {
         let (status, mut headers) = (StatusCode::FOUND, HeaderMap::new());
         headers.insert(header::LOCATION, HeaderValue::from_str(location).ok()?);
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=0, no-store"));
+        headers.insert(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("private, max-age=0, no-store"),
+        );
         headers.insert("x-robots-tag", HeaderValue::from_static("noindex"));
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));

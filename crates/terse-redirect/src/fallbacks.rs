@@ -1,4 +1,5 @@
-//! Where a domain sends those whom no link of it is for, ready to be copied like the canned answers.
+//! Where a domain sends those whom no link of it is for, ready to be copied like the canned
+//! answers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,14 +48,22 @@ impl Way {
 #[derive(Default)]
 pub(crate) struct Fallbacks {
     any: AtomicBool,
-    /// As they were told: what may be followed of them is for the screen to say, and it may say otherwise later.
+    /// As they were told: what may be followed of them is for the screen to say, and it may say
+    /// otherwise later.
     told: Mutex<Vec<(u16, DomainConfig)>>,
     ready: papaya::HashMap<(u16, Way), Ready, foldhash::fast::RandomState>,
 }
 
 impl Fallbacks {
     /// Appends where a visitor is sent instead of this failure; `false` if nowhere.
-    pub(crate) fn write(&self, domain: u16, failure: Failure, date: &[u8], close: bool, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn write(
+        &self,
+        domain: u16,
+        failure: Failure,
+        date: &[u8],
+        close: bool,
+        out: &mut Vec<u8>,
+    ) -> bool {
         self.with(domain, Way::of(failure), |ready| ready.write(date, close, out)).is_some()
     }
 
@@ -75,8 +84,12 @@ impl Fallbacks {
         // Held to the end, so that of two who come at once the later one has the last word.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         *told = places.unwrap_or_else(|| std::mem::take(&mut *told));
-        let ways = told.iter().flat_map(|(domain, place)| Way::ALL.map(|way| ((*domain, way), way.target(place))));
-        let open = ways.filter_map(|(name, target)| Some((name, target.filter(|target| !screen.blocks(target))?)));
+        let ways = told
+            .iter()
+            .flat_map(|(domain, place)| Way::ALL.map(|way| ((*domain, way), way.target(place))));
+        let open = ways.filter_map(|(name, target)| {
+            Some((name, target.filter(|target| !screen.blocks(target))?))
+        });
         let open: HashMap<_, _> = open.collect();
         let ready = self.ready.pin();
         ready.retain(|name, _| open.contains_key(name));
@@ -95,12 +108,17 @@ impl Fallbacks {
 }
 
 impl Redirector {
-    /// Answers for these domains besides those of the settings from now on, and for no others that were added before; and sends
-    /// those whom no link is for where they say, unless the screen blocks that.
+    /// Answers for these domains besides those of the settings from now on, and for no others that
+    /// were added before; and sends those whom no link is for where they say, unless the screen
+    /// blocks that.
     pub fn set_domains(&self, places: &[DomainConfig]) {
         // First where they lead: a domain is not open before its fallbacks are there.
         let numbered = self.hosts.reserve(places.iter().map(|place| &place.domain));
-        let numbered: Vec<_> = places.iter().zip(numbered).filter_map(|(place, number)| Some((number?, place.clone()))).collect();
+        let numbered: Vec<_> = places
+            .iter()
+            .zip(numbered)
+            .filter_map(|(place, number)| Some((number?, place.clone())))
+            .collect();
         self.fallbacks.replace(Some(numbered.clone()), &*self.screen);
         self.hosts.set_added(numbered.iter().map(|(number, place)| (*number, &place.domain)));
     }

@@ -1,8 +1,9 @@
 //! From the bytes of a request to the bytes of its answer, if that takes no more than memory.
 //!
-//! A function of the bytes, where they come from, the remembered routes and the time: it neither waits nor logs. What is unusual in the least
-//! (another method or version, a body, an upgrade, a strange `Host`, an escaped path) is left to hyper by [`Step::HandOver`],
-//! so that HTTP's odd cases live in one place.
+//! A function of the bytes, where they come from, the remembered routes and the time: it neither
+//! waits nor logs. What is unusual in the least (another method or version, a body, an upgrade, a
+//! strange `Host`, an escaped path) is left to hyper by [`Step::HandOver`], so that HTTP's odd
+//! cases live in one place.
 
 use std::mem::MaybeUninit;
 
@@ -102,9 +103,9 @@ pub struct RequestTime<'a> {
     pub closing: bool,
 }
 
-/// Answers the first request in `bytes` by appending to `out`. `found` is the end of a look-up that an earlier [`Step::Miss`]
-/// for the same bytes asked for. If it is answered, `asked` says who asked for what; given out this way because it is large
-/// and would be copied from hand to hand.
+/// Answers the first request in `bytes` by appending to `out`. `found` is the end of a look-up that
+/// an earlier [`Step::Miss`] for the same bytes asked for. If it is answered, `asked` says who
+/// asked for what; given out this way because it is large and would be copied from hand to hand.
 /// What is limited is counted when it is answered, and never for a request that is left to hyper.
 pub fn answer<'a>(
     bytes: &'a [u8],
@@ -123,16 +124,29 @@ pub fn answer<'a>(
         Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Step::Incomplete,
         _ => return Step::HandOver,
     };
-    let (Some("GET"), Some(1), Some(target)) = (request.method, request.version, request.path) else { return Step::HandOver };
+    let (Some("GET"), Some(1), Some(target)) = (request.method, request.version, request.path)
+    else {
+        return Step::HandOver;
+    };
     let Some((code, query)) = split_target(target) else { return Step::HandOver };
-    let Some(head_fields) = RequestHead::of(request.headers, &mut asked.seen) else { return Step::HandOver };
+    let Some(head_fields) = RequestHead::of(request.headers, &mut asked.seen) else {
+        return Step::HandOver;
+    };
     let Some(domain) = redirector.hosts.domain(head_fields.host) else { return Step::HandOver };
     let close = head_fields.close || closing;
     (asked.domain, asked.code, asked.query) = (domain, code, query);
 
     let fail = |failure: Failure, outcome: FastPathOutcome, out: &mut Vec<u8>| {
         write_failure(redirector, domain, failure, &head_fields, (date, close), out);
-        Step::Answered(Answered { used, outcome, close, refresh: None, owner: 0, born_ms: 0, canonical_code: None })
+        Step::Answered(Answered {
+            used,
+            outcome,
+            close,
+            refresh: None,
+            owner: 0,
+            born_ms: 0,
+            canonical_code: None,
+        })
     };
     let client = || client_addr.client(&redirector.settings.proxies, &asked.seen);
     let respond = |route: &Route, out: &mut Vec<u8>| {
@@ -142,12 +156,15 @@ pub fn answer<'a>(
             Kind::Missing => Some(Failure::NotFound),
             Kind::Gone => Some(Failure::Gone),
             Kind::Blocked => Some(Failure::Blocked),
-            Kind::Forward | Kind::Choose | Kind::Spend | Kind::Warn | Kind::Password => return Step::HandOver,
+            Kind::Forward | Kind::Choose | Kind::Spend | Kind::Warn | Kind::Password => {
+                return Step::HandOver;
+            }
         };
         match failure {
             None => {
                 if redirector.limiter.limits_redirects
-                    && let Some(failure) = redirector.limiter.redirect(client(), redirector.number_of(route), now_ms)
+                    && let Some(failure) =
+                        redirector.limiter.redirect(client(), redirector.number_of(route), now_ms)
                 {
                     return fail(failure, FastPathOutcome::Failed(failure), out);
                 }
@@ -177,13 +194,15 @@ pub fn answer<'a>(
 
     match found {
         Some(Found::Route(route)) => return respond(route, out),
-        Some(Found::Unavailable) => return fail(Failure::Unavailable, FastPathOutcome::Failed(Failure::Unavailable), out),
+        Some(Found::Unavailable) => {
+            return fail(Failure::Unavailable, FastPathOutcome::Failed(Failure::Unavailable), out);
+        }
         None => {}
     }
     let name = redirector.routes.name(domain, code.as_bytes());
-    let step = redirector
-        .routes
-        .with(name, domain, code.as_bytes(), |route| redirector.is_fresh(route, now_ms).then(|| respond(route, out)));
+    let step = redirector.routes.with(name, domain, code.as_bytes(), |route| {
+        redirector.is_fresh(route, now_ms).then(|| respond(route, out))
+    });
     if let Some(Some(step)) = step {
         return step;
     }
@@ -191,7 +210,10 @@ pub fn answer<'a>(
     if terse_core::is_reserved(code) {
         return Step::HandOver;
     }
-    if step.is_none() && redirector.settings.errors == ErrorStyle::Status && redirector.surely_absent(domain, code.as_bytes()) {
+    if step.is_none()
+        && redirector.settings.errors == ErrorStyle::Status
+        && redirector.surely_absent(domain, code.as_bytes())
+    {
         return match redirector.limiter.guess(client, now_ms) {
             None => fail(Failure::NotFound, FastPathOutcome::NeverIssued, out),
             Some(failure) => fail(failure, FastPathOutcome::Failed(failure), out),
@@ -201,7 +223,8 @@ pub fn answer<'a>(
     Step::Miss(Missed { domain, code: start..start + code.len() })
 }
 
-/// Where a visitor is sent instead, or what they are told. Apart, so that those who are redirected do not carry it along.
+/// Where a visitor is sent instead, or what they are told. Apart, so that those who are redirected
+/// do not carry it along.
 #[cold]
 fn write_failure(
     redirector: &Redirector,
@@ -240,7 +263,8 @@ struct RequestHead<'a> {
 }
 
 impl<'a> RequestHead<'a> {
-    /// `None` if a field makes the request one for hyper. What they say about the visitor goes to `seen`.
+    /// `None` if a field makes the request one for hyper. What they say about the visitor goes to
+    /// `seen`.
     fn of(fields: &[httparse::Header<'a>], seen: &mut VisitorHeaders<'a>) -> Option<Self> {
         let mut head_fields = Self { host: b"", accept: b"", close: false };
         let mut hosts = 0;

@@ -1,14 +1,15 @@
 //! Which domain a `Host` field means.
 //!
-//! The domains of the settings are in plain tables that never change, so that what nearly every visitor asks for costs nothing
-//! more than before there were others. Those that are added while running are in tables that are read without a lock.
+//! The domains of the settings are in plain tables that never change, so that what nearly every
+//! visitor asks for costs nothing more than before there were others. Those that are added while
+//! running are in tables that are read without a lock.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use terse_core::{Domain, Hosts};
 
-/// How many domains can be added in the life of a process, those that were removed again included: numbers are never used twice,
-/// so that what is remembered under one stays right.
+/// How many domains can be added in the life of a process, those that were removed again included:
+/// numbers are never used twice, so that what is remembered under one stays right.
 const MAX_ADDED: usize = 4096;
 
 /// Domains by small numbers, and the spellings of `Host` that need no thought.
@@ -76,11 +77,19 @@ impl HostTable {
     /// The number of a domain that is or was one of ours.
     pub fn number(&self, domain: &Domain) -> Option<u16> {
         let added = self.added.iter().map_while(OnceLock::get);
-        self.domains.iter().chain(added).position(|have| have == domain).and_then(|at| u16::try_from(at).ok())
+        self.domains
+            .iter()
+            .chain(added)
+            .position(|have| have == domain)
+            .and_then(|at| u16::try_from(at).ok())
     }
 
-    /// Gives each of these domains the number that it keeps for the life of the process; `None` when there are none left.
-    pub(crate) fn reserve<'a>(&self, domains: impl Iterator<Item = &'a Domain>) -> Vec<Option<u16>> {
+    /// Gives each of these domains the number that it keeps for the life of the process; `None`
+    /// when there are none left.
+    pub(crate) fn reserve<'a>(
+        &self,
+        domains: impl Iterator<Item = &'a Domain>,
+    ) -> Vec<Option<u16>> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let mut reserve = |domain: &Domain| {
             if let Some(number) = self.number(domain) {
@@ -99,7 +108,9 @@ impl HostTable {
 
     /// Answers for these domains besides those of the settings, and for no others.
     pub(crate) fn set_added<'a>(&self, domains: impl Iterator<Item = (u16, &'a Domain)>) {
-        let added = domains.filter(|(number, _)| usize::from(*number) >= self.domains.len()).collect::<Vec<_>>();
+        let added = domains
+            .filter(|(number, _)| usize::from(*number) >= self.domains.len())
+            .collect::<Vec<_>>();
         self.hosts.set_added(added.iter().map(|(_, domain)| (*domain).clone()));
         // What the settings call the primary domain is not added, whatever it was before.
         let known = self.hosts.added();
@@ -138,7 +149,8 @@ mod tests {
     #[test]
     fn a_host_field_names_a_domain_or_nothing() {
         let base = "http://go.example:8080/".parse().unwrap();
-        let hosts = Hosts::new(&base, &["[::1]"], vec![Domain::parse("b.example").unwrap()]).unwrap();
+        let hosts =
+            Hosts::new(&base, &["[::1]"], vec![Domain::parse("b.example").unwrap()]).unwrap();
         let table = HostTable::new(hosts, 8080);
         for (host, want) in [
             ("go.example", Some(0)),
@@ -163,7 +175,9 @@ mod tests {
     fn added_domains_keep_their_numbers_and_removed_ones_are_not_answered_for() {
         let base = "http://go.example:8080/".parse().unwrap();
         let table = HostTable::new(Hosts::new(&base, &[], vec![]).unwrap(), 8080);
-        let named = |names: &[&str]| names.iter().map(|name| Domain::parse(name).unwrap()).collect::<Vec<_>>();
+        let named = |names: &[&str]| {
+            names.iter().map(|name| Domain::parse(name).unwrap()).collect::<Vec<_>>()
+        };
         let set_domains = |names: &[&str]| {
             let domains = named(names);
             let numbers = table.reserve(domains.iter());
@@ -174,13 +188,26 @@ mod tests {
         assert_eq!(set_domains(&["c.example", "b.example"]), [Some(1), Some(2)]);
         assert_eq!((number("b.example:8080"), number("C.example.")), (Some(2), Some(1)));
         assert_eq!(set_domains(&["a.example", "b.example"]), [Some(3), Some(2)]);
-        assert_eq!((number("b.example"), number("c.example"), number("C.EXAMPLE")), (Some(2), None, None));
-        assert_eq!(table.name(1).as_str(), "c.example", "what is remembered of it is still its own");
+        assert_eq!(
+            (number("b.example"), number("c.example"), number("C.EXAMPLE")),
+            (Some(2), None, None)
+        );
+        assert_eq!(
+            table.name(1).as_str(),
+            "c.example",
+            "what is remembered of it is still its own"
+        );
         assert_eq!(set_domains(&["c.example", "go.example"]).len(), 2);
-        assert_eq!((number("c.example"), number("go.example"), number("a.example")), (Some(1), Some(0), None));
+        assert_eq!(
+            (number("c.example"), number("go.example"), number("a.example")),
+            (Some(1), Some(0), None)
+        );
         let many: Vec<String> = (0..MAX_ADDED + 9).map(|n| format!("d{n}.example")).collect();
         let numbers = set_domains(&many.iter().map(String::as_str).collect::<Vec<_>>());
         assert!(numbers[0].is_some() && numbers[MAX_ADDED].is_none());
-        assert_eq!((number("d0.example"), number(&format!("d{MAX_ADDED}.example"))), (numbers[0], None));
+        assert_eq!(
+            (number("d0.example"), number(&format!("d{MAX_ADDED}.example"))),
+            (numbers[0], None)
+        );
     }
 }

@@ -49,7 +49,8 @@ pub(crate) async fn serve<F, B>(
         }
     }
     let io = Rewound { read: read.into(), stream: TokioIo::new(stream) };
-    // `map` rather than an async block: the future of each HTTP/2 stream is moved about, and a block would hold it twice.
+    // `map` rather than an async block: the future of each HTTP/2 stream is moved about, and a
+    // block would hold it twice.
     let service = service_fn(move |request| door(request).map(Ok::<_, std::convert::Infallible>));
     // A connection that ends in an error has told its client already, or the client is gone.
     if two {
@@ -59,7 +60,8 @@ pub(crate) async fn serve<F, B>(
             .max_concurrent_streams(256)
             .max_header_list_size(MAX_HEADERS as u32)
             .max_pending_accept_reset_streams(64)
-            // Whoever is gone is noticed soon; whoever answers and asks for nothing is left to the sweep.
+            // Whoever is gone is noticed soon; whoever answers and asks for nothing is left to the
+            // sweep.
             .keep_alive_interval(settings.idle_timeout)
             .keep_alive_timeout(settings.header_timeout);
         let connection = builder.serve_connection(io, service);
@@ -96,7 +98,8 @@ async fn read_preface(stream: &mut TcpStream, read: &mut Vec<u8>) -> std::io::Re
     Ok(())
 }
 
-/// An answer that says so whenever a part of it is taken. For a client that takes nothing, no part is asked for.
+/// An answer that says so whenever a part of it is taken. For a client that takes nothing, no part
+/// is asked for.
 pub(crate) struct ProgressBody<B, M> {
     pub(crate) body: B,
     pub(crate) mark: M,
@@ -106,7 +109,10 @@ impl<B: Body + Unpin, M: Fn() + Unpin> Body for ProgressBody<B, M> {
     type Data = B::Data;
     type Error = B::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if matches!(polled, Poll::Ready(Some(_))) {
             (self.mark)();
@@ -143,7 +149,11 @@ struct Rewound {
 }
 
 impl hyper::rt::Read for Rewound {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.read.is_empty() {
             return Pin::new(&mut self.stream).poll_read(cx, buf);
         }
@@ -155,7 +165,11 @@ impl hyper::rt::Read for Rewound {
 }
 
 impl hyper::rt::Write for Rewound {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
@@ -171,7 +185,11 @@ impl hyper::rt::Write for Rewound {
         self.stream.is_write_vectored()
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 }

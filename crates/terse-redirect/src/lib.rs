@@ -1,14 +1,15 @@
 //! The redirect plane: request in, redirect out.
 //!
-//! One thread per core, each with a runtime of its own. A plain GET of a link that is in memory is answered by one pure
-//! function ([`fast_path`]) from bytes to bytes; whatever is unusual about a request goes, bytes and all, to hyper and the
-//! front door. Links are remembered as [`Route`]s, their answers already written.
+//! One thread per core, each with a runtime of its own. A plain GET of a link that is in memory is
+//! answered by one pure function ([`fast_path`]) from bytes to bytes; whatever is unusual about a
+//! request goes, bytes and all, to hyper and the front door. Links are remembered as [`Route`]s,
+//! their answers already written.
 //!
-//! Every visit is copied into its thread's part of the [`Journal`] before its answer leaves; who counts it, and when, is the
-//! click pipeline's business.
+//! Every visit is copied into its thread's part of the [`Journal`] before its answer leaves; who
+//! counts it, and when, is the click pipeline's business.
 //!
-//! Absent on purpose: logging on success, locks shared between threads on the way of a hit, anything that waits for the API,
-//! the dashboard, the click pipeline or the disk.
+//! Absent on purpose: logging on success, locks shared between threads on the way of a hit,
+//! anything that waits for the API, the dashboard, the click pipeline or the disk.
 
 mod bans;
 mod batch;

@@ -1,6 +1,8 @@
-//! How often one source may ask, and one link be followed: counted in tables of a fixed size, without a lock.
+//! How often one source may ask, and one link be followed: counted in tables of a fixed size,
+//! without a lock.
 //!
-//! Not the [`Limiter`](terse_core::limits::Limiter) of the back office, which may wait: this is asked on the way of a visitor.
+//! Not the [`Limiter`](terse_core::limits::Limiter) of the back office, which may wait: this is
+//! asked on the way of a visitor.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::IpAddr;
@@ -14,15 +16,19 @@ use crate::error_responses::Failure;
 /// A source is looked for in one group of slots, of half a cache line.
 const WAYS: usize = 4;
 const GROUPS: usize = 16_384;
-/// The lower bits of a slot are the moment at which its bucket is full, in microseconds; the upper ones tell whose it is.
+/// The lower bits of a slot are the moment at which its bucket is full, in microseconds; the upper
+/// ones tell whose it is.
 const TIME_BITS: u32 = 48;
 const TIME: u64 = (1 << TIME_BITS) - 1;
-/// A slot that many threads are changing is not fought for any longer: losing a count is better than delaying a visitor.
+/// A slot that many threads are changing is not fought for any longer: losing a count is better
+/// than delaying a visitor.
 const ATTEMPTS: usize = 32;
 
-/// What the redirect plane limits. All of it is shared by the serving threads, so that a limit is what it says.
+/// What the redirect plane limits. All of it is shared by the serving threads, so that a limit is
+/// what it says.
 pub(crate) struct RedirectLimiter {
-    /// Whether redirects are limited at all: the one thing that the way of a hit looks at otherwise.
+    /// Whether redirects are limited at all: the one thing that the way of a hit looks at
+    /// otherwise.
     pub(crate) limits_redirects: bool,
     guesses: Option<Table>,
     addresses: Option<Table>,
@@ -31,7 +37,11 @@ pub(crate) struct RedirectLimiter {
 }
 
 impl RedirectLimiter {
-    pub(crate) fn new(redirect_per_address: Limit, redirect_per_code: Limit, guesses_per_address: Limit) -> Self {
+    pub(crate) fn new(
+        redirect_per_address: Limit,
+        redirect_per_code: Limit,
+        guesses_per_address: Limit,
+    ) -> Self {
         let table = |limit: Limit| (!limit.is_off()).then(|| Table::new(limit));
         Self {
             limits_redirects: !redirect_per_address.is_off() || !redirect_per_code.is_off(),
@@ -62,7 +72,9 @@ impl RedirectLimiter {
     fn take(&self, table: &Table, address: IpAddr, now_ms: i64) -> bool {
         let (network, above) = Network::of(address);
         table.take(self.number(network), 1, now_ms)
-            && above.is_none_or(|above| table.take(self.number(above), u64::from(SUBNET_FACTOR), now_ms))
+            && above.is_none_or(|above| {
+                table.take(self.number(above), u64::from(SUBNET_FACTOR), now_ms)
+            })
     }
 
     /// A number for a network, under a key of this process: nobody can aim at another's slots.
@@ -74,8 +86,9 @@ impl RedirectLimiter {
     }
 }
 
-/// Buckets of one limit. Where a group of slots is all in use, the newcomer takes the place of whoever has done least, who is
-/// forgiven: strangers never lock one another out, and a crowd never frees somebody who has done much.
+/// Buckets of one limit. Where a group of slots is all in use, the newcomer takes the place of
+/// whoever has done least, who is forgiven: strangers never lock one another out, and a crowd never
+/// frees somebody who has done much.
 struct Table {
     slots: Box<[AtomicU64]>,
     /// How long one token takes to come back, and all of them, in microseconds.
@@ -91,12 +104,15 @@ impl Table {
         Self { slots, interval, period: interval * u64::from(limit.count()) }
     }
 
-    /// Takes a token of the source with this number, from a bucket that is `wider` times as large; false if there is none.
+    /// Takes a token of the source with this number, from a bucket that is `wider` times as large;
+    /// false if there is none.
     fn take(&self, number: u64, wider: u64, now_ms: i64) -> bool {
-        // Round the clock: what lies further ahead than any bucket takes to fill lies behind. So a clock that was set back, or a
-        // slot that was never used, needs no words.
+        // Round the clock: what lies further ahead than any bucket takes to fill lies behind. So a
+        // clock that was set back, or a slot that was never used, needs no words.
         let now = now_ms.wrapping_mul(1000).cast_unsigned() & TIME;
-        let ahead_of = |slot: u64| Some(slot.wrapping_sub(now) & TIME).filter(|ahead| *ahead <= self.period).unwrap_or(0);
+        let ahead_of = |slot: u64| {
+            Some(slot.wrapping_sub(now) & TIME).filter(|ahead| *ahead <= self.period).unwrap_or(0)
+        };
         // Never zero: what was never used is nobody's.
         let tag = (number >> TIME_BITS) | 1;
         let group = (number as usize % GROUPS) * WAYS;
@@ -121,7 +137,8 @@ impl Table {
                 return false;
             }
             let next = tag << TIME_BITS | (now + ahead + interval) & TIME;
-            if slot.compare_exchange_weak(held, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            if slot.compare_exchange_weak(held, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            {
                 return true;
             }
         }
@@ -146,15 +163,22 @@ mod tests {
 
     #[test]
     fn a_bucket_is_emptied_and_fills_up_evenly() {
-        for (limit, count, interval_ms) in
-            [("60/m", 60, 1_000), ("100/s", 100, 10), ("30/h", 30, 120_000), ("24/d", 24, 3_600_000)]
-        {
+        for (limit, count, interval_ms) in [
+            ("60/m", 60, 1_000),
+            ("100/s", 100, 10),
+            ("30/h", 30, 120_000),
+            ("24/d", 24, 3_600_000),
+        ] {
             let limiter = limiter(limit);
             assert_eq!(allowed(&limiter, "203.0.113.7", count + 5, NOW), count, "{limit}");
             assert_eq!(allowed(&limiter, "203.0.113.7", 5, NOW + interval_ms - 1), 0, "{limit}");
             assert_eq!(allowed(&limiter, "203.0.113.7", 5, NOW + interval_ms), 1, "{limit}");
             assert_eq!(allowed(&limiter, "203.0.113.7", 5, NOW + 4 * interval_ms), 3, "{limit}");
-            assert_eq!(allowed(&limiter, "203.0.113.7", count + 5, NOW + 100 * 86_400_000), count, "{limit}");
+            assert_eq!(
+                allowed(&limiter, "203.0.113.7", count + 5, NOW + 100 * 86_400_000),
+                count,
+                "{limit}"
+            );
         }
     }
 
@@ -166,7 +190,8 @@ mod tests {
         assert_eq!(allowed(&limiter, "198.51.100.2", 9, NOW), 6);
         assert_eq!(allowed(&limiter, "2001:db8:1:1::1", 9, NOW), 6);
         assert_eq!(allowed(&limiter, "2001:db8:1:1:ffff::1", 9, NOW), 0, "a /64 is one");
-        let more: u32 = (2..100).map(|i| allowed(&limiter, &format!("2001:db8:1:{i:x}::1"), 9, NOW)).sum();
+        let more: u32 =
+            (2..100).map(|i| allowed(&limiter, &format!("2001:db8:1:{i:x}::1"), 9, NOW)).sum();
         assert_eq!(more, 48 - 6, "a /48 is eight");
     }
 
@@ -189,7 +214,8 @@ mod tests {
             refused += u32::from(limiter.guess(|| address, NOW).is_some());
         }
         assert_eq!(slots, Some(65_536), "half a mebibyte, whoever comes");
-        // One in some thousands shares a tag with a neighbour; it is counted with it, and both have many guesses left.
+        // One in some thousands shares a tag with a neighbour; it is counted with it, and both have
+        // many guesses left.
         assert!(refused <= 20, "{refused} who had done nothing were refused");
         assert_eq!(allowed(&limiter, "203.0.113.7", 9, NOW), 0, "a crowd does not free a scanner");
     }
@@ -198,7 +224,9 @@ mod tests {
     fn threads_count_together() {
         let limiter = limiter("1000/h");
         let sum: u32 = std::thread::scope(|scope| {
-            let racers: Vec<_> = (0..4).map(|_| scope.spawn(|| allowed(&limiter, "203.0.113.7", 600, NOW))).collect();
+            let racers: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| allowed(&limiter, "203.0.113.7", 600, NOW)))
+                .collect();
             racers.into_iter().map(|racer| racer.join().unwrap()).sum()
         });
         // At most a few counts are lost where all change one slot at once.

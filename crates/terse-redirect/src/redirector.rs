@@ -1,4 +1,5 @@
-//! Answers visits: from memory at once, from the store on a miss, from an old memory when the store is away.
+//! Answers visits: from memory at once, from the store on a miss, from an old memory when the store
+//! is away.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -9,8 +10,8 @@ use terse_core::clicks::RequestFlags;
 use terse_core::registry::Suspended;
 use terse_core::rules::VisitorClassifier;
 use terse_core::{
-    ChangeFeed, ClickSpend, Clock, Code, Hosts, Link, LinkKey, LinkStore, ModerationSource, ModerationStatus, NoScreening,
-    PasswordHash, Screening, StoreError, Timestamp, Visit,
+    ChangeFeed, ClickSpend, Clock, Code, Hosts, Link, LinkKey, LinkStore, ModerationSource,
+    ModerationStatus, NoScreening, PasswordHash, Screening, StoreError, Timestamp, Visit,
 };
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
@@ -30,7 +31,8 @@ use crate::settings::{ErrorStyle, Settings};
 use crate::single_flight::{JoinedFlight, LookupResult, SingleFlight};
 use crate::visitor_headers::VisitorHeaders;
 
-/// For this long after the store did not answer, what is remembered is served without asking it; one visitor a second asks.
+/// For this long after the store did not answer, what is remembered is served without asking it;
+/// one visitor a second asks.
 const AWAY_MS: i64 = 2_000;
 /// How often a look-up is begun anew because the link keeps changing under it.
 const ATTEMPTS: usize = 4;
@@ -48,7 +50,8 @@ pub struct Visitor<'a> {
     pub html: bool,
     /// HEAD looks without going: it spends no click.
     pub head: bool,
-    /// The hash of the password that the visitor has shown to know. It opens a link only as long as it is that link's.
+    /// The hash of the password that the visitor has shown to know. It opens a link only as long as
+    /// it is that link's.
     pub knows: Option<&'a PasswordHash>,
     /// What a click says about its visitor.
     pub seen: VisitorHeaders<'a>,
@@ -60,7 +63,11 @@ impl<'a> Visitor<'a> {
         let head = request.method() == Method::HEAD;
         let mut seen = VisitorHeaders::of(request.headers());
         seen.marks = seen.marks.with(RequestFlags::HEAD, head);
-        let html = request.headers().get_all(header::ACCEPT).iter().any(|accept| accepts_html(accept.as_bytes()));
+        let html = request
+            .headers()
+            .get_all(header::ACCEPT)
+            .iter()
+            .any(|accept| accepts_html(accept.as_bytes()));
         Self { domain, code, query: request.uri().query(), html, head, knows: None, seen }
     }
 }
@@ -70,7 +77,8 @@ impl<'a> Visitor<'a> {
 pub enum Reply {
     /// Ready to be sent.
     Response(Response<Bytes>),
-    /// The web side shows a warning page for the link with this code, which in loose mode may differ from what was asked for.
+    /// The web side shows a warning page for the link with this code, which in loose mode may
+    /// differ from what was asked for.
     Warning(Code),
     /// The web side asks for the password of the link with this code, likewise.
     Password(Code),
@@ -183,20 +191,22 @@ impl Redirector {
         Self { chooser: Chooser::new(onlooker), ..self }
     }
 
-    /// Lets nobody through to what the screen blocks, whatever the store says of the link: the store is told in due course, a
-    /// visitor comes at once.
+    /// Lets nobody through to what the screen blocks, whatever the store says of the link: the
+    /// store is told in due course, a visitor comes at once.
     #[must_use]
     pub fn screened_by(self, screen: Arc<dyn Screening>) -> Self {
         Self { screen, ..self }
     }
 
-    /// Looks again at all that is remembered, because the screen has learned something, and forgets what it would have otherwise.
-    /// Says how many that were. Where much is remembered this takes seconds, so it is nothing for a serving thread.
+    /// Looks again at all that is remembered, because the screen has learned something, and forgets
+    /// what it would have otherwise. Says how many that were. Where much is remembered this takes
+    /// seconds, so it is nothing for a serving thread.
     pub fn rescreen(&self) -> usize {
         // First: a look-up that begins from here on is judged by what the screen knows now.
         self.single_flight.invalidate_all();
         self.fallbacks.rescreen(&*self.screen);
-        let outdated = self.routes.all().into_iter().filter(|(_, route)| route.is_outdated_by(&*self.screen));
+        let outdated =
+            self.routes.all().into_iter().filter(|(_, route)| route.is_outdated_by(&*self.screen));
         outdated.map(|(name, _)| self.single_flight.invalidate(name, &self.routes)).count()
     }
 
@@ -220,14 +230,20 @@ impl Redirector {
         &self.routes
     }
 
-    /// Answers a visit that the fast path left alone, from memory or not at all. A plain `fn` on purpose: the compiler keeps
-    /// `.await` out of the path almost every visitor takes.
-    pub(crate) fn answer_now(self: &Arc<Self>, visitor: &Visitor<'_>, client_addr: ClientAddr) -> Option<Answer> {
+    /// Answers a visit that the fast path left alone, from memory or not at all. A plain `fn` on
+    /// purpose: the compiler keeps `.await` out of the path almost every visitor takes.
+    pub(crate) fn answer_now(
+        self: &Arc<Self>,
+        visitor: &Visitor<'_>,
+        client_addr: ClientAddr,
+    ) -> Option<Answer> {
         let now_ms = self.now_ms();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let answered = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), |route| {
-            let answer =
-                self.is_fresh(route, now_ms).then(|| self.ready_answer(route, visitor, client_addr, now_ms)).flatten()?;
+            let answer = self
+                .is_fresh(route, now_ms)
+                .then(|| self.ready_answer(route, visitor, client_addr, now_ms))
+                .flatten()?;
             if route.wants_refresh(now_ms) {
                 self.refresh_soon(route);
             }
@@ -237,7 +253,11 @@ impl Redirector {
     }
 
     /// Answers a visit, from memory or after asking the store.
-    pub(crate) async fn answer(self: &Arc<Self>, visitor: &Visitor<'_>, client_addr: ClientAddr) -> Answer {
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        visitor: &Visitor<'_>,
+        client_addr: ClientAddr,
+    ) -> Answer {
         let answer = match self.answer_now(visitor, client_addr) {
             Some(answer) => answer,
             None => self.answer_in_time(visitor, client_addr).await,
@@ -253,11 +273,16 @@ impl Redirector {
     /// Answers a visit that is nobody's click, for tests.
     #[doc(hidden)]
     pub async fn answer_uncounted(self: &Arc<Self>, visitor: Visitor<'_>) -> Reply {
-        let nowhere = ClientAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), &self.settings.proxies);
+        let nowhere =
+            ClientAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), &self.settings.proxies);
         self.answer(&visitor, nowhere).await.reply
     }
 
-    async fn answer_in_time(self: &Arc<Self>, visitor: &Visitor<'_>, client_addr: ClientAddr) -> Answer {
+    async fn answer_in_time(
+        self: &Arc<Self>,
+        visitor: &Visitor<'_>,
+        client_addr: ClientAddr,
+    ) -> Answer {
         let now_ms = self.now_ms();
         let name = self.routes.name(visitor.domain, visitor.code.as_bytes());
         let known = self.routes.with(name, visitor.domain, visitor.code.as_bytes(), Route::clone);
@@ -277,9 +302,15 @@ impl Redirector {
         }
     }
 
-    /// The answer that a route alone can give: all but those of links whose visits are counted by the store, and those whose
-    /// rules nobody is ready for yet.
-    fn ready_answer(&self, route: &Route, visitor: &Visitor<'_>, client_addr: ClientAddr, now_ms: i64) -> Option<Answer> {
+    /// The answer that a route alone can give: all but those of links whose visits are counted by
+    /// the store, and those whose rules nobody is ready for yet.
+    fn ready_answer(
+        &self,
+        route: &Route,
+        visitor: &Visitor<'_>,
+        client_addr: ClientAddr,
+        now_ms: i64,
+    ) -> Option<Answer> {
         let link = route.head().link.as_deref();
         let knows = link.is_some_and(|link| knows(visitor, link));
         let goes = match route.head().kind {
@@ -298,8 +329,11 @@ impl Redirector {
             (Kind::Go, _) => {
                 count(&self.slow.redirected);
                 let head = route.head();
-                let fate =
-                    VisitFate::Went { owner: head.owner, born_ms: head.born_ms, canonical_code: route.other_code().cloned() };
+                let fate = VisitFate::Went {
+                    owner: head.owner,
+                    born_ms: head.born_ms,
+                    canonical_code: route.other_code().cloned(),
+                };
                 Answer { reply: Reply::Response(route.response()), fate }
             }
             (Kind::Forward | Kind::Choose, Some(link)) => {
@@ -315,7 +349,15 @@ impl Redirector {
             }
             (Kind::Gone, _) => self.fail(Failure::Gone, visitor),
             (Kind::Blocked, _) => self.fail(Failure::Blocked, visitor),
-            (Kind::Missing | Kind::Forward | Kind::Choose | Kind::Spend | Kind::Warn | Kind::Password, _) => {
+            (
+                Kind::Missing
+                | Kind::Forward
+                | Kind::Choose
+                | Kind::Spend
+                | Kind::Warn
+                | Kind::Password,
+                _,
+            ) => {
                 let client = || client_addr.client(&self.settings.proxies, &visitor.seen);
                 self.fail(self.limiter.guess(client, now_ms).unwrap_or(Failure::NotFound), visitor)
             }
@@ -323,11 +365,21 @@ impl Redirector {
     }
 
     /// Counts a redirect where they are limited, and says whether it was one too many.
-    fn too_many(&self, route: &Route, visitor: &Visitor<'_>, client_addr: ClientAddr, now_ms: i64) -> Option<Failure> {
+    fn too_many(
+        &self,
+        route: &Route,
+        visitor: &Visitor<'_>,
+        client_addr: ClientAddr,
+        now_ms: i64,
+    ) -> Option<Failure> {
         if !self.limiter.limits_redirects {
             return None;
         }
-        self.limiter.redirect(client_addr.client(&self.settings.proxies, &visitor.seen), self.number_of(route), now_ms)
+        self.limiter.redirect(
+            client_addr.client(&self.settings.proxies, &visitor.seen),
+            self.number_of(route),
+            now_ms,
+        )
     }
 
     /// A number for the link behind a route, however the visitor spelled it.
@@ -337,7 +389,13 @@ impl Redirector {
     }
 
     /// The answer for a link that is good for some visits, or whose rules nobody was ready for.
-    async fn ask_the_store(&self, route: &Route, visitor: &Visitor<'_>, client_addr: ClientAddr, now_ms: i64) -> Answer {
+    async fn ask_the_store(
+        &self,
+        route: &Route,
+        visitor: &Visitor<'_>,
+        client_addr: ClientAddr,
+        now_ms: i64,
+    ) -> Answer {
         // Before a click is spent: whoever is turned away has spent none.
         if let Some(failure) = self.too_many(route, visitor, client_addr, now_ms) {
             return self.fail(failure, visitor);
@@ -376,33 +434,63 @@ impl Redirector {
     }
 
     /// HEAD of a link that is good for some visits: how many are left, only the store knows.
-    async fn look_without_spending(&self, link: &Link, visitor: &Visitor<'_>, client_addr: ClientAddr) -> Answer {
+    async fn look_without_spending(
+        &self,
+        link: &Link,
+        visitor: &Visitor<'_>,
+        client_addr: ClientAddr,
+    ) -> Answer {
         let deadline = Instant::now() + self.settings.store_timeout;
         match timeout_at(deadline, self.store.get(&link.key)).await {
-            Ok(Ok(Some(link))) => match terse_core::visit(&self.as_known_now(link.clone()), self.clock.now()) {
-                Visit::Go | Visit::GoIfSpent => self.redirect(&link, visitor, client_addr, self.now_ms()),
-                Visit::Gone => self.fail(Failure::Gone, visitor),
-                Visit::Blocked => self.fail(Failure::Blocked, visitor),
-                Visit::Warn => warn(&link.key.code),
-                Visit::Password if knows(visitor, &link) => self.redirect(&link, visitor, client_addr, self.now_ms()),
-                Visit::Password => ask(&link.key.code),
-                Visit::NotFound => self.fail(Failure::NotFound, visitor),
-            },
+            Ok(Ok(Some(link))) => {
+                match terse_core::visit(&self.as_known_now(link.clone()), self.clock.now()) {
+                    Visit::Go | Visit::GoIfSpent => {
+                        self.redirect(&link, visitor, client_addr, self.now_ms())
+                    }
+                    Visit::Gone => self.fail(Failure::Gone, visitor),
+                    Visit::Blocked => self.fail(Failure::Blocked, visitor),
+                    Visit::Warn => warn(&link.key.code),
+                    Visit::Password if knows(visitor, &link) => {
+                        self.redirect(&link, visitor, client_addr, self.now_ms())
+                    }
+                    Visit::Password => ask(&link.key.code),
+                    Visit::NotFound => self.fail(Failure::NotFound, visitor),
+                }
+            }
             Ok(Ok(None)) => self.fail(Failure::NotFound, visitor),
             Ok(Err(_)) | Err(_) => self.fail(Failure::Unavailable, visitor),
         }
     }
 
-    fn redirect(&self, link: &Link, visitor: &Visitor<'_>, client_addr: ClientAddr, now_ms: i64) -> Answer {
+    fn redirect(
+        &self,
+        link: &Link,
+        visitor: &Visitor<'_>,
+        client_addr: ClientAddr,
+        now_ms: i64,
+    ) -> Answer {
         let client = || client_addr.client(&self.settings.proxies, &visitor.seen);
         let target = self.chooser.choose(link, visitor, client, Timestamp::from_ms(now_ms));
         let location = match visitor.query.filter(|query| link.forward_query && !query.is_empty()) {
             Some(query) => target.with_query(query),
             None => target.as_str().to_owned(),
         };
-        let reply = Reply::Response(redirect_response(link, &location, Timestamp::from_ms(now_ms), &self.settings));
-        let canonical_code = (link.key.code.as_str() != visitor.code).then(|| link.key.code.clone());
-        Answer { reply, fate: VisitFate::Went { owner: link.owner.0, born_ms: link.created_at.as_ms(), canonical_code } }
+        let reply = Reply::Response(redirect_response(
+            link,
+            &location,
+            Timestamp::from_ms(now_ms),
+            &self.settings,
+        ));
+        let canonical_code =
+            (link.key.code.as_str() != visitor.code).then(|| link.key.code.clone());
+        Answer {
+            reply,
+            fate: VisitFate::Went {
+                owner: link.owner.0,
+                born_ms: link.created_at.as_ms(),
+                canonical_code,
+            },
+        }
     }
 
     fn fail(&self, failure: Failure, visitor: &Visitor<'_>) -> Answer {
@@ -411,16 +499,24 @@ impl Redirector {
             Failure::Gone => &self.slow.gone,
             Failure::Blocked => &self.slow.blocked,
             Failure::Unavailable => &self.slow.unavailable,
-            Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors => &self.slow.limited,
+            Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors => {
+                &self.slow.limited
+            }
         });
-        Answer { reply: Reply::Response(self.failure(failure, visitor)), fate: VisitFate::Failed(failure) }
+        Answer {
+            reply: Reply::Response(self.failure(failure, visitor)),
+            fate: VisitFate::Failed(failure),
+        }
     }
 
     fn failure(&self, failure: Failure, visitor: &Visitor<'_>) -> Response<Bytes> {
         if let Some(elsewhere) = self.fallbacks.response(visitor.domain, failure) {
             return elsewhere;
         }
-        if self.settings.errors == ErrorStyle::Page && failure != Failure::Unavailable && !failure.is_limited() {
+        if self.settings.errors == ErrorStyle::Page
+            && failure != Failure::Unavailable
+            && !failure.is_limited()
+        {
             let location = format!("/r/{}?error={}", visitor.code, failure.code());
             let response = Response::builder()
                 .status(StatusCode::FOUND)
@@ -430,7 +526,8 @@ impl Redirector {
                 .header(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*")
                 .header(header::CONTENT_LENGTH, "0")
                 .body(Bytes::new());
-            return response.unwrap_or_else(|_| self.error_responses.response(failure, visitor.html));
+            return response
+                .unwrap_or_else(|_| self.error_responses.response(failure, visitor.html));
         }
         self.error_responses.response(failure, visitor.html)
     }
@@ -462,7 +559,8 @@ impl Redirector {
         }
     }
 
-    /// Has a link looked up again although it is remembered. Nobody waits for it: whoever noticed is answered from memory.
+    /// Has a link looked up again although it is remembered. Nobody waits for it: whoever noticed
+    /// is answered from memory.
     pub(crate) fn refresh_soon(self: &Arc<Self>, route: &Route) {
         count(&self.slow.refreshes);
         let (redirector, route) = (Arc::clone(self), route.clone());
@@ -473,11 +571,13 @@ impl Redirector {
         });
     }
 
-    /// Whether a remembered route may be served without asking the store. While the store is away, waiting for it again and
-    /// again would help nobody.
+    /// Whether a remembered route may be served without asking the store. While the store is away,
+    /// waiting for it again and again would help nobody.
     pub(crate) fn is_fresh(&self, route: &Route, now_ms: i64) -> bool {
         let fresh = now_ms < route.head().fresh_until;
-        fresh || (now_ms < self.away_until_ms.load(Ordering::Relaxed) && route.may_serve_stale(now_ms))
+        fresh
+            || (now_ms < self.away_until_ms.load(Ordering::Relaxed)
+                && route.may_serve_stale(now_ms))
     }
 
     /// `None` if the store did not answer in time.
@@ -489,7 +589,11 @@ impl Redirector {
                 JoinedFlight::LookupResult(result) => result,
                 JoinedFlight::FlightGuard(guard) => {
                     // Somebody may have landed between our look into memory and now.
-                    let known = if again { None } else { self.routes.with(name, domain, code, Route::clone) };
+                    let known = if again {
+                        None
+                    } else {
+                        self.routes.with(name, domain, code, Route::clone)
+                    };
                     match known.filter(|route| self.now_ms() < route.head().fresh_until) {
                         Some(route) => return Some(route),
                         None => {
@@ -501,7 +605,8 @@ impl Redirector {
                                 }
                                 Err(_) => LookupResult::Failed,
                             };
-                            let away = matches!(result, LookupResult::Failed).then(|| self.now_ms() + AWAY_MS);
+                            let away = matches!(result, LookupResult::Failed)
+                                .then(|| self.now_ms() + AWAY_MS);
                             self.away_until_ms.store(away.unwrap_or(0), Ordering::Relaxed);
                             guard.finish(result, &self.routes)
                         }
@@ -523,21 +628,33 @@ impl Redirector {
         let Some(key) = self.key(domain, code) else { return Ok(missing()) };
         let _turn = self.gate.acquire().await;
         if let Some(link) = self.batch.get(key.clone()).await? {
-            return Ok(Route::of_link(domain, self.as_known_now(link), self.clock.now(), &self.settings));
+            return Ok(Route::of_link(
+                domain,
+                self.as_known_now(link),
+                self.clock.now(),
+                &self.settings,
+            ));
         }
         if self.settings.loose
             && let Some(link) = self.store.get_folded(&key).await?
         {
-            return Ok(Route::of_other_spelling(domain, code, self.as_known_now(link), self.clock.now(), &self.settings));
+            return Ok(Route::of_other_spelling(
+                domain,
+                code,
+                self.as_known_now(link),
+                self.clock.now(),
+                &self.settings,
+            ));
         }
         Ok(missing())
     }
 
-    /// A link as it is by what is known beside the store: taken down if its owner is suspended or the screen would have it so.
-    /// Lesser doubts can wait until the store knows.
+    /// A link as it is by what is known beside the store: taken down if its owner is suspended or
+    /// the screen would have it so. Lesser doubts can wait until the store knows.
     fn as_known_now(&self, link: Link) -> Link {
         let mut link = self.suspended.applied(link);
-        let judged = link.judged == ModerationSource::Screen && link.standing != ModerationStatus::Blocked;
+        let judged =
+            link.judged == ModerationSource::Screen && link.standing != ModerationStatus::Blocked;
         if judged && link.targets().any(|target| self.screen.blocks(target)) {
             link.standing = ModerationStatus::Blocked;
         }
@@ -560,9 +677,14 @@ impl Redirector {
     /// At most once a second: a store that is away is met by every miss.
     fn complain(&self, error: &StoreError) {
         let (now, last) = (self.now_ms(), self.last_complaint_ms.load(Ordering::Relaxed));
-        if now - last >= 1000 && self.last_complaint_ms.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        if now - last >= 1000
+            && self
+                .last_complaint_ms
+                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
         {
-            let reason = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            let reason =
+                std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
             tracing::warn!(reason, "a visitor could not be served from the store: {error}");
         }
     }

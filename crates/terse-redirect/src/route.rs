@@ -8,7 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use terse_core::{Code, Link, ModerationSource, RedirectKind, Screening, Target, Timestamp, Visit, visit};
+use terse_core::{
+    Code, Link, ModerationSource, RedirectKind, Screening, Target, Timestamp, Visit, visit,
+};
 use triomphe::ThinArc;
 
 use crate::settings::Settings;
@@ -51,7 +53,8 @@ pub(crate) struct Head {
     pub(crate) born_ms: i64,
     /// From here on, whoever comes by has it looked up again in the background.
     refresh_at: AtomicI64,
-    /// Until here it is believed. Never past a moment at which the link itself changes by its dates.
+    /// Until here it is believed. Never past a moment at which the link itself changes by its
+    /// dates.
     pub(crate) fresh_until: i64,
     /// Until here it may be served while the store is away.
     pub(crate) valid_until: i64,
@@ -65,7 +68,8 @@ pub(crate) struct Head {
     parsed: OnceLock<(StatusCode, HeaderMap)>,
 }
 
-/// A link as the redirect plane remembers it: one allocation that holds its code, its answer and what is unusual about it.
+/// A link as the redirect plane remembers it: one allocation that holds its code, its answer and
+/// what is unusual about it.
 #[derive(Clone)]
 pub struct Route(ThinArc<Head, u8>);
 
@@ -76,13 +80,26 @@ impl Route {
         Self::build(domain, code.as_str().as_bytes(), link, now, settings, settings.cache_ttl)
     }
 
-    /// The route of a link that was found although it was spelled otherwise. Not believed for any time: a change of the link
-    /// is announced under its own name only.
-    pub(crate) fn of_other_spelling(domain: u16, asked: &[u8], link: Link, now: Timestamp, settings: &Settings) -> Self {
+    /// The route of a link that was found although it was spelled otherwise. Not believed for any
+    /// time: a change of the link is announced under its own name only.
+    pub(crate) fn of_other_spelling(
+        domain: u16,
+        asked: &[u8],
+        link: Link,
+        now: Timestamp,
+        settings: &Settings,
+    ) -> Self {
         Self::build(domain, asked, link, now, settings, Duration::ZERO)
     }
 
-    fn build(domain: u16, code: &[u8], link: Link, now: Timestamp, settings: &Settings, ttl: Duration) -> Self {
+    fn build(
+        domain: u16,
+        code: &[u8],
+        link: Link,
+        now: Timestamp,
+        settings: &Settings,
+        ttl: Duration,
+    ) -> Self {
         let now_ms = now.as_ms();
         let kind = match visit(&link, now) {
             Visit::Go if link.rules.is_some() => Kind::Choose,
@@ -95,12 +112,16 @@ impl Route {
             Visit::Warn => Kind::Warn,
             Visit::Password => Kind::Password,
         };
-        let ahead = |at: Option<Timestamp>| at.map(Timestamp::as_ms).filter(|&at| at > now_ms).unwrap_or(i64::MAX);
+        let ahead = |at: Option<Timestamp>| {
+            at.map(Timestamp::as_ms).filter(|&at| at > now_ms).unwrap_or(i64::MAX)
+        };
         let ttl = if kind == Kind::Missing { ttl.min(settings.negative_ttl) } else { ttl };
         let changes_at = ahead(link.expires_at).min(ahead(link.valid_from));
         let fresh_until = now_ms.saturating_add(as_ms(ttl)).min(changes_at);
         let answer = match kind {
-            Kind::Go | Kind::Forward | Kind::Spend => redirect_head(&link, link.target.as_str(), now, settings),
+            Kind::Go | Kind::Forward | Kind::Spend => {
+                redirect_head(&link, link.target.as_str(), now, settings)
+            }
             _ => Vec::new(),
         };
         let ready = kind == Kind::Go && code == link.key.code.as_str().as_bytes();
@@ -116,7 +137,8 @@ impl Route {
             valid_until: ahead(link.expires_at),
             used: AtomicBool::new(false),
             dead: AtomicBool::new(false),
-            link: (kind != Kind::Missing && kind != Kind::Gone && kind != Kind::Blocked && !ready).then(|| Box::new(link)),
+            link: (kind != Kind::Missing && kind != Kind::Gone && kind != Kind::Blocked && !ready)
+                .then(|| Box::new(link)),
             parsed: OnceLock::new(),
         };
         Self::new(head, code, &answer)
@@ -163,7 +185,8 @@ impl Route {
         (code.as_str().as_bytes() != self.code()).then_some(code)
     }
 
-    /// Status line and fields of the redirect, without `Date` and the blank line. Empty where there is no redirect.
+    /// Status line and fields of the redirect, without `Date` and the blank line. Empty where there
+    /// is no redirect.
     pub fn answer(&self) -> &[u8] {
         &self.0.slice[self.head().code_len..]
     }
@@ -178,22 +201,29 @@ impl Route {
         size_of::<Head>() + 16 + self.0.slice.len() + link + MAP_AND_RING
     }
 
-    /// Whether this visitor should have it looked up again. True for one of many, then not for another second.
+    /// Whether this visitor should have it looked up again. True for one of many, then not for
+    /// another second.
     pub(crate) fn wants_refresh(&self, now_ms: i64) -> bool {
         let at = self.head().refresh_at.load(Ordering::Relaxed);
         let next = now_ms.saturating_add(1000);
-        at <= now_ms && self.head().refresh_at.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        at <= now_ms
+            && self
+                .head()
+                .refresh_at
+                .compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Whether it may be served although the store could not confirm it.
     pub(crate) fn may_serve_stale(&self, now_ms: i64) -> bool {
         let redirects = matches!(self.head().kind, Kind::Go | Kind::Forward | Kind::Choose);
         // What must not be followed stays so, however old the knowledge.
-        matches!(self.head().kind, Kind::Gone | Kind::Blocked) || (redirects && now_ms < self.head().valid_until)
+        matches!(self.head().kind, Kind::Gone | Kind::Blocked)
+            || (redirects && now_ms < self.head().valid_until)
     }
 
-    /// Whether a screen that has learned something would have it otherwise. What is blocked may be so by the screen's word alone,
-    /// which no store knows of yet: it is read again.
+    /// Whether a screen that has learned something would have it otherwise. What is blocked may be
+    /// so by the screen's word alone, which no store knows of yet: it is read again.
     pub(crate) fn is_outdated_by(&self, screen: &dyn Screening) -> bool {
         let head = self.head();
         head.screened
@@ -231,18 +261,33 @@ fn parse_head(answer: &[u8]) -> (StatusCode, HeaderMap) {
     let mut headers = HeaderMap::new();
     if parsed.parse(&whole).is_ok() {
         for field in parsed.headers.iter() {
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(field.name.as_bytes()), HeaderValue::from_bytes(field.value)) {
+            if let (Ok(name), Ok(value)) = (
+                HeaderName::from_bytes(field.name.as_bytes()),
+                HeaderValue::from_bytes(field.value),
+            ) {
                 headers.insert(name, value);
             }
         }
     }
-    (parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), headers)
+    (
+        parsed
+            .code
+            .and_then(|code| StatusCode::from_u16(code).ok())
+            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        headers,
+    )
 }
 
 impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = self.head();
-        write!(f, "Route({} {:?} {:?})", head.domain, String::from_utf8_lossy(self.code()), head.kind)
+        write!(
+            f,
+            "Route({} {:?} {:?})",
+            head.domain,
+            String::from_utf8_lossy(self.code()),
+            head.kind
+        )
     }
 }
 
@@ -265,11 +310,18 @@ fn redirect_head(link: &Link, location: &str, now: Timestamp, settings: &Setting
 }
 
 /// The redirect to `location` as a response.
-pub(crate) fn redirect_response(link: &Link, location: &str, now: Timestamp, settings: &Settings) -> Response<Bytes> {
+pub(crate) fn redirect_response(
+    link: &Link,
+    location: &str,
+    now: Timestamp,
+    settings: &Settings,
+) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
-    *response.status_mut() = StatusCode::from_u16(link.redirect.status()).unwrap_or(StatusCode::FOUND);
+    *response.status_mut() =
+        StatusCode::from_u16(link.redirect.status()).unwrap_or(StatusCode::FOUND);
     each_field(link, location, now, settings, |name, value| {
-        // A target is printable ASCII by construction and a forwarded query was part of a request target: both always fit.
+        // A target is printable ASCII by construction and a forwarded query was part of a request
+        // target: both always fit.
         if let Ok(value) = HeaderValue::from_str(value) {
             response.headers_mut().insert(HeaderName::from_static(name), value);
         }
@@ -278,7 +330,13 @@ pub(crate) fn redirect_response(link: &Link, location: &str, now: Timestamp, set
 }
 
 /// The fields of a redirect, for both kinds of answer.
-fn each_field(link: &Link, location: &str, now: Timestamp, settings: &Settings, mut put: impl FnMut(&'static str, &str)) {
+fn each_field(
+    link: &Link,
+    location: &str,
+    now: Timestamp,
+    settings: &Settings,
+    mut put: impl FnMut(&'static str, &str),
+) {
     put("location", location);
     match max_age(link, now, settings) {
         Some(seconds) => put("cache-control", &format!("public, max-age={seconds}")),
@@ -291,14 +349,16 @@ fn each_field(link: &Link, location: &str, now: Timestamp, settings: &Settings, 
     put("content-length", "0");
 }
 
-/// A permanent redirect may be kept, but not past the end of its link, nor where each visit counts, may lead elsewhere, or is asked for
-/// a password.
+/// A permanent redirect may be kept, but not past the end of its link, nor where each visit counts,
+/// may lead elsewhere, or is asked for a password.
 fn max_age(link: &Link, now: Timestamp, settings: &Settings) -> Option<i64> {
     let each = link.max_clicks.is_some() || link.rules.is_some() || link.password.is_some();
     if !link.redirect.is_permanent() || each {
         return None;
     }
-    let left = link.expires_at.map_or(i64::MAX, |end| end.as_ms() - now.as_ms() - as_ms(settings.cache_ttl));
+    let left = link
+        .expires_at
+        .map_or(i64::MAX, |end| end.as_ms() - now.as_ms() - as_ms(settings.cache_ttl));
     let seconds = as_ms(settings.permanent_max_age).min(left) / 1000;
     (seconds > 0).then_some(seconds)
 }
@@ -307,9 +367,12 @@ fn as_ms(duration: std::time::Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Towards the end of its life, at another place for each route, so that what was loaded together is not refreshed together.
+/// Towards the end of its life, at another place for each route, so that what was loaded together
+/// is not refreshed together.
 fn refresh_time(code: &[u8], now_ms: i64, fresh_until: i64) -> i64 {
-    let mixed = code.iter().fold(now_ms, |mixed, &byte| mixed.wrapping_mul(31).wrapping_add(i64::from(byte)));
+    let mixed = code
+        .iter()
+        .fold(now_ms, |mixed, &byte| mixed.wrapping_mul(31).wrapping_add(i64::from(byte)));
     let life = fresh_until.saturating_sub(now_ms);
     fresh_until - life / 16 - life / 4 * (mixed & 255) / 256
 }

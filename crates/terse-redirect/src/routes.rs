@@ -1,9 +1,10 @@
 //! The remembered routes: a lock-free map in front, a clock hand behind.
 //!
-//! A hit reads the map and, at most once per round of the clock, sets a flag; it takes no lock and writes no line that other
-//! cores are writing. Everything that must be orderly (making room, replacing, forgetting) happens on misses and changes,
-//! under one mutex. Room is made by the CLOCK rule: the hand passes over routes in the order of their arrival and spares
-//! those that were used since it last came by.
+//! A hit reads the map and, at most once per round of the clock, sets a flag; it takes no lock and
+//! writes no line that other cores are writing. Everything that must be orderly (making room,
+//! replacing, forgetting) happens on misses and changes, under one mutex. Room is made by the CLOCK
+//! rule: the hand passes over routes in the order of their arrival and spares those that were used
+//! since it last came by.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
@@ -12,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::route::{Kind, Route};
 
-/// The names of routes are hashed with a key of this process, so nobody can aim for collisions. A collision costs a miss and
-/// never a wrong answer: the name is compared.
+/// The names of routes are hashed with a key of this process, so nobody can aim for collisions. A
+/// collision costs a miss and never a wrong answer: the name is compared.
 pub struct Routes {
     map: papaya::HashMap<u64, Route, IdentityHasher>,
     hash: foldhash::quality::RandomState,
@@ -55,13 +56,20 @@ impl Routes {
     }
 
     /// Looks at a route without taking hold of it.
-    pub(crate) fn with<T>(&self, name: u64, domain: u16, code: &[u8], look: impl FnOnce(&Route) -> T) -> Option<T> {
+    pub(crate) fn with<T>(
+        &self,
+        name: u64,
+        domain: u16,
+        code: &[u8],
+        look: impl FnOnce(&Route) -> T,
+    ) -> Option<T> {
         let map = self.map.pin();
         let route = map.get(&name)?;
         if route.head().domain != domain || route.code() != code {
             return None;
         }
-        // Only the first hit of a round writes: a popular route's line stays shared between the cores.
+        // Only the first hit of a round writes: a popular route's line stays shared between the
+        // cores.
         if !route.head().used.load(Ordering::Relaxed) {
             route.head().used.store(true, Ordering::Relaxed);
         }
@@ -96,7 +104,8 @@ impl Routes {
             ring.live -= 1;
             ring.used -= if missing { 1 } else { oldest.bytes() };
         }
-        // Replaced and forgotten routes leave their places behind; sweep before those outnumber the living.
+        // Replaced and forgotten routes leave their places behind; sweep before those outnumber the
+        // living.
         if ring.queue.len() > 2 * ring.live + 1024 {
             ring.queue.retain(|(_, route)| !route.head().dead.load(Ordering::Relaxed));
         }
@@ -112,7 +121,13 @@ impl Routes {
 
     /// Forgets the routes that are so. Looks at all of them: not for a serving thread.
     pub(crate) fn remove_where(&self, is_so: impl Fn(&Route) -> bool) -> usize {
-        let names: Vec<u64> = self.map.pin().iter().filter(|(_, route)| is_so(route)).map(|(&name, _)| name).collect();
+        let names: Vec<u64> = self
+            .map
+            .pin()
+            .iter()
+            .filter(|(_, route)| is_so(route))
+            .map(|(&name, _)| name)
+            .collect();
         // One at a time, so that no visitor whose link was just looked up waits long.
         names.iter().for_each(|&name| self.remove(name));
         names.len()
@@ -190,7 +205,12 @@ mod tests {
     use terse_testkit::alias;
 
     fn route(code: &str) -> Route {
-        Route::of_link(0, alias(code, "https://example.com/"), Timestamp::from_ms(0), &Settings::default())
+        Route::of_link(
+            0,
+            alias(code, "https://example.com/"),
+            Timestamp::from_ms(0),
+            &Settings::default(),
+        )
     }
 
     fn hit(routes: &Routes, code: &str) -> bool {
@@ -217,7 +237,8 @@ mod tests {
         routes.insert(routes.name(0, b"found"), &route("found"));
         for i in 0..1000 {
             let code = format!("miss{i}");
-            let missing = Route::missing(0, code.as_bytes(), Timestamp::from_ms(0), &Settings::default());
+            let missing =
+                Route::missing(0, code.as_bytes(), Timestamp::from_ms(0), &Settings::default());
             routes.insert(routes.name(0, code.as_bytes()), &missing);
         }
         assert_eq!(routes.len(), 11);

@@ -55,7 +55,11 @@ impl SingleFlight {
             match under_way.get_mut(&name) {
                 None => {
                     under_way.insert(name, Flight::default());
-                    return JoinedFlight::FlightGuard(FlightGuard { single_flight: self, name, result: false });
+                    return JoinedFlight::FlightGuard(FlightGuard {
+                        single_flight: self,
+                        name,
+                        result: false,
+                    });
                 }
                 Some(flight) => Arc::clone(flight.shared.get_or_insert_default()),
             }
@@ -79,8 +83,8 @@ impl SingleFlight {
         routes.remove(name);
     }
 
-    /// Something changed that may be about any link: lets no look-up that began before this be remembered. What is remembered
-    /// already is left to the caller.
+    /// Something changed that may be about any link: lets no look-up that began before this be
+    /// remembered. What is remembered already is left to the caller.
     pub(crate) fn invalidate_all(&self) {
         for flight in self.lock().values_mut() {
             flight.outdated = true;
@@ -100,7 +104,8 @@ pub(crate) struct FlightGuard<'a> {
 }
 
 impl FlightGuard<'_> {
-    /// Ends the flight. The route is remembered unless the link changed meanwhile, which is what is returned.
+    /// Ends the flight. The route is remembered unless the link changed meanwhile, which is what is
+    /// returned.
     pub(crate) fn finish(mut self, result: LookupResult, routes: &Routes) -> LookupResult {
         self.end(result, Some(routes))
     }

@@ -11,7 +11,8 @@ use crate::connection::Thread;
 use crate::redirector::{Answer, Reply, VisitFate, Visitor};
 use crate::visitor_headers::VisitorHeaders;
 
-/// Answers the visitors of one request on the thread that serves it, and has each written down before the answer is given out.
+/// Answers the visitors of one request on the thread that serves it, and has each written down
+/// before the answer is given out.
 #[derive(Clone)]
 pub struct VisitHandler {
     thread: Rc<Thread>,
@@ -22,17 +23,20 @@ pub struct VisitHandler {
 impl VisitHandler {
     /// For a request that arrives now.
     pub(crate) fn new(thread: Rc<Thread>, client_addr: ClientAddr) -> Self {
-        let arrived_micros = if thread.clicks.is_some() { thread.redirector.now_micros() } else { 0 };
+        let arrived_micros =
+            if thread.clicks.is_some() { thread.redirector.now_micros() } else { 0 };
         Self { thread, client_addr, arrived_micros }
     }
 
     /// Whom a request with these fields is from: whoever connected, or whom a proxy of ours names.
     pub fn client(&self, headers: &http::HeaderMap) -> IpAddr {
-        self.client_addr.client(&self.thread.redirector.settings.proxies, &VisitorHeaders::of(headers))
+        self.client_addr
+            .client(&self.thread.redirector.settings.proxies, &VisitorHeaders::of(headers))
     }
 
-    /// Answers from memory or not at all. A plain `fn` on purpose: the compiler keeps `.await` out of the path almost every
-    /// visitor takes. A warning, or asking for a password, is not counted until [`VisitHandler::answer`] gives it.
+    /// Answers from memory or not at all. A plain `fn` on purpose: the compiler keeps `.await` out
+    /// of the path almost every visitor takes. A warning, or asking for a password, is not counted
+    /// until [`VisitHandler::answer`] gives it.
     pub fn answer_now(&self, visitor: Visitor<'_>) -> Option<Reply> {
         let answer = self.thread.redirector.answer_now(&visitor, self.client_addr)?;
         Some(self.give(answer, &visitor))
@@ -48,7 +52,9 @@ impl VisitHandler {
         let Answer { reply, fate } = answer;
         let Some(clicks) = &self.thread.clicks else { return reply };
         let (outcome, owner, born_ms, canonical_code) = match fate {
-            VisitFate::Went { owner, born_ms, canonical_code } => (ClickOutcome::Redirected, owner, born_ms, canonical_code),
+            VisitFate::Went { owner, born_ms, canonical_code } => {
+                (ClickOutcome::Redirected, owner, born_ms, canonical_code)
+            }
             VisitFate::Failed(failure) => match failure.outcome() {
                 Some(outcome) => (outcome, 0, 0, None),
                 None => return reply,

@@ -8,7 +8,8 @@ const FORWARDED: usize = 4;
 const MAX_HOST_LEN: usize = 253;
 const MAX_LANGUAGE_LEN: usize = 35;
 
-/// Pieces of a request's head, untouched and possibly hostile. Where a field is repeated, the first that says something counts.
+/// Pieces of a request's head, untouched and possibly hostile. Where a field is repeated, the first
+/// that says something counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VisitorHeaders<'a> {
     pub(crate) agent: &'a [u8],
@@ -25,7 +26,9 @@ impl<'a> VisitorHeaders<'a> {
     /// What all fields say together.
     pub fn of(headers: &'a http::HeaderMap) -> Self {
         let mut seen = Self::default();
-        headers.iter().for_each(|(name, value)| seen.note(name.as_str().as_bytes(), value.as_bytes()));
+        headers
+            .iter()
+            .for_each(|(name, value)| seen.note(name.as_str().as_bytes(), value.as_bytes()));
         seen
     }
 
@@ -50,7 +53,9 @@ impl<'a> VisitorHeaders<'a> {
     }
 
     fn note_purpose(&mut self, value: &[u8]) {
-        let begins = |word: &str| value.get(..word.len()).is_some_and(|have| have.eq_ignore_ascii_case(word.as_bytes()));
+        let begins = |word: &str| {
+            value.get(..word.len()).is_some_and(|have| have.eq_ignore_ascii_case(word.as_bytes()))
+        };
         let ahead = begins("prefetch") || begins("prerender") || begins("preview");
         self.marks = self.marks.with(RequestFlags::PREFETCH, ahead);
     }
@@ -71,12 +76,18 @@ impl<'a> VisitorHeaders<'a> {
         self.forwarded.into_iter().take(usize::from(self.forwards))
     }
 
-    /// The host that the visitor comes from: no scheme, no user, no port, no path. Empty if there is none.
+    /// The host that the visitor comes from: no scheme, no user, no port, no path. Empty if there
+    /// is none.
     pub(crate) fn referrer_host(&self) -> &'a [u8] {
         let scheme = before(self.referrer, b":/?#\\@").len();
-        let Some(rest) = self.referrer[scheme..].strip_prefix(b"://").filter(|_| scheme > 0) else { return b"" };
+        let Some(rest) = self.referrer[scheme..].strip_prefix(b"://").filter(|_| scheme > 0) else {
+            return b"";
+        };
         let authority = before(rest, b"/?#\\");
-        let named = authority.iter().rposition(|&byte| byte == b'@').map_or(authority, |at| &authority[at + 1..]);
+        let named = authority
+            .iter()
+            .rposition(|&byte| byte == b'@')
+            .map_or(authority, |at| &authority[at + 1..]);
         let host = match named.iter().position(|&byte| byte == b']') {
             Some(end) if named.first() == Some(&b'[') => &named[..=end],
             _ => before(named, b":"),
@@ -87,7 +98,8 @@ impl<'a> VisitorHeaders<'a> {
     /// The first language that the visitor likes to read: `de-AT`. Empty if there is none.
     pub(crate) fn language(&self) -> &'a [u8] {
         let tag = before(self.languages, b",;").trim_ascii();
-        let fine = tag.len() <= MAX_LANGUAGE_LEN && tag.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
+        let fine = tag.len() <= MAX_LANGUAGE_LEN
+            && tag.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
         if fine { tag } else { b"" }
     }
 }
@@ -107,7 +119,9 @@ fn before<'a>(text: &'a [u8], ends: &[u8]) -> &'a [u8] {
 pub(crate) fn campaign<'b>(query: &[u8], buffer: &'b mut [u8]) -> &'b [u8] {
     let mut used = 0;
     // A fragment has no place in a request, but somebody will send one.
-    for pair in before(query, b"#").split(|&byte| byte == b'&').filter(|pair| pair.starts_with(b"utm_")) {
+    for pair in
+        before(query, b"#").split(|&byte| byte == b'&').filter(|pair| pair.starts_with(b"utm_"))
+    {
         let joint = usize::from(used > 0);
         let Some(room) = buffer.get_mut(used..used + joint + pair.len()) else { continue };
         room[..joint].fill(b'&');
@@ -148,11 +162,16 @@ mod tests {
             ("://host.example", ""),
             ("", ""),
         ] {
-            let seen = VisitorHeaders { referrer: referrer.as_bytes(), ..VisitorHeaders::default() };
+            let seen =
+                VisitorHeaders { referrer: referrer.as_bytes(), ..VisitorHeaders::default() };
             assert_eq!(text(seen.referrer_host()), want, "{referrer}");
         }
         let long = format!("https://{}/", "x".repeat(254));
-        assert_eq!(VisitorHeaders { referrer: long.as_bytes(), ..VisitorHeaders::default() }.referrer_host(), b"");
+        assert_eq!(
+            VisitorHeaders { referrer: long.as_bytes(), ..VisitorHeaders::default() }
+                .referrer_host(),
+            b""
+        );
     }
 
     #[test]
@@ -167,7 +186,10 @@ mod tests {
             ("a-very-long-tag-that-nobody-has-registered", ""),
         ] {
             assert_eq!(
-                text(VisitorHeaders { languages: languages.as_bytes(), ..VisitorHeaders::default() }.language()),
+                text(
+                    VisitorHeaders { languages: languages.as_bytes(), ..VisitorHeaders::default() }
+                        .language()
+                ),
                 want,
                 "{languages}"
             );
@@ -192,12 +214,19 @@ mod tests {
     #[test]
     fn fields_are_told_by_name_in_any_case_and_the_first_that_speaks_counts() {
         let mut seen = VisitorHeaders::default();
-        for (name, value) in
-            [("USER-AGENT", ""), ("User-Agent", "one"), ("user-agent", "two"), ("Referer", "r"), ("Accept-Language", "de")]
-        {
+        for (name, value) in [
+            ("USER-AGENT", ""),
+            ("User-Agent", "one"),
+            ("user-agent", "two"),
+            ("Referer", "r"),
+            ("Accept-Language", "de"),
+        ] {
             seen.note(name.as_bytes(), value.as_bytes());
         }
-        assert_eq!((seen.agent, seen.referrer, seen.languages), (&b"one"[..], &b"r"[..], &b"de"[..]));
+        assert_eq!(
+            (seen.agent, seen.referrer, seen.languages),
+            (&b"one"[..], &b"r"[..], &b"de"[..])
+        );
         assert!(!seen.quiet && seen.marks == RequestFlags::default());
         for (name, value) in [("DNT", "1"), ("Sec-GPC", "1")] {
             let mut seen = VisitorHeaders::default();
@@ -243,8 +272,11 @@ mod tests {
                 *byte = ODD[dice as usize % ODD.len()];
             }
             let referrer = [b"h://", &bytes[..]].concat();
-            let seen =
-                VisitorHeaders { referrer: &referrer[(dice % 5) as usize..], languages: &bytes, ..VisitorHeaders::default() };
+            let seen = VisitorHeaders {
+                referrer: &referrer[(dice % 5) as usize..],
+                languages: &bytes,
+                ..VisitorHeaders::default()
+            };
             let (host, language) = (seen.referrer_host(), seen.language());
             assert!(!host.contains(&b'@') && !host.contains(&b'/') && language.len() <= 24);
             assert!(campaign(&bytes, &mut [0; 16]).len() <= 16);

@@ -32,7 +32,9 @@ const IN_TRANSIT: usize = 1024;
 /// Where requests go that the fast path leaves alone.
 pub trait FallbackService: Clone + Send + 'static {
     /// The body of its answers.
-    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin + 'static;
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Unpin
+        + 'static;
 
     /// Answers a request. Whoever follows a link is brought to the desk.
     fn open(
@@ -59,8 +61,8 @@ struct Peers {
 }
 
 impl Workers {
-    /// Serves a listening socket until told to stop. Visits are written into the journal, if there is one; it must have been
-    /// made for as many threads.
+    /// Serves a listening socket until told to stop. Visits are written into the journal, if there
+    /// is one; it must have been made for as many threads.
     #[allow(clippy::disallowed_methods, reason = "whoever starts the threads waits until they run")]
     pub fn start<D: FallbackService>(
         listener: TcpListener,
@@ -71,32 +73,40 @@ impl Workers {
         listener.set_nonblocking(true)?;
         let count = redirector.settings.threads.max(1);
         let (stop, stopped) = watch::channel(false);
-        let (doors, arrivals): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel(IN_TRANSIT)).unzip();
-        let peers = Arc::new(Peers { open: (0..count).map(|_| AtomicUsize::new(0)).collect(), doors });
+        let (doors, arrivals): (Vec<_>, Vec<_>) =
+            (0..count).map(|_| mpsc::channel(IN_TRANSIT)).unzip();
+        let peers =
+            Arc::new(Peers { open: (0..count).map(|_| AtomicUsize::new(0)).collect(), doors });
         let mut threads = Vec::new();
         let mut all_counts = Vec::new();
         for (me, arrivals) in arrivals.into_iter().enumerate() {
             let counts = Arc::new(Counts::default());
             all_counts.push(Arc::clone(&counts));
-            let (listener, redirector, peers) = (listener.try_clone()?, Arc::clone(&redirector), Arc::clone(&peers));
+            let (listener, redirector, peers) =
+                (listener.try_clone()?, Arc::clone(&redirector), Arc::clone(&peers));
             let (door, stopped) = (door.clone(), stopped.clone());
-            let clicks = journal.as_ref().map(|journal| clicks_of(journal, me, &counts)).transpose()?;
+            let clicks =
+                journal.as_ref().map(|journal| clicks_of(journal, me, &counts)).transpose()?;
             let (started, has_started) = std::sync::mpsc::channel();
-            let thread = std::thread::Builder::new().name(format!("redirect-{me}")).spawn(move || {
-                // Made on its own thread, which it never leaves: its tasks need not be `Send`.
-                let runtime = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
-                    Ok(runtime) => runtime,
-                    Err(error) => return drop(started.send(Err(error))),
-                };
-                let _ = started.send(Ok(()));
-                let thread = Rc::new(Thread::new(redirector, counts, stopped, clicks));
-                runtime.block_on(async move {
-                    let worker = Worker { me, thread, peers, door };
-                    if let Err(error) = worker.run(listener, arrivals).await {
-                        tracing::error!(%error, "a serving thread ended");
-                    }
-                });
-            })?;
+            let thread =
+                std::thread::Builder::new().name(format!("redirect-{me}")).spawn(move || {
+                    // Made on its own thread, which it never leaves: its tasks need not be `Send`.
+                    let runtime = match Builder::new_current_thread()
+                        .enable_all()
+                        .build_local(LocalOptions::default())
+                    {
+                        Ok(runtime) => runtime,
+                        Err(error) => return drop(started.send(Err(error))),
+                    };
+                    let _ = started.send(Ok(()));
+                    let thread = Rc::new(Thread::new(redirector, counts, stopped, clicks));
+                    runtime.block_on(async move {
+                        let worker = Worker { me, thread, peers, door };
+                        if let Err(error) = worker.run(listener, arrivals).await {
+                            tracing::error!(%error, "a serving thread ended");
+                        }
+                    });
+                })?;
             threads.push(thread);
             has_started.recv().map_err(io::Error::other)??;
         }
@@ -116,8 +126,9 @@ impl Workers {
         self.peers.open.iter().map(|open| open.load(Ordering::Relaxed)).collect()
     }
 
-    /// Stops accepting, lets requests under way finish for up to `patience`, and joins the threads. Those who are still busy
-    /// then are left to the end of the process; `false` if there are any, for they may still answer and write to the journal.
+    /// Stops accepting, lets requests under way finish for up to `patience`, and joins the threads.
+    /// Those who are still busy then are left to the end of the process; `false` if there are any,
+    /// for they may still answer and write to the journal.
     #[allow(clippy::disallowed_methods, reason = "whoever stops the threads waits for them")]
     pub fn stop(&self, patience: Duration) -> bool {
         let _ = self.stop.send(true);
@@ -140,7 +151,12 @@ impl Workers {
 }
 
 fn clicks_of(journal: &Arc<Journal>, thread: usize, counts: &Arc<Counts>) -> io::Result<Clicks> {
-    let refuse = || io::Error::new(io::ErrorKind::InvalidInput, "the journal was made for fewer threads, or is in use");
+    let refuse = || {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the journal was made for fewer threads, or is in use",
+        )
+    };
     let writer = journal.writer(thread).ok_or_else(refuse)?;
     Ok(Clicks::new(Arc::clone(journal), writer, Arc::clone(counts)))
 }
@@ -194,7 +210,11 @@ impl<D: FallbackService> Worker<D> {
     fn sweep(&self) {
         let thread = &self.thread;
         thread.coarse_ms.set(thread.redirector.now_ms());
-        let ended = thread.connection_table.sweep(thread.coarse_ms.get(), &thread.redirector.settings, thread.stopping.get());
+        let ended = thread.connection_table.sweep(
+            thread.coarse_ms.get(),
+            &thread.redirector.settings,
+            thread.stopping.get(),
+        );
         thread.counts.timed_out.add(ended);
         if let Some(clicks) = &thread.clicks {
             clicks.renew_salt();
@@ -205,7 +225,9 @@ impl<D: FallbackService> Worker<D> {
     fn place(&self, stream: TcpStream, peer: SocketAddr) {
         let open = |at: usize| self.peers.open[at].load(Ordering::Relaxed);
         let all = &self.peers.open;
-        if all.iter().map(|open| open.load(Ordering::Relaxed)).sum::<usize>() >= self.thread.redirector.settings.max_connections {
+        if all.iter().map(|open| open.load(Ordering::Relaxed)).sum::<usize>()
+            >= self.thread.redirector.settings.max_connections
+        {
             self.thread.counts.refused.add(1);
             return;
         }
@@ -220,7 +242,8 @@ impl<D: FallbackService> Worker<D> {
             all[least].fetch_sub(1, Ordering::Relaxed);
             return;
         };
-        // A thread that cannot take it, because it is overwhelmed or gone, does not cost the visitor.
+        // A thread that cannot take it, because it is overwhelmed or gone, does not cost the
+        // visitor.
         if let Err(back) = self.peers.doors[least].try_send((stream, peer)) {
             all[least].fetch_sub(1, Ordering::Relaxed);
             let (TrySendError::Full((stream, peer)) | TrySendError::Closed((stream, peer))) = back;
@@ -234,8 +257,18 @@ impl<D: FallbackService> Worker<D> {
     fn idle_tracker(&self, stream: TcpStream, peer: SocketAddr) {
         self.thread.counts.connections.add(1);
         let idle_tracker = ConnectionTable::idle_tracker(self.thread.redirector.now_ms());
-        let leaving = Leaving { thread: Rc::clone(&self.thread), peers: Arc::clone(&self.peers), me: self.me };
-        let served = connection::serve(stream, peer, Rc::clone(&self.thread), Rc::clone(&idle_tracker), self.door.clone());
+        let leaving = Leaving {
+            thread: Rc::clone(&self.thread),
+            peers: Arc::clone(&self.peers),
+            me: self.me,
+        };
+        let served = connection::serve(
+            stream,
+            peer,
+            Rc::clone(&self.thread),
+            Rc::clone(&idle_tracker),
+            self.door.clone(),
+        );
         let task = tokio::task::spawn_local(async move {
             let _leaving = leaving;
             served.await;

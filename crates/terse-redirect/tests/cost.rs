@@ -1,4 +1,5 @@
-//! What one hot redirect costs, in things that can be counted: no allocation, no look into the store, and one record.
+//! What one hot redirect costs, in things that can be counted: no allocation, no look into the
+//! store, and one record.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -15,7 +16,8 @@ use hyper::body::Incoming;
 use terse_core::limits::Limit;
 use terse_core::{Clock, Hosts, Insert, LinkStore, Proxies};
 use terse_redirect::{
-    AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, Redirector, Settings, VisitHandler, Workers,
+    AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, Redirector, Settings,
+    VisitHandler, Workers,
 };
 use terse_testkit::{MemoryStore, alias};
 
@@ -57,7 +59,12 @@ struct NoDoor;
 impl FallbackService for NoDoor {
     type Body = Full<Bytes>;
 
-    async fn open(self, _request: Request<Incoming>, _peer: SocketAddr, _desk: VisitHandler) -> Response<Full<Bytes>> {
+    async fn open(
+        self,
+        _request: Request<Incoming>,
+        _peer: SocketAddr,
+        _desk: VisitHandler,
+    ) -> Response<Full<Bytes>> {
         Response::new(Full::default())
     }
 }
@@ -65,21 +72,32 @@ impl FallbackService for NoDoor {
 const WARM_UP: usize = 100;
 const REQUESTS: usize = 10_000;
 /// As a browser asks, through a proxy.
-const REQUEST: &[u8] = b"GET /abc1234?utm_source=news&utm_medium=mail&utm_campaign=spring HTTP/1.1\r\nHost: go.example\r\n\
+const REQUEST: &[u8] = b"GET /abc1234?utm_source=news&utm_medium=mail&utm_campaign=spring \
+    HTTP/1.1\r\nHost: go.example\r\n\
     Connection: keep-alive\r\nUpgrade-Insecure-Requests: 1\r\n\
-    User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36\r\n\
-    Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8\r\n\
-    Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\nSec-Fetch-Dest: document\r\n\
-    sec-ch-ua: \"Chromium\";v=\"140\", \"Not=A?Brand\";v=\"24\"\r\nsec-ch-ua-mobile: ?0\r\nsec-ch-ua-platform: \"Windows\"\r\n\
-    Referer: https://news.example/2026/01/a-story?id=1\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n\
-    Accept-Language: de-AT,de;q=0.9,en;q=0.8\r\nCookie: theme=dark\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n";
+    User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) \
+    Chrome/140.0.0.0 Safari/537.36\r\n\
+    Accept: \
+    text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8\r\n\
+    Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-User: \
+    ?1\r\nSec-Fetch-Dest: document\r\n\
+    sec-ch-ua: \"Chromium\";v=\"140\", \"Not=A?Brand\";v=\"24\"\r\nsec-ch-ua-mobile: \
+    ?0\r\nsec-ch-ua-platform: \"Windows\"\r\n\
+    Referer: https://news.example/2026/01/a-story?id=1\r\nAccept-Encoding: gzip, deflate, br, \
+    zstd\r\n\
+    Accept-Language: de-AT,de;q=0.9,en;q=0.8\r\nCookie: theme=dark\r\nX-Forwarded-For: \
+    203.0.113.9\r\n\r\n";
 
 /// Alone in its binary: the count is of the whole process.
 #[test]
 fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
     let store = Arc::new(MemoryStore::new());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(store.insert(Insert { link: alias("abc1234", "https://example.com/"), request: None })).unwrap();
+    runtime
+        .block_on(
+            store.insert(Insert { link: alias("abc1234", "https://example.com/"), request: None }),
+        )
+        .unwrap();
     let base = "http://go.example/".parse().unwrap();
     let hosts = Hosts::new(&base, &[], vec![]).unwrap();
     let proxies = Proxies::new(vec!["127.0.0.1".parse().unwrap()]);
@@ -93,14 +111,22 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
         ..Settings::default()
     };
     let links: Arc<dyn LinkStore> = store.clone();
-    let redirector = Arc::new(Redirector::new(links, hosts, 80, &FailurePages::default(), settings, Clock::default()));
+    let redirector = Arc::new(Redirector::new(
+        links,
+        hosts,
+        80,
+        &FailurePages::default(),
+        settings,
+        Clock::default(),
+    ));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let journal = JournalSettings {
         folder: folder.path().to_owned(),
         run: 1,
-        // All of them fit into one: what it takes to make another is the keeper's, on a thread of its own.
+        // All of them fit into one: what it takes to make another is the keeper's, on a thread of
+        // its own.
         segment_bytes: 8 << 20,
         limit_bytes: 64 << 20,
         address: AddressDetail::Cut,
@@ -133,14 +159,18 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
     let told = segments::read_all(folder.path());
     assert_eq!(told.len(), WARM_UP + REQUESTS);
     for told in told {
-        assert_eq!((&*told.code, &*told.referrer, &*told.language), ("abc1234", "news.example", "de-AT"));
+        assert_eq!(
+            (&*told.code, &*told.referrer, &*told.language),
+            ("abc1234", "news.example", "de-AT")
+        );
         assert_eq!(
             (&*told.address, &*told.campaign),
             (&[203, 0, 113][..], "utm_source=news&utm_medium=mail&utm_campaign=spring")
         );
     }
     // Nor does turning away whoever asks for what is not there.
-    let unknown = b"GET /not-there HTTP/1.1\r\nHost: go.example\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n";
+    let unknown =
+        b"GET /not-there HTTP/1.1\r\nHost: go.example\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n";
     assert_eq!(ask(unknown), 404);
     for _ in 0..WARM_UP {
         ask(unknown);
@@ -151,7 +181,11 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
     }
     let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
     assert!(allocated < REQUESTS as u64 / 100, "{allocated} allocations in {REQUESTS} refusals");
-    assert_eq!(segments::read_all(folder.path()).len(), WARM_UP + REQUESTS + 60, "a refusal is not written down");
+    assert_eq!(
+        segments::read_all(folder.path()).len(),
+        WARM_UP + REQUESTS + 60,
+        "a refusal is not written down"
+    );
     workers.stop(Duration::from_secs(5));
     journal.stop();
 }

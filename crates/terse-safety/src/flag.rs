@@ -86,19 +86,41 @@ impl Flag {
     pub fn sentence(self) -> &'static str {
         match self {
             Self::MixedScript => {
-                "The site's name mixes letters of different alphabets, which can make it look like another name."
+                "The site's name mixes letters of different alphabets, which can make it look \
+                 like another name."
             }
-            Self::LookAlike => "The site's name looks like that of a well-known site, but it is not that site.",
-            Self::Userinfo => "A user name stands before the site's name, which can make the address look like another site's.",
-            Self::MisleadingAt => "What stands behind the @ is not the site's name, though it looks like it.",
+            Self::LookAlike => {
+                "The site's name looks like that of a well-known site, but it is not that site."
+            }
+            Self::Userinfo => {
+                "A user name stands before the site's name, which can make the address look like \
+                 another site's."
+            }
+            Self::MisleadingAt => {
+                "What stands behind the @ is not the site's name, though it looks like it."
+            }
             Self::NumericHost => "The site has a number instead of a name.",
-            Self::OddAddress => "The site has a number instead of a name, written so that it is hard to recognise.",
-            Self::SingleLabel => "The site's name has no dot, so it may mean something else on another network.",
-            Self::Shortener => "The link leads to another short link, so its end cannot be seen from here.",
-            Self::FreeHosting => "The page is on a service where anybody can put up pages for free.",
-            Self::OpenRedirect => "The address belongs to a well-known site but sends you on to another one.",
-            Self::DisguisedText => "The site's name was written with characters that vanish or turn into others.",
-            Self::OddSlashes => "The address was written with an unusual number or kind of slashes.",
+            Self::OddAddress => {
+                "The site has a number instead of a name, written so that it is hard to recognise."
+            }
+            Self::SingleLabel => {
+                "The site's name has no dot, so it may mean something else on another network."
+            }
+            Self::Shortener => {
+                "The link leads to another short link, so its end cannot be seen from here."
+            }
+            Self::FreeHosting => {
+                "The page is on a service where anybody can put up pages for free."
+            }
+            Self::OpenRedirect => {
+                "The address belongs to a well-known site but sends you on to another one."
+            }
+            Self::DisguisedText => {
+                "The site's name was written with characters that vanish or turn into others."
+            }
+            Self::OddSlashes => {
+                "The address was written with an unusual number or kind of slashes."
+            }
             Self::Unscreened => "Nobody has been able to check this site yet.",
         }
     }
@@ -112,11 +134,13 @@ impl FlagSet {
     /// None at all.
     pub const NONE: Self = Self(0);
 
-    /// Those that put a warning page before a link unless an operator says otherwise. An address in its usual spelling and a
-    /// slip of the slash key are worth a note, but neither can deceive a visitor, who sees only where the link leads. That
-    /// nobody could be asked about a target says nothing against it.
+    /// Those that put a warning page before a link unless an operator says otherwise. An address in
+    /// its usual spelling and a slip of the slash key are worth a note, but neither can deceive a
+    /// visitor, who sees only where the link leads. That nobody could be asked about a target says
+    /// nothing against it.
     pub fn that_warn() -> Self {
-        let only_noted = |flag: &Flag| matches!(flag, Flag::NumericHost | Flag::OddSlashes | Flag::Unscreened);
+        let only_noted =
+            |flag: &Flag| matches!(flag, Flag::NumericHost | Flag::OddSlashes | Flag::Unscreened);
         Flag::ALL.into_iter().filter(|flag| !only_noted(flag)).collect()
     }
 
@@ -155,8 +179,8 @@ impl FlagSet {
         Flag::ALL.into_iter().filter(move |flag| self.contains(*flag))
     }
 
-    /// From words joined by commas, as [`Display`](fmt::Display) writes them. A word we do not know is passed over: a store may
-    /// hold what a later version wrote.
+    /// From words joined by commas, as [`Display`](fmt::Display) writes them. A word we do not know
+    /// is passed over: a store may hold what a later version wrote.
     pub fn from_words(words: &str) -> Self {
         words.split(',').filter_map(|word| Flag::parse(word.trim())).collect()
     }
@@ -198,7 +222,10 @@ mod tests {
         let all: FlagSet = Flag::ALL.into_iter().collect();
         assert_eq!(all.iter().count(), Flag::ALL.len());
         assert_eq!(FlagSet::from_words(&all.to_string()), all);
-        assert_eq!(FlagSet::from_words("shortener, of_the_future,look_alike").to_string(), "look_alike,shortener");
+        assert_eq!(
+            FlagSet::from_words("shortener, of_the_future,look_alike").to_string(),
+            "look_alike,shortener"
+        );
         assert_eq!(FlagSet::from_words(""), FlagSet::NONE);
     }
 }

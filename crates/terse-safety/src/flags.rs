@@ -9,7 +9,8 @@ use crate::known::{FREE_HOSTING, SHORTENERS};
 use crate::parts::Parts;
 use crate::{look_alike, redirector, script};
 
-/// The warning signs of a target. Says the same for the same target, so links can be judged again at any time.
+/// The warning signs of a target. Says the same for the same target, so links can be judged again
+/// at any time.
 pub fn flags(target: &Target) -> FlagSet {
     let mut flags = FlagSet::NONE;
     let Some(parts) = Parts::of(target) else { return flags };
@@ -42,12 +43,22 @@ fn has_misleading_at(parts: &Parts<'_>) -> bool {
         name.contains('.') && crate::name::canonical(name).is_some()
     };
     parts.path == "/"
-        && [parts.query, parts.fragment].into_iter().flatten().any(|text| text.strip_prefix('@').is_some_and(is_name))
+        && [parts.query, parts.fragment]
+            .into_iter()
+            .flatten()
+            .any(|text| text.strip_prefix('@').is_some_and(is_name))
 }
 
 /// An IPv4 address inside an IPv6 address: mapped, NAT64 or 6to4. Machines write these.
 fn carries_another_address(host: &str) -> bool {
-    let address =
-        host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).and_then(|inner| inner.parse::<Ipv6Addr>().ok());
-    address.is_some_and(|address| matches!(address.segments(), [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, ..] | [0x2002, ..]))
+    let address = host
+        .strip_prefix('[')
+        .and_then(|inner| inner.strip_suffix(']'))
+        .and_then(|inner| inner.parse::<Ipv6Addr>().ok());
+    address.is_some_and(|address| {
+        matches!(
+            address.segments(),
+            [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, ..] | [0x2002, ..]
+        )
+    })
 }

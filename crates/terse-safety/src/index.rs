@@ -10,8 +10,9 @@ use crate::table::Table;
 
 /// All lists, compiled. Built once, then only read.
 ///
-/// Only hashes are kept, 64 bits each. The hash is keyed anew for every index, so that nobody can look for a harmless-looking
-/// entry whose hash is that of somebody else's host. By chance, one look in 10¹² at a million entries is wrong.
+/// Only hashes are kept, 64 bits each. The hash is keyed anew for every index, so that nobody can
+/// look for a harmless-looking entry whose hash is that of somebody else's host. By chance, one
+/// look in 10¹² at a million entries is wrong.
 #[derive(Debug, Default)]
 pub struct Index {
     sources: Vec<Box<str>>,
@@ -57,7 +58,8 @@ impl Index {
         Self { sources, hosts: Table::build(hosts), urls: Table::build(urls), hasher }
     }
 
-    /// The entry that blocks this target, if there is one: its host or a domain above it, else its very URL.
+    /// The entry that blocks this target, if there is one: its host or a domain above it, else its
+    /// very URL.
     pub fn find(&self, target: &Target) -> Option<Match<'_>> {
         let parts = Parts::of(target)?;
         self.find_host(&parts).or_else(|| self.find_url(&parts))
@@ -75,7 +77,9 @@ impl Index {
 
     /// Octets of memory it takes.
     pub fn size(&self) -> usize {
-        self.hosts.size() + self.urls.size() + self.sources.iter().map(|name| name.len() + size_of::<Box<str>>()).sum::<usize>()
+        self.hosts.size()
+            + self.urls.size()
+            + self.sources.iter().map(|name| name.len() + size_of::<Box<str>>()).sum::<usize>()
     }
 
     fn find_host(&self, parts: &Parts<'_>) -> Option<Match<'_>> {
@@ -88,7 +92,10 @@ impl Index {
                 return Some(self.matched(source, MatchKind::Host, rest.to_owned()));
             }
             // Nothing stands above an address, and no name without a dot is ever on a list.
-            rest = rest.split_once('.').map(|(_, above)| above).filter(|above| above.contains('.') && !parts.is_address())?;
+            rest = rest
+                .split_once('.')
+                .map(|(_, above)| above)
+                .filter(|above| above.contains('.') && !parts.is_address())?;
         }
     }
 
@@ -119,7 +126,10 @@ mod tests {
     use crate::list::{Guard, parse};
 
     fn index(lists: &[(&str, &str)]) -> Index {
-        let lists: Vec<_> = lists.iter().map(|(name, text)| parse(name, text.as_bytes(), &Guard::default())).collect();
+        let lists: Vec<_> = lists
+            .iter()
+            .map(|(name, text)| parse(name, text.as_bytes(), &Guard::default()))
+            .collect();
         Index::build(&lists)
     }
 
@@ -129,7 +139,10 @@ mod tests {
 
     #[test]
     fn a_host_is_matched_label_by_label() {
-        let index = index(&[("one", "evil.example\n9.9.9.9\n2620:fe::9"), ("two", "evil.example\nsub.good.example")]);
+        let index = index(&[
+            ("one", "evil.example\n9.9.9.9\n2620:fe::9"),
+            ("two", "evil.example\nsub.good.example"),
+        ]);
         for text in [
             "https://evil.example/",
             "https://EVIL.EXAMPLE/",
@@ -144,7 +157,10 @@ mod tests {
             "https:/evil.example/",
         ] {
             let found = index.find(&target(text)).unwrap_or_else(|| panic!("{text}"));
-            assert_eq!(found, Match { source: "one", kind: MatchKind::Host, entry: "evil.example".into() });
+            assert_eq!(
+                found,
+                Match { source: "one", kind: MatchKind::Host, entry: "evil.example".into() }
+            );
         }
         assert_eq!(index.find(&target("https://x.sub.good.example/")).unwrap().source, "two");
         assert_eq!(index.find(&target("http://0x09090909/")).unwrap().entry, "9.9.9.9");
@@ -163,7 +179,10 @@ mod tests {
 
     #[test]
     fn a_url_is_matched_by_place_and_path_and_by_the_query_it_names() {
-        let index = index(&[("urls", "http://big.example/a%20b/x\nhttps://big.example:8080/p?id=1#f\nhttp://root.example/")]);
+        let index = index(&[(
+            "urls",
+            "http://big.example/a%20b/x\nhttps://big.example:8080/p?id=1#f\nhttp://root.example/",
+        )]);
         for (text, entry) in [
             ("https://big.example/a b/x?any#f", "big.example/a%20b/x"),
             ("http://u@BIG.example./a%20b/x", "big.example/a%20b/x"),
@@ -197,7 +216,15 @@ mod tests {
     #[test]
     fn a_damaged_target_is_no_match_and_no_panic() {
         let index = index(&[("one", "evil.example")]);
-        for text in ["", "https://", "https://evil.example", "ftp://evil.example/", "https:///", "https://@:/", "https://]/"] {
+        for text in [
+            "",
+            "https://",
+            "https://evil.example",
+            "ftp://evil.example/",
+            "https:///",
+            "https://@:/",
+            "https://]/",
+        ] {
             assert_eq!(index.find(&Target::from_stored(text.into())), None, "{text}");
         }
     }

@@ -6,11 +6,14 @@ use std::sync::LazyLock;
 use crate::look_alike::{Fold, fold};
 
 /// Other shorteners.
-pub(crate) static SHORTENERS: LazyLock<HostSet> = LazyLock::new(|| HostSet::read(include_str!("../data/shorteners.txt")));
+pub(crate) static SHORTENERS: LazyLock<HostSet> =
+    LazyLock::new(|| HostSet::read(include_str!("../data/shorteners.txt")));
 /// Free hosting and dynamic DNS.
-pub(crate) static FREE_HOSTING: LazyLock<HostSet> = LazyLock::new(|| HostSet::read(include_str!("../data/free_hosting.txt")));
+pub(crate) static FREE_HOSTING: LazyLock<HostSet> =
+    LazyLock::new(|| HostSet::read(include_str!("../data/free_hosting.txt")));
 /// Names that others imitate.
-pub(crate) static NAMES: LazyLock<Names> = LazyLock::new(|| Names::read(include_str!("../data/names.txt")));
+pub(crate) static NAMES: LazyLock<Names> =
+    LazyLock::new(|| Names::read(include_str!("../data/names.txt")));
 
 /// The lines of a data file that are no comments.
 pub(crate) fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
@@ -26,13 +29,17 @@ pub(crate) struct HostSet {
 impl HostSet {
     fn read(text: &'static str) -> Self {
         let (above, hosts): (Vec<_>, Vec<_>) = lines(text).partition(|line| line.starts_with("*."));
-        Self { hosts: hosts.into_iter().collect(), above: above.into_iter().filter_map(|line| line.strip_prefix("*.")).collect() }
+        Self {
+            hosts: hosts.into_iter().collect(),
+            above: above.into_iter().filter_map(|line| line.strip_prefix("*.")).collect(),
+        }
     }
 
     /// Of a canonical host.
     pub(crate) fn contains(&self, host: &str) -> bool {
         let host = host.strip_prefix("www.").unwrap_or(host);
-        let mut parents = std::iter::successors(host.split_once('.'), |(_, above)| above.split_once('.'));
+        let mut parents =
+            std::iter::successors(host.split_once('.'), |(_, above)| above.split_once('.'));
         self.hosts.contains(host) || parents.any(|(_, above)| self.above.contains(above))
     }
 }
@@ -48,12 +55,14 @@ pub(crate) struct Names {
     honest: HashSet<&'static str>,
 }
 
-/// Shorter names look like too many honest words once digits and accents are ignored: `über`, `äpple`.
+/// Shorter names look like too many honest words once digits and accents are ignored: `über`,
+/// `äpple`.
 const ROUGH_FROM: usize = 6;
 
 impl Names {
     fn read(text: &'static str) -> Self {
-        let (mut exact, mut precious, mut honest) = (HashSet::new(), HashSet::new(), HashSet::new());
+        let (mut exact, mut precious, mut honest) =
+            (HashSet::new(), HashSet::new(), HashSet::new());
         for line in lines(text) {
             if let Some(name) = line.strip_prefix('-') {
                 honest.insert(name);
@@ -86,7 +95,10 @@ impl Names {
         if self.contains(label) || self.honest.contains(label) {
             return None;
         }
-        self.looks.get(&fold(label, Fold::Look)).or_else(|| self.rough_looks.get(&fold(label, Fold::Rough))).copied()
+        self.looks
+            .get(&fold(label, Fold::Look))
+            .or_else(|| self.rough_looks.get(&fold(label, Fold::Rough)))
+            .copied()
     }
 }
 
@@ -96,7 +108,9 @@ mod tests {
 
     #[test]
     fn every_line_of_our_lists_is_a_canonical_host_and_stands_there_once() {
-        for text in [include_str!("../data/shorteners.txt"), include_str!("../data/free_hosting.txt")] {
+        for text in
+            [include_str!("../data/shorteners.txt"), include_str!("../data/free_hosting.txt")]
+        {
             let mut seen = HashSet::new();
             for line in lines(text) {
                 let host = line.trim_start_matches("*.");
@@ -110,8 +124,14 @@ mod tests {
     fn no_two_names_look_alike() {
         let names = &*NAMES;
         assert_eq!(names.looks.len(), names.exact.len());
-        assert_eq!(names.rough_looks.len(), names.exact.iter().filter(|name| name.len() >= ROUGH_FROM).count());
-        assert_eq!(names.exact.len() + names.honest.len(), lines(include_str!("../data/names.txt")).count());
+        assert_eq!(
+            names.rough_looks.len(),
+            names.exact.iter().filter(|name| name.len() >= ROUGH_FROM).count()
+        );
+        assert_eq!(
+            names.exact.len() + names.honest.len(),
+            lines(include_str!("../data/names.txt")).count()
+        );
         for name in &names.exact {
             assert_eq!(names.imitated(name), None, "{name}");
         }
@@ -123,7 +143,9 @@ mod tests {
         for host in ["a.free.example", "a.b.free.example", "short.example", "www.short.example"] {
             assert!(set.contains(host), "{host}");
         }
-        for host in ["free.example", "www.free.example", "afree.example", "a.short.example", "example", ""] {
+        for host in
+            ["free.example", "www.free.example", "afree.example", "a.short.example", "example", ""]
+        {
             assert!(!set.contains(host), "{host}");
         }
     }

@@ -1,8 +1,9 @@
 //! Judging targets: on a blocklist, suspicious, or clear.
 //!
-//! Lists are given as bytes and become one compact index; flags are drawn from the target itself and from small lists of our
-//! own under `data/`. Everything here is pure: no files, no network, and no clock but the one that is handed in, for answers that
-//! hold for a time. Who fetches lists, when links are judged again and what a visitor sees is decided elsewhere.
+//! Lists are given as bytes and become one compact index; flags are drawn from the target itself
+//! and from small lists of our own under `data/`. Everything here is pure: no files, no network,
+//! and no clock but the one that is handed in, for answers that hold for a time. Who fetches lists,
+//! when links are judged again and what a visitor sees is decided elsewhere.
 
 mod flag;
 mod flags;

@@ -43,11 +43,13 @@ pub enum ListKind {
 pub enum Entry<'a> {
     /// A canonical host, and everything below it.
     Host(&'a str),
-    /// `host:port/path?query` of one URL: no scheme, no credentials, no fragment. Without a query it matches any.
+    /// `host:port/path?query` of one URL: no scheme, no credentials, no fragment. Without a query
+    /// it matches any.
     Url(&'a str),
 }
 
-/// One list, canonical. Entries lie in two long texts: a million small allocations would cost more than the words.
+/// One list, canonical. Entries lie in two long texts: a million small allocations would cost more
+/// than the words.
 #[derive(Clone, Debug)]
 pub struct ParsedList {
     name: String,
@@ -60,7 +62,8 @@ pub struct ParsedList {
     most: usize,
 }
 
-/// Reads a list. Its kind is recognised by its content. Whatever cannot be understood is skipped and counted, never an error.
+/// Reads a list. Its kind is recognised by its content. Whatever cannot be understood is skipped
+/// and counted, never an error.
 pub fn parse(name: &str, bytes: &[u8], guard: &Guard) -> ParsedList {
     parse_at_most(MAX_ENTRIES, name, bytes, guard)
 }
@@ -119,7 +122,8 @@ impl ParsedList {
 
     fn read_columns(&mut self, bytes: &[u8], columns: &Columns, guard: &Guard) {
         self.kind = columns.kind;
-        // One line is one row, though a quoted field could hold a line break: so a stray quote spoils its line, not the rest.
+        // One line is one row, though a quoted field could hold a line break: so a stray quote
+        // spoils its line, not the rest.
         let mut row = Row::default();
         for line in lines(bytes) {
             if line.starts_with(b"#") || columns.is_header(line) {
@@ -136,7 +140,8 @@ impl ParsedList {
         let mut seen = [(ListKind::Hosts, 0usize), (ListKind::Domains, 0), (ListKind::Urls, 0)];
         for line in lines(bytes) {
             let Some(line) = line::without_comment(line) else { continue };
-            let Some(line) = (line.len() <= MAX_LINE).then(|| str::from_utf8(line).ok()).flatten() else {
+            let Some(line) = (line.len() <= MAX_LINE).then(|| str::from_utf8(line).ok()).flatten()
+            else {
                 self.skipped += 1;
                 continue;
             };
@@ -156,8 +161,12 @@ impl ParsedList {
                 Line::Unknown => self.skipped += 1,
             }
         }
-        // Lists are mixed more often than their authors think: every line was read as what it is, the majority names the list.
-        self.kind = seen.into_iter().max_by_key(|(_, count)| *count).map_or(ListKind::Unknown, |(kind, _)| kind);
+        // Lists are mixed more often than their authors think: every line was read as what it is,
+        // the majority names the list.
+        self.kind = seen
+            .into_iter()
+            .max_by_key(|(_, count)| *count)
+            .map_or(ListKind::Unknown, |(kind, _)| kind);
     }
 
     fn add_host(&mut self, text: &str, guard: &Guard) {
@@ -172,12 +181,20 @@ impl ParsedList {
     }
 
     fn add_url(&mut self, text: &str, guard: &Guard) {
-        let text = if text.contains("://") { Cow::from(text) } else { Cow::from(format!("http://{text}")) };
-        let url = Some(&text).filter(|text| has_possible_place(text)).and_then(|text| Url::parse(text).ok());
+        let text = if text.contains("://") {
+            Cow::from(text)
+        } else {
+            Cow::from(format!("http://{text}"))
+        };
+        let url = Some(&text)
+            .filter(|text| has_possible_place(text))
+            .and_then(|text| Url::parse(text).ok());
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.filter(|url| url.as_str().len() <= Target::MAX);
         let parts = url.as_ref().and_then(|url| Parts::of_text(url.as_str()));
-        match parts.filter(|parts| crate::name::is_possible(parts.host) && guard.admits_place(parts.host)) {
+        match parts
+            .filter(|parts| crate::name::is_possible(parts.host) && guard.admits_place(parts.host))
+        {
             Some(parts) if self.entries < self.most => {
                 self.urls.push_str(&place_and_path(&parts));
                 // An empty query is none: `/login?` is `/login` to every server.
@@ -208,7 +225,10 @@ fn has_possible_place(url: &str) -> bool {
 }
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes.split(|byte| matches!(byte, b'\n' | b'\r')).map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
+    bytes
+        .split(|byte| matches!(byte, b'\n' | b'\r'))
+        .map(<[u8]>::trim_ascii)
+        .filter(|line| !line.is_empty())
 }
 
 #[cfg(test)]

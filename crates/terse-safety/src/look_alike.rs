@@ -16,8 +16,8 @@ pub(crate) enum Fold {
     Rough,
 }
 
-/// A label as the eye takes it. Two labels look alike if they fold to the same; a fold is not meant to be read, since `m`
-/// becomes `rn`.
+/// A label as the eye takes it. Two labels look alike if they fold to the same; a fold is not meant
+/// to be read, since `m` becomes `rn`.
 pub(crate) fn fold(label: &str, how: Fold) -> String {
     let mut folded = String::with_capacity(label.len() + 8);
     let mut add = |char| match (how, char) {
@@ -40,7 +40,8 @@ pub(crate) fn fold(label: &str, how: Fold) -> String {
     if folded.contains("vv") { folded.replace("vv", "w") } else { folded }
 }
 
-/// The skeleton of a character that plain host names have, if it is another: nearly all labels need no more.
+/// The skeleton of a character that plain host names have, if it is another: nearly all labels need
+/// no more.
 fn plain_skeleton(char: char) -> &'static str {
     match char {
         '0' => "o",
@@ -58,30 +59,38 @@ pub(crate) fn imitates(host: &str) -> bool {
     }
     let label = unicode(cut.label);
     // Under a suffix of their own script, `аха` is a word and not an insurance company.
-    let at_home = cut.suffix.contains("xn--") && !label.chars().any(|char| char.is_ascii_alphabetic());
+    let at_home =
+        cut.suffix.contains("xn--") && !label.chars().any(|char| char.is_ascii_alphabetic());
     (!at_home && NAMES.imitated(&label).is_some()) || pretends_below(&cut)
 }
 
-/// A name put before a foreign domain: `paypal.com.evil.example`, `paypal.com-login.example`, `paypal.evil.example`.
+/// A name put before a foreign domain: `paypal.com.evil.example`, `paypal.com-login.example`,
+/// `paypal.evil.example`.
 fn pretends_below(cut: &Cut<'_>) -> bool {
     let labels = || cut.below.split('.').filter(|label| !label.is_empty()).chain([cut.label]);
     labels().zip(labels().skip(1)).any(|(label, next)| {
         let readable = unicode(label);
         let name = if NAMES.contains(label) { Some(label) } else { NAMES.imitated(&readable) };
-        name.is_some_and(|name| NAMES.is_precious(name) || SUFFIXES.contains(&next) || next.starts_with("com-"))
+        name.is_some_and(|name| {
+            NAMES.is_precious(name) || SUFFIXES.contains(&next) || next.starts_with("com-")
+        })
     })
 }
 
-/// Suffixes that make a name before them look complete. Only such as are no words: `github.it.company.example` belongs to the
-/// people who keep the computers running.
+/// Suffixes that make a name before them look complete. Only such as are no words:
+/// `github.it.company.example` belongs to the people who keep the computers running.
 const SUFFIXES: &[&str] = &[
-    "at", "au", "br", "ca", "ch", "cn", "co", "com", "de", "es", "eu", "fr", "info", "jp", "kr", "net", "nl", "org", "pl", "ru",
-    "se", "uk",
+    "at", "au", "br", "ca", "ch", "cn", "co", "com", "de", "es", "eu", "fr", "info", "jp", "kr",
+    "net", "nl", "org", "pl", "ru", "se", "uk",
 ];
 
 /// A label as people read it.
 pub(crate) fn unicode(label: &str) -> Cow<'_, str> {
-    if label.starts_with("xn--") { Cow::from(idna::domain_to_unicode(label).0) } else { Cow::from(label) }
+    if label.starts_with("xn--") {
+        Cow::from(idna::domain_to_unicode(label).0)
+    } else {
+        Cow::from(label)
+    }
 }
 
 #[cfg(test)]

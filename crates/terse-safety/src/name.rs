@@ -6,7 +6,8 @@ use psl::{Suffix, Type};
 use terse_core::is_public_address;
 use url::Host;
 
-/// A host in the form a target's serialisation would give it, without a trailing dot. `None` for what cannot be a host.
+/// A host in the form a target's serialisation would give it, without a trailing dot. `None` for
+/// what cannot be a host.
 pub(crate) fn canonical(text: &str) -> Option<String> {
     let text = text.trim();
     if !is_possible_length(text) {
@@ -24,8 +25,8 @@ pub(crate) fn canonical(text: &str) -> Option<String> {
     is_possible(host).then(|| host.to_owned())
 }
 
-/// Whether a host, before it was mapped and encoded, may be short enough afterwards. Encoding a name takes time in the square
-/// of its length, and a list may have been made to waste ours.
+/// Whether a host, before it was mapped and encoded, may be short enough afterwards. Encoding a
+/// name takes time in the square of its length, and a list may have been made to waste ours.
 pub(crate) fn is_possible_length(text: &str) -> bool {
     text.len() <= 1024 && text.chars().count() <= 3 * 253
 }
@@ -35,7 +36,10 @@ fn is_canonical_already(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'))
         && has_possible_labels(text)
         && text.split('.').all(|label| !label.starts_with("xn--"))
-        && text.rsplit('.').next().is_some_and(|last| last.starts_with(|first: char| first.is_ascii_lowercase()))
+        && text
+            .rsplit('.')
+            .next()
+            .is_some_and(|last| last.starts_with(|first: char| first.is_ascii_lowercase()))
 }
 
 /// Whether a resolver could find a canonical host: the parser lets longer ones pass.
@@ -47,12 +51,26 @@ fn has_possible_labels(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(|label| (1..=63).contains(&label.len()))
 }
 
-/// Whether a host is a place inside: a name without a dot, a local name, an address nobody outside can reach.
+/// Whether a host is a place inside: a name without a dot, a local name, an address nobody outside
+/// can reach.
 pub(crate) fn is_inside(host: &str) -> bool {
-    const INSIDE: &[&str] = &["localhost", "local", "internal", "localdomain", "intranet", "lan", "private", "corp", "arpa"];
+    const INSIDE: &[&str] = &[
+        "localhost",
+        "local",
+        "internal",
+        "localdomain",
+        "intranet",
+        "lan",
+        "private",
+        "corp",
+        "arpa",
+    ];
     match address(host) {
         Some(address) => !is_public_address(address),
-        None => !host.contains('.') || host.rsplit('.').next().is_some_and(|last| INSIDE.contains(&last)),
+        None => {
+            !host.contains('.')
+                || host.rsplit('.').next().is_some_and(|last| INSIDE.contains(&last))
+        }
     }
 }
 
@@ -140,7 +158,21 @@ mod tests {
         ] {
             assert_eq!(canonical(text).as_deref(), Some(want), "{text}");
         }
-        for text in ["", ".", "..", "a..b", "a b", "a/b", "a@b", "a:80", "256.1.1.1", "xn--a", "\0", "1.2.3.999", "<html>"] {
+        for text in [
+            "",
+            ".",
+            "..",
+            "a..b",
+            "a b",
+            "a/b",
+            "a@b",
+            "a:80",
+            "256.1.1.1",
+            "xn--a",
+            "\0",
+            "1.2.3.999",
+            "<html>",
+        ] {
             assert_eq!(canonical(text), None, "{text}");
         }
         assert_eq!(canonical(&format!("{}.example", "a".repeat(64))), None);

@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 
 use terse_core::Target;
 
-/// Slices of one serialised URL. A serialisation is canonical, so its parts are found by their delimiters alone: the authority
-/// ends at the first slash, and within it an `@` can only end the credentials.
+/// Slices of one serialised URL. A serialisation is canonical, so its parts are found by their
+/// delimiters alone: the authority ends at the first slash, and within it an `@` can only end the
+/// credentials.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Parts<'a> {
     /// `user:password`, without the `@`.
@@ -42,7 +43,14 @@ impl<'a> Parts<'a> {
             Some(at) if place.as_bytes()[at] == b':' => (&place[..at], Some(&place[at + 1..])),
             _ => (place, None),
         };
-        Some(Self { credentials, host: host.strip_suffix('.').unwrap_or(host), port, path, query, fragment })
+        Some(Self {
+            credentials,
+            host: host.strip_suffix('.').unwrap_or(host),
+            port,
+            path,
+            query,
+            fragment,
+        })
     }
 
     /// Whether the host is an address rather than a name.
@@ -53,7 +61,8 @@ impl<'a> Parts<'a> {
 
 /// Whether a canonical host is an address. Only a canonical IPv4 address ends in a number.
 pub(crate) fn is_address(host: &str) -> bool {
-    host.starts_with('[') || (host.ends_with(|last: char| last.is_ascii_digit()) && host.parse::<Ipv4Addr>().is_ok())
+    host.starts_with('[')
+        || (host.ends_with(|last: char| last.is_ascii_digit()) && host.parse::<Ipv4Addr>().is_ok())
 }
 
 fn split(text: &str, at: char) -> (&str, Option<&str>) {
@@ -70,7 +79,9 @@ mod tests {
 
     use super::*;
 
-    fn as_the_parser_says(url: &Url) -> (String, Option<String>, String, Option<String>, Option<String>, bool) {
+    fn as_the_parser_says(
+        url: &Url,
+    ) -> (String, Option<String>, String, Option<String>, Option<String>, bool) {
         let host = url.host_str().unwrap();
         (
             host.strip_suffix('.').unwrap_or(host).into(),

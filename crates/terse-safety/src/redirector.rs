@@ -10,8 +10,9 @@ use crate::known::lines;
 use crate::name::{Cut, is_at_or_below};
 use crate::parts::Parts;
 
-static RULES: LazyLock<Vec<Rule>> =
-    LazyLock::new(|| lines(include_str!("../data/redirectors.txt")).filter_map(Rule::read).collect());
+static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    lines(include_str!("../data/redirectors.txt")).filter_map(Rule::read).collect()
+});
 
 /// One line of the data file.
 struct Rule {
@@ -33,7 +34,9 @@ impl Rule {
 
     fn is_at(&self, host: &str, cut: Option<&Cut<'_>>) -> bool {
         match (self.host.strip_suffix(".*"), self.host.strip_prefix("*.")) {
-            (Some(label), _) => cut.is_some_and(|cut| cut.label == label && matches!(cut.below, "" | "www")),
+            (Some(label), _) => {
+                cut.is_some_and(|cut| cut.label == label && matches!(cut.below, "" | "www"))
+            }
             (_, Some(above)) => host != above && is_at_or_below(host, above),
             _ => host.strip_prefix("www.").unwrap_or(host) == self.host,
         }
@@ -48,7 +51,8 @@ impl Rule {
         }
         let query = parts.query?;
         self.fields.iter().find_map(|field| match *field {
-            "*" => Some(percent_decode_str(query).decode_utf8_lossy().into_owned()).filter(|text| text.starts_with("http")),
+            "*" => Some(percent_decode_str(query).decode_utf8_lossy().into_owned())
+                .filter(|text| text.starts_with("http")),
             field => form_urlencoded::parse(query.as_bytes())
                 .find(|(name, value)| name == field && !value.is_empty())
                 .map(|(_, value)| value.into_owned()),
@@ -59,7 +63,10 @@ impl Rule {
 /// What a known redirector was told, if this is one.
 fn told(parts: &Parts<'_>) -> Option<String> {
     let cut = Cut::of(parts.host);
-    RULES.iter().filter(|rule| rule.is_at(parts.host, cut.as_ref())).find_map(|rule| rule.destination(parts))
+    RULES
+        .iter()
+        .filter(|rule| rule.is_at(parts.host, cut.as_ref()))
+        .find_map(|rule| rule.destination(parts))
 }
 
 /// Whether this is a known redirector that was told where to go.
@@ -83,18 +90,37 @@ mod tests {
     fn every_line_of_the_data_is_a_rule() {
         let text = include_str!("../data/redirectors.txt");
         assert_eq!(RULES.len(), lines(text).count());
-        assert!(RULES.iter().all(|rule| rule.path.starts_with('/') && rule.in_path == rule.fields.is_empty()));
+        assert!(
+            RULES
+                .iter()
+                .all(|rule| rule.path.starts_with('/') && rule.in_path == rule.fields.is_empty())
+        );
     }
 
     #[test]
     fn known_redirectors_are_looked_through() {
         for (text, end) in [
-            ("https://www.google.com/url?q=https://attacker.example.net/", Some("https://attacker.example.net/")),
-            ("https://google.co.jp/url?sa=t&url=https%3A%2F%2Fx.example%2F%3Fa%3D1", Some("https://x.example/?a=1")),
-            ("https://l.facebook.com/l.php?u=http%3A%2F%2Fx.example&h=1", Some("http://x.example/")),
+            (
+                "https://www.google.com/url?q=https://attacker.example.net/",
+                Some("https://attacker.example.net/"),
+            ),
+            (
+                "https://google.co.jp/url?sa=t&url=https%3A%2F%2Fx.example%2F%3Fa%3D1",
+                Some("https://x.example/?a=1"),
+            ),
+            (
+                "https://l.facebook.com/l.php?u=http%3A%2F%2Fx.example&h=1",
+                Some("http://x.example/"),
+            ),
             ("https://href.li/?https://x.example/", Some("https://x.example/")),
-            ("https://eur01.safelinks.protection.outlook.com/?url=https%3A%2F%2Fx.example&data=1", Some("https://x.example/")),
-            ("https://r.search.yahoo.com/_ylt=A/RU=https%3a%2f%2fx.example%2fa/RK=2", Some("https://x.example/a/RK=2")),
+            (
+                "https://eur01.safelinks.protection.outlook.com/?url=https%3A%2F%2Fx.example&data=1",
+                Some("https://x.example/"),
+            ),
+            (
+                "https://r.search.yahoo.com/_ylt=A/RU=https%3a%2f%2fx.example%2fa/RK=2",
+                Some("https://x.example/a/RK=2"),
+            ),
             ("https://www.bing.com/ck/a?u=a1aHR0cHM6", None),
         ] {
             let target = Target::from_stored(text.into());

@@ -1,11 +1,13 @@
 //! Google Safe Browsing, version 5, with local lists.
 //!
-//! The lists hold the first four bytes of hashes of what is dangerous. A target none of whose expressions is on a list is clean,
-//! and nobody was asked. For one that is, the whole hashes with the same beginning have to be asked for, and the answer holds for
-//! as long as it says. Asking is done elsewhere: here are the lists, the answers, and what follows from them.
+//! The lists hold the first four bytes of hashes of what is dangerous. A target none of whose
+//! expressions is on a list is clean, and nobody was asked. For one that is, the whole hashes with
+//! the same beginning have to be asked for, and the answer holds for as long as it says. Asking is
+//! done elsewhere: here are the lists, the answers, and what follows from them.
 //!
-//! The messages are read as protobuf: field numbers and types are fixed by the published definition, while the JSON form of the
-//! same messages leaves open how bytes and unknown words are spelled, and is a third longer.
+//! The messages are read as protobuf: field numbers and types are fixed by the published
+//! definition, while the JSON form of the same messages leaves open how bytes and unknown words are
+//! spelled, and is a third longer.
 
 mod answers;
 mod expressions;
@@ -27,7 +29,8 @@ pub use hash_list::{HashList, UpdateError};
 pub use message::{ListUpdate, Malformed, read_updates};
 use prefixes::Prefixes;
 
-/// The lists that are kept: deception, malware, and unwanted or harmful software for computers and telephones.
+/// The lists that are kept: deception, malware, and unwanted or harmful software for computers and
+/// telephones.
 pub const LISTS: [&str; 5] = ["se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b"];
 /// Lists that nobody has confirmed for longer say nothing of what is new.
 pub const MAX_TRUST: Duration = Duration::from_hours(24);
@@ -49,7 +52,8 @@ pub enum Word {
     Clean,
     /// The same, but by lists that are too old to know what is new.
     CleanOfOld,
-    /// It may be dangerous or not: an answer is needed that is not there, or there are no lists at all.
+    /// It may be dangerous or not: an answer is needed that is not there, or there are no lists at
+    /// all.
     Unsure,
     /// It is dangerous.
     Threat,
@@ -65,13 +69,21 @@ pub struct Learned {
 impl SafeBrowsing {
     /// Without lists yet.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, prefixes: RwLock::default(), confirmed_ms: AtomicI64::new(0), answers: RwLock::default() }
+        Self {
+            clock,
+            prefixes: RwLock::default(),
+            confirmed_ms: AtomicI64::new(0),
+            answers: RwLock::default(),
+        }
     }
 
     /// Puts lists in force, which were the latest at that moment.
     pub fn replace(&self, lists: &[HashList], confirmed: Timestamp) {
         let new = Some(Arc::new(Prefixes::of(lists.iter().map(HashList::prefixes))));
-        let old = std::mem::replace(&mut *self.prefixes.write().unwrap_or_else(PoisonError::into_inner), new);
+        let old = std::mem::replace(
+            &mut *self.prefixes.write().unwrap_or_else(PoisonError::into_inner),
+            new,
+        );
         self.confirm(confirmed);
         drop(old); // behind the lock
     }
@@ -117,10 +129,14 @@ impl SafeBrowsing {
         }
     }
 
-    /// Whether a target is known to be dangerous, and nothing else. Many are asked about at once whenever something was learned, so
-    /// nothing is hashed as long as no answer names any threat.
+    /// Whether a target is known to be dangerous, and nothing else. Many are asked about at once
+    /// whenever something was learned, so nothing is hashed as long as no answer names any threat.
     pub fn is_threat(&self, target: &Target) -> bool {
-        let known = self.answers.read().unwrap_or_else(PoisonError::into_inner).have_threats(self.clock.now());
+        let known = self
+            .answers
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .have_threats(self.clock.now());
         known && self.word(target) == Word::Threat
     }
 
@@ -148,12 +164,14 @@ impl SafeBrowsing {
 
     /// Whether a target is known to be dangerous. Names what is not known on the way.
     fn look(&self, prefixes: &Prefixes, target: &Target, unknown: &mut dyn FnMut(u32)) -> bool {
-        let (answers, now) = (self.answers.read().unwrap_or_else(PoisonError::into_inner), self.clock.now());
+        let (answers, now) =
+            (self.answers.read().unwrap_or_else(PoisonError::into_inner), self.clock.now());
         let mut threat = false;
         let mut look = |target: &Target| {
             each_hash(target, |hash| {
                 let prefix = beginning(hash);
-                // Answers first, as the protocol has it: what was dangerous a moment ago is so until the answer expires.
+                // Answers first, as the protocol has it: what was dangerous a moment ago is so
+                // until the answer expires.
                 match answers.get(prefix, now) {
                     Some(answer) => threat |= answer.contains(hash),
                     None if prefixes.contains(prefix) => unknown(prefix),

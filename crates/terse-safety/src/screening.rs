@@ -54,7 +54,9 @@ mod tests {
         let screen = Screen::default();
         let house: &dyn Screening = &screen;
         let target = Target::parse("https://exam\u{2060}ple.com/", &Default::default()).unwrap();
-        let Judgement::Suspicious(flags) = house.judge(&target, Evidence::Typed("https://exam\u{2060}ple.com/")) else {
+        let Judgement::Suspicious(flags) =
+            house.judge(&target, Evidence::Typed("https://exam\u{2060}ple.com/"))
+        else {
             panic!()
         };
         assert_eq!(flags.joined(), "disguised_text");

@@ -4,8 +4,9 @@ use unicode_security::{RestrictionLevel, RestrictionLevelDetection};
 
 use crate::look_alike::unicode;
 
-/// Whether a label of a canonical name mixes scripts in a way no language does, or has characters that no language writes
-/// names with. Latin beside Chinese, Japanese or Korean is ordinary there; beside Thai or Arabic it deceives nobody.
+/// Whether a label of a canonical name mixes scripts in a way no language does, or has characters
+/// that no language writes names with. Latin beside Chinese, Japanese or Korean is ordinary there;
+/// beside Thai or Arabic it deceives nobody.
 pub(crate) fn is_mixed(host: &str) -> bool {
     host.split('.').filter(|label| label.starts_with("xn--")).any(|label| {
         let readable: String = unicode(label).chars().filter(|char| !is_harmless(*char)).collect();
@@ -13,7 +14,8 @@ pub(crate) fn is_mixed(host: &str) -> bool {
     })
 }
 
-/// Pictures look like no letter. Joiners are spelling in Persian and in Indian languages, and only allowed where they are.
+/// Pictures look like no letter. Joiners are spelling in Persian and in Indian languages, and only
+/// allowed where they are.
 fn is_harmless(char: char) -> bool {
     matches!(char, '\u{200c}' | '\u{200d}' | '\u{2600}'..='\u{2757}' | '\u{2763}'..='\u{2767}' | '\u{1f300}'..='\u{1faff}')
 }
@@ -24,8 +26,14 @@ mod tests {
 
     #[test]
     fn only_suspicious_mixtures_are_mixed() {
-        for host in ["pаypal.com", "gооgle.com", "ɢoogle.com", "αpple.com", "x.bаnk.example", "google.com∕login.evil.example"]
-        {
+        for host in [
+            "pаypal.com",
+            "gооgle.com",
+            "ɢoogle.com",
+            "αpple.com",
+            "x.bаnk.example",
+            "google.com∕login.evil.example",
+        ] {
             assert!(is_mixed(&crate::name::canonical(host).unwrap()), "{host}");
         }
         for host in [
@@ -38,7 +46,10 @@ mod tests {
             "🍕.ws",
             "نامه‌ای.com",
         ] {
-            assert!(!is_mixed(&crate::name::canonical(host).unwrap_or_else(|| panic!("{host}"))), "{host}");
+            assert!(
+                !is_mixed(&crate::name::canonical(host).unwrap_or_else(|| panic!("{host}"))),
+                "{host}"
+            );
         }
     }
 }

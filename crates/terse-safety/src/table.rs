@@ -1,6 +1,7 @@
 //! A set of hashes, each with a number: eleven octets an entry, one or two cache lines a look.
 
-/// Hashes in order, and a directory that leads from a hash's first bits to its few neighbours. Built once, then only read.
+/// Hashes in order, and a directory that leads from a hash's first bits to its few neighbours.
+/// Built once, then only read.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     hashes: Box<[u64]>,

@@ -1,15 +1,19 @@
-//! The warning signs that only the typed text shows: a target's serialisation has already lost them.
+//! The warning signs that only the typed text shows: a target's serialisation has already lost
+//! them.
 
 use terse_core::Target;
 
 use crate::flag::{Flag, FlagSet};
 use crate::parts::Parts;
 
-/// The warning signs in the text that became `target`. To be asked once, when a link is made, and kept with it.
+/// The warning signs in the text that became `target`. To be asked once, when a link is made, and
+/// kept with it.
 pub fn typed_flags(text: &str, target: &Target) -> FlagSet {
     let mut flags = FlagSet::NONE;
     let text = text.trim_matches([' ', '\t', '\r', '\n']);
-    let (Some(parts), Some((_, rest))) = (Parts::of(target), text.split_once(':')) else { return flags };
+    let (Some(parts), Some((_, rest))) = (Parts::of(target), text.split_once(':')) else {
+        return flags;
+    };
     let authority_and_more = rest.trim_start_matches(['/', '\\']);
     let slashes = &rest[..rest.len() - authority_and_more.len()];
     let authority = authority_and_more.split(['/', '\\', '?', '#']).next().unwrap_or_default();
@@ -35,7 +39,8 @@ fn without_port(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-/// Whether a host was typed with escapes, with characters that vanish, or with ornaments that stand for plain letters.
+/// Whether a host was typed with escapes, with characters that vanish, or with ornaments that stand
+/// for plain letters.
 fn is_disguised(host: &str) -> bool {
     host.contains('%')
         || host.chars().any(|char| !char.is_ascii() && !is_wide(char) && becomes_ascii(char))
@@ -48,7 +53,8 @@ fn becomes_ascii(char: char) -> bool {
     result.is_ok() && mapped.is_ascii()
 }
 
-/// What a Japanese or Chinese keyboard gives if left in that state: wide letters, and full stops of their own.
+/// What a Japanese or Chinese keyboard gives if left in that state: wide letters, and full stops of
+/// their own.
 fn is_wide(char: char) -> bool {
     matches!(char, '\u{ff01}'..='\u{ff5e}' | '。' | '｡')
 }

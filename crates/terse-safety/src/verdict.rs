@@ -33,7 +33,8 @@ pub struct Block {
     pub entry: String,
 }
 
-/// Judges targets against the lists of the moment. Shared by everybody who asks; new lists come in while they ask.
+/// Judges targets against the lists of the moment. Shared by everybody who asks; new lists come in
+/// while they ask.
 #[derive(Debug)]
 pub struct Screen {
     /// Held for as long as it takes to copy a pointer, on either side.
@@ -59,15 +60,21 @@ impl Screen {
         Self { safe_browsing: Some(safe_browsing), ..self }
     }
 
-    /// Puts new lists in the place of the old ones, at once. Who is asking finishes with the old ones.
+    /// Puts new lists in the place of the old ones, at once. Who is asking finishes with the old
+    /// ones.
     pub fn replace(&self, index: Index) {
-        let old = std::mem::replace(&mut *self.index.write().unwrap_or_else(PoisonError::into_inner), Arc::new(index));
-        // Behind the lists: who sees the new number judges by the new lists, and who judged by the old ones finds another.
+        let old = std::mem::replace(
+            &mut *self.index.write().unwrap_or_else(PoisonError::into_inner),
+            Arc::new(index),
+        );
+        // Behind the lists: who sees the new number judges by the new lists, and who judged by the
+        // old ones finds another.
         self.has_learned();
         drop(old); // behind the lock: millions of entries may take a moment to free
     }
 
-    /// Something was learned that is not in the lists. Told behind it, so that who sees the new number judges by what is new.
+    /// Something was learned that is not in the lists. Told behind it, so that who sees the new
+    /// number judges by what is new.
     pub fn has_learned(&self) {
         self.version.fetch_add(1, Ordering::SeqCst);
     }
@@ -82,14 +89,21 @@ impl Screen {
         self.index.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Judges a target, as at any time after it was made. What only the typed text could show is taken from what was found then.
+    /// Judges a target, as at any time after it was made. What only the typed text could show is
+    /// taken from what was found then.
     pub fn judge(&self, target: &Target, kept: FlagSet) -> Verdict {
         self.judge_again(target, kept, ModerationStatus::Clear)
     }
 
-    /// The same for a link that stands like this. What was taken down stays down until somebody who knows says otherwise, and what
-    /// was screened once is not unscreened because nobody can be asked now.
-    pub fn judge_again(&self, target: &Target, kept: FlagSet, standing: ModerationStatus) -> Verdict {
+    /// The same for a link that stands like this. What was taken down stays down until somebody who
+    /// knows says otherwise, and what was screened once is not unscreened because nobody can be
+    /// asked now.
+    pub fn judge_again(
+        &self,
+        target: &Target,
+        kept: FlagSet,
+        standing: ModerationStatus,
+    ) -> Verdict {
         let word = match self.word(target) {
             Word::Unsure if standing == ModerationStatus::Blocked => Word::Threat,
             Word::Unsure | Word::CleanOfOld if !kept.contains(Flag::Unscreened) => Word::Clean,
@@ -105,7 +119,8 @@ impl Screen {
 
     /// Whether a target is named by a list, or known to be dangerous, and nothing else.
     pub fn blocks(&self, target: &Target) -> bool {
-        find(&self.index(), target).is_some() || self.safe_browsing.as_ref().is_some_and(|known| known.is_threat(target))
+        find(&self.index(), target).is_some()
+            || self.safe_browsing.as_ref().is_some_and(|known| known.is_threat(target))
     }
 
     fn word(&self, target: &Target) -> Word {
@@ -115,22 +130,36 @@ impl Screen {
     fn verdict(&self, target: &Target, more: FlagSet, word: Word) -> Verdict {
         let index = self.index();
         if let Some(found) = find(&index, target) {
-            return Verdict::Blocked(Block { source: found.source.to_owned(), kind: found.kind, entry: found.entry });
+            return Verdict::Blocked(Block {
+                source: found.source.to_owned(),
+                kind: found.kind,
+                entry: found.entry,
+            });
         }
         let mut flags = flags(target).union(more);
         match word {
             Word::Threat => {
-                let entry = Parts::of(target).map(|parts| parts.host.to_owned()).unwrap_or_default();
-                return Verdict::Blocked(Block { source: SAFE_BROWSING.into(), kind: MatchKind::Url, entry });
+                let entry =
+                    Parts::of(target).map(|parts| parts.host.to_owned()).unwrap_or_default();
+                return Verdict::Blocked(Block {
+                    source: SAFE_BROWSING.into(),
+                    kind: MatchKind::Url,
+                    entry,
+                });
             }
             Word::Unsure | Word::CleanOfOld => flags.insert(Flag::Unscreened),
             Word::Clean => {}
         }
-        if flags.intersection(self.warn_on).is_empty() { Verdict::Clear(flags) } else { Verdict::Suspicious(flags) }
+        if flags.intersection(self.warn_on).is_empty() {
+            Verdict::Clear(flags)
+        } else {
+            Verdict::Suspicious(flags)
+        }
     }
 }
 
-/// A known redirector is looked through, once: its good name must not carry a bad one past the lists.
+/// A known redirector is looked through, once: its good name must not carry a bad one past the
+/// lists.
 fn find<'a>(index: &'a Index, target: &Target) -> Option<Match<'a>> {
     index.find(target).or_else(|| index.find(&redirector::destination(target)?))
 }
@@ -166,28 +195,47 @@ mod tests {
             Verdict::Suspicious([Flag::Userinfo, Flag::LookAlike].into_iter().collect())
         );
         screen.replace(index("paypa1.com"));
-        let block = Block { source: "feed".into(), kind: MatchKind::Host, entry: "paypa1.com".into() };
+        let block =
+            Block { source: "feed".into(), kind: MatchKind::Host, entry: "paypa1.com".into() };
         assert_eq!(screen.judge(&link, FlagSet::NONE), Verdict::Blocked(block));
         screen.replace(Index::default());
-        assert_eq!(screen.judge(&target("https://example.com/"), FlagSet::NONE), Verdict::Clear(FlagSet::NONE));
+        assert_eq!(
+            screen.judge(&target("https://example.com/"), FlagSet::NONE),
+            Verdict::Clear(FlagSet::NONE)
+        );
     }
 
     #[test]
     fn a_redirector_is_looked_through() {
         let screen = Screen::default();
         let link = target("https://www.google.com/url?q=https://evil.example/");
-        assert_eq!(screen.judge(&link, FlagSet::NONE), Verdict::Suspicious([Flag::OpenRedirect].into_iter().collect()));
+        assert_eq!(
+            screen.judge(&link, FlagSet::NONE),
+            Verdict::Suspicious([Flag::OpenRedirect].into_iter().collect())
+        );
         screen.replace(index("evil.example"));
-        assert!(matches!(screen.judge(&link, FlagSet::NONE), Verdict::Blocked(block) if block.entry == "evil.example"));
+        assert!(
+            matches!(screen.judge(&link, FlagSet::NONE), Verdict::Blocked(block) if block.entry == "evil.example")
+        );
     }
 
     #[test]
     fn an_operator_chooses_what_is_worth_a_warning() {
-        let (link, screen) = (target("https://bit.ly/x"), Screen::new([Flag::NumericHost].into_iter().collect()));
+        let (link, screen) =
+            (target("https://bit.ly/x"), Screen::new([Flag::NumericHost].into_iter().collect()));
         let numeric = [Flag::NumericHost].into_iter().collect();
-        assert_eq!(screen.judge(&link, FlagSet::NONE), Verdict::Clear([Flag::Shortener].into_iter().collect()));
-        assert!(matches!(screen.judge(&target("http://8.8.8.8/"), FlagSet::NONE), Verdict::Suspicious(_)));
-        assert_eq!(Screen::default().judge(&target("http://8.8.8.8/"), FlagSet::NONE), Verdict::Clear(numeric));
+        assert_eq!(
+            screen.judge(&link, FlagSet::NONE),
+            Verdict::Clear([Flag::Shortener].into_iter().collect())
+        );
+        assert!(matches!(
+            screen.judge(&target("http://8.8.8.8/"), FlagSet::NONE),
+            Verdict::Suspicious(_)
+        ));
+        assert_eq!(
+            Screen::default().judge(&target("http://8.8.8.8/"), FlagSet::NONE),
+            Verdict::Clear(numeric)
+        );
         assert!(matches!(
             Screen::default().judge_typed("http://134744072/", &target("http://134744072/")),
             Verdict::Suspicious(_)
@@ -207,7 +255,9 @@ mod tests {
         thread::scope(|scope| {
             let asking = scope.spawn(|| {
                 let link = target("https://a.evil.example/");
-                (0..20_000).filter(|_| matches!(screen.judge(&link, FlagSet::NONE), Verdict::Blocked(_))).count()
+                (0..20_000)
+                    .filter(|_| matches!(screen.judge(&link, FlagSet::NONE), Verdict::Blocked(_)))
+                    .count()
             });
             for _ in 0..200 {
                 screen.replace(index("evil.example"));
@@ -216,6 +266,9 @@ mod tests {
             screen.replace(index("evil.example"));
             assert!(asking.join().unwrap() <= 20_000);
         });
-        assert!(matches!(screen.judge(&target("https://evil.example/"), FlagSet::NONE), Verdict::Blocked(_)));
+        assert!(matches!(
+            screen.judge(&target("https://evil.example/"), FlagSet::NONE),
+            Verdict::Blocked(_)
+        ));
     }
 }

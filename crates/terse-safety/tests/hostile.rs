@@ -1,4 +1,5 @@
-//! Targets that must be taken but looked at twice, each with the flags it raises, and whether they warn a visitor.
+//! Targets that must be taken but looked at twice, each with the flags it raises, and whether they
+//! warn a visitor.
 
 use terse_core::Target;
 use terse_safety::{Screen, Verdict, flags, typed_flags};

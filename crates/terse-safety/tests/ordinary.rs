@@ -114,7 +114,8 @@ const ORDINARY: &[&str] = &[
 fn ordinary_targets_raise_no_flag() {
     let screen = Screen::default();
     for text in ORDINARY {
-        let target = Target::parse(text, &Default::default()).unwrap_or_else(|refusal| panic!("{text}: {refusal}"));
+        let target = Target::parse(text, &Default::default())
+            .unwrap_or_else(|refusal| panic!("{text}: {refusal}"));
         assert_eq!(flags(&target).union(typed_flags(text, &target)).to_string(), "", "{text}");
         let verdict = screen.judge_typed(text, &target);
         assert!(matches!(verdict, Verdict::Clear(_)), "{text}: {verdict:?}");

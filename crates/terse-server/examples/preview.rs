@@ -1,5 +1,5 @@
-//! Serves the web side on a free port with a store in memory, to look at the pages and to try the API:
-//! `cargo run -p terse-server --example preview`. The key is `terse_preview`.
+//! Serves the web side on a free port with a store in memory, to look at the pages and to try the
+//! API: `cargo run -p terse-server --example preview`. The key is `terse_preview`.
 
 #[path = "../tests/it/fake.rs"]
 mod fake;
@@ -13,7 +13,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use terse_core::*;
-use terse_server::{Accounts, ApiStats, AppState, Keys, Limits, Passwords, RegistryRefresh, router};
+use terse_server::{
+    Accounts, ApiStats, AppState, Keys, Limits, Passwords, RegistryRefresh, router,
+};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,7 +33,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         quarantine: Duration::ZERO,
     };
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));
-    let links = Arc::new(Links::new(fake::Fake::new(), codes, Arc::new(NoFeed), Arc::new(NoScreening), rules, Clock::default()));
+    let links = Arc::new(Links::new(
+        fake::Fake::new(),
+        codes,
+        Arc::new(NoFeed),
+        Arc::new(NoScreening),
+        rules,
+        Clock::default(),
+    ));
     let keys = Keys::new(vec![Keys::hash("terse_preview")]);
     let (_stop, stop) = tokio::sync::watch::channel(false);
     let app = router(AppState {
@@ -58,7 +67,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (socket, _) = listener.accept().await?;
         let service = TowerToHyperService::new(app.clone());
         tokio::spawn(async move {
-            let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
+            let _ = Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(socket), service)
+                .await;
         });
     }
 }

@@ -1,4 +1,5 @@
-//! Passes: what a visitor who knew a link's password carries for a while, so as not to be asked at every visit.
+//! Passes: what a visitor who knew a link's password carries for a while, so as not to be asked at
+//! every visit.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ const NAME: &str = "terse_pass";
 /// A browser sends one; whoever sends many is looked at no longer.
 const MAX_COOKIES: usize = 4;
 
-/// Signs passes and knows them again. Nothing is kept of them: a pass says until when it is good, and fits one password of one
-/// link, so that a new password ends all of them.
+/// Signs passes and knows them again. Nothing is kept of them: a pass says until when it is good,
+/// and fits one password of one link, so that a new password ends all of them.
 #[derive(Clone)]
 pub(crate) struct AccessCookies<'a>(&'a [u8; 32]);
 
@@ -33,15 +34,18 @@ impl<'a> AccessCookies<'a> {
         pass.extend(self.sign(link, until)?);
         let (code, life, pass) = (&link.key.code, LIFE.as_secs(), URL_SAFE_NO_PAD.encode(pass));
         let secure = if secure { "; Secure" } else { "" };
-        let cookie = format!("{NAME}={pass}; Path=/{code}; Max-Age={life}; HttpOnly; SameSite=Lax{secure}");
+        let cookie =
+            format!("{NAME}={pass}; Path=/{code}; Max-Age={life}; HttpOnly; SameSite=Lax{secure}");
         HeaderValue::try_from(cookie).ok()
     }
 
     /// Whether a request carries a pass for this link that is still good.
     pub(crate) fn credential(&self, headers: &HeaderMap, link: &Link, now: Timestamp) -> bool {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-        let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let mut access_cookies = pairs.filter(|(name, _)| *name == NAME).map(|(_, pass)| pass).take(MAX_COOKIES);
+        let pairs =
+            cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let mut access_cookies =
+            pairs.filter(|(name, _)| *name == NAME).map(|(_, pass)| pass).take(MAX_COOKIES);
         access_cookies.any(|pass| self.is_good(pass, link, now))
     }
 
@@ -60,7 +64,8 @@ impl<'a> AccessCookies<'a> {
     /// Each text is preceded by its length, so that no two links are signed alike.
     fn sign(&self, link: &Link, until: Timestamp) -> Option<[u8; 32]> {
         let password = link.password.as_ref()?;
-        let mut mac = Hmac::<Sha256>::new_from_slice(self.0).expect("HMAC takes keys of any length");
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(self.0).expect("HMAC takes keys of any length");
         for text in [link.key.domain.as_str(), link.key.code.as_str(), password.as_str()] {
             mac.update(&(text.len() as u64).to_be_bytes());
             mac.update(text.as_bytes());
@@ -82,7 +87,10 @@ mod tests {
     const KEY: [u8; 32] = [3; 32];
 
     fn locked() -> Link {
-        Link { password: Some(PasswordHash::from_phc("$argon2id$a")), ..alias("abc", "https://example.com/") }
+        Link {
+            password: Some(PasswordHash::from_phc("$argon2id$a")),
+            ..alias("abc", "https://example.com/")
+        }
     }
 
     fn cookie(pass: &str) -> HeaderMap {
@@ -98,7 +106,11 @@ mod tests {
     fn a_pass_is_good_for_ten_minutes_and_no_longer() {
         let headers = cookie(&format!("other=1; {}; terse_passport=2", pass()));
         for (ms, good) in [(0, true), (599_999, true), (600_000, false), (-1, false)] {
-            assert_eq!(AccessCookies(&KEY).credential(&headers, &locked(), moment(ms)), good, "{ms}");
+            assert_eq!(
+                AccessCookies(&KEY).credential(&headers, &locked(), moment(ms)),
+                good,
+                "{ms}"
+            );
         }
     }
 
@@ -111,16 +123,29 @@ mod tests {
             Link { created_at: moment(1), ..link.clone() },
             Link { key: terse_testkit::key("abd"), ..link.clone() },
             Link {
-                key: terse_core::LinkKey { domain: Domain::parse("b.example").unwrap(), code: link.key.code.clone() },
+                key: terse_core::LinkKey {
+                    domain: Domain::parse("b.example").unwrap(),
+                    code: link.key.code.clone(),
+                },
                 ..link.clone()
             },
         ];
         for other in others {
-            assert!(!AccessCookies(&KEY).credential(&cookie(&pass()), &other, moment(1)), "{other:?}");
+            assert!(
+                !AccessCookies(&KEY).credential(&cookie(&pass()), &other, moment(1)),
+                "{other:?}"
+            );
         }
-        assert!(!AccessCookies(&[4; 32]).credential(&cookie(&pass()), &link, moment(1)), "another store's");
-        let changed = Link { title: None, target: alias("x23", "https://example.org/").target, ..link };
-        assert!(AccessCookies(&KEY).credential(&cookie(&pass()), &changed, moment(1)), "the rest of the link may change");
+        assert!(
+            !AccessCookies(&[4; 32]).credential(&cookie(&pass()), &link, moment(1)),
+            "another store's"
+        );
+        let changed =
+            Link { title: None, target: alias("x23", "https://example.org/").target, ..link };
+        assert!(
+            AccessCookies(&KEY).credential(&cookie(&pass()), &changed, moment(1)),
+            "the rest of the link may change"
+        );
     }
 
     #[test]
@@ -131,19 +156,37 @@ mod tests {
         for place in 0..bytes.len() {
             bytes[place] ^= 1;
             let forged = format!("{name}={}", URL_SAFE_NO_PAD.encode(&bytes));
-            assert!(!AccessCookies(&KEY).credential(&cookie(&forged), &locked(), moment(1)), "octet {place}");
+            assert!(
+                !AccessCookies(&KEY).credential(&cookie(&forged), &locked(), moment(1)),
+                "octet {place}"
+            );
             bytes[place] ^= 1;
         }
-        for forged in ["terse_pass=", "terse_pass=AAAA", "terse_pass", &format!("terse_pass={}", "A".repeat(10_000))] {
+        for forged in [
+            "terse_pass=",
+            "terse_pass=AAAA",
+            "terse_pass",
+            &format!("terse_pass={}", "A".repeat(10_000)),
+        ] {
             assert!(!AccessCookies(&KEY).credential(&cookie(forged), &locked(), moment(1)));
         }
         let buried = format!("{}{right}", "terse_pass=x; ".repeat(MAX_COOKIES));
-        assert!(!AccessCookies(&KEY).credential(&cookie(&buried), &locked(), moment(1)), "few are looked at");
+        assert!(
+            !AccessCookies(&KEY).credential(&cookie(&buried), &locked(), moment(1)),
+            "few are looked at"
+        );
     }
 
     #[test]
     fn the_cookie_goes_to_its_link_alone() {
-        let give = |secure| AccessCookies(&KEY).give(&locked(), secure, moment(0)).unwrap().to_str().unwrap().to_owned();
+        let give = |secure| {
+            AccessCookies(&KEY)
+                .give(&locked(), secure, moment(0))
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        };
         assert!(give(true).ends_with("; Path=/abc; Max-Age=600; HttpOnly; SameSite=Lax; Secure"));
         assert!(give(false).ends_with("; Path=/abc; Max-Age=600; HttpOnly; SameSite=Lax"));
     }

@@ -1,14 +1,17 @@
 //! The end of an account, and of everything that was its owner's.
 //!
-//! An erasure is many steps in several stores, and may be cut off after any of them. So the first one makes the account known as
-//! being erased, durably, and closes it; the last one erases it. All between them can be done again, and whoever comes upon an
-//! account in between goes on: the one who was asked, or the next start.
+//! An erasure is many steps in several stores, and may be cut off after any of them. So the first
+//! one makes the account known as being erased, durably, and closes it; the last one erases it. All
+//! between them can be done again, and whoever comes upon an account in between goes on: the one
+//! who was asked, or the next start.
 
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use terse_core::clicks::ClickStore;
-use terse_core::registry::{Account, AccountChange, Actor, Attribution, ChangeAccount, Registry, RegistryError, Suspension};
+use terse_core::registry::{
+    Account, AccountChange, Actor, Attribution, ChangeAccount, Registry, RegistryError, Suspension,
+};
 use terse_core::{Caller, Link, LinkError, Links, ListQuery, OwnerId, Sort, Status, StoreError};
 
 use crate::router::AppState;
@@ -41,7 +44,11 @@ pub struct Erasures {
 
 impl Erasures {
     /// From the stores that know something of owners.
-    pub fn new(links: Arc<Links>, clicks: Arc<dyn ClickStore>, registry: Arc<dyn Registry>) -> Self {
+    pub fn new(
+        links: Arc<Links>,
+        clicks: Arc<dyn ClickStore>,
+        registry: Arc<dyn Registry>,
+    ) -> Self {
         Self { links, clicks, registry }
     }
 
@@ -49,8 +56,13 @@ impl Erasures {
         Self::new(Arc::clone(&state.links), Arc::clone(&state.clicks), Arc::clone(&state.registry))
     }
 
-    /// Closes an account for good, if it is still as it was seen. From now on the erasure will be finished, whatever happens.
-    pub(crate) async fn begin(&self, account: &Account, by: Attribution) -> Result<(), RegistryError> {
+    /// Closes an account for good, if it is still as it was seen. From now on the erasure will be
+    /// finished, whatever happens.
+    pub(crate) async fn begin(
+        &self,
+        account: &Account,
+        by: Attribution,
+    ) -> Result<(), RegistryError> {
         if account.suspended.as_ref().is_some_and(Suspension::is_erasure) {
             return Ok(());
         }
@@ -61,7 +73,10 @@ impl Erasures {
             ..AccountChange::default()
         };
         self.registry
-            .change_account(ChangeAccount { id: account.id, change, expected: Some(account.revision) }, by)
+            .change_account(
+                ChangeAccount { id: account.id, change, expected: Some(account.revision) },
+                by,
+            )
             .await
             .map(|_| ())
     }
@@ -80,14 +95,16 @@ impl Erasures {
         Ok(())
     }
 
-    /// Finishes all erasures that were begun, and says how many. To be called at the start, and now and then.
+    /// Finishes all erasures that were begun, and says how many. To be called at the start, and now
+    /// and then.
     pub async fn finish(&self) -> Result<usize, ErasureError> {
         let mut finished = 0;
         for id in self.registry.suspended().await? {
             let suspended = self.registry.account(id).await?.and_then(|account| account.suspended);
             if suspended.as_ref().is_some_and(Suspension::is_erasure) {
                 let why = Some("finishing what was begun".to_owned());
-                self.end(id, Attribution { actor: Actor::Terse, at: self.links.now(), why }).await?;
+                self.end(id, Attribution { actor: Actor::Terse, at: self.links.now(), why })
+                    .await?;
                 finished += 1;
             }
         }
@@ -99,10 +116,17 @@ impl Erasures {
         for status in [None, Some(Status::Deleted)] {
             let mut after = None;
             loop {
-                let query = ListQuery { status, after, ..ListQuery::all(Sort::Oldest, PAGE, self.links.now()) };
+                let query = ListQuery {
+                    status,
+                    after,
+                    ..ListQuery::all(Sort::Oldest, PAGE, self.links.now())
+                };
                 let page = self.links.list(Caller::Owner(owner), query).await?.page;
-                let erasing: Vec<_> =
-                    page.links.into_iter().map(|link| erase_one(Arc::clone(&self.links), owner, link)).collect();
+                let erasing: Vec<_> = page
+                    .links
+                    .into_iter()
+                    .map(|link| erase_one(Arc::clone(&self.links), owner, link))
+                    .collect();
                 stream::iter(erasing).buffer_unordered(TOGETHER).try_collect::<()>().await?;
                 after = page.next;
                 if after.is_none() {

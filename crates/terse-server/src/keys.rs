@@ -10,8 +10,8 @@ const PREFIX: &str = "terse_";
 /// Nobody hashes more than this for a stranger.
 const MAX_KEY_LEN: usize = 512;
 
-/// The keys of whoever runs this server, as SHA-256 hashes. A key holds 256 random bits, so a fast hash is enough and nothing can be
-/// guessed.
+/// The keys of whoever runs this server, as SHA-256 hashes. A key holds 256 random bits, so a fast
+/// hash is enough and nothing can be guessed.
 #[derive(Clone, Default)]
 pub struct Keys(Vec<[u8; 32]>);
 
@@ -26,7 +26,8 @@ impl Keys {
         self.0.push(operator);
     }
 
-    /// Whether this is one of them. Takes equally long for every wrong key: all hashes are compared, each in constant time.
+    /// Whether this is one of them. Takes equally long for every wrong key: all hashes are
+    /// compared, each in constant time.
     pub(crate) fn is_operator(&self, presented: &str) -> bool {
         let Some(hash) = Self::checked_hash(presented) else { return false };
         let known = self.0.iter().fold(Choice::from(0), |known, kept| known | kept.ct_eq(&hash));
@@ -71,7 +72,9 @@ mod tests {
         assert!(!keys.is_operator(&key) && keys.is_operator("another"));
         keys.add(hash);
         assert!(keys.is_operator(&key));
-        for wrong in ["", "terse_", &key[1..], &format!("{key} "), &key.to_uppercase(), &"x".repeat(513)] {
+        for wrong in
+            ["", "terse_", &key[1..], &format!("{key} "), &key.to_uppercase(), &"x".repeat(513)]
+        {
             assert!(!keys.is_operator(wrong), "{wrong}");
         }
         assert!(!format!("{keys:?}").contains("terse_"));

@@ -1,8 +1,9 @@
 //! The web side of terse: the REST API and the pages.
 //!
-//! Turns requests into calls of [`terse_core::Links`] and answers into JSON or HTML. Every rule about links lives in the core;
-//! what is decided here is how things look from outside. Absent on purpose: redirects (their plane is a crate of its own),
-//! health and metrics (the binary's), and anything about how links are stored.
+//! Turns requests into calls of [`terse_core::Links`] and answers into JSON or HTML. Every rule
+//! about links lives in the core; what is decided here is how things look from outside. Absent on
+//! purpose: redirects (their plane is a crate of its own), health and metrics (the binary's), and
+//! anything about how links are stored.
 
 mod access_cookies;
 mod accounts;

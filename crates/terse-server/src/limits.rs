@@ -7,7 +7,8 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
 use terse_core::limits::{
-    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, give_back_by_address, take_by_address,
+    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter,
+    give_back_by_address, take_by_address,
 };
 use terse_core::registry::{Account, Role};
 use terse_core::{Caller, OwnerId};
@@ -15,22 +16,23 @@ use terse_core::{Caller, OwnerId};
 use crate::api::problem::{Problem, RATE_LIMITED};
 use crate::principal::{Credential, Principal};
 
-/// So many times as often as links may be made, they may be asked for: a typo costs nobody a link, and a flood of them is
-/// turned away before it is read.
+/// So many times as often as links may be made, they may be asked for: a typo costs nobody a link,
+/// and a flood of them is turned away before it is read.
 const ASKING: u32 = 10;
 
-/// How often somebody who is signed in may try their password: a session that was left open is not the key to the rest.
+/// How often somebody who is signed in may try their password: a session that was left open is not
+/// the key to the rest.
 const PROOFS: Limit = Limit::per_minute(10);
 
-/// How often somebody may make a key: each comes with links of its own to make, so that who makes one key after the other would
-/// make as many links as they like.
+/// How often somebody may make a key: each comes with links of its own to make, so that who makes
+/// one key after the other would make as many links as they like.
 const NEW_KEYS: Limit = Limit::per_hour(20);
 
 /// Sets an owner's browsers apart from keys; no key has such a high number.
 const BROWSERS: u64 = 1 << 63;
 
-/// So many times as often as by one address, a link's password may be tried by all together: many who guess from many places are
-/// as hopeless as one.
+/// So many times as often as by one address, a link's password may be tried by all together: many
+/// who guess from many places are as hopeless as one.
 const ALL_TOGETHER: u32 = 20;
 
 /// What the web side limits.
@@ -66,45 +68,74 @@ impl Limits {
         }
     }
 
-    /// How much this caller may make. The one place that decides it: where keys have limits of their own, they are known here.
+    /// How much this caller may make. The one place that decides it: where keys have limits of
+    /// their own, they are known here.
     pub(crate) fn allowance(&self, principal: &Principal, address: Option<IpAddr>) -> Allowance {
         match (principal.caller, principal.credential) {
             (Caller::Anonymous, _) => self.strangers_allowance(address),
-            (Caller::Admin(_), _) => Allowance { whose: Whose::Address(nowhere()), limit: Limit::OFF },
+            (Caller::Admin(_), _) => {
+                Allowance { whose: Whose::Address(nowhere()), limit: Limit::OFF }
+            }
             (Caller::Owner(_), Credential::Key { id, plan }) => {
                 Allowance { whose: Whose::Key(id.0), limit: plan.unwrap_or(self.create_per_key) }
             }
-            (Caller::Owner(owner), _) => Allowance { whose: Whose::Key(BROWSERS | owner.0), limit: self.create_per_key },
+            (Caller::Owner(owner), _) => {
+                Allowance { whose: Whose::Key(BROWSERS | owner.0), limit: self.create_per_key }
+            }
         }
     }
 
-    /// How much somebody may make who has shown nothing. Those of whom nobody knows where they are count as one.
+    /// How much somebody may make who has shown nothing. Those of whom nobody knows where they are
+    /// count as one.
     pub(crate) fn strangers_allowance(&self, address: Option<IpAddr>) -> Allowance {
-        Allowance { whose: Whose::Address(address.unwrap_or_else(nowhere)), limit: self.create_per_address }
+        Allowance {
+            whose: Whose::Address(address.unwrap_or_else(nowhere)),
+            limit: self.create_per_address,
+        }
     }
 
-    /// Counts that somebody asks for a link, whatever it may be. To be called before the body is read.
+    /// Counts that somebody asks for a link, whatever it may be. To be called before the body is
+    /// read.
     pub(crate) async fn ask(&self, allowance: Allowance) -> Result<(), Problem> {
-        let verdict = self.count(LimitedAction::AskToCreate, allowance.whose, allowance.limit.times(ASKING), 1).await;
+        let verdict = self
+            .count(LimitedAction::AskToCreate, allowance.whose, allowance.limit.times(ASKING), 1)
+            .await;
         if verdict.allowed {
             return Ok(());
         }
         // What a caller can do something with is how many links may be made.
         let verdict = LimitDecision { limit: allowance.limit.count(), remaining: 0, ..verdict };
-        Err(Problem::new(&RATE_LIMITED, format!("too many requests; try again in {}", wait(verdict.retry))).limited(verdict))
+        Err(Problem::new(
+            &RATE_LIMITED,
+            format!("too many requests; try again in {}", wait(verdict.retry)),
+        )
+        .limited(verdict))
     }
 
     /// Counts links that are about to be made: all of them, or none and a problem.
-    pub(crate) async fn take(&self, allowance: Allowance, count: usize) -> Result<LimitOutcome, Problem> {
+    pub(crate) async fn take(
+        &self,
+        allowance: Allowance,
+        count: usize,
+    ) -> Result<LimitOutcome, Problem> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let verdict = self.count(LimitedAction::Create, allowance.whose, allowance.limit, count).await;
+        let verdict =
+            self.count(LimitedAction::Create, allowance.whose, allowance.limit, count).await;
         if verdict.allowed {
             return Ok(LimitOutcome { allowance, verdict });
         }
         let detail = if count > allowance.limit.count() {
-            format!("this asks for {count} links; at most {} are allowed ({})", allowance.limit.count(), allowance.limit)
+            format!(
+                "this asks for {count} links; at most {} are allowed ({})",
+                allowance.limit.count(),
+                allowance.limit
+            )
         } else {
-            format!("too many links ({} are allowed); try again in {}", allowance.limit, wait(verdict.retry))
+            format!(
+                "too many links ({} are allowed); try again in {}",
+                allowance.limit,
+                wait(verdict.retry)
+            )
         };
         Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
     }
@@ -117,9 +148,18 @@ impl Limits {
             return;
         }
         match *whose {
-            Whose::Address(address) => give_back_by_address(&*self.limiter, LimitedAction::Create, address, *limit, count).await,
+            Whose::Address(address) => {
+                give_back_by_address(&*self.limiter, LimitedAction::Create, address, *limit, count)
+                    .await;
+            }
             Whose::Key(key) => {
-                self.limiter.give_back(LimitSubject { act: LimitedAction::Create, who: LimitKey::Key(key) }, *limit, count).await;
+                self.limiter
+                    .give_back(
+                        LimitSubject { act: LimitedAction::Create, who: LimitKey::Key(key) },
+                        *limit,
+                        count,
+                    )
+                    .await;
             }
         }
         verdict.remaining = verdict.remaining.saturating_add(count).min(verdict.limit);
@@ -133,7 +173,8 @@ impl Limits {
         if verdict.allowed {
             return Ok(());
         }
-        Err(Problem::new(&RATE_LIMITED, "too many links were asked for that are not there").limited(verdict))
+        Err(Problem::new(&RATE_LIMITED, "too many links were asked for that are not there")
+            .limited(verdict))
     }
 
     /// Counts that somebody who is signed in tries to prove it by a password.
@@ -156,16 +197,22 @@ impl Limits {
         if verdict.allowed {
             return Ok(());
         }
-        Err(Problem::new(&RATE_LIMITED, format!("too many new keys; try again in {}", wait(verdict.retry))).limited(verdict))
+        Err(Problem::new(
+            &RATE_LIMITED,
+            format!("too many new keys; try again in {}", wait(verdict.retry)),
+        )
+        .limited(verdict))
     }
 
-    /// Counts that somebody tries the password of a link, before it is known whether it is the right one.
+    /// Counts that somebody tries the password of a link, before it is known whether it is the
+    /// right one.
     pub(crate) async fn try_password(&self, address: IpAddr, link: u64) -> Result<(), Problem> {
         let limit = self.passwords_per_address;
         if limit.is_off() {
             return Ok(());
         }
-        let one = take_by_address(&*self.limiter, LimitedAction::LinkPassword, address, limit, 1).await;
+        let one =
+            take_by_address(&*self.limiter, LimitedAction::LinkPassword, address, limit, 1).await;
         let verdict = match one.allowed {
             false => one,
             true => self.limiter.take(every(link), limit.times(ALL_TOGETHER), 1).await,
@@ -174,9 +221,11 @@ impl Limits {
             return Ok(());
         }
         if one.allowed {
-            give_back_by_address(&*self.limiter, LimitedAction::LinkPassword, address, limit, 1).await;
+            give_back_by_address(&*self.limiter, LimitedAction::LinkPassword, address, limit, 1)
+                .await;
         }
-        let detail = format!("the password was wrong too often; try again in {}", wait(verdict.retry));
+        let detail =
+            format!("the password was wrong too often; try again in {}", wait(verdict.retry));
         Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
     }
 
@@ -184,20 +233,27 @@ impl Limits {
     pub(crate) async fn right_password(&self, address: IpAddr, link: u64) {
         let limit = self.passwords_per_address;
         if !limit.is_off() {
-            give_back_by_address(&*self.limiter, LimitedAction::LinkPassword, address, limit, 1).await;
+            give_back_by_address(&*self.limiter, LimitedAction::LinkPassword, address, limit, 1)
+                .await;
             self.limiter.give_back(every(link), limit.times(ALL_TOGETHER), 1).await;
         }
     }
 
-    /// Counts an attempt to show who one is: by where it comes from, and by the name, whether anybody has it or not. Whoever
-    /// guesses from many places gets no further than whoever guesses many names from one.
-    pub(crate) async fn sign_in(&self, address: IpAddr, name: Option<&str>) -> Result<Attempt, Problem> {
+    /// Counts an attempt to show who one is: by where it comes from, and by the name, whether
+    /// anybody has it or not. Whoever guesses from many places gets no further than whoever guesses
+    /// many names from one.
+    pub(crate) async fn sign_in(
+        &self,
+        address: IpAddr,
+        name: Option<&str>,
+    ) -> Result<Attempt, Problem> {
         let refuse = |verdict: LimitDecision| {
             let format = format!("too many attempts; try again in {}", wait(verdict.retry));
             Err(Problem::new(&RATE_LIMITED, format).limited(verdict))
         };
         let attempt = Attempt { address, name: name.map(number_of) };
-        let verdict = self.count(LimitedAction::SignIn, Whose::Address(address), self.sign_in, 1).await;
+        let verdict =
+            self.count(LimitedAction::SignIn, Whose::Address(address), self.sign_in, 1).await;
         if !verdict.allowed {
             return refuse(verdict);
         }
@@ -213,26 +269,48 @@ impl Limits {
         }
         give_back_by_address(&*self.limiter, LimitedAction::SignIn, address, self.sign_in, 1).await;
         if let Some(name) = name {
-            self.limiter.give_back(LimitSubject { act: LimitedAction::SignIn, who: LimitKey::Key(name) }, self.sign_in, 1).await;
+            self.limiter
+                .give_back(
+                    LimitSubject { act: LimitedAction::SignIn, who: LimitKey::Key(name) },
+                    self.sign_in,
+                    1,
+                )
+                .await;
         }
     }
 
     /// Counts that somebody reports a link.
     pub(crate) async fn report(&self, address: IpAddr) -> Result<(), Problem> {
-        let verdict = self.count(LimitedAction::Report, Whose::Address(address), self.reports_per_address, 1).await;
+        let verdict = self
+            .count(LimitedAction::Report, Whose::Address(address), self.reports_per_address, 1)
+            .await;
         if verdict.allowed {
             return Ok(());
         }
-        Err(Problem::new(&RATE_LIMITED, format!("too many reports; try again in {}", wait(verdict.retry))).limited(verdict))
+        Err(Problem::new(
+            &RATE_LIMITED,
+            format!("too many reports; try again in {}", wait(verdict.retry)),
+        )
+        .limited(verdict))
     }
 
-    async fn count(&self, act: LimitedAction, whose: Whose, limit: Limit, count: u32) -> LimitDecision {
+    async fn count(
+        &self,
+        act: LimitedAction,
+        whose: Whose,
+        limit: Limit,
+        count: u32,
+    ) -> LimitDecision {
         if limit.is_off() {
             return LimitDecision::UNLIMITED;
         }
         match whose {
-            Whose::Address(address) => take_by_address(&*self.limiter, act, address, limit, count).await,
-            Whose::Key(key) => self.limiter.take(LimitSubject { act, who: LimitKey::Key(key) }, limit, count).await,
+            Whose::Address(address) => {
+                take_by_address(&*self.limiter, act, address, limit, count).await
+            }
+            Whose::Key(key) => {
+                self.limiter.take(LimitSubject { act, who: LimitKey::Key(key) }, limit, count).await
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The gate before links that have a password: who shows a pass goes through, who tells the password is given one.
+//! The gate before links that have a password: who shows a pass goes through, who tells the
+//! password is given one.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,7 +12,10 @@ use sha2::{Digest, Sha256};
 use terse_core::{Code, Link, LinkKey, PasswordHash, Status};
 
 use crate::access_cookies::AccessCookies;
-use crate::api::problem::{INVALID_REQUEST, PASSWORD_NEEDED, Problem, STORE_UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE, WRONG_PASSWORD};
+use crate::api::problem::{
+    INVALID_REQUEST, PASSWORD_NEEDED, Problem, STORE_UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE,
+    WRONG_PASSWORD,
+};
 use crate::api::request::{Params, read};
 use crate::limits;
 use crate::pages::{self, is_own_form, key_of, password_page};
@@ -86,13 +90,25 @@ impl PasswordGate {
     async fn passed(&self, request: &PasswordRequest) -> Result<GateDecision, Problem> {
         let Some(link) = self.link(request).await? else { return Ok(GateDecision::None) };
         let Some(password) = link.password.clone() else { return Ok(GateDecision::None) };
-        if AccessCookies::new(&self.0.pass_key).credential(&request.headers, &link, self.0.links.now()) {
+        if AccessCookies::new(&self.0.pass_key).credential(
+            &request.headers,
+            &link,
+            self.0.links.now(),
+        ) {
             return Ok(GateDecision::Open { knows: password, pass: None });
         }
         if request.html {
-            return Ok(GateDecision::Closed(password_page(&self.0, &link, request.uri.query(), StatusCode::OK, None)));
+            return Ok(GateDecision::Closed(password_page(
+                &self.0,
+                &link,
+                request.uri.query(),
+                StatusCode::OK,
+                None,
+            )));
         }
-        let mut response = Problem::new(&PASSWORD_NEEDED, "this link has a password: POST it here as a form").into_response();
+        let mut response =
+            Problem::new(&PASSWORD_NEEDED, "this link has a password: POST it here as a form")
+                .into_response();
         let headers = response.headers_mut();
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Password"));
         headers.insert("x-robots-tag", HeaderValue::from_static("noindex"));
@@ -102,38 +118,64 @@ impl PasswordGate {
     async fn heard(&self, request: &PasswordRequest, body: Body) -> Result<GateDecision, Problem> {
         let state = &self.0;
         let link = self.link(request).await?;
-        let Some((link, password)) = link.and_then(|link| link.password.clone().map(|password| (link, password))) else {
+        let Some((link, password)) =
+            link.and_then(|link| link.password.clone().map(|password| (link, password)))
+        else {
             // Else this would be a place to find links by guessing.
             state.limits.guess(Some(request.client)).await?;
             return Ok(GateDecision::None);
         };
         if !matches!(link.status(state.links.now()), Status::Active | Status::Suspicious) {
             // It ended while somebody was typing: the link itself says how.
-            let again = (StatusCode::SEE_OTHER, [(header::LOCATION, format!("/{}", link.key.code))]).into_response();
+            let again =
+                (StatusCode::SEE_OTHER, [(header::LOCATION, format!("/{}", link.key.code))])
+                    .into_response();
             return Ok(GateDecision::Closed(closed_to_caches(again)));
         }
         let base = state.links.rules().hosts.base_of(&link.key.domain).to_owned();
         if !is_own_form(&request.headers, &request.uri, &base) {
             // Another site would have its visitors guess for it.
-            return Ok(GateDecision::Closed(self.refuse(request, &link, "Type the password here, please.")));
+            return Ok(GateDecision::Closed(self.refuse(
+                request,
+                &link,
+                "Type the password here, please.",
+            )));
         }
         let number = number_of(&link.key);
         state.limits.try_password(request.client, number).await?;
         let typed = typed(&request.headers, body).await?;
         if !state.passwords.verify(typed, Some(password.as_str().to_owned())).await? {
-            return Ok(GateDecision::Closed(self.refuse(request, &link, "This is not the password.")));
+            return Ok(GateDecision::Closed(self.refuse(
+                request,
+                &link,
+                "This is not the password.",
+            )));
         }
         // Only wrong ones count: many may know the right one.
         state.limits.right_password(request.client, number).await;
-        let pass = AccessCookies::new(&state.pass_key).give(&link, base.starts_with("https:"), state.links.now());
+        let pass = AccessCookies::new(&state.pass_key).give(
+            &link,
+            base.starts_with("https:"),
+            state.links.now(),
+        );
         Ok(GateDecision::Open { knows: password, pass })
     }
 
     fn refuse(&self, request: &PasswordRequest, link: &Link, format: &'static str) -> Response {
         if request.html {
-            return password_page(&self.0, link, request.uri.query(), StatusCode::FORBIDDEN, Some(format));
+            return password_page(
+                &self.0,
+                link,
+                request.uri.query(),
+                StatusCode::FORBIDDEN,
+                Some(format),
+            );
         }
-        closed_to_caches(Problem::new(&WRONG_PASSWORD, "this is not the password").on("password").into_response())
+        closed_to_caches(
+            Problem::new(&WRONG_PASSWORD, "this is not the password")
+                .on("password")
+                .into_response(),
+        )
     }
 
     async fn link(&self, request: &PasswordRequest) -> Result<Option<Link>, Problem> {
@@ -146,15 +188,20 @@ impl PasswordGate {
 
 /// What was typed into the form.
 async fn typed(headers: &HeaderMap, body: Body) -> Result<String, Problem> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind =
+        headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-        return Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "the password is told by a form").on("Content-Type"));
+        return Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "the password is told by a form")
+            .on("Content-Type"));
     }
     let bytes = read(body, MAX_FORM_LEN).await?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| Problem::new(&INVALID_REQUEST, "this is not what our form sends"))?;
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|_| Problem::new(&INVALID_REQUEST, "this is not what our form sends"))?;
     let mut params = Params::parse(text)?;
-    let password = params.take("password").ok_or_else(|| Problem::invalid("password", "missing field `password`"))?;
+    let password = params
+        .take("password")
+        .ok_or_else(|| Problem::invalid("password", "missing field `password`"))?;
     params.done()?;
     Ok(password)
 }
@@ -179,7 +226,11 @@ fn closed_to_caches(mut response: Response) -> Response {
 
 /// A number that stands for a link's name.
 fn number_of(key: &LinkKey) -> u64 {
-    let digest = Sha256::new().chain_update(key.domain.as_str()).chain_update("\0").chain_update(key.code.as_str()).finalize();
+    let digest = Sha256::new()
+        .chain_update(key.domain.as_str())
+        .chain_update("\0")
+        .chain_update(key.code.as_str())
+        .finalize();
     let mut first = [0; 8];
     first.copy_from_slice(&digest[..8]);
     u64::from_be_bytes(first)

@@ -32,8 +32,8 @@ pub enum PasswordError {
     Failed,
 }
 
-/// Hashes and checks passwords, few at a time: each takes memory and time on purpose, and a flood of them must not take the
-/// machine.
+/// Hashes and checks passwords, few at a time: each takes memory and time on purpose, and a flood
+/// of them must not take the machine.
 #[derive(Clone)]
 pub struct Passwords(Arc<VisitHandler>);
 
@@ -46,7 +46,10 @@ impl Passwords {
     /// So many at the same time.
     pub fn new(at_once: usize) -> Self {
         let seats = |count| Arc::new(Semaphore::new(count));
-        Self(Arc::new(VisitHandler { turns: seats(at_once.max(1)), queue: seats(at_once.max(1) + WAITING) }))
+        Self(Arc::new(VisitHandler {
+            turns: seats(at_once.max(1)),
+            queue: seats(at_once.max(1) + WAITING),
+        }))
     }
 
     /// What is kept of a password, in the PHC format.
@@ -57,9 +60,13 @@ impl Passwords {
         self.in_turn(move || hash(&password)).await?
     }
 
-    /// Whether it is the password whose hash is kept. Without one it takes as long and is wrong, so that nobody learns whether
-    /// there is an account.
-    pub async fn verify(&self, password: String, kept: Option<String>) -> Result<bool, PasswordError> {
+    /// Whether it is the password whose hash is kept. Without one it takes as long and is wrong, so
+    /// that nobody learns whether there is an account.
+    pub async fn verify(
+        &self,
+        password: String,
+        kept: Option<String>,
+    ) -> Result<bool, PasswordError> {
         let fits = !password.is_empty() && password.len() <= MAX_PASSWORD_LEN;
         self.in_turn(move || {
             let password = if fits { password } else { String::new() };
@@ -72,11 +79,16 @@ impl Passwords {
         .await?
     }
 
-    async fn in_turn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, PasswordError> {
-        let place = Arc::clone(&self.0.queue).try_acquire_owned().map_err(|_| PasswordError::Busy)?;
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PasswordError> {
+        let place =
+            Arc::clone(&self.0.queue).try_acquire_owned().map_err(|_| PasswordError::Busy)?;
         let turn = tokio::time::timeout(TIMEOUT, Arc::clone(&self.0.turns).acquire_owned()).await;
         let turn = turn.map_err(|_| PasswordError::Busy)?.map_err(|_| PasswordError::Failed)?;
-        // Both go with the work, which nothing can call off: whoever stops waiting for it must not let another begin.
+        // Both go with the work, which nothing can call off: whoever stops waiting for it must not
+        // let another begin.
         let work = move || {
             let _seats = (place, turn);
             work()
@@ -89,7 +101,8 @@ fn hash(password: &str) -> Result<String, PasswordError> {
     let mut salt = [0; 16];
     getrandom::fill(&mut salt).map_err(|_| PasswordError::Failed)?;
     let params = Params::new(MEMORY_KIB, PASSES, 1, None).map_err(|_| PasswordError::Failed)?;
-    let hash = Argon2::new(Algorithm::Argon2id, Version::V0x13, params).hash_password_with_salt(password.as_bytes(), &salt);
+    let hash = Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password_with_salt(password.as_bytes(), &salt);
     hash.map(|hash| hash.to_string()).map_err(|_| PasswordError::Failed)
 }
 
@@ -113,11 +126,15 @@ mod tests {
     async fn a_password_is_known_by_its_hash_alone() {
         let passwords = Passwords::new(2);
         let hash = passwords.hash("correct horse".into()).await.unwrap();
-        assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$") && !hash.contains("correct"), "{hash}");
+        assert!(
+            hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$") && !hash.contains("correct"),
+            "{hash}"
+        );
         assert_ne!(passwords.hash("correct horse".into()).await.unwrap(), hash, "salted");
         let right = |password: &str| passwords.verify(password.into(), Some(hash.clone()));
         assert_eq!(right("correct horse").await, Ok(true));
-        for wrong in ["", "correct hors", "Correct horse", "correct horse\0", &"x".repeat(1 << 20)] {
+        for wrong in ["", "correct hors", "Correct horse", "correct horse\0", &"x".repeat(1 << 20)]
+        {
             assert_eq!(right(wrong).await, Ok(false), "{} octets", wrong.len());
         }
         assert_eq!(passwords.verify("nobody's".into(), None).await, Ok(false));

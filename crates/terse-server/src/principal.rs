@@ -11,7 +11,8 @@ use crate::keys::Keys;
 use crate::pages::is_secure;
 use crate::router::AppState;
 
-/// The cookie of a browser that is signed in. By https it has a name that no other host, not even one below ours, can set.
+/// The cookie of a browser that is signed in. By https it has a name that no other host, not even
+/// one below ours, can set.
 pub(crate) fn session_cookie(state: &AppState) -> &'static str {
     if is_secure(state) { "__Host-terse_session" } else { "terse_session" }
 }
@@ -48,14 +49,26 @@ pub(crate) enum Credential {
 }
 
 impl Principal {
-    const ANONYMOUS: Self =
-        Self { caller: Caller::Anonymous, role: Role::User, scope: Scope::Full, credential: Credential::Nothing };
-    const OPERATOR: Self =
-        Self { caller: Caller::OPERATOR, role: Role::Admin, scope: Scope::Full, credential: Credential::OperatorKey };
+    const ANONYMOUS: Self = Self {
+        caller: Caller::Anonymous,
+        role: Role::User,
+        scope: Scope::Full,
+        credential: Credential::Nothing,
+    };
+    const OPERATOR: Self = Self {
+        caller: Caller::OPERATOR,
+        role: Role::Admin,
+        scope: Scope::Full,
+        credential: Credential::OperatorKey,
+    };
 
-    /// Finds out who sent a request. A key that is shown must be right, even where none is needed; a session that has ended is
-    /// as good as none.
-    pub(crate) async fn of(state: &AppState, method: &Method, headers: &HeaderMap) -> Result<Self, Problem> {
+    /// Finds out who sent a request. A key that is shown must be right, even where none is needed;
+    /// a session that has ended is as good as none.
+    pub(crate) async fn of(
+        state: &AppState,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Self, Problem> {
         match shown_key(headers)? {
             Some(key) => Self::of_key(state, key).await,
             None => Self::of_session(state, method, headers).await,
@@ -68,7 +81,9 @@ impl Principal {
             return Ok(Self::OPERATOR);
         }
         let hash = Keys::checked_hash(key).ok_or_else(unknown_key)?;
-        let Some((key, account)) = state.registry.key(&Token(hash)).await? else { return Err(unknown_key()) };
+        let Some((key, account)) = state.registry.key(&Token(hash)).await? else {
+            return Err(unknown_key());
+        };
         let now = state.links.now();
         if key.expires_at.is_some_and(|at| at <= now) {
             return Err(Problem::new(&UNAUTHORIZED, "this key has expired").on("Authorization"));
@@ -79,35 +94,55 @@ impl Principal {
         Ok(who)
     }
 
-    async fn of_session(state: &AppState, method: &Method, headers: &HeaderMap) -> Result<Self, Problem> {
-        let Some(cookie) = cookie(headers, session_cookie(state)) else { return Ok(Self::ANONYMOUS) };
+    async fn of_session(
+        state: &AppState,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Self, Problem> {
+        let Some(cookie) = cookie(headers, session_cookie(state)) else {
+            return Ok(Self::ANONYMOUS);
+        };
         let Some(hash) = Keys::checked_hash(cookie) else { return Ok(Self::ANONYMOUS) };
         let token = Token(hash);
-        let Some((_, account)) = state.registry.session(&token, state.links.now()).await? else { return Ok(Self::ANONYMOUS) };
+        let Some((_, account)) = state.registry.session(&token, state.links.now()).await? else {
+            return Ok(Self::ANONYMOUS);
+        };
         // A browser sends the cookie for every page that asks it to, ours or not.
         if !method.is_safe() && !is_ours(headers) {
-            return Err(Problem::new(&FORBIDDEN, "this was asked for by a page of another site").on("Origin"));
+            return Err(Problem::new(&FORBIDDEN, "this was asked for by a page of another site")
+                .on("Origin"));
         }
         Self::of_account(&account, Scope::Full, Credential::Session(token))
     }
 
-    fn of_account(account: &Account, scope: Scope, credential: Credential) -> Result<Self, Problem> {
+    fn of_account(
+        account: &Account,
+        scope: Scope,
+        credential: Credential,
+    ) -> Result<Self, Problem> {
         if account.suspended.is_some() {
             return Err(Problem::new(&SUSPENDED, "this account is suspended"));
         }
-        let caller = if account.role == Role::Admin { Caller::Admin(account.id) } else { Caller::Owner(account.id) };
+        let caller = if account.role == Role::Admin {
+            Caller::Admin(account.id)
+        } else {
+            Caller::Owner(account.id)
+        };
         Ok(Self { caller, role: account.role, scope, credential })
     }
 
     /// Refuses those who have shown nothing.
     pub(crate) fn known(self) -> Result<Self, Problem> {
         match self.caller {
-            Caller::Anonymous => Err(Problem::new(&UNAUTHORIZED, "this needs a key").on("Authorization")),
+            Caller::Anonymous => {
+                Err(Problem::new(&UNAUTHORIZED, "this needs a key").on("Authorization"))
+            }
             _ => Ok(self),
         }
     }
 
-    /// Refuses those whose key does not open this: looking, where the method only looks, else everything.
+    /// Refuses those whose key does not open this: looking, where the method only looks, else
+    /// everything.
     pub(crate) fn in_scope(self, method: &Method) -> Result<Self, Problem> {
         let detail = match self.scope {
             Scope::Full => return Ok(self),
@@ -122,7 +157,9 @@ impl Principal {
     pub(crate) fn may_create(self) -> Result<Self, Problem> {
         match self.scope {
             Scope::Full | Scope::Create => Ok(self),
-            Scope::Read => Err(Problem::new(&FORBIDDEN, "this key may only look").on("Authorization")),
+            Scope::Read => {
+                Err(Problem::new(&FORBIDDEN, "this key may only look").on("Authorization"))
+            }
         }
     }
 
@@ -131,7 +168,8 @@ impl Principal {
         if self.role >= role {
             return Ok(self);
         }
-        let detail = if role == Role::Admin { "this needs an admin" } else { "this needs a moderator" };
+        let detail =
+            if role == Role::Admin { "this needs an admin" } else { "this needs a moderator" };
         Err(Problem::new(&FORBIDDEN, detail).on("Authorization"))
     }
 
@@ -161,15 +199,22 @@ fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     Ok(Some(key))
 }
 
-/// The value of a cookie. One that is there twice counts as none: somebody else may have set the other.
+/// The value of a cookie. One that is there twice counts as none: somebody else may have set the
+/// other.
 pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(';'));
-    let mut values = pairs.filter_map(|pair| pair.trim().split_once('=')).filter(|(have, _)| *have == name);
+    let pairs = headers
+        .get_all(COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'));
+    let mut values =
+        pairs.filter_map(|pair| pair.trim().split_once('=')).filter(|(have, _)| *have == name);
     let (_, value) = values.next()?;
     values.next().is_none().then_some(value)
 }
 
-/// Whether a browser says that a page of ours asks. Every browser that keeps cookies says so in one of two ways.
+/// Whether a browser says that a page of ours asks. Every browser that keeps cookies says so in one
+/// of two ways.
 pub(crate) fn is_ours(headers: &HeaderMap) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         return site == "same-origin" || site == "none";
@@ -208,7 +253,14 @@ mod tests {
             (&[("sec-fetch-site", "same-origin")][..], true),
             (&[("sec-fetch-site", "none")], true),
             (&[("sec-fetch-site", "same-site")], false),
-            (&[("sec-fetch-site", "cross-site"), ("host", "a.example"), ("origin", "https://a.example")], false),
+            (
+                &[
+                    ("sec-fetch-site", "cross-site"),
+                    ("host", "a.example"),
+                    ("origin", "https://a.example"),
+                ],
+                false,
+            ),
             (&[("host", "a.example"), ("origin", "https://a.example")], true),
             (&[("host", "a.example"), ("origin", "https://b.example")], false),
             (&[("host", "a.example"), ("origin", "null")], false),

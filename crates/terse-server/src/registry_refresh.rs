@@ -5,12 +5,14 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// How long whoever rings waits to be heard. If it takes longer, the change is found at the next look all the same.
+/// How long whoever rings waits to be heard. If it takes longer, the change is found at the next
+/// look all the same.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How many may be waiting to be heard.
 const WAITING: usize = 64;
 
-/// The bell of whoever looks into the registry for those who answer visitors: suspended owners, blocked hosts, short domains.
+/// The bell of whoever looks into the registry for those who answer visitors: suspended owners,
+/// blocked hosts, short domains.
 #[derive(Clone, Debug, Default)]
 pub struct RegistryRefresh(Option<mpsc::Sender<oneshot::Sender<()>>>);
 
@@ -20,7 +22,9 @@ pub struct RefreshReceiver(mpsc::Receiver<oneshot::Sender<()>>);
 
 /// To be dropped when what the bell was rung for has been read and is in force.
 #[derive(Debug, Default)]
-pub struct PendingRefreshes(#[allow(dead_code, reason = "dropping it is the answer")] Vec<oneshot::Sender<()>>);
+pub struct PendingRefreshes(
+    #[allow(dead_code, reason = "dropping it is the answer")] Vec<oneshot::Sender<()>>,
+);
 
 impl RegistryRefresh {
     /// A bell, and where it is heard. The default is one that nobody hears.
@@ -40,13 +44,16 @@ impl RegistryRefresh {
             }
         };
         if timeout(TIMEOUT, heard).await.is_err() {
-            tracing::warn!("a change of the registry is not in force yet; it will be at the next look");
+            tracing::warn!(
+                "a change of the registry is not in force yet; it will be at the next look"
+            );
         }
     }
 }
 
 impl RefreshReceiver {
-    /// Waits until somebody rings. Everyone who is waiting by then is heard at once. Never returns if nobody can ring any more.
+    /// Waits until somebody rings. Everyone who is waiting by then is heard at once. Never returns
+    /// if nobody can ring any more.
     pub async fn requested(&mut self) -> PendingRefreshes {
         match self.0.recv().await {
             Some(first) => {

@@ -30,7 +30,8 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// All of them, the gravest first.
-    pub(crate) const ALL: [Self; 5] = [Self::Phishing, Self::Malware, Self::Spam, Self::Illegal, Self::Other];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Phishing, Self::Malware, Self::Spam, Self::Illegal, Self::Other];
 
     /// The word on the wire.
     pub(crate) fn as_str(self) -> &'static str {
@@ -61,7 +62,8 @@ impl Reporter {
         (self.caller != Caller::Anonymous).then(|| self.caller.owner())
     }
 
-    /// Tells reporters apart: by their account, else by the network they are in. Nobody without the key can tell which.
+    /// Tells reporters apart: by their account, else by the network they are in. Nobody without the
+    /// key can tell which.
     fn name(self, key: &[u8; 32], accounts: &Accounts) -> [u8; 16] {
         let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
         // Where anybody can make accounts, three of them are no three people.
@@ -110,10 +112,13 @@ pub(crate) async fn report(
     };
     let (born, reason) = (link.created_at, reason.as_str().to_owned());
     let reporter = from.name(&state.reporter_key, &state.accounts);
-    let report = NewReport { link: key, born, reporter, account: from.account(), reason, text, at: now };
+    let report =
+        NewReport { link: key, born, reporter, account: from.account(), reason, text, at: now };
     // On its own: whoever hangs up in between must not keep the warning from being put up.
     let kept = tokio::spawn(keep(Arc::clone(state), report));
-    kept.await.unwrap_or_else(|_| Err(Problem::new(&STORE_UNAVAILABLE, "the report could not be kept; try again")))
+    kept.await.unwrap_or_else(|_| {
+        Err(Problem::new(&STORE_UNAVAILABLE, "the report could not be kept; try again"))
+    })
 }
 
 async fn keep(state: Arc<AppState>, report: NewReport) -> Result<(), Problem> {
@@ -123,10 +128,16 @@ async fn keep(state: Arc<AppState>, report: NewReport) -> Result<(), Problem> {
         return Ok(());
     }
     match state.links.warn(&key, born).await {
-        Ok(Some(_)) => tracing::info!(link.code = %key.code, "several people have reported {}; visitors are warned", key.code),
+        Ok(Some(_)) => {
+            tracing::info!(link.code = %key.code, "several people have reported {}; visitors are \
+                warned", key.code);
+        }
         Ok(None) => {}
         // The report is kept: whoever looks after reports puts the warning up later.
-        Err(error) => tracing::warn!(%error, "a link that several people have reported could not be given a warning"),
+        Err(error) => {
+            tracing::warn!(%error, "a link that several people have reported could not be given a \
+                warning");
+        }
     }
     Ok(())
 }
@@ -140,7 +151,8 @@ mod tests {
         let (closed, open) = (Accounts::closed(), Accounts { open: true, ..Accounts::closed() });
         let from = |caller, address: &str| Reporter { caller, address: address.parse().unwrap() };
         let name = |caller, address: &str| from(caller, address).name(&[1; 32], &closed);
-        let (anyone, ann, bob) = (Caller::Anonymous, Caller::Owner(OwnerId(1000)), Caller::Owner(OwnerId(1001)));
+        let (anyone, ann, bob) =
+            (Caller::Anonymous, Caller::Owner(OwnerId(1000)), Caller::Owner(OwnerId(1001)));
         for (one, other, same) in [
             ((anyone, "203.0.113.7"), (anyone, "203.0.113.200"), true),
             ((anyone, "203.0.113.7"), (anyone, "203.0.114.7"), false),

@@ -1,4 +1,5 @@
-//! The way of a single visitor, for pages and trials: the same that the redirect plane would send them.
+//! The way of a single visitor, for pages and trials: the same that the redirect plane would send
+//! them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,12 +14,18 @@ use crate::router::AppState;
 /// Reading the tables of devices and countries takes a moment, once in the life of a process.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The query that somebody brought to a link who is shown a page instead. Told by whoever leads them to that page.
+/// The query that somebody brought to a link who is shown a page instead. Told by whoever leads
+/// them to that page.
 #[derive(Clone, Debug, Default)]
 pub struct ForwardedQuery(pub String);
 
-/// What can be told of a visitor, found out on a thread where that may take its time. `None` if it took too long.
-pub(crate) async fn classify(state: &AppState, agent: Option<Vec<u8>>, address: Option<IpAddr>) -> Option<VisitorTraits> {
+/// What can be told of a visitor, found out on a thread where that may take its time. `None` if it
+/// took too long.
+pub(crate) async fn classify(
+    state: &AppState,
+    agent: Option<Vec<u8>>,
+    address: Option<IpAddr>,
+) -> Option<VisitorTraits> {
     let classifier = Arc::clone(&state.classifier);
     let looking = tokio::task::spawn_blocking(move || {
         classifier.prepare(Needs { agent: agent.is_some(), country: address.is_some() });
@@ -37,11 +44,18 @@ pub(crate) async fn resolve_target<'l>(
 ) -> &'l Target {
     let Some(rules) = &link.rules else { return &link.target };
     // The first that says something, as for visits.
-    let field = |name: HeaderName| headers.get_all(name).iter().map(HeaderValue::as_bytes).find(|value| !value.is_empty());
+    let field = |name: HeaderName| {
+        headers.get_all(name).iter().map(HeaderValue::as_bytes).find(|value| !value.is_empty())
+    };
     let agent = field(header::USER_AGENT).unwrap_or_default();
     let needs = rules.needs();
-    let traits = classify(state, needs.agent.then(|| agent.to_vec()), needs.country.then_some(address)).await.unwrap_or_default();
-    let languages = field(header::ACCEPT_LANGUAGE).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
+    let traits =
+        classify(state, needs.agent.then(|| agent.to_vec()), needs.country.then_some(address))
+            .await
+            .unwrap_or_default();
+    let languages = field(header::ACCEPT_LANGUAGE)
+        .and_then(|text| std::str::from_utf8(text).ok())
+        .unwrap_or_default();
     let who = SplitKey::of(address, cut_agent(agent)).at(&link.key);
     rules.choose(&traits.facts(languages, query, state.links.now(), who)).unwrap_or(&link.target)
 }

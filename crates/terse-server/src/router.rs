@@ -39,7 +39,8 @@ pub struct AppState {
     pub keys: Keys,
     /// Owners, their keys and sessions.
     pub registry: Arc<dyn Registry>,
-    /// To be rung after a change of the registry that visitors should feel: who is suspended, which domains there are.
+    /// To be rung after a change of the registry that visitors should feel: who is suspended, which
+    /// domains there are.
     pub registry_refresh: RegistryRefresh,
     /// Hashes and checks passwords.
     pub passwords: Passwords,
@@ -49,7 +50,8 @@ pub struct AppState {
     pub used_keys: Arc<UsedKeys>,
     /// Looks closer at visitors, where rules are tried on them.
     pub classifier: Arc<dyn VisitorClassifier>,
-    /// Seals list cursors. The same on every node of a fleet, so that any of them can go on with a list.
+    /// Seals list cursors. The same on every node of a fleet, so that any of them can go on with a
+    /// list.
     pub cursor_key: [u8; 32],
     /// Signs the passes of visitors who knew a link's password. The same on every node of a fleet.
     pub pass_key: [u8; 32],
@@ -85,7 +87,9 @@ pub fn router(state: AppState) -> Router {
     let described: Arc<Described> = Arc::default();
     let json = {
         let described = Arc::clone(&described);
-        async move |State(state): Web| ([(header::CONTENT_TYPE, "application/json")], described.get(&state).0)
+        async move |State(state): Web| {
+            ([(header::CONTENT_TYPE, "application/json")], described.get(&state).0)
+        }
     };
     let docs = async move |State(state): Web| pages::page(StatusCode::OK, described.get(&state).1);
     let (described, _) = api::described().split_for_parts();
@@ -93,7 +97,10 @@ pub fn router(state: AppState) -> Router {
         .route("/openapi.json", get(json.clone()))
         .route("/api/v1/openapi.json", get(json))
         .route("/api/docs", get(docs))
-        .route("/api/v1/docs", get(|| async { (StatusCode::FOUND, [(header::LOCATION, "/api/docs")]) }))
+        .route(
+            "/api/v1/docs",
+            get(|| async { (StatusCode::FOUND, [(header::LOCATION, "/api/docs")]) }),
+        )
         .merge(pages::routes())
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
@@ -101,8 +108,8 @@ pub fn router(state: AppState) -> Router {
         .with_state(state)
 }
 
-/// The description of the API and the page made of it. They name the domains that there are, so they are made again when those
-/// change.
+/// The description of the API and the page made of it. They name the domains that there are, so
+/// they are made again when those change.
 #[derive(Default)]
 struct Described(Mutex<(Vec<String>, Bytes, Bytes)>);
 
@@ -132,11 +139,16 @@ async fn wrong_method(uri: Uri, headers: HeaderMap) -> Response {
     if wants_page(&uri, &headers) {
         return pages::wrong_method();
     }
-    Problem::new(&problem::METHOD_NOT_ALLOWED, "this address does not answer to that method; see Allow").into_response()
+    Problem::new(
+        &problem::METHOD_NOT_ALLOWED,
+        "this address does not answer to that method; see Allow",
+    )
+    .into_response()
 }
 
 fn wants_page(uri: &Uri, headers: &HeaderMap) -> bool {
-    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let accept =
+        headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     !is_api(uri.path()) && accept.contains("text/html")
 }
 
@@ -144,18 +156,25 @@ fn is_api(path: &str) -> bool {
     path == "/api" || path.starts_with("/api/")
 }
 
-/// Wraps every request: bounds the time until its answer begins, counts it, and sets the headers that hold for all.
+/// Wraps every request: bounds the time until its answer begins, counts it, and sets the headers
+/// that hold for all.
 async fn finish(State(state): Web, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let api = is_api(request.uri().path());
     let mut response = match tokio::time::timeout(TIMEOUT, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
-            tracing::error!(route = route.as_ref().map(MatchedPath::as_str), "a request took too long and was given up");
-            Problem::new(&problem::STORE_UNAVAILABLE, "this took too long; try again").into_response()
+            tracing::error!(
+                route = route.as_ref().map(MatchedPath::as_str),
+                "a request took too long and was given up"
+            );
+            Problem::new(&problem::STORE_UNAVAILABLE, "this took too long; try again")
+                .into_response()
         }
     };
-    state.stats.count_request(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
+    state
+        .stats
+        .count_request(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if api || !headers.contains_key(header::CACHE_CONTROL) {

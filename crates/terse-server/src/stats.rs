@@ -24,7 +24,8 @@ pub enum CreateResult {
 
 impl CreateResult {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Created, Self::Reused, Self::Refused, Self::Failed, Self::Limited];
+    pub const ALL: [Self; 5] =
+        [Self::Created, Self::Reused, Self::Refused, Self::Failed, Self::Limited];
 
     /// The word for a metric's label.
     pub fn as_str(self) -> &'static str {
@@ -51,7 +52,8 @@ impl CreateResult {
 #[derive(Debug, Default)]
 pub struct ApiStats {
     creates: [AtomicU64; CreateResult::ALL.len()],
-    /// By route template and status class. Routes are few and fixed, and nothing here is on a redirect's way: a lock will do.
+    /// By route template and status class. Routes are few and fixed, and nothing here is on a
+    /// redirect's way: a lock will do.
     requests: Mutex<BTreeMap<(Box<str>, u8), u64>>,
 }
 

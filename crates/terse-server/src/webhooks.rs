@@ -22,8 +22,8 @@ pub struct Webhooks {
     pub wake: Arc<Notify>,
 }
 
-/// Whoever has a webhook, so that nobody else pays for there being such a thing. May name a few too many for a moment, and those
-/// who made their first one on another node a few seconds late.
+/// Whoever has a webhook, so that nobody else pays for there being such a thing. May name a few too
+/// many for a moment, and those who made their first one on another node a few seconds late.
 #[derive(Debug, Default)]
 pub struct HookedOwners(RwLock<Known>);
 

@@ -1,8 +1,8 @@
 //! Contract suites and fakes. Knows only the core.
 //!
-//! A backend proves itself with one line, [`link_store!`], [`click_store!`], [`limiter!`] or [`registry!`]; whoever needs a store in a
-//! test takes a [`MemoryStore`], a [`MemoryClickStore`] or a [`MemoryRegistry`]. There is nothing here about HTTP, and nothing about any
-//! one backend.
+//! A backend proves itself with one line, [`link_store!`], [`click_store!`], [`limiter!`] or
+//! [`registry!`]; whoever needs a store in a test takes a [`MemoryStore`], a [`MemoryClickStore`]
+//! or a [`MemoryRegistry`]. There is nothing here about HTTP, and nothing about any one backend.
 
 #[doc(hidden)]
 pub mod click_store;

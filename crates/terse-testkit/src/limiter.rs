@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::Clock;
-use terse_core::limits::{Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, Network, take_by_address};
+use terse_core::limits::{
+    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, Network, take_by_address,
+};
 
 /// A limiter and the clock it goes by.
 pub struct Offered {
@@ -18,7 +20,8 @@ pub struct Offered {
 
 /// Expands into one test per promise of `Limiter`, in a module `limiter`.
 ///
-/// `fresh` is an `async fn() -> Option<terse_testkit::limiter::Offered>` giving one that has counted nothing; `None` skips, aloud.
+/// `fresh` is an `async fn() -> Option<terse_testkit::limiter::Offered>` giving one that has
+/// counted nothing; `None` skips, aloud.
 #[macro_export]
 macro_rules! limiter {
     ($fresh:path) => {
@@ -58,12 +61,21 @@ pub async fn a_bucket_is_emptied_and_fills_up_evenly(given: Given) {
         let verdict = given.limiter.take(key(1), LIMIT, 1).await;
         assert!(verdict.allowed && verdict.limit == 6 && verdict.remaining == left, "{verdict:?}");
         let full_in = Duration::from_secs(10) * (6 - left);
-        assert!(verdict.reset <= full_in && verdict.reset > full_in - Duration::from_secs(10), "{verdict:?}");
+        assert!(
+            verdict.reset <= full_in && verdict.reset > full_in - Duration::from_secs(10),
+            "{verdict:?}"
+        );
     }
     let verdict = given.limiter.take(key(1), LIMIT, 1).await;
     assert!(!verdict.allowed && verdict.remaining == 0, "{verdict:?}");
-    assert!(verdict.retry > Duration::ZERO && verdict.retry <= Duration::from_secs(10), "{verdict:?}");
-    assert!(verdict.reset >= verdict.retry && verdict.reset <= Duration::from_mins(1), "{verdict:?}");
+    assert!(
+        verdict.retry > Duration::ZERO && verdict.retry <= Duration::from_secs(10),
+        "{verdict:?}"
+    );
+    assert!(
+        verdict.reset >= verdict.retry && verdict.reset <= Duration::from_mins(1),
+        "{verdict:?}"
+    );
     given.clock.advance(verdict.retry + Duration::from_millis(1));
     assert_eq!(allowed(&given, key(1), LIMIT, 3).await, 1);
     given.clock.advance(Duration::from_secs(25));
@@ -91,8 +103,17 @@ pub async fn subjects_do_not_share_a_bucket(given: Given) {
     let (network, _) = Network::of("0.0.0.1".parse().unwrap());
     let whose = [LimitKey::Key(1), LimitKey::Key(2), LimitKey::Link(1), LimitKey::Network(network)];
     for who in whose {
-        for act in [LimitedAction::Create, LimitedAction::AskToCreate, LimitedAction::Guess, LimitedAction::SignIn] {
-            assert_eq!(allowed(&given, LimitSubject { act, who }, LIMIT, 7).await, 6, "{act:?} {who:?}");
+        for act in [
+            LimitedAction::Create,
+            LimitedAction::AskToCreate,
+            LimitedAction::Guess,
+            LimitedAction::SignIn,
+        ] {
+            assert_eq!(
+                allowed(&given, LimitSubject { act, who }, LIMIT, 7).await,
+                6,
+                "{act:?} {who:?}"
+            );
         }
     }
 }
@@ -115,7 +136,11 @@ pub async fn an_address_counts_for_its_networks(given: Given) {
         for i in 0..100 {
             tries += 1;
             let address = of(i).parse().unwrap();
-            allowed += u32::from(take_by_address(&*given.limiter, LimitedAction::Create, address, LIMIT, 1).await.allowed);
+            allowed += u32::from(
+                take_by_address(&*given.limiter, LimitedAction::Create, address, LIMIT, 1)
+                    .await
+                    .allowed,
+            );
         }
         allowed
     };

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::{
-    Alphabet, ClickSpend, Code, Cursor, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, LinkVersion, ListQuery,
-    MAX_CODE_LENGTH, MAX_REVISIONS, MIN_CODE_LENGTH, ModerationStatus, Numbering, OwnerId, Page, Request, Revision, Sort, Status,
-    StoreError, TagCount, Timestamp, Updated,
+    Alphabet, ClickSpend, Code, Cursor, Domain, Identity, Insert, Inserted, Link, LinkKey,
+    LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH, MAX_REVISIONS, MIN_CODE_LENGTH,
+    ModerationStatus, Numbering, OwnerId, Page, Request, Revision, Sort, Status, StoreError,
+    TagCount, Timestamp, Updated,
 };
 
-/// Keeps links in memory and nowhere else. Tests can make it fail, make it slow, and count what is read from it.
+/// Keeps links in memory and nowhere else. Tests can make it fail, make it slow, and count what is
+/// read from it.
 #[derive(Debug)]
 pub struct MemoryStore {
     identity: Identity,
@@ -26,7 +28,8 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By serial number, which is never used twice: a request must not be answered with a later link of the same name.
+    /// By serial number, which is never used twice: a request must not be answered with a later
+    /// link of the same name.
     links: BTreeMap<u64, Link>,
     serials: HashMap<LinkKey, u64>,
     last: u64,
@@ -53,7 +56,8 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty one. Every one has the same identity, so that codes in tests are the same in every run.
+    /// An empty one. Every one has the same identity, so that codes in tests are the same in every
+    /// run.
     pub fn new() -> Self {
         let identity = Identity::from_stored([7; 32], Alphabet::Base62);
         Self {
@@ -129,16 +133,17 @@ impl LinkStore for MemoryStore {
         self.enter().await?;
         let state = self.state();
         let folded = key.code.folded();
-        let mut alike = state
-            .links
-            .values()
-            .filter(|link| !link.generated && link.key.domain == key.domain && link.key.code.folded() == folded);
+        let mut alike = state.links.values().filter(|link| {
+            !link.generated && link.key.domain == key.domain && link.key.code.folded() == folded
+        });
         let only = alike.next();
         Ok(only.filter(|_| alike.next().is_none()).cloned())
     }
 
     fn surely_absent(&self, domain: &Domain, code: &str) -> bool {
-        let (Some((length, n)), Some(code)) = (self.numbering.number(code.as_bytes()), Code::parse(code)) else {
+        let (Some((length, n)), Some(code)) =
+            (self.numbering.number(code.as_bytes()), Code::parse(code))
+        else {
             return false;
         };
         let key = LinkKey { domain: domain.clone(), code };
@@ -162,13 +167,16 @@ impl LinkStore for MemoryStore {
         if link.reusable {
             let existing = state.links.iter().find(|(_, have)| {
                 have.reusable
-                    && (have.owner, &have.key.domain, &have.target) == (link.owner, &link.key.domain, &link.target)
+                    && (have.owner, &have.key.domain, &have.target)
+                        == (link.owner, &link.key.domain, &link.target)
                     && have.status(link.created_at) == Status::Active
             });
             if let Some((&serial, existing)) = existing {
                 let existing = Box::new(existing.clone());
                 if let Some(Request { id, fingerprint }) = request {
-                    state.requests.insert(id, Answered { fingerprint, serial, at: link.created_at });
+                    state
+                        .requests
+                        .insert(id, Answered { fingerprint, serial, at: link.created_at });
                 }
                 return Ok(Inserted::Existing(existing));
             }
@@ -179,7 +187,10 @@ impl LinkStore for MemoryStore {
         let folded = link.key.code.folded();
         let too_alike = |have: &Link| {
             let anothers = have.owner != link.owner || have.owner == OwnerId::ANONYMOUS;
-            !have.generated && anothers && have.key.domain == link.key.domain && have.key.code.folded() == folded
+            !have.generated
+                && anothers
+                && have.key.domain == link.key.domain
+                && have.key.code.folded() == folded
         };
         if !link.generated && state.links.values().any(too_alike) {
             return Err(StoreError::CodeTaken);
@@ -194,7 +205,9 @@ impl LinkStore for MemoryStore {
         let is_anothers = |owner: OwnerId| owner != link.owner || owner == OwnerId::ANONYMOUS;
         let is_held = |(key, (owner, _)): (&LinkKey, &(OwnerId, Timestamp))| match link.generated {
             true => *key == link.key,
-            false => key.domain == link.key.domain && key.code.folded() == folded && is_anothers(*owner),
+            false => {
+                key.domain == link.key.domain && key.code.folded() == folded && is_anothers(*owner)
+            }
         };
         if state.held.iter().any(is_held) {
             return Err(StoreError::CodeTaken);
@@ -203,7 +216,10 @@ impl LinkStore for MemoryStore {
         state.last += 1;
         let serial = state.last;
         if let Some(request) = request {
-            state.requests.insert(request.id, Answered { fingerprint: request.fingerprint, serial, at: link.created_at });
+            state.requests.insert(
+                request.id,
+                Answered { fingerprint: request.fingerprint, serial, at: link.created_at },
+            );
         }
         state.serials.insert(link.key.clone(), serial);
         state.links.insert(serial, link);
@@ -227,7 +243,8 @@ impl LinkStore for MemoryStore {
             spent_clicks: old.spent_clicks,
             ..link.clone()
         };
-        let before = (!old.owner_visible_eq(&new)).then(|| LinkVersion { link: old.clone(), until: new.updated_at });
+        let before = (!old.owner_visible_eq(&new))
+            .then(|| LinkVersion { link: old.clone(), until: new.updated_at });
         if new.expires_at != old.expires_at {
             state.marked.remove(&serial);
         }
@@ -278,7 +295,8 @@ impl LinkStore for MemoryStore {
         self.enter().await?;
         let after = query.after.as_ref().map(read_cursor).transpose()?;
         let state = self.state();
-        let mut places: Vec<(Timestamp, u64)> = state.links.iter().map(|(serial, link)| (link.created_at, *serial)).collect();
+        let mut places: Vec<(Timestamp, u64)> =
+            state.links.iter().map(|(serial, link)| (link.created_at, *serial)).collect();
         places.sort_unstable();
         if query.sort == Sort::Newest {
             places.reverse();
@@ -300,7 +318,10 @@ impl LinkStore for MemoryStore {
             links.push(link.clone());
             last = Some(place);
         }
-        let next = found.peek().and(last).map(|(at, serial)| Cursor([at.as_ms().to_be_bytes(), serial.to_be_bytes()].concat()));
+        let next = found
+            .peek()
+            .and(last)
+            .map(|(at, serial)| Cursor([at.as_ms().to_be_bytes(), serial.to_be_bytes()].concat()));
         Ok(Page { links, next })
     }
 
@@ -308,7 +329,8 @@ impl LinkStore for MemoryStore {
         self.enter().await?;
         let mut counts = BTreeMap::<String, u64>::new();
         let state = self.state();
-        let own = state.links.values().filter(|link| link.owner == owner && owner != OwnerId::ANONYMOUS);
+        let own =
+            state.links.values().filter(|link| link.owner == owner && owner != OwnerId::ANONYMOUS);
         for tag in own.filter(|link| link.deleted_at.is_none()).flat_map(|link| link.tags.iter()) {
             *counts.entry(tag.to_owned()).or_default() += 1;
         }
@@ -335,8 +357,9 @@ impl LinkStore for MemoryStore {
         self.enter().await?;
         let mut state = self.state();
         let State { links, marked, .. } = &mut *state;
-        let due =
-            links.iter_mut().filter(|(serial, link)| !marked.contains(serial) && link.expires_at.is_some_and(|at| at <= now));
+        let due = links.iter_mut().filter(|(serial, link)| {
+            !marked.contains(serial) && link.expires_at.is_some_and(|at| at <= now)
+        });
         let mut keys = Vec::new();
         let mut newly = Vec::new();
         for (serial, link) in due.take(limit) {
@@ -348,19 +371,29 @@ impl LinkStore for MemoryStore {
         Ok(keys)
     }
 
-    async fn purge(&self, before: Timestamp, limit: usize, hold: Option<Timestamp>) -> Result<Vec<LinkKey>, StoreError> {
+    async fn purge(
+        &self,
+        before: Timestamp,
+        limit: usize,
+        hold: Option<Timestamp>,
+    ) -> Result<Vec<LinkKey>, StoreError> {
         self.enter().await?;
         let mut state = self.state();
         let over = |at: Option<Timestamp>| at.is_some_and(|at| at <= before);
         let due: Vec<u64> = state
             .links
             .iter()
-            .filter(|(_, link)| link.standing != ModerationStatus::Blocked && (over(link.expires_at) || over(link.deleted_at)))
+            .filter(|(_, link)| {
+                link.standing != ModerationStatus::Blocked
+                    && (over(link.expires_at) || over(link.deleted_at))
+            })
             .map(|(serial, _)| *serial)
             .take(limit)
             .collect();
-        let aliases = due.iter().filter_map(|serial| state.links.get(serial)).filter(|link| !link.generated);
-        let held: Vec<_> = aliases.filter_map(|link| Some((link.key.clone(), (link.owner, hold?)))).collect();
+        let aliases =
+            due.iter().filter_map(|serial| state.links.get(serial)).filter(|link| !link.generated);
+        let held: Vec<_> =
+            aliases.filter_map(|link| Some((link.key.clone(), (link.owner, hold?)))).collect();
         state.held.extend(held);
         Ok(due.into_iter().filter_map(|serial| state.remove(serial)).collect())
     }
@@ -368,8 +401,13 @@ impl LinkStore for MemoryStore {
     async fn release(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.enter().await?;
         let mut state = self.state();
-        let over: Vec<LinkKey> =
-            state.held.iter().filter(|(_, (_, until))| *until <= now).map(|(key, _)| key.clone()).take(limit).collect();
+        let over: Vec<LinkKey> = state
+            .held
+            .iter()
+            .filter(|(_, (_, until))| *until <= now)
+            .map(|(key, _)| key.clone())
+            .take(limit)
+            .collect();
         for key in &over {
             state.held.remove(key);
         }
@@ -379,8 +417,13 @@ impl LinkStore for MemoryStore {
     async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.enter().await?;
         let mut state = self.state();
-        let old: Vec<[u8; 32]> =
-            state.requests.iter().filter(|(_, answered)| answered.at < before).map(|(id, _)| *id).take(limit).collect();
+        let old: Vec<[u8; 32]> = state
+            .requests
+            .iter()
+            .filter(|(_, answered)| answered.at < before)
+            .map(|(id, _)| *id)
+            .take(limit)
+            .collect();
         for id in &old {
             state.requests.remove(id);
         }
@@ -393,7 +436,8 @@ impl LinkStore for MemoryStore {
 }
 
 fn matches(query: &ListQuery, link: &Link) -> bool {
-    let contains = |text: &str, part: &str| text.to_ascii_lowercase().contains(&part.to_ascii_lowercase());
+    let contains =
+        |text: &str, part: &str| text.to_ascii_lowercase().contains(&part.to_ascii_lowercase());
     let status = link.status(query.now);
     query.owner.is_none_or(|owner| link.owner == owner)
         && query.domain.as_ref().is_none_or(|domain| link.key.domain == *domain)
@@ -430,7 +474,10 @@ mod tests {
     #[tokio::test]
     async fn it_fails_dawdles_and_counts_on_command() {
         let store = MemoryStore::new();
-        store.insert(Insert { link: alias("abc", "https://example.com/"), request: None }).await.unwrap();
+        store
+            .insert(Insert { link: alias("abc", "https://example.com/"), request: None })
+            .await
+            .unwrap();
         store.fail(true);
         assert!(matches!(store.get(&key("abc")).await, Err(StoreError::Unavailable(_))));
         assert!(store.check().await.is_err());

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Batch, Bucket, Click, ClickCursor, ClickPage, ClickReport, ClickStore, ClickSubject, ClickTarget, Count, LinkId,
-    MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Period, Pruned, RawQuery, Recorded, Retention, Salt, Sketch,
-    Tally, Unit,
+    Batch, Bucket, Click, ClickCursor, ClickPage, ClickReport, ClickStore, ClickSubject,
+    ClickTarget, Count, LinkId, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Period,
+    Pruned, RawQuery, Recorded, Retention, Salt, Sketch, Tally, Unit,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use tokio::sync::watch;
 
-/// Counts clicks in memory and nowhere else. Tests can make it fail, make it slow, stop it, and let its answers get lost.
+/// Counts clicks in memory and nowhere else. Tests can make it fail, make it slow, stop it, and let
+/// its answers get lost.
 #[derive(Debug)]
 pub struct MemoryClickStore {
     state: Mutex<State>,
@@ -67,10 +68,16 @@ impl Sum {
 impl Kept {
     /// The buckets that touch a stretch of time, the earliest first.
     fn touching(&self, from: i64, to: i64) -> Vec<(Bucket, &Sum)> {
-        let bucket = |unit| move |(&start, sum): (&Timestamp, _)| (Bucket { start, unit, clicks: Count::default() }, sum);
+        let bucket = |unit| {
+            move |(&start, sum): (&Timestamp, _)| {
+                (Bucket { start, unit, clicks: Count::default() }, sum)
+            }
+        };
         let mut found: Vec<(Bucket, &Sum)> = self.days.iter().map(bucket(Unit::Day)).collect();
         found.extend(self.hours.iter().map(bucket(Unit::Hour)));
-        found.retain(|(bucket, _)| bucket.start.as_ms() < to && bucket.start.as_ms() + bucket.unit.ms() > from);
+        found.retain(|(bucket, _)| {
+            bucket.start.as_ms() < to && bucket.start.as_ms() + bucket.unit.ms() > from
+        });
         found.iter_mut().for_each(|(bucket, sum)| bucket.clicks = sum.tally.clicks);
         // Days were put in first, and the order of equals is kept.
         found.sort_by_key(|(bucket, _)| bucket.start);
@@ -156,7 +163,10 @@ impl State {
             if owner.is_some() {
                 kept.owner = owner;
                 self.last_number += 1;
-                kept.raw.insert(ClickCursor { at_ms: click.at.as_ms(), number: self.last_number }, click.clone());
+                kept.raw.insert(
+                    ClickCursor { at_ms: click.at.as_ms(), number: self.last_number },
+                    click.clone(),
+                );
             }
         }
     }
@@ -178,7 +188,11 @@ impl ClickStore for MemoryClickStore {
 
     async fn record(&self, batch: &Batch) -> Result<Recorded, StoreError> {
         let mut state = self.enter().await?;
-        if batch.moves.iter().any(|one| state.positions.get(&one.segment).copied().unwrap_or(0) != one.from) {
+        if batch
+            .moves
+            .iter()
+            .any(|one| state.positions.get(&one.segment).copied().unwrap_or(0) != one.from)
+        {
             return Ok(Recorded::OutOfStep);
         }
         batch.clicks.iter().for_each(|click| state.count(click));
@@ -198,11 +212,18 @@ impl ClickStore for MemoryClickStore {
 
     async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError> {
         let state = self.enter().await?;
-        let count = |link: &LinkId| state.kept.get(&ClickSubject::Link(link.clone())).map(|kept| kept.total.tally.clicks);
+        let count = |link: &LinkId| {
+            state.kept.get(&ClickSubject::Link(link.clone())).map(|kept| kept.total.tally.clicks)
+        };
         Ok(links.iter().map(|link| count(link).unwrap_or_default()).collect())
     }
 
-    async fn report(&self, subject: &ClickSubject, period: Period, now: Timestamp) -> Result<ClickReport, StoreError> {
+    async fn report(
+        &self,
+        subject: &ClickSubject,
+        period: Period,
+        now: Timestamp,
+    ) -> Result<ClickReport, StoreError> {
         let state = self.enter().await?;
         let Some(kept) = state.kept.get(subject) else {
             return Ok(ClickReport::default());
@@ -246,17 +267,26 @@ impl ClickStore for MemoryClickStore {
             ClickSubject::Link(link) => Some(link),
             _ => None,
         });
-        Ok(links.filter(|link| after.is_none_or(|after| *link > after)).take(limit).cloned().collect())
+        Ok(links
+            .filter(|link| after.is_none_or(|after| *link > after))
+            .take(limit)
+            .cloned()
+            .collect())
     }
 
     async fn forget_links(&self, links: &[LinkKey], born_by: Timestamp) -> Result<(), StoreError> {
         let meant = |link: &LinkId| link.born <= born_by && links.contains(&link.key);
-        self.enter().await?.kept.retain(|subject, _| !matches!(subject, ClickSubject::Link(link) if meant(link)));
+        self.enter()
+            .await?
+            .kept
+            .retain(|subject, _| !matches!(subject, ClickSubject::Link(link) if meant(link)));
         Ok(())
     }
 
     async fn forget_owner(&self, owner: OwnerId) -> Result<(), StoreError> {
-        self.enter().await?.kept.retain(|subject, kept| *subject != ClickSubject::Owner(owner) && kept.owner != Some(owner));
+        self.enter().await?.kept.retain(|subject, kept| {
+            *subject != ClickSubject::Owner(owner) && kept.owner != Some(owner)
+        });
         Ok(())
     }
 
@@ -267,7 +297,11 @@ impl ClickStore for MemoryClickStore {
         let raw_before = Unit::Hour.floor(retention.raw_before);
         let hours_before = Unit::Day.floor(retention.hours_before);
         for kept in state.kept.values_mut() {
-            while kept.raw.first_key_value().is_some_and(|(place, _)| place.at_ms < raw_before.as_ms()) {
+            while kept
+                .raw
+                .first_key_value()
+                .is_some_and(|(place, _)| place.at_ms < raw_before.as_ms())
+            {
                 if left == 0 {
                     pruned.more = true;
                     break;
@@ -309,12 +343,15 @@ impl ClickStore for MemoryClickStore {
     }
 }
 
-/// Another one each time. The standard library's hashes are seeded at random, which is random enough for a test.
+/// Another one each time. The standard library's hashes are seeded at random, which is random
+/// enough for a test.
 fn some_salt() -> Salt {
     use std::hash::{BuildHasher as _, RandomState};
     let seed = RandomState::new();
     let mut salt = Salt::default();
-    salt.chunks_mut(8).zip(0..).for_each(|(half, n): (_, u8)| half.copy_from_slice(&seed.hash_one(n).to_le_bytes()));
+    salt.chunks_mut(8)
+        .zip(0..)
+        .for_each(|(half, n): (_, u8)| half.copy_from_slice(&seed.hash_one(n).to_le_bytes()));
     salt
 }
 

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::registry::{
-    AbuseReport, Account, AccountName, Actor, ApiKey, Attribution, AuditAction, AuditEntry, AuditRecord, Audits, BlockedHost,
-    ChangeAccount, Claim, Delivery, DomainConfig, Due, EXPIRED_KEY_RETENTION, FIRST_ACCOUNT, ForeignIdentity, Invitation, KeyId,
-    MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewEvent, NewKey, NewReport, NewWebhook, Registry, RegistryError,
-    RegistryVersion, ReportId, ReportState, Reported, ReportedLink, Role, Session, Settlement, TEXTS_SHOWN, Token, Webhook,
-    WebhookChange, WebhookId, redact_account,
+    AbuseReport, Account, AccountName, Actor, ApiKey, Attribution, AuditAction, AuditEntry,
+    AuditRecord, Audits, BlockedHost, ChangeAccount, Claim, Delivery, DomainConfig, Due,
+    EXPIRED_KEY_RETENTION, FIRST_ACCOUNT, ForeignIdentity, Invitation, KeyId, MAX_KEYS_PER_OWNER,
+    MAX_SESSIONS_PER_OWNER, NewAccount, NewEvent, NewKey, NewReport, NewWebhook, Registry,
+    RegistryError, RegistryVersion, ReportId, ReportState, Reported, ReportedLink, Role, Session,
+    Settlement, TEXTS_SHOWN, Token, Webhook, WebhookChange, WebhookId, redact_account,
 };
 use terse_core::{Domain, LinkKey, OwnerId, Revision, StoreError, Timestamp};
 
@@ -86,7 +87,8 @@ impl State {
         self.lines_made += 1;
         let AuditRecord { act, subject, about, before, after } = line;
         let Attribution { actor, at, why } = by;
-        let entry = AuditEntry { number: self.lines_made, at, actor, act, subject, why, before, after };
+        let entry =
+            AuditEntry { number: self.lines_made, at, actor, act, subject, why, before, after };
         self.audit.insert(self.lines_made, (about, entry));
     }
 
@@ -95,9 +97,19 @@ impl State {
     }
 
     /// Whether another account than this one has the name or the identity.
-    fn taken(&self, but: Option<OwnerId>, name: &AccountName, identity: Option<&ForeignIdentity>) -> bool {
-        let has = |account: &&Account| account.name == *name || identity.is_some() && account.identity.as_ref() == identity;
-        self.accounts.values().filter(|account| Some(account.id) != but).any(|account| has(&account))
+    fn taken(
+        &self,
+        but: Option<OwnerId>,
+        name: &AccountName,
+        identity: Option<&ForeignIdentity>,
+    ) -> bool {
+        let has = |account: &&Account| {
+            account.name == *name || identity.is_some() && account.identity.as_ref() == identity
+        };
+        self.accounts
+            .values()
+            .filter(|account| Some(account.id) != but)
+            .any(|account| has(&account))
     }
 
     fn keep(&mut self, account: Account) {
@@ -122,13 +134,17 @@ impl State {
     fn come(&mut self, account: NewAccount, invited_by: Option<OwnerId>) -> Answer<Account> {
         let at = account.created_at;
         let account = self.make(account)?;
-        self.write(AuditRecord::user_added(&account, invited_by), Attribution { actor: Actor::Owner(account.id), at, why: None });
+        self.write(
+            AuditRecord::user_added(&account, invited_by),
+            Attribution { actor: Actor::Owner(account.id), at, why: None },
+        );
         Ok(account)
     }
 
     /// Whether nobody else could do everything.
     fn is_last_admin(&self, account: &Account) -> bool {
-        account.governs() && !self.accounts.values().any(|other| other.id != account.id && other.governs())
+        account.governs()
+            && !self.accounts.values().any(|other| other.id != account.id && other.governs())
     }
 
     fn account(&self, id: OwnerId) -> Answer<&Account> {
@@ -138,7 +154,9 @@ impl State {
     /// Whether an invitation is as good as on the day it was written.
     fn stands(&self, invitation: &Invitation) -> bool {
         let writer = self.accounts.get(&invitation.by);
-        writer.map_or(invitation.by == OwnerId::ADMIN, |account| account.suspended.is_none() && account.role >= invitation.role)
+        writer.map_or(invitation.by == OwnerId::ADMIN, |account| {
+            account.suspended.is_none() && account.role >= invitation.role
+        })
     }
 }
 
@@ -188,12 +206,24 @@ impl Registry for MemoryRegistry {
     }
 
     async fn account_by_identity(&self, identity: &ForeignIdentity) -> Answer<Option<Account>> {
-        Ok(self.enter().await?.accounts.values().find(|account| account.identity.as_ref() == Some(identity)).cloned())
+        Ok(self
+            .enter()
+            .await?
+            .accounts
+            .values()
+            .find(|account| account.identity.as_ref() == Some(identity))
+            .cloned())
     }
 
     async fn accounts(&self, after: Option<OwnerId>, limit: usize) -> Answer<Vec<Account>> {
         let state = self.enter().await?;
-        Ok(state.accounts.values().filter(|account| after.is_none_or(|after| account.id > after)).take(limit).cloned().collect())
+        Ok(state
+            .accounts
+            .values()
+            .filter(|account| after.is_none_or(|after| account.id > after))
+            .take(limit)
+            .cloned()
+            .collect())
     }
 
     async fn change_account(&self, change: ChangeAccount, by: Attribution) -> Answer<Account> {
@@ -234,7 +264,9 @@ impl Registry for MemoryRegistry {
         state.sessions.retain(|session| session.owner != id);
         state.invitations.retain(|invitation| invitation.by != id);
         state.outbox.forget(id);
-        for (_, report) in state.reports.values_mut().filter(|(_, report)| report.account == Some(id)) {
+        for (_, report) in
+            state.reports.values_mut().filter(|(_, report)| report.account == Some(id))
+        {
             (report.account, report.text) = (None, None);
         }
         state.write(AuditRecord::user_erased(&account), by);
@@ -250,7 +282,12 @@ impl Registry for MemoryRegistry {
 
     async fn suspended(&self) -> Answer<Vec<OwnerId>> {
         let state = self.enter().await?;
-        Ok(state.accounts.values().filter(|account| account.suspended.is_some()).map(|account| account.id).collect())
+        Ok(state
+            .accounts
+            .values()
+            .filter(|account| account.suspended.is_some())
+            .map(|account| account.id)
+            .collect())
     }
 
     async fn add_key(&self, key: NewKey, by: Attribution) -> Answer<ApiKey> {
@@ -259,7 +296,9 @@ impl Registry for MemoryRegistry {
         if state.keys.values().any(|(token, _)| *token == key.token) {
             return Err(RegistryError::Conflict);
         }
-        if state.keys.values().filter(|(_, one)| one.owner == key.owner).count() >= MAX_KEYS_PER_OWNER {
+        if state.keys.values().filter(|(_, one)| one.owner == key.owner).count()
+            >= MAX_KEYS_PER_OWNER
+        {
             return Err(RegistryError::TooMany);
         }
         state.keys_made += 1;
@@ -277,7 +316,13 @@ impl Registry for MemoryRegistry {
 
     async fn keys(&self, owner: OwnerId) -> Answer<Vec<ApiKey>> {
         let state = self.enter().await?;
-        Ok(state.keys.values().map(|(_, key)| key).filter(|key| key.owner == owner).cloned().collect())
+        Ok(state
+            .keys
+            .values()
+            .map(|(_, key)| key)
+            .filter(|key| key.owner == owner)
+            .cloned()
+            .collect())
     }
 
     async fn revoke_key(&self, owner: OwnerId, id: KeyId, by: Attribution) -> Answer<()> {
@@ -312,7 +357,10 @@ impl Registry for MemoryRegistry {
         }
         let of_owner = |one: &Session| one.owner == session.owner;
         if state.sessions.iter().filter(|one| of_owner(one)).count() >= MAX_SESSIONS_PER_OWNER {
-            let oldest = (0..).zip(&state.sessions).filter(|(_, one)| of_owner(one)).min_by_key(|(_, one)| one.created_at);
+            let oldest = (0..)
+                .zip(&state.sessions)
+                .filter(|(_, one)| of_owner(one))
+                .min_by_key(|(_, one)| one.created_at);
             if let Some(oldest) = oldest.map(|(n, _)| n) {
                 state.sessions.remove(oldest);
             }
@@ -324,12 +372,15 @@ impl Registry for MemoryRegistry {
     async fn session(&self, token: &Token, now: Timestamp) -> Answer<Option<(Session, Account)>> {
         let state = self.enter().await?;
         let found = state.sessions.iter().find(|one| one.token == *token && one.expires_at > now);
-        Ok(found.and_then(|session| Some((session.clone(), state.accounts.get(&session.owner)?.clone()))))
+        Ok(found.and_then(|session| {
+            Some((session.clone(), state.accounts.get(&session.owner)?.clone()))
+        }))
     }
 
     async fn sessions(&self, owner: OwnerId, now: Timestamp) -> Answer<Vec<Session>> {
         let state = self.enter().await?;
-        let of_owner = state.sessions.iter().filter(|one| one.owner == owner && one.expires_at > now);
+        let of_owner =
+            state.sessions.iter().filter(|one| one.owner == owner && one.expires_at > now);
         let mut sessions: Vec<Session> = of_owner.cloned().collect();
         sessions.sort_by_key(|session| session.created_at);
         Ok(sessions)
@@ -341,7 +392,10 @@ impl Registry for MemoryRegistry {
     }
 
     async fn end_sessions(&self, owner: OwnerId, but: Option<&Token>) -> Answer<()> {
-        self.enter().await?.sessions.retain(|session| session.owner != owner || Some(&session.token) == but);
+        self.enter()
+            .await?
+            .sessions
+            .retain(|session| session.owner != owner || Some(&session.token) == but);
         Ok(())
     }
 
@@ -360,7 +414,8 @@ impl Registry for MemoryRegistry {
 
     async fn invitations(&self, now: Timestamp, limit: usize) -> Answer<Vec<Invitation>> {
         let state = self.enter().await?;
-        let mut open: Vec<Invitation> = state.invitations.iter().filter(|one| one.expires_at > now).cloned().collect();
+        let mut open: Vec<Invitation> =
+            state.invitations.iter().filter(|one| one.expires_at > now).cloned().collect();
         open.sort_by_key(|one| one.expires_at);
         open.truncate(limit);
         Ok(open)
@@ -368,7 +423,11 @@ impl Registry for MemoryRegistry {
 
     async fn revoke_invitation(&self, token: &Token, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
-        let place = state.invitations.iter().position(|one| one.token == *token).ok_or(RegistryError::Missing)?;
+        let place = state
+            .invitations
+            .iter()
+            .position(|one| one.token == *token)
+            .ok_or(RegistryError::Missing)?;
         let invitation = state.invitations.remove(place);
         state.write(AuditRecord::invitation_revoked(&invitation), by);
         Ok(())
@@ -376,9 +435,16 @@ impl Registry for MemoryRegistry {
 
     async fn accept(&self, token: &Token, account: NewAccount) -> Answer<Account> {
         let mut state = self.enter().await?;
-        let found = state.invitations.iter().find(|one| one.token == *token && one.expires_at > account.created_at);
-        let invitation = found.filter(|invitation| state.stands(invitation)).cloned().ok_or(RegistryError::Missing)?;
-        let account = state.come(NewAccount { role: invitation.role, ..account }, Some(invitation.by))?;
+        let found = state
+            .invitations
+            .iter()
+            .find(|one| one.token == *token && one.expires_at > account.created_at);
+        let invitation = found
+            .filter(|invitation| state.stands(invitation))
+            .cloned()
+            .ok_or(RegistryError::Missing)?;
+        let account =
+            state.come(NewAccount { role: invitation.role, ..account }, Some(invitation.by))?;
         state.invitations.retain(|one| one.token != *token);
         Ok(account)
     }
@@ -430,30 +496,59 @@ impl Registry for MemoryRegistry {
     async fn report(&self, report: NewReport) -> Answer<Reported> {
         let mut state = self.enter().await?;
         let NewReport { link, born, reporter, account, reason, text, at } = report;
-        let about = |one: &AbuseReport| one.state == ReportState::Open && one.link == link && one.born == born;
-        let earlier = state.reports.values().find(|(by, one)| *by == reporter && about(one)).map(|(_, one)| one.id);
-        let reporters = state.reports.values().filter(|(_, one)| about(one)).count() as u64 + u64::from(earlier.is_none());
+        let about = |one: &AbuseReport| {
+            one.state == ReportState::Open && one.link == link && one.born == born
+        };
+        let earlier = state
+            .reports
+            .values()
+            .find(|(by, one)| *by == reporter && about(one))
+            .map(|(_, one)| one.id);
+        let reporters = state.reports.values().filter(|(_, one)| about(one)).count() as u64
+            + u64::from(earlier.is_none());
         let id = earlier.unwrap_or_else(|| {
             state.reports_made += 1;
             let id = ReportId(state.reports_made);
-            let report = AbuseReport { id, link, born, account, reason, text, at, state: ReportState::Open };
+            let report =
+                AbuseReport { id, link, born, account, reason, text, at, state: ReportState::Open };
             state.reports.insert(id, (reporter, report));
             id
         });
         Ok(Reported { id, reporters })
     }
 
-    async fn reports(&self, wanted: ReportState, after: Option<ReportId>, limit: usize) -> Answer<Vec<AbuseReport>> {
+    async fn reports(
+        &self,
+        wanted: ReportState,
+        after: Option<ReportId>,
+        limit: usize,
+    ) -> Answer<Vec<AbuseReport>> {
         let state = self.enter().await?;
-        let reports = state.reports.values().map(|(_, report)| report).filter(|report| report.state == wanted);
-        Ok(reports.filter(|report| after.is_none_or(|after| report.id > after)).take(limit).cloned().collect())
+        let reports = state
+            .reports
+            .values()
+            .map(|(_, report)| report)
+            .filter(|report| report.state == wanted);
+        Ok(reports
+            .filter(|report| after.is_none_or(|after| report.id > after))
+            .take(limit)
+            .cloned()
+            .collect())
     }
 
-    async fn reported(&self, wanted: ReportState, after: Option<ReportId>, limit: usize) -> Answer<Vec<ReportedLink>> {
+    async fn reported(
+        &self,
+        wanted: ReportState,
+        after: Option<ReportId>,
+        limit: usize,
+    ) -> Answer<Vec<ReportedLink>> {
         let state = self.enter().await?;
         let mut links: Vec<ReportedLink> = Vec::new();
         for (_, report) in state.reports.values().filter(|(_, report)| report.state == wanted) {
-            let at = match links.iter().position(|link| link.link == report.link && link.born == report.born) {
+            let at = match links
+                .iter()
+                .position(|link| link.link == report.link && link.born == report.born)
+            {
                 Some(at) => at,
                 None => {
                     links.push(ReportedLink {
@@ -470,7 +565,8 @@ impl Registry for MemoryRegistry {
                 }
             };
             let link = &mut links[at];
-            (link.count, link.since, link.last) = (link.count + 1, link.since.min(report.at), link.last.max(report.at));
+            (link.count, link.since, link.last) =
+                (link.count + 1, link.since.min(report.at), link.last.max(report.at));
             match link.reasons.binary_search_by(|(reason, _)| reason.cmp(&report.reason)) {
                 Ok(at) => link.reasons[at].1 += 1,
                 Err(at) => link.reasons.insert(at, (report.reason.clone(), 1)),
@@ -483,10 +579,19 @@ impl Registry for MemoryRegistry {
         Ok(links)
     }
 
-    async fn settle_reports(&self, link: &LinkKey, settled: ReportState, by: Attribution) -> Answer<u64> {
+    async fn settle_reports(
+        &self,
+        link: &LinkKey,
+        settled: ReportState,
+        by: Attribution,
+    ) -> Answer<u64> {
         let mut state = self.enter().await?;
         let mut count = 0;
-        let open = state.reports.values_mut().map(|(_, report)| report).filter(|report| report.state == ReportState::Open);
+        let open = state
+            .reports
+            .values_mut()
+            .map(|(_, report)| report)
+            .filter(|report| report.state == ReportState::Open);
         for report in open.filter(|report| settled != ReportState::Open && report.link == *link) {
             report.state = settled;
             count += 1;
@@ -511,7 +616,13 @@ impl Registry for MemoryRegistry {
         Ok(self.enter().await?.outbox.of(owner))
     }
 
-    async fn change_webhook(&self, owner: OwnerId, id: WebhookId, change: WebhookChange, by: Attribution) -> Answer<Webhook> {
+    async fn change_webhook(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        change: WebhookChange,
+        by: Attribution,
+    ) -> Answer<Webhook> {
         let mut state = self.enter().await?;
         let webhook = state.outbox.find(owner, id)?;
         let before = webhook.clone();
@@ -540,7 +651,9 @@ impl Registry for MemoryRegistry {
 
     async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
         let State { outbox, accounts, .. } = &mut *self.enter().await?;
-        Ok(outbox.due(claim, |owner| accounts.get(&owner).is_some_and(|account| account.suspended.is_some())))
+        Ok(outbox.due(claim, |owner| {
+            accounts.get(&owner).is_some_and(|account| account.suspended.is_some())
+        }))
     }
 
     async fn settle(&self, settlement: Settlement) -> Answer<bool> {
@@ -552,7 +665,12 @@ impl Registry for MemoryRegistry {
         Ok(true)
     }
 
-    async fn deliveries(&self, owner: OwnerId, id: WebhookId, limit: usize) -> Answer<Vec<Delivery>> {
+    async fn deliveries(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        limit: usize,
+    ) -> Answer<Vec<Delivery>> {
         self.enter().await?.outbox.deliveries(owner, id, limit)
     }
 
@@ -574,7 +692,15 @@ impl Registry for MemoryRegistry {
                 && query.subject.as_ref().is_none_or(|subject| entry.subject == *subject)
                 && query.act.is_none_or(|act| entry.act == act)
         };
-        Ok(state.audit.values().rev().map(|(_, entry)| entry).filter(wanted).take(query.limit).cloned().collect())
+        Ok(state
+            .audit
+            .values()
+            .rev()
+            .map(|(_, entry)| entry)
+            .filter(wanted)
+            .take(query.limit)
+            .cloned()
+            .collect())
     }
 
     async fn prune(&self, now: Timestamp, keep: Duration, limit: usize) -> Answer<u64> {
@@ -591,7 +717,9 @@ impl Registry for MemoryRegistry {
         state.sessions.retain(|one| is_kept(one.expires_at <= now));
         state.invitations.retain(|one| is_kept(one.expires_at <= now));
         state.keys.retain(|_, (_, key)| is_kept(key.expires_at.is_some_and(|at| at <= expired)));
-        state.reports.retain(|_, (_, report)| is_kept(report.state != ReportState::Open && report.at < old));
+        state
+            .reports
+            .retain(|_, (_, report)| is_kept(report.state != ReportState::Open && report.at < old));
         state.outbox.prune(old, &mut is_kept);
         state.audit.retain(|_, (_, entry)| is_kept(entry.at < old));
         Ok(count)
@@ -615,7 +743,9 @@ mod tests {
     async fn it_breaks_on_command() {
         let registry = MemoryRegistry::new();
         registry.fail(true);
-        assert!(registry.offer_setup(Token([1; 32])).await.is_err() && registry.check().await.is_err());
+        assert!(
+            registry.offer_setup(Token([1; 32])).await.is_err() && registry.check().await.is_err()
+        );
         registry.fail(false);
         assert!(!registry.awaits_setup().await.unwrap());
         registry.check().await.unwrap();

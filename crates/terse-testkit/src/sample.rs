@@ -2,8 +2,8 @@
 
 use terse_core::rules::Rules;
 use terse_core::{
-    Code, Domain, Flags, Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision, Tags, Target,
-    Timestamp,
+    Code, Domain, Flags, Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind,
+    Revision, Tags, Target, Timestamp,
 };
 
 /// When sample links are made: 2026-01-01T00:00:00Z, and `ms` later.
@@ -13,7 +13,10 @@ pub fn moment(ms: i64) -> Timestamp {
 
 /// A key on the primary domain.
 pub fn key(code: &str) -> LinkKey {
-    LinkKey { domain: Domain::primary(), code: Code::parse(code).expect("a code of the right shape") }
+    LinkKey {
+        domain: Domain::primary(),
+        code: Code::parse(code).expect("a code of the right shape"),
+    }
 }
 
 /// A plain link whose code was made by us, owned by the operator.

@@ -34,10 +34,13 @@ where
     F: Future<Output = Option<S>>,
     P: Future<Output = ()>,
 {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         match fresh().await {
-            Some(store) => tokio::time::timeout(TIMEOUT, promise(store)).await.expect("the store hangs"),
+            Some(store) => {
+                tokio::time::timeout(TIMEOUT, promise(store)).await.expect("the store hangs");
+            }
             None => eprintln!("SKIPPED {name}: no store is offered"),
         }
     });

@@ -1,4 +1,5 @@
-//! What has to be done for owners now and then: noting which keys were used, deleting what is over, finishing erasures.
+//! What has to be done for owners now and then: noting which keys were used, deleting what is over,
+//! finishing erasures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,12 +66,15 @@ impl AccountJobs {
 
     async fn look_after(&self) {
         if let Err(error) = self.prune().await {
-            tracing::warn!(%error, "what is over could not be deleted from the registry; trying again later");
+            tracing::warn!(%error, "what is over could not be deleted from the registry; trying \
+                again later");
         }
         match self.erasures.finish().await {
             Ok(0) => {}
             Ok(finished) => tracing::info!(finished, "finished erasing accounts"),
-            Err(error) => tracing::warn!(%error, "an account could not be erased; trying again later"),
+            Err(error) => {
+                tracing::warn!(%error, "an account could not be erased; trying again later");
+            }
         }
     }
 

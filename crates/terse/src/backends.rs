@@ -8,7 +8,10 @@ use terse_core::clicks::ClickStore;
 use terse_core::limits::Limiter;
 use terse_core::registry::Registry;
 use terse_core::{Clock, LinkStore, StoreError};
-use terse_embedded::{ClickOptions, Embedded, EmbeddedClicks, EmbeddedRegistry, LocalLimiter, Options, RegistryOptions};
+use terse_embedded::{
+    ClickOptions, Embedded, EmbeddedClicks, EmbeddedRegistry, LocalLimiter, Options,
+    RegistryOptions,
+};
 
 use crate::config::Config;
 use crate::serve::alphabet;
@@ -30,21 +33,32 @@ pub struct Store {
 pub async fn open(config: &Config) -> anyhow::Result<Store> {
     let options = Options { alphabet: alphabet(config), ..Options::new(config.store_file()) };
     let path = options.path.clone();
-    let opened = tokio::task::spawn_blocking(move || Embedded::open(options)).await.context("opening the store")?;
-    let embedded = Arc::new(opened.with_context(|| format!("opening the store {}", path.display()))?);
+    let opened = tokio::task::spawn_blocking(move || Embedded::open(options))
+        .await
+        .context("opening the store")?;
+    let embedded =
+        Arc::new(opened.with_context(|| format!("opening the store {}", path.display()))?);
     let path = config.clicks_file();
-    let options = ClickOptions { keep_raw: !config.clicks.keep_raw.get().is_zero(), ..ClickOptions::new(path.clone()) };
-    let opened =
-        tokio::task::spawn_blocking(move || EmbeddedClicks::open(options)).await.context("opening the store of clicks")?;
+    let options = ClickOptions {
+        keep_raw: !config.clicks.keep_raw.get().is_zero(),
+        ..ClickOptions::new(path.clone())
+    };
+    let opened = tokio::task::spawn_blocking(move || EmbeddedClicks::open(options))
+        .await
+        .context("opening the store of clicks")?;
     let embedded_clicks = Arc::new(opened.with_context(|| {
-        let advice = "the links are not affected: restore a backup, or move this file away to count anew";
+        let advice =
+            "the links are not affected: restore a backup, or move this file away to count anew";
         format!("opening the store of clicks {} ({advice})", path.display())
     })?);
     let path = config.registry_file();
     let options = RegistryOptions::new(path.clone());
-    let opened =
-        tokio::task::spawn_blocking(move || EmbeddedRegistry::open(options)).await.context("opening the registry of owners")?;
-    let embedded_registry = Arc::new(opened.with_context(|| format!("opening the registry of owners {}", path.display()))?);
+    let opened = tokio::task::spawn_blocking(move || EmbeddedRegistry::open(options))
+        .await
+        .context("opening the registry of owners")?;
+    let embedded_registry = Arc::new(
+        opened.with_context(|| format!("opening the registry of owners {}", path.display()))?,
+    );
     Ok(Store {
         links: embedded.clone(),
         clicks: embedded_clicks.clone(),
@@ -87,7 +101,8 @@ impl Drop for Store {
     }
 }
 
-/// Copies the store, as it is at one moment, into a new file. Works while a server is using the store.
+/// Copies the store, as it is at one moment, into a new file. Works while a server is using the
+/// store.
 pub fn backup(config: &Config, to: &Path) -> anyhow::Result<()> {
     terse_embedded::backup(&config.store_file(), to).context("copying the store")
 }
@@ -126,10 +141,11 @@ pub fn verify_registry(file: &Path) -> anyhow::Result<Option<u64>> {
     Ok(Some(report.accounts))
 }
 
-/// Makes a registry's file that is a copy from the past safe to go on with: no id is given out twice, and who was signed in then
-/// signs in again.
+/// Makes a registry's file that is a copy from the past safe to go on with: no id is given out
+/// twice, and who was signed in then signs in again.
 pub fn skip_ahead_registry(file: &Path) -> anyhow::Result<()> {
-    terse_embedded::skip_ahead_registry(file).context("skipping the ids that may have been given out since")
+    terse_embedded::skip_ahead_registry(file)
+        .context("skipping the ids that may have been given out since")
 }
 
 /// Sees that a store's file is one that could be opened.
@@ -137,9 +153,11 @@ pub fn inspect(file: &Path) -> anyhow::Result<()> {
     terse_embedded::inspect(file).context("opening the store")
 }
 
-/// Makes a store's file that is a copy from the past safe to go on with: no code that was given out since is given out again.
+/// Makes a store's file that is a copy from the past safe to go on with: no code that was given out
+/// since is given out again.
 pub fn skip_ahead(file: &Path) -> anyhow::Result<()> {
-    terse_embedded::skip_ahead(file).context("skipping the codes that may have been given out since")
+    terse_embedded::skip_ahead(file)
+        .context("skipping the codes that may have been given out since")
 }
 
 /// Reads a store's file from end to end and says how many links it holds.

@@ -1,8 +1,9 @@
 //! `terse bench`: visitors and callers by the thousand, to learn what a server can bear.
 //!
-//! Speaks plain HTTP/1.1 over sockets of its own, so that it costs less than what it measures: a request is bytes in a buffer
-//! that is used again, an answer is looked at where it arrived. Every answer is looked at; what is not the expected one is
-//! counted as an error and never as a request served. TLS and HTTP/2 are absent: see `bench/run` for the latter.
+//! Speaks plain HTTP/1.1 over sockets of its own, so that it costs less than what it measures: a
+//! request is bytes in a buffer that is used again, an answer is looked at where it arrived. Every
+//! answer is looked at; what is not the expected one is counted as an error and never as a request
+//! served. TLS and HTTP/2 are absent: see `bench/run` for the latter.
 
 mod callers;
 mod create;
@@ -42,7 +43,9 @@ impl Options {
     /// With the key that links are made with.
     pub fn with_key(mut self, given: Option<Secret>) -> Self {
         match &mut self.mode {
-            Mode::Create(CreateOptions { key, .. }) | Mode::Load(LoadOptions { key, .. }) => *key = given,
+            Mode::Create(CreateOptions { key, .. }) | Mode::Load(LoadOptions { key, .. }) => {
+                *key = given;
+            }
             Mode::Redirect(_) => {}
         }
         self
@@ -90,8 +93,9 @@ pub struct RedirectOptions {
     /// A new connection for every visit.
     #[arg(long)]
     pub new_connections: bool,
-    /// Visits per second, evenly spaced, whether or not the server keeps up. Latency then counts from the moment a visit was
-    /// due, and waiting is done by spinning: give this process a core of its own.
+    /// Visits per second, evenly spaced, whether or not the server keeps up. Latency then counts
+    /// from the moment a visit was due, and waiting is done by spinning: give this process a core
+    /// of its own.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub rate: Option<u64>,
 }

@@ -15,8 +15,9 @@ use crate::{logging, problem, serve};
 
 /// A URL shortener: one binary, durable links, very fast redirects.
 ///
-/// Without a command, terse serves. Commands about links work on a server elsewhere (--server), on the server that is
-/// running on the data folder, or, if none is running, on the data folder itself.
+/// Without a command, terse serves. Commands about links work on a server elsewhere (--server), on
+/// the server that is running on the data folder, or, if none is running, on the data folder
+/// itself.
 #[derive(Debug, Parser)]
 #[command(
     name = "terse",
@@ -53,7 +54,13 @@ struct Global {
     )]
     config: Option<PathBuf>,
     /// The data folder
-    #[arg(long, global = true, help_heading = "Everywhere", display_order = 900, value_name = "DIR")]
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Everywhere",
+        display_order = 900,
+        value_name = "DIR"
+    )]
     data_dir: Option<String>,
     /// Any setting, as in --set cache.ttl=1m (may be repeated)
     #[arg(long, global = true, help_heading = "Everywhere", display_order = 900, value_name = "NAME=VALUE", value_parser = parse_set)]
@@ -157,7 +164,10 @@ impl Context {
 
     /// For commands that need the folder itself.
     pub(crate) fn only_here(&self, command: &str) -> anyhow::Result<()> {
-        anyhow::ensure!(self.remote.is_none(), "{command} works on the machine that holds the data, not through --server");
+        anyhow::ensure!(
+            self.remote.is_none(),
+            "{command} works on the machine that holds the data, not through --server"
+        );
         Ok(())
     }
 }
@@ -194,13 +204,20 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
     let mut flags = cli.global.set;
     flags.extend(cli.global.data_dir.map(|dir| ("data_dir".into(), dir)));
     if let Command::Serve(args) = &command {
-        let given = [("listen", &args.listen), ("base_url", &args.base_url), ("roles", &args.roles)];
-        flags.extend(given.into_iter().filter_map(|(name, value)| Some((name.into(), value.clone()?))));
+        let given =
+            [("listen", &args.listen), ("base_url", &args.base_url), ("roles", &args.roles)];
+        flags.extend(
+            given.into_iter().filter_map(|(name, value)| Some((name.into(), value.clone()?))),
+        );
     }
-    let key_file = env.iter().find(|(name, _)| name == "TERSE_KEY_FILE").map(|(_, path)| PathBuf::from(path));
+    let key_file =
+        env.iter().find(|(name, _)| name == "TERSE_KEY_FILE").map(|(_, path)| PathBuf::from(path));
     let key_file = key_file.filter(|path| !path.as_os_str().is_empty());
-    let loaded = match Config::load(&Sources { file: cli.global.config.filter(|path| !path.as_os_str().is_empty()), env, flags })
-    {
+    let loaded = match Config::load(&Sources {
+        file: cli.global.config.filter(|path| !path.as_os_str().is_empty()),
+        env,
+        flags,
+    }) {
         Ok(loaded) => loaded,
         Err(error) if matches!(command, Command::Doctor(_)) => {
             return commands::doctor::without_settings(&error.into(), cli.global.json);
@@ -248,7 +265,8 @@ fn key(given: Option<Secret>, file: Option<PathBuf>) -> anyhow::Result<Option<Se
     match (given.filter(|key| !key.reveal().is_empty()), file) {
         (Some(_), Some(_)) => anyhow::bail!("a key and TERSE_KEY_FILE are both given"),
         (None, Some(file)) => {
-            let text = std::fs::read_to_string(&file).with_context(|| format!("reading the key in {}", file.display()))?;
+            let text = std::fs::read_to_string(&file)
+                .with_context(|| format!("reading the key in {}", file.display()))?;
             Ok(Some(Secret::new(text.trim_end_matches(['\r', '\n']))))
         }
         (key, None) => Ok(key),
@@ -264,10 +282,18 @@ fn parse_server(text: &str) -> Result<Server, String> {
     if text.is_empty() {
         return Ok(Server(None));
     }
-    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let url = Url::parse(text)
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let url = url.ok_or("an http:// or https:// URL is expected, as in https://go.example")?;
-    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
-        return Err("only scheme, host, port and path belong here; give the key as TERSE_KEY".into());
+    if !url.username().is_empty()
+        || url.password().is_some()
+        || url.query().is_some()
+        || url.fragment().is_some()
+    {
+        return Err(
+            "only scheme, host, port and path belong here; give the key as TERSE_KEY".into()
+        );
     }
     Ok(Server(Some(url)))
 }

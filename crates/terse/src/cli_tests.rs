@@ -14,7 +14,10 @@ fn the_command_line_is_sound() {
 #[test]
 fn serving_is_what_happens_without_a_command() {
     assert!(parse("terse").unwrap().command.is_none());
-    assert!(matches!(parse("terse serve --listen 127.0.0.1:1").unwrap().command, Some(Command::Serve(_))));
+    assert!(matches!(
+        parse("terse serve --listen 127.0.0.1:1").unwrap().command,
+        Some(Command::Serve(_))
+    ));
 }
 
 #[test]
@@ -61,12 +64,20 @@ fn a_key_is_never_shown() {
 
 #[test]
 fn the_manual_knows_every_command() {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md")).unwrap();
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md"))
+            .unwrap();
     for command in Cli::command().get_subcommands() {
         let name = command.get_name();
-        assert!(page.contains(&format!("\n## `terse {name}")), "docs/commands.md does not speak of {name}");
+        assert!(
+            page.contains(&format!("\n## `terse {name}")),
+            "docs/commands.md does not speak of {name}"
+        );
         for argument in command.get_arguments().filter_map(clap::Arg::get_long) {
-            assert!(page.contains(&format!("`--{argument}")), "docs/commands.md does not speak of {name} --{argument}");
+            assert!(
+                page.contains(&format!("`--{argument}")),
+                "docs/commands.md does not speak of {name} --{argument}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What has to be done for clicks now and then: the salt of the day, old clicks, clicks of links that are gone.
+//! What has to be done for clicks now and then: the salt of the day, old clicks, clicks of links
+//! that are gone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Rows touched in one go, so that counting is never held up for long.
 const BATCH: usize = 2000;
-/// How soon after the start, how often, and how soon after a failure clicks are compared with the links they belong to, and how
-/// many at a time.
+/// How soon after the start, how often, and how soon after a failure clicks are compared with the
+/// links they belong to, and how many at a time.
 const FIRST_SWEEP: Duration = Duration::from_mins(10);
 const SWEEP: Duration = Duration::from_hours(24);
 const SWEEP_AGAIN: Duration = Duration::from_hours(1);
@@ -28,7 +29,10 @@ fn day_of(now: Timestamp) -> i64 {
 }
 
 /// The salt of today.
-pub(crate) async fn salt_of_today(store: &dyn ClickStore, clock: &Clock) -> Result<(i64, Salt), StoreError> {
+pub(crate) async fn salt_of_today(
+    store: &dyn ClickStore,
+    clock: &Clock,
+) -> Result<(i64, Salt), StoreError> {
     let day = day_of(clock.now());
     match tokio::time::timeout(TIMEOUT, store.salt(day)).await {
         Ok(salt) => Ok((day, salt?)),
@@ -36,7 +40,8 @@ pub(crate) async fn salt_of_today(store: &dyn ClickStore, clock: &Clock) -> Resu
     }
 }
 
-/// Hands out the salt of each new day. While the store is away, visitors are told apart by the one there is.
+/// Hands out the salt of each new day. While the store is away, visitors are told apart by the one
+/// there is.
 pub(crate) async fn keep_salt(
     store: Arc<dyn ClickStore>,
     clock: Clock,
@@ -58,7 +63,9 @@ pub(crate) async fn keep_salt(
                 known = day;
                 hand_out(salt);
             }
-            Err(error) => tracing::warn!(%error, "the salt of the new day could not be made; trying again"),
+            Err(error) => {
+                tracing::warn!(%error, "the salt of the new day could not be made; trying again");
+            }
         }
     }
 }
@@ -105,7 +112,8 @@ impl ClickJobs {
             }
             let round = async {
                 if let Err(error) = self.prune().await {
-                    tracing::warn!(%error, "old clicks could not be tidied away; trying again later");
+                    tracing::warn!(%error, "old clicks could not be tidied away; trying again \
+                        later");
                 }
                 if Instant::now() < sweep_at {
                     return;
@@ -113,7 +121,8 @@ impl ClickJobs {
                 sweep_at = match self.sweep().await {
                     Ok(()) => Instant::now() + SWEEP,
                     Err(error) => {
-                        tracing::warn!(%error, "clicks of links that are gone could not be looked for; trying again later");
+                        tracing::warn!(%error, "clicks of links that are gone could not be looked \
+                            for; trying again later");
                         Instant::now() + SWEEP_AGAIN
                     }
                 };
@@ -127,9 +136,11 @@ impl ClickJobs {
 
     async fn prune(&self) -> Result<(), StoreError> {
         let now = self.clock.now();
-        let (raw_before, hours_before) = (now.saturating_sub(self.keep_raw), now.saturating_sub(self.keep_hours));
+        let (raw_before, hours_before) =
+            (now.saturating_sub(self.keep_raw), now.saturating_sub(self.keep_hours));
         loop {
-            let Pruned { raw, hours, more } = self.clicks.prune(Retention { raw_before, hours_before, limit: BATCH }).await?;
+            let Pruned { raw, hours, more } =
+                self.clicks.prune(Retention { raw_before, hours_before, limit: BATCH }).await?;
             self.counts.raw.fetch_add(raw, Ordering::Relaxed);
             self.counts.hours.fetch_add(hours, Ordering::Relaxed);
             if !more {
@@ -140,7 +151,8 @@ impl ClickJobs {
         }
     }
 
-    /// A link that was purged while the store of clicks was away, or that was visited in its last moment, leaves clicks behind.
+    /// A link that was purged while the store of clicks was away, or that was visited in its last
+    /// moment, leaves clicks behind.
     async fn sweep(&self) -> Result<(), StoreError> {
         let mut after: Option<LinkId> = None;
         loop {

@@ -1,4 +1,5 @@
-//! The click plane, joined: the journal that visits are written to, the pipeline behind it, and its chores.
+//! The click plane, joined: the journal that visits are written to, the pipeline behind it, and its
+//! chores.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +16,9 @@ use tokio::sync::watch;
 use crate::click_jobs::{ClickJobCounts, ClickJobs, keep_salt, salt_of_today};
 use crate::config::{Addresses, Config};
 
-/// Small enough that little is lost with one that is dropped, large enough that a busy server makes only a few a second: each costs
-/// the file system a handful of entries in its own journal, and these can wait for the disk.
+/// Small enough that little is lost with one that is dropped, large enough that a busy server makes
+/// only a few a second: each costs the file system a handful of entries in its own journal, and
+/// these can wait for the disk.
 const SEGMENT: usize = 4 << 20;
 
 /// Everything that counts clicks in this process.
@@ -86,7 +88,10 @@ impl ClickPlane {
                 clock: clock.clone(),
             };
             let what = match &settings.geo_database {
-                Some(file) => format!("starting to count clicks with clicks.geo_database = {}", file.display()),
+                Some(file) => format!(
+                    "starting to count clicks with clicks.geo_database = {}",
+                    file.display()
+                ),
                 None => "starting to count clicks".to_owned(),
             };
             Some(Shipper::start(parts).context(what)?)
@@ -102,8 +107,10 @@ impl ClickPlane {
                 address,
                 honour_dnt: settings.honour_dnt,
             };
-            let journal = Journal::start(journal, threads, clock.clone()).context("making the journal")?;
-            // Without one, on a full disk for example, visits are counted but nobody is told apart until there is one.
+            let journal =
+                Journal::start(journal, threads, clock.clone()).context("making the journal")?;
+            // Without one, on a full disk for example, visits are counted but nobody is told apart
+            // until there is one.
             let day = match runtime.block_on(salt_of_today(&**clicks, clock)) {
                 Ok((day, salt)) => {
                     journal.set_salt(salt);
@@ -118,7 +125,13 @@ impl ClickPlane {
                 let journal = Arc::clone(&journal);
                 move |salt| journal.set_salt(salt)
             };
-            runtime.spawn(keep_salt(Arc::clone(clicks), clock.clone(), day, hand_out, stopped.clone()));
+            runtime.spawn(keep_salt(
+                Arc::clone(clicks),
+                clock.clone(),
+                day,
+                hand_out,
+                stopped.clone(),
+            ));
             Some(journal)
         } else {
             None
@@ -162,8 +175,8 @@ impl ClickPlane {
         }
     }
 
-    /// Counts what there is and ends. To be called when the serving threads are gone, or have been waited for in vain. What is
-    /// left is counted at the next start.
+    /// Counts what there is and ends. To be called when the serving threads are gone, or have been
+    /// waited for in vain. What is left is counted at the next start.
     pub(crate) fn stop(self, patience: Duration, all_gone: bool) {
         if let Some(journal) = &self.journal {
             journal.stop();
@@ -171,7 +184,10 @@ impl ClickPlane {
         if let Some(shipper) = self.shipper.into_inner().unwrap_or_else(PoisonError::into_inner)
             && !shipper.stop(patience, all_gone)
         {
-            tracing::warn!("not every click could be counted before the end; the rest is counted at the next start");
+            tracing::warn!(
+                "not every click could be counted before the end; the rest is counted at the next \
+                 start"
+            );
         }
     }
 }

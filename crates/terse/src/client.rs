@@ -1,7 +1,8 @@
 //! The one door to links: the API, wherever it is.
 //!
-//! A server elsewhere, a server running on this data folder, or, if nobody is running, the same router in this very process.
-//! Commands cannot tell the difference, so that every rule holds for them as for everyone.
+//! A server elsewhere, a server running on this data folder, or, if nobody is running, the same
+//! router in this very process. Commands cannot tell the difference, so that every rule holds for
+//! them as for everyone.
 
 use std::time::{Duration, Instant};
 
@@ -61,9 +62,20 @@ pub struct Answer {
 pub struct ApiClient(Way);
 
 enum Way {
-    Http { agent: ureq::Agent, base: Url, key: Option<Secret>, place: String },
+    Http {
+        agent: ureq::Agent,
+        base: Url,
+        key: Option<Secret>,
+        place: String,
+    },
     // Fields drop in this order: the store is closed before the folder is let go.
-    Here { local: Box<InProcessApi>, host: String, runtime: tokio::runtime::Runtime, place: String, _lock: LockGuard },
+    Here {
+        local: Box<InProcessApi>,
+        host: String,
+        runtime: tokio::runtime::Runtime,
+        place: String,
+        _lock: LockGuard,
+    },
 }
 
 /// What to do when the data folder does not exist.
@@ -98,11 +110,14 @@ impl ApiClient {
                 Err(error) => return Err(error),
             };
             if let Some(run) = dir.read_run()? {
-                let base = Url::parse(&run.url).context("run.json does not say where the server is")?;
+                let base =
+                    Url::parse(&run.url).context("run.json does not say where the server is")?;
                 return Ok(Self::http(base, Some(Secret::new(&run.key)), place_of(config), false));
             }
             if Instant::now() >= deadline {
-                return Err(in_use.context("a server that cannot be reached holds the data folder; name it with --server"));
+                return Err(in_use.context(
+                    "a server that cannot be reached holds the data folder; name it with --server",
+                ));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -130,16 +145,29 @@ impl ApiClient {
             (host, Some(port)) => format!("{host}:{port}"),
             (host, None) => host.to_owned(),
         };
-        Ok(Self(Way::Here { local: Box::new(local), host, runtime, place: place_of(config), _lock: lock }))
+        Ok(Self(Way::Here {
+            local: Box::new(local),
+            host,
+            runtime,
+            place: place_of(config),
+            _lock: lock,
+        }))
     }
 
     /// A door to any router, on a folder of its own.
     #[cfg(test)]
     pub(crate) fn to(router: axum::Router, folder: &std::path::Path) -> Self {
         let lock = DataDir::open(folder).and_then(|dir| dir.lock()).expect("a free folder");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let local = Box::new(InProcessApi { router, key: "k".into(), store: None });
-        Self(Way::Here { local, host: "h".into(), runtime, place: folder.display().to_string(), _lock: lock })
+        Self(Way::Here {
+            local,
+            host: "h".into(),
+            runtime,
+            place: folder.display().to_string(),
+            _lock: lock,
+        })
     }
 
     /// Whether the API runs in this very process, because no server does.
@@ -147,7 +175,8 @@ impl ApiClient {
         matches!(self.0, Way::Here { .. })
     }
 
-    /// A name for where this leads, the same each time: an interrupted import goes on only at the same place.
+    /// A name for where this leads, the same each time: an interrupted import goes on only at the
+    /// same place.
     pub fn place(&self) -> String {
         match &self.0 {
             Way::Http { place, .. } | Way::Here { place, .. } => place.clone(),
@@ -155,15 +184,30 @@ impl ApiClient {
     }
 
     /// Calls the API. `path` begins with `/api/v1/`. An answer of any status is `Ok`.
-    pub fn call(&self, method: &Method, path: &str, body: Option<&Value>) -> anyhow::Result<Answer> {
+    pub fn call(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Answer> {
         match &self.0 {
-            Way::Http { agent, base, key, .. } => call_http(agent, base, key.as_ref(), method, path, body),
-            Way::Here { local, host, runtime, .. } => runtime.block_on(call_here(local, host, method, path, body)),
+            Way::Http { agent, base, key, .. } => {
+                call_http(agent, base, key.as_ref(), method, path, body)
+            }
+            Way::Here { local, host, runtime, .. } => {
+                runtime.block_on(call_here(local, host, method, path, body))
+            }
         }
     }
 
-    /// Calls the API for something that must succeed; a refusal is an error that says what the API said.
-    pub(crate) fn expect(&self, method: &Method, path: &str, body: Option<&Value>) -> anyhow::Result<Answer> {
+    /// Calls the API for something that must succeed; a refusal is an error that says what the API
+    /// said.
+    pub(crate) fn expect(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Answer> {
         let answer = self.call(method, path, body)?;
         if !(200..300).contains(&answer.status) {
             return Err(Problem::read(answer.status, &answer.body).into());
@@ -186,7 +230,8 @@ fn call_http(
     body: Option<&Value>,
 ) -> anyhow::Result<Answer> {
     let url = format!("{}{path}", base.as_str().trim_end_matches('/'));
-    let mut request = Request::builder().method(method).uri(url).header(header::ACCEPT, "application/json");
+    let mut request =
+        Request::builder().method(method).uri(url).header(header::ACCEPT, "application/json");
     if let Some(key) = key {
         request = request.header(header::AUTHORIZATION, format!("Bearer {}", key.reveal()));
     }
@@ -197,11 +242,17 @@ fn call_http(
         }
         None => agent.run(request.body(())?),
     };
-    let reached = || format!("the server at {} cannot be reached", base.host_str().unwrap_or_default());
+    let reached =
+        || format!("the server at {} cannot be reached", base.host_str().unwrap_or_default());
     let mut answer = answer.with_context(reached)?;
     let status = answer.status().as_u16();
     let retry_after = retry_after(answer.headers());
-    let bytes = answer.body_mut().with_config().limit(MAX_RESPONSE_SIZE).read_to_vec().with_context(reached)?;
+    let bytes = answer
+        .body_mut()
+        .with_config()
+        .limit(MAX_RESPONSE_SIZE)
+        .read_to_vec()
+        .with_context(reached)?;
     Ok(Answer { status, body: parse(status, &bytes)?, retry_after })
 }
 
@@ -219,7 +270,9 @@ async fn call_here(
         .header(header::ACCEPT, "application/json")
         .header(header::AUTHORIZATION, format!("Bearer {}", local.key));
     let request = match body {
-        Some(body) => request.header(header::CONTENT_TYPE, "application/json").body(Body::from(serde_json::to_vec(body)?))?,
+        Some(body) => request
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(serde_json::to_vec(body)?))?,
         None => request.body(Body::empty())?,
     };
     let call = async {
@@ -229,7 +282,11 @@ async fn call_here(
         };
         let (head, body) = answer.into_parts();
         let limit = usize::try_from(MAX_RESPONSE_SIZE).unwrap_or(usize::MAX);
-        let bytes = Limited::new(body, limit).collect().await.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
+        let bytes = Limited::new(body, limit)
+            .collect()
+            .await
+            .map_err(|error| anyhow::anyhow!(error))?
+            .to_bytes();
         let status = head.status.as_u16();
         Ok(Answer { status, body: parse(status, &bytes)?, retry_after: retry_after(&head.headers) })
     };
@@ -253,7 +310,8 @@ fn parse(status: u16, bytes: &[u8]) -> anyhow::Result<Value> {
 }
 
 /// What need not be escaped in a code. A dot must be: a segment of dots means another folder.
-const IN_SEGMENT: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+const IN_SEGMENT: &percent_encoding::AsciiSet =
+    &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
 /// One segment of a path, safe whatever is in it.
 pub(crate) fn segment(text: &str) -> String {

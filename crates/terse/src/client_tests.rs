@@ -30,11 +30,21 @@ fn a_running_server_is_reached_with_the_key_it_left() {
     let temp = tempfile::tempdir().unwrap();
     let dir = DataDir::open(temp.path()).unwrap();
     let _server = dir.lock().unwrap();
-    let (url, asked) = answer_once("HTTP/1.1 200 OK\r\nContent-Length: 8\r\nRetry-After: 3\r\n\r\n{\"a\": 1}");
+    let (url, asked) =
+        answer_once("HTTP/1.1 200 OK\r\nContent-Length: 8\r\nRetry-After: 3\r\n\r\n{\"a\": 1}");
     dir.write_run(&RunInfo { pid: 1, url, key: "the-key".into() }).unwrap();
     let api = ApiClient::open(&config(temp.path()), None, Absent::Refuse).unwrap();
-    let answer = api.call(&Method::POST, "/api/v1/urls", Some(&serde_json::json!({"long_url": "https://e.com/"}))).unwrap();
-    assert_eq!((answer.status, &answer.body["a"], answer.retry_after), (200, &1.into(), Some(Duration::from_secs(3))));
+    let answer = api
+        .call(
+            &Method::POST,
+            "/api/v1/urls",
+            Some(&serde_json::json!({"long_url": "https://e.com/"})),
+        )
+        .unwrap();
+    assert_eq!(
+        (answer.status, &answer.body["a"], answer.retry_after),
+        (200, &1.into(), Some(Duration::from_secs(3)))
+    );
     let asked = asked.join().unwrap();
     assert!(asked.starts_with("POST /api/v1/urls HTTP/1.1\r\n"), "{asked}");
     assert!(asked.to_lowercase().contains("authorization: bearer the-key\r\n"), "{asked}");
@@ -54,8 +64,11 @@ fn a_refusal_is_an_error_in_the_servers_words() {
 
 #[test]
 fn a_redirect_is_not_followed() {
-    let (url, asked) = answer_once("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n");
-    let api = ApiClient::http(Url::parse(&url).unwrap(), Some(Secret::new("k")), String::new(), false);
+    let (url, asked) = answer_once(
+        "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+    );
+    let api =
+        ApiClient::http(Url::parse(&url).unwrap(), Some(Secret::new("k")), String::new(), false);
     let error = api.expect(&Method::GET, "/api/v1/urls", None).unwrap_err();
     assert!(error.to_string().contains("302"), "{error:#}");
     asked.join().unwrap();
@@ -84,7 +97,10 @@ fn the_router_answers_without_a_server() {
     let temp = tempfile::tempdir().unwrap();
     let router = axum::Router::new().fallback(|request: axum::extract::Request| async move {
         let key = request.headers()[header::AUTHORIZATION].to_str().unwrap().to_owned();
-        (http::StatusCode::CREATED, axum::Json(serde_json::json!({ "path": request.uri().to_string(), "key": key })))
+        (
+            http::StatusCode::CREATED,
+            axum::Json(serde_json::json!({ "path": request.uri().to_string(), "key": key })),
+        )
     });
     let api = ApiClient::to(router, temp.path());
     let answer = api.call(&Method::GET, "/api/v1/urls?limit=1", None).unwrap();
@@ -95,6 +111,9 @@ fn the_router_answers_without_a_server() {
 #[test]
 fn anything_can_be_a_segment_or_a_query() {
     assert_eq!(segment("../a-b_?c#d%é"), "%2E%2E%2Fa-b_%3Fc%23d%25%C3%A9");
-    assert_eq!(query(&[("q", Some("a b&c".into())), ("tag", None), ("limit", Some("5".into()))]), "?q=a+b%26c&limit=5");
+    assert_eq!(
+        query(&[("q", Some("a b&c".into())), ("tag", None), ("limit", Some("5".into()))]),
+        "?q=a+b%26c&limit=5"
+    );
     assert_eq!(query(&[("q", None)]), "");
 }

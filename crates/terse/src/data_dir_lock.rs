@@ -1,7 +1,8 @@
 //! The data folder: who is using it, and how to reach them.
 //!
-//! Whoever works on the folder holds its lock. A server also leaves a note, `run.json`, that tells commands started on the
-//! same machine how to reach it; the note counts only while the lock is held, so that one left by a crash misleads nobody.
+//! Whoever works on the folder holds its lock. A server also leaves a note, `run.json`, that tells
+//! commands started on the same machine how to reach it; the note counts only while the lock is
+//! held, so that one left by a crash misleads nobody.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -33,7 +34,11 @@ pub struct RunInfo {
 
 impl fmt::Debug for RunInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunInfo").field("pid", &self.pid).field("url", &self.url).field("key", &"[hidden]").finish()
+        f.debug_struct("RunInfo")
+            .field("pid", &self.pid)
+            .field("url", &self.url)
+            .field("key", &"[hidden]")
+            .finish()
     }
 }
 
@@ -45,7 +50,8 @@ pub struct LockGuard {
 
 /// Somebody else holds the folder.
 #[derive(Debug, thiserror::Error)]
-#[error("another terse is running on this folder{}: {}", pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(), path.display())]
+#[error("another terse is running on this folder{}: \
+    {}", pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(), path.display())]
 pub struct InUse {
     /// Who, if they said so.
     pub pid: Option<u32>,
@@ -60,7 +66,9 @@ impl DataDir {
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(path).with_context(|| format!("making the data folder {}", path.display()))?;
+        builder
+            .create(path)
+            .with_context(|| format!("making the data folder {}", path.display()))?;
         Ok(Self(path.to_owned()))
     }
 
@@ -74,15 +82,16 @@ impl DataDir {
         &self.0
     }
 
-    /// Takes the folder for this process, and removes a note that a crash left. The error is [`InUse`] if somebody else has
-    /// the folder.
+    /// Takes the folder for this process, and removes a note that a crash left. The error is
+    /// [`InUse`] if somebody else has the folder.
     pub fn lock(&self) -> anyhow::Result<LockGuard> {
         let path = self.0.join(LOCK);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(&path).with_context(|| format!("opening {}", path.display()))?;
+        let mut file =
+            options.open(&path).with_context(|| format!("opening {}", path.display()))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -91,7 +100,9 @@ impl DataDir {
                 let _ = (&mut file).take(MAX_FILE_SIZE).read_to_string(&mut text);
                 return Err(InUse { pid: text.trim().parse().ok(), path: self.0.clone() }.into());
             }
-            Err(TryLockError::Error(error)) => return Err(error).with_context(|| format!("locking {}", path.display())),
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("locking {}", path.display()));
+            }
         }
         // Whoever left a note is gone; what answers at its address now may be anything.
         self.remove_run().context("removing an old run.json")?;
@@ -121,8 +132,8 @@ impl DataDir {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("opening {}", path.display())),
         };
-        let info: RunInfo =
-            serde_json::from_reader(file.take(MAX_FILE_SIZE)).with_context(|| format!("reading {}", path.display()))?;
+        let info: RunInfo = serde_json::from_reader(file.take(MAX_FILE_SIZE))
+            .with_context(|| format!("reading {}", path.display()))?;
         if !info.url.starts_with("http://") && !info.url.starts_with("https://") {
             bail!("{} does not say where the server is", path.display());
         }
@@ -154,7 +165,10 @@ mod tests {
         let held = dir.lock().unwrap();
         let refused = DataDir::open(dir.path()).unwrap().lock().unwrap_err();
         assert_eq!(refused.downcast_ref::<InUse>().unwrap().pid, Some(std::process::id()));
-        assert!(refused.to_string().starts_with("another terse is running on this folder (pid "), "{refused}");
+        assert!(
+            refused.to_string().starts_with("another terse is running on this folder (pid "),
+            "{refused}"
+        );
         drop(held);
         dir.lock().unwrap();
     }
@@ -163,7 +177,8 @@ mod tests {
     fn a_note_does_not_outlive_its_server() {
         let (_temp, dir) = folder();
         let server = dir.lock().unwrap();
-        dir.write_run(&RunInfo { pid: 1, url: "http://127.0.0.1:1".into(), key: "k".into() }).unwrap();
+        dir.write_run(&RunInfo { pid: 1, url: "http://127.0.0.1:1".into(), key: "k".into() })
+            .unwrap();
         drop(server); // a crash: nobody took the note away
         let _next = dir.lock().unwrap();
         assert!(dir.read_run().unwrap().is_none());
@@ -184,8 +199,10 @@ mod tests {
         let mut said = [0; 5];
         holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
         assert!(dir.lock().is_err());
-        // The lock belongs to the whole group of the holder's handles; the shell replaced itself, so two processes share it.
-        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", holder.id())).unwrap_or_default();
+        // The lock belongs to the whole group of the holder's handles; the shell replaced itself,
+        // so two processes share it.
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", holder.id()))
+            .unwrap_or_default();
         for child in children.split_whitespace() {
             let _ = std::process::Command::new("kill").args(["-9", child]).status();
         }
@@ -203,7 +220,12 @@ mod tests {
     fn nobody_else_can_read_the_folder_or_the_note() {
         use std::os::unix::fs::PermissionsExt as _;
         let (_temp, dir) = folder();
-        dir.write_run(&RunInfo { pid: 7, url: "http://127.0.0.1:8080".into(), key: "secret".into() }).unwrap();
+        dir.write_run(&RunInfo {
+            pid: 7,
+            url: "http://127.0.0.1:8080".into(),
+            key: "secret".into(),
+        })
+        .unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(dir.path()), mode(&dir.path().join(RUN))), (0o700, 0o600));
         assert_eq!(dir.read_run().unwrap().unwrap().pid, 7);

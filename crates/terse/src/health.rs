@@ -37,8 +37,8 @@ impl HealthEndpoints {
     }
 }
 
-/// Can serve: not stopping. A store that is away is told, but does not take the machine out: what it remembers it serves, and
-/// no other machine could do better.
+/// Can serve: not stopping. A store that is away is told, but does not take the machine out: what
+/// it remembers it serves, and no other machine could do better.
 async fn ready(State(health): State<HealthEndpoints>) -> impl IntoResponse {
     if health.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n");

@@ -26,8 +26,8 @@ const MAX_TARGET: usize = 8 * 1024;
 /// Answered whatever the `Host`: those who probe a machine know it by its address.
 const OPERATING: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
-/// Redirects are answered right here, wrapped in nothing. Everything else crosses to the back-office runtime, where it may
-/// take its time without delaying a visitor.
+/// Redirects are answered right here, wrapped in nothing. Everything else crosses to the
+/// back-office runtime, where it may take its time without delaying a visitor.
 #[derive(Clone)]
 pub(crate) struct HttpFallback(Arc<Shared>);
 
@@ -63,7 +63,8 @@ impl terse_redirect::FallbackService for HttpFallback {
         _peer: SocketAddr,
         desk: VisitHandler,
     ) -> impl Future<Output = Response<Self::Body>> + 'static {
-        // Most are answered from memory: for them there is nothing to wait for, and only for the others a future worth a box.
+        // Most are answered from memory: for them there is nothing to wait for, and only for the
+        // others a future worth a box.
         if let Some(response) = self.0.open_now(&request, &desk) {
             return Sooner::Left(std::future::ready(response));
         }
@@ -84,15 +85,23 @@ impl IntoResponse for Refused {
         let problem = serde_json::json!({
             "type": "about:blank", "title": title, "status": status.as_u16(), "code": code, "detail": detail, "field": null,
         });
-        let headers = [(header::CONTENT_TYPE, "application/problem+json"), (header::CACHE_CONTROL, "no-store")];
+        let headers = [
+            (header::CONTENT_TYPE, "application/problem+json"),
+            (header::CACHE_CONTROL, "no-store"),
+        ];
         (status, headers, problem.to_string()).into_response()
     }
 }
 
 impl Shared {
     /// Visits of links that are in memory, and of roots that lead elsewhere.
-    fn open_now(&self, request: &Request<Incoming>, desk: &VisitHandler) -> Option<Response<Either<Full<Bytes>, Body>>> {
-        let get = matches!(*request.method(), Method::GET | Method::HEAD) && request.uri().query() != Some("report");
+    fn open_now(
+        &self,
+        request: &Request<Incoming>,
+        desk: &VisitHandler,
+    ) -> Option<Response<Either<Full<Bytes>, Body>>> {
+        let get = matches!(*request.method(), Method::GET | Method::HEAD)
+            && request.uri().query() != Some("report");
         if !get || !self.roles.redirect {
             return None;
         }
@@ -108,7 +117,11 @@ impl Shared {
         }
     }
 
-    async fn open(&self, mut request: Request<Incoming>, desk: VisitHandler) -> Response<Either<Full<Bytes>, Body>> {
+    async fn open(
+        &self,
+        mut request: Request<Incoming>,
+        desk: VisitHandler,
+    ) -> Response<Either<Full<Bytes>, Body>> {
         let domain = match self.check(&request) {
             Ok(domain) => domain,
             Err(refused) => return refused.into_response().map(Either::Right),
@@ -122,12 +135,16 @@ impl Shared {
             let page = format!("/r/{code}/report");
             return self.back_office(elsewhere(request, &page)).await.map(Either::Right);
         }
-        let Some(code) = code.filter(|_| self.roles.redirect) else { return self.back_office(request).await.map(Either::Right) };
+        let Some(code) = code.filter(|_| self.roles.redirect) else {
+            return self.back_office(request).await.map(Either::Right);
+        };
         if request.method() == Method::POST
             && let Some(own) = Code::parse(&code)
         {
             let (head, body) = request.into_parts();
-            return self.hear(Request::from_parts(head, ()), Body::new(body), domain, own, desk).await;
+            return self
+                .hear(Request::from_parts(head, ()), Body::new(body), domain, own, desk)
+                .await;
         }
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return wrong_method().map(Either::Right);
@@ -158,10 +175,13 @@ impl Shared {
         desk: VisitHandler,
     ) -> Response<Either<Full<Bytes>, Body>> {
         let (gatekeeper, knock) = (self.gatekeeper.clone(), knock(&request, own, &desk));
-        let gate = self.back_office.spawn(async move { gatekeeper.check_cookie(knock).await }).await;
+        let gate =
+            self.back_office.spawn(async move { gatekeeper.check_cookie(knock).await }).await;
         let visitor = Visitor::of(&request, domain, code);
         let reply = match &gate {
-            Ok(GateDecision::Open { knows, .. }) => desk.answer(Visitor { knows: Some(knows), ..visitor }).await,
+            Ok(GateDecision::Open { knows, .. }) => {
+                desk.answer(Visitor { knows: Some(knows), ..visitor }).await
+            }
             // It lost its password just now.
             Ok(GateDecision::None) => desk.answer(visitor).await,
             Ok(GateDecision::Closed(_)) | Err(_) => return self.closed(gate).map(Either::Right),
@@ -183,9 +203,15 @@ impl Shared {
         desk: VisitHandler,
     ) -> Response<Either<Full<Bytes>, Body>> {
         let (gatekeeper, knock) = (self.gatekeeper.clone(), knock(&request, own.clone(), &desk));
-        let gate = self.back_office.spawn(async move { gatekeeper.check_password(knock, body).await }).await;
-        let Ok(GateDecision::Open { knows, pass }) = gate else { return self.closed(gate).map(Either::Right) };
-        let visitor = Visitor { knows: Some(&knows), ..Visitor::of(&request, domain, own.as_str()) };
+        let gate = self
+            .back_office
+            .spawn(async move { gatekeeper.check_password(knock, body).await })
+            .await;
+        let Ok(GateDecision::Open { knows, pass }) = gate else {
+            return self.closed(gate).map(Either::Right);
+        };
+        let visitor =
+            Visitor { knows: Some(&knows), ..Visitor::of(&request, domain, own.as_str()) };
         let mut response = match desk.answer(visitor).await {
             Reply::Response(mut response) => {
                 // However the link redirects, what was posted here is not to be posted there.
@@ -216,7 +242,11 @@ impl Shared {
         let refuse = |status, code, detail: &str| Err(Refused(status, code, detail.to_owned()));
         let headers = request.headers();
         if target_length(request.uri()) > MAX_TARGET {
-            return refuse(StatusCode::URI_TOO_LONG, "target_too_long", "an address has at most 8,192 octets");
+            return refuse(
+                StatusCode::URI_TOO_LONG,
+                "target_too_long",
+                "an address has at most 8,192 octets",
+            );
         }
         let mut hosts = headers.get_all(header::HOST).iter();
         let host = hosts.next().map(HeaderValue::as_bytes);
@@ -224,18 +254,26 @@ impl Shared {
             return refuse(StatusCode::BAD_REQUEST, "invalid_request", "there is one Host field");
         }
         // The authority of an absolute target, or of HTTP/2, comes before the field.
-        let host = request.uri().authority().map(|authority| authority.as_str().as_bytes()).or(host);
+        let host =
+            request.uri().authority().map(|authority| authority.as_str().as_bytes()).or(host);
         let host = match host {
             Some(host) => host,
             None if request.version() == Version::HTTP_10 => self.primary_host.as_bytes(),
-            None => return refuse(StatusCode::BAD_REQUEST, "invalid_request", "a Host field is needed"),
+            None => {
+                return refuse(
+                    StatusCode::BAD_REQUEST,
+                    "invalid_request",
+                    "a Host field is needed",
+                );
+            }
         };
         match self.redirector.domain(host) {
             Some(domain) => Ok(domain),
             None if OPERATING.contains(&request.uri().path()) => Ok(0),
             None => {
                 let detail = format!(
-                    "this server answers for {}; if it should answer for the host you asked, set base_url or domains, or add it",
+                    "this server answers for {}; if it should answer for the host you asked, set \
+                     base_url or domains, or add it",
                     self.primary_host
                 );
                 Err(Refused(StatusCode::MISDIRECTED_REQUEST, "unknown_host", detail))
@@ -247,10 +285,16 @@ impl Shared {
     async fn back_office(&self, mut request: Request<Incoming>) -> Response {
         let uri = request.uri().clone();
         name_host(&uri, request.headers_mut());
-        let api = request.uri().path().starts_with("/api/") || request.uri().path() == "/openapi.json";
+        let api =
+            request.uri().path().starts_with("/api/") || request.uri().path() == "/openapi.json";
         let health = OPERATING.contains(&request.uri().path());
         if !health && !(if api { self.roles.api } else { self.roles.web }) {
-            return Refused(StatusCode::NOT_FOUND, "not_found", "this machine does not serve this".into()).into_response();
+            return Refused(
+                StatusCode::NOT_FOUND,
+                "not_found",
+                "this machine does not serve this".into(),
+            )
+            .into_response();
         }
         let answer = self.back_office.spawn(self.web.clone().oneshot(request.map(Body::new)));
         match answer.await {
@@ -268,12 +312,17 @@ fn failed(error: &tokio::task::JoinError) -> Response {
 }
 
 fn wrong_method() -> Response {
-    let refused = Refused(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "a link answers GET and HEAD".into());
+    let refused = Refused(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "a link answers GET and HEAD".into(),
+    );
     ([(header::ALLOW, "GET, HEAD")], refused).into_response()
 }
 
 fn see_other(code: &Code) -> Response {
-    let fields = [(header::LOCATION, format!("/{code}")), (header::CACHE_CONTROL, "no-store".to_owned())];
+    let fields =
+        [(header::LOCATION, format!("/{code}")), (header::CACHE_CONTROL, "no-store".to_owned())];
     (StatusCode::SEE_OTHER, fields).into_response()
 }
 
@@ -282,36 +331,50 @@ fn knock(request: &Request<()>, code: Code, desk: &VisitHandler) -> PasswordRequ
     let mut headers = request.headers().clone();
     name_host(request.uri(), &mut headers);
     let html = Visitor::of(request, 0, "").html;
-    PasswordRequest { code, uri: request.uri().clone(), client: desk.client(&headers), headers, html }
+    PasswordRequest {
+        code,
+        uri: request.uri().clone(),
+        client: desk.client(&headers),
+        headers,
+        html,
+    }
 }
 
-/// One place to look for the host: the authority of an absolute target, or of HTTP/2, becomes the field.
+/// One place to look for the host: the authority of an absolute target, or of HTTP/2, becomes the
+/// field.
 fn name_host(uri: &Uri, headers: &mut http::HeaderMap) {
-    if let Some(host) = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()) {
+    if let Some(host) =
+        uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
+    {
         headers.insert(header::HOST, host);
     }
 }
 
 /// The code in a path of one segment, unescaped once; `None` if no link can be there.
 fn code_in(path: &str) -> Result<Option<Cow<'_, str>>, Refused> {
-    let escaped = |detail: &str| Refused(StatusCode::BAD_REQUEST, "invalid_request", detail.to_owned());
+    let escaped =
+        |detail: &str| Refused(StatusCode::BAD_REQUEST, "invalid_request", detail.to_owned());
     if path.contains('%') {
         let mut rest = path;
         while let Some((_, after)) = rest.split_once('%') {
             if !after.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit)) {
-                return Err(escaped("a percent sign in a path is followed by two hexadecimal digits"));
+                return Err(escaped(
+                    "a percent sign in a path is followed by two hexadecimal digits",
+                ));
             }
             rest = after;
         }
     }
     let segment = path.strip_prefix('/').unwrap_or_default();
-    let decoded = percent_decode_str(segment).decode_utf8().map_err(|_| escaped("a path is UTF-8"))?;
+    let decoded =
+        percent_decode_str(segment).decode_utf8().map_err(|_| escaped("a path is UTF-8"))?;
     Ok((Code::shaped(decoded.as_bytes()) && !is_reserved(&decoded)).then_some(decoded))
 }
 
 /// Whether the form is asked for or sent with which a link is reported.
 fn is_about_report(request: &Request<Incoming>) -> bool {
-    request.uri().query() == Some("report") && matches!(*request.method(), Method::GET | Method::HEAD | Method::POST)
+    request.uri().query() == Some("report")
+        && matches!(*request.method(), Method::GET | Method::HEAD | Method::POST)
 }
 
 fn target_length(uri: &Uri) -> usize {
@@ -336,9 +399,18 @@ mod tests {
     fn a_code_is_unescaped_once_and_must_be_the_whole_path() {
         let code = |path| code_in(path).map_err(|refused| refused.0);
         assert_eq!(code("/%6Fk1234"), Ok(Some("ok1234".into())));
-        for path in
-            ["/", "/ab", "/ok1234/", "/ok1234%2F", "/ok1234%252e", "//ok1234", "/login", "/ok1234+", "/%E2%80%AEok1234", "*"]
-        {
+        for path in [
+            "/",
+            "/ab",
+            "/ok1234/",
+            "/ok1234%2F",
+            "/ok1234%252e",
+            "//ok1234",
+            "/login",
+            "/ok1234+",
+            "/%E2%80%AEok1234",
+            "*",
+        ] {
             assert_eq!(code(path), Ok(None), "{path}");
         }
         for path in ["/%", "/%4", "/%zz", "/%c0%af", "/%ed%a0%80"] {

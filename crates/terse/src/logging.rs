@@ -12,8 +12,15 @@ pub fn start(log: &Log) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&log.level).context("log.level")?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let started = match log.format {
-        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
+        LogFormat::Text => {
+            lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).try_init()
+        }
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .try_init(),
     };
     started.map_err(|error| anyhow::anyhow!("logging cannot be started: {error}"))
 }

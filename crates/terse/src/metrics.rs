@@ -61,19 +61,52 @@ impl Collector for MetricsSources {
             ("limited", seen.limited),
             ("unavailable", seen.unavailable),
         ];
-        family(&mut encoder, "terse_redirects", "Visits, by how they were answered", "outcome", &outcomes)?;
+        family(
+            &mut encoder,
+            "terse_redirects",
+            "Visits, by how they were answered",
+            "outcome",
+            &outcomes,
+        )?;
         latency(&mut encoder, &seen)?;
-        let cache = [("hit", seen.hits), ("miss", seen.misses), ("never_issued", seen.never_issued), ("stale", seen.stale)];
-        family(&mut encoder, "terse_cache", "Looks into memory, by what was found", "result", &cache)?;
-        counter(&mut encoder, "terse_cache_refreshes", "Links looked up again ahead of time", seen.refreshes)?;
+        let cache = [
+            ("hit", seen.hits),
+            ("miss", seen.misses),
+            ("never_issued", seen.never_issued),
+            ("stale", seen.stale),
+        ];
+        family(
+            &mut encoder,
+            "terse_cache",
+            "Looks into memory, by what was found",
+            "result",
+            &cache,
+        )?;
+        counter(
+            &mut encoder,
+            "terse_cache_refreshes",
+            "Links looked up again ahead of time",
+            seen.refreshes,
+        )?;
         let (routes, bytes) = (self.remembered)();
         gauge(&mut encoder, "terse_cache_routes", "Names in memory", routes)?;
         gauge(&mut encoder, "terse_cache_bytes", "Memory taken by links", bytes)?;
         counter(&mut encoder, "terse_connections", "Connections accepted", seen.connections)?;
-        let open = usize::try_from(seen.connections.saturating_sub(seen.closed)).unwrap_or(usize::MAX);
+        let open =
+            usize::try_from(seen.connections.saturating_sub(seen.closed)).unwrap_or(usize::MAX);
         gauge(&mut encoder, "terse_connections_open", "Connections open now", open)?;
-        let ends = [("refused", seen.refused), ("timed_out", seen.timed_out), ("handed_over", seen.handed_over)];
-        family(&mut encoder, "terse_connections_special", "Connections that ended or went another way", "what", &ends)?;
+        let ends = [
+            ("refused", seen.refused),
+            ("timed_out", seen.timed_out),
+            ("handed_over", seen.handed_over),
+        ];
+        family(
+            &mut encoder,
+            "terse_connections_special",
+            "Connections that ended or went another way",
+            "what",
+            &ends,
+        )?;
 
         clicks(&mut encoder, &seen, &(self.clicks)())?;
         safety(&mut encoder, &self.lists, &self.rescan, &self.recalled)?;
@@ -82,10 +115,18 @@ impl Collector for MetricsSources {
         }
         outgoing(&mut encoder, &self.outgoing)?;
 
-        let creates = CreateResult::ALL.map(|outcome| (outcome.as_str(), self.api.creates(outcome)));
-        family(&mut encoder, "terse_creates", "Wishes for links, by how they ended", "outcome", &creates)?;
+        let creates =
+            CreateResult::ALL.map(|outcome| (outcome.as_str(), self.api.creates(outcome)));
+        family(
+            &mut encoder,
+            "terse_creates",
+            "Wishes for links, by how they ended",
+            "outcome",
+            &creates,
+        )?;
         let help = "Requests to the API and pages, by route and class of status";
-        let mut requests = encoder.encode_descriptor("terse_requests", help, None, MetricType::Counter)?;
+        let mut requests =
+            encoder.encode_descriptor("terse_requests", help, None, MetricType::Counter)?;
         for (route, class, count) in self.api.requests() {
             let class = format!("{class}xx");
             requests
@@ -93,9 +134,17 @@ impl Collector for MetricsSources {
                 .encode_counter::<NoLabelSet, _, f64>(&count, None)?;
         }
         gauge(&mut encoder, "terse_store_queue", "Writes waiting for the store", (self.queue)())?;
-        let reaped =
-            [("expired", self.reaper.expired.load(Ordering::Relaxed)), ("purged", self.reaper.purged.load(Ordering::Relaxed))];
-        family(&mut encoder, "terse_reaped", "Links that are over, by what was done to them", "what", &reaped)
+        let reaped = [
+            ("expired", self.reaper.expired.load(Ordering::Relaxed)),
+            ("purged", self.reaper.purged.load(Ordering::Relaxed)),
+        ];
+        family(
+            &mut encoder,
+            "terse_reaped",
+            "Links that are over, by what was done to them",
+            "what",
+            &reaped,
+        )
     }
 }
 
@@ -108,28 +157,76 @@ fn clicks(encoder: &mut DescriptorEncoder<'_>, seen: &Snapshot, counted: &Counte
         ("dropped", counted.dropped),
         ("unreadable", counted.unreadable),
     ];
-    family(encoder, "terse_clicks", "Visits on their way to the statistics, by what became of them", "what", &fates)?;
-    counter(encoder, "terse_clicks_store_failures", "Batches of clicks that their store did not take", counted.failures)?;
-    gauge(encoder, "terse_clicks_dead", "1 if the thread that counts clicks has ended by itself", usize::from(counted.dead))?;
+    family(
+        encoder,
+        "terse_clicks",
+        "Visits on their way to the statistics, by what became of them",
+        "what",
+        &fates,
+    )?;
+    counter(
+        encoder,
+        "terse_clicks_store_failures",
+        "Batches of clicks that their store did not take",
+        counted.failures,
+    )?;
+    gauge(
+        encoder,
+        "terse_clicks_dead",
+        "1 if the thread that counts clicks has ended by itself",
+        usize::from(counted.dead),
+    )?;
     let waiting = usize::try_from(counted.waiting).unwrap_or(usize::MAX);
-    gauge(encoder, "terse_journal_waiting_bytes", "Bytes of the journal that are not counted yet", waiting)?;
-    let pruned = [("raw", counted.aged), ("hours", counted.compacted), ("links", counted.forgotten)];
+    gauge(
+        encoder,
+        "terse_journal_waiting_bytes",
+        "Bytes of the journal that are not counted yet",
+        waiting,
+    )?;
+    let pruned =
+        [("raw", counted.aged), ("hours", counted.compacted), ("links", counted.forgotten)];
     family(encoder, "terse_clicks_tidied", "What is no longer kept of clicks", "what", &pruned)
 }
 
-fn safety(encoder: &mut DescriptorEncoder<'_>, lists: &ListCounts, rescan: &RescanCounts, recalled: &AtomicU64) -> fmt::Result {
+fn safety(
+    encoder: &mut DescriptorEncoder<'_>,
+    lists: &ListCounts,
+    rescan: &RescanCounts,
+    recalled: &AtomicU64,
+) -> fmt::Result {
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let number = |count: &AtomicU64| usize::try_from(of(count)).unwrap_or(usize::MAX);
-    gauge(encoder, "terse_blocklist_entries", "Hosts and URLs that are blocked", number(&lists.entries))?;
-    gauge(encoder, "terse_blocklists_missing", "Blocklists of which there is no version at all", number(&lists.missing))?;
+    gauge(
+        encoder,
+        "terse_blocklist_entries",
+        "Hosts and URLs that are blocked",
+        number(&lists.entries),
+    )?;
+    gauge(
+        encoder,
+        "terse_blocklists_missing",
+        "Blocklists of which there is no version at all",
+        number(&lists.missing),
+    )?;
     let looks = [
         ("taken", of(&lists.taken)),
         ("unchanged", of(&lists.unchanged)),
         ("refused", of(&lists.refused)),
         ("failed", of(&lists.failed)),
     ];
-    family(encoder, "terse_blocklist_looks", "Looks for new versions of blocklists, by how they ended", "outcome", &looks)?;
-    counter(encoder, "terse_rescans", "Times that all links were judged again", of(&rescan.rounds))?;
+    family(
+        encoder,
+        "terse_blocklist_looks",
+        "Looks for new versions of blocklists, by how they ended",
+        "outcome",
+        &looks,
+    )?;
+    counter(
+        encoder,
+        "terse_rescans",
+        "Times that all links were judged again",
+        of(&rescan.rounds),
+    )?;
     let judged = [
         ("judged", of(&rescan.judged)),
         ("blocked", of(&rescan.blocked)),
@@ -137,16 +234,35 @@ fn safety(encoder: &mut DescriptorEncoder<'_>, lists: &ListCounts, rescan: &Resc
         ("cleared", of(&rescan.cleared)),
         ("failed", of(&rescan.failed)),
     ];
-    family(encoder, "terse_rescanned", "Links judged again, by what became of them", "what", &judged)?;
-    counter(encoder, "terse_recalled", "Remembered links read again because the lists have changed", of(recalled))
+    family(
+        encoder,
+        "terse_rescanned",
+        "Links judged again, by what became of them",
+        "what",
+        &judged,
+    )?;
+    counter(
+        encoder,
+        "terse_recalled",
+        "Remembered links read again because the lists have changed",
+        of(recalled),
+    )
 }
 
 fn safe_browsing(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt::Result {
-    let (of, known, counts) = (|count: &AtomicU64| count.load(Ordering::Relaxed), service.known(), &service.counts);
-    gauge(encoder, "terse_safe_browsing_entries", "Beginnings of hashes on the lists", known.len())?;
+    let (of, known, counts) =
+        (|count: &AtomicU64| count.load(Ordering::Relaxed), service.known(), &service.counts);
+    gauge(
+        encoder,
+        "terse_safe_browsing_entries",
+        "Beginnings of hashes on the lists",
+        known.len(),
+    )?;
     let age = known.age().map_or(-1, |age| i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
     let help = "Since when the lists were last the server's; -1 without lists";
-    encoder.encode_descriptor("terse_safe_browsing_age_seconds", help, None, MetricType::Gauge)?.encode_gauge(&age)?;
+    encoder
+        .encode_descriptor("terse_safe_browsing_age_seconds", help, None, MetricType::Gauge)?
+        .encode_gauge(&age)?;
     gauge(encoder, "terse_safe_browsing_answers", "Answers that are remembered", known.answers())?;
     let updates = [
         ("changed", of(&counts.changed)),
@@ -154,11 +270,37 @@ fn safe_browsing(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt:
         ("reset", of(&counts.reset)),
         ("failed", of(&counts.failed)),
     ];
-    family(encoder, "terse_safe_browsing_updates", "Looks for new lists, by how they ended", "outcome", &updates)?;
-    let questions = [("answered", of(&counts.answered)), ("failed", of(&counts.unanswered)), ("not_asked", of(&counts.unasked))];
-    family(encoder, "terse_safe_browsing_questions", "Questions for whole hashes, by how they ended", "outcome", &questions)?;
-    let revisits = [("judged", of(&counts.revisited)), ("given_up", of(&counts.given_up)), ("dropped", of(&counts.dropped))];
-    family(encoder, "terse_safe_browsing_revisits", "Links to be judged again with an answer", "outcome", &revisits)
+    family(
+        encoder,
+        "terse_safe_browsing_updates",
+        "Looks for new lists, by how they ended",
+        "outcome",
+        &updates,
+    )?;
+    let questions = [
+        ("answered", of(&counts.answered)),
+        ("failed", of(&counts.unanswered)),
+        ("not_asked", of(&counts.unasked)),
+    ];
+    family(
+        encoder,
+        "terse_safe_browsing_questions",
+        "Questions for whole hashes, by how they ended",
+        "outcome",
+        &questions,
+    )?;
+    let revisits = [
+        ("judged", of(&counts.revisited)),
+        ("given_up", of(&counts.given_up)),
+        ("dropped", of(&counts.dropped)),
+    ];
+    family(
+        encoder,
+        "terse_safe_browsing_revisits",
+        "Links to be judged again with an answer",
+        "outcome",
+        &revisits,
+    )
 }
 
 fn outgoing(encoder: &mut DescriptorEncoder<'_>, counts: &OutgoingCounts) -> fmt::Result {
@@ -170,21 +312,39 @@ fn outgoing(encoder: &mut DescriptorEncoder<'_>, counts: &OutgoingCounts) -> fmt
         ("again", of(&counts.again)),
         ("given_up", of(&counts.given_up)),
     ];
-    family(encoder, "terse_webhook_events", "Events on their way to receivers, by what became of them", "what", &events)?;
+    family(
+        encoder,
+        "terse_webhook_events",
+        "Events on their way to receivers, by what became of them",
+        "what",
+        &events,
+    )?;
     counter(
         encoder,
         "terse_webhooks_disabled",
         "Webhooks that were switched off because of their receiver",
         of(&counts.disabled),
     )?;
-    let titles = [("found", of(&counts.titles)), ("none", of(&counts.untitled)), ("skipped", of(&counts.skipped))];
-    family(encoder, "terse_titles", "Pages asked for their title, by what was found", "what", &titles)?;
+    let titles = [
+        ("found", of(&counts.titles)),
+        ("none", of(&counts.untitled)),
+        ("skipped", of(&counts.skipped)),
+    ];
+    family(
+        encoder,
+        "terse_titles",
+        "Pages asked for their title, by what was found",
+        "what",
+        &titles,
+    )?;
     let checks = [("answered", of(&counts.reached)), ("silent", of(&counts.unreached))];
     family(encoder, "terse_target_checks", "Looks whether targets answer", "what", &checks)
 }
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
-    encoder.encode_descriptor(name, help, None, MetricType::Counter)?.encode_counter::<NoLabelSet, _, f64>(&value, None)
+    encoder
+        .encode_descriptor(name, help, None, MetricType::Counter)?
+        .encode_counter::<NoLabelSet, _, f64>(&value, None)
 }
 
 fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: usize) -> fmt::Result {
@@ -192,10 +352,18 @@ fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: usi
     encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
 }
 
-fn family(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, label: &str, values: &[(&str, u64)]) -> fmt::Result {
+fn family(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &str,
+    values: &[(&str, u64)],
+) -> fmt::Result {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (value, count) in values {
-        metric.encode_family(&[(label, *value)])?.encode_counter::<NoLabelSet, _, f64>(count, None)?;
+        metric
+            .encode_family(&[(label, *value)])?
+            .encode_counter::<NoLabelSet, _, f64>(count, None)?;
     }
     Ok(())
 }
@@ -205,6 +373,7 @@ fn latency(encoder: &mut DescriptorEncoder<'_>, seen: &Snapshot) -> fmt::Result 
     let buckets: Vec<(f64, u64)> = ends.zip(seen.latency).collect();
     let count = seen.latency.iter().sum();
     let help = "From a request's arrival to its answer's leaving, for visits answered from memory";
-    let mut metric = encoder.encode_descriptor("terse_redirect_seconds", help, None, MetricType::Histogram)?;
+    let mut metric =
+        encoder.encode_descriptor("terse_redirect_seconds", help, None, MetricType::Histogram)?;
     metric.encode_histogram::<NoLabelSet>(seen.latency_micros as f64 / 1e6, count, &buckets, None)
 }

@@ -11,8 +11,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use terse_core::{
-    ClickSpend, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, LinkVersion, ListQuery, OwnerId, Page, Revision,
-    StoreError, TagCount, Timestamp, Updated,
+    ClickSpend, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, LinkVersion,
+    ListQuery, OwnerId, Page, Revision, StoreError, TagCount, Timestamp, Updated,
 };
 
 /// One of the store's calls, and how it ended.
@@ -41,19 +41,34 @@ pub(crate) struct MetricsStore {
 impl MetricsStore {
     /// Counts into a registry.
     pub(crate) fn new(store: Arc<dyn LinkStore>, registry: &mut Registry) -> Self {
-        let histogram: fn() -> Histogram =
-            || Histogram::new([0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0]);
+        let histogram: fn() -> Histogram = || {
+            Histogram::new([
+                0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0,
+            ])
+        };
         let ended: Family<Ended, Counter> = Family::default();
         let seconds = Family::new_with_constructor(histogram);
         let got = ended.get_or_create_owned(&Ended { call: "get", outcome: "ok" });
         let get_many = seconds.get_or_create_owned(&Call { call: "get_many" });
         let metrics_store = Self { store, ended, seconds, got, get_many };
-        registry.register("terse_store_calls", "Calls to the store, by how they ended", metrics_store.ended.clone());
-        registry.register("terse_store_call_seconds", "How long calls to the store took", metrics_store.seconds.clone());
+        registry.register(
+            "terse_store_calls",
+            "Calls to the store, by how they ended",
+            metrics_store.ended.clone(),
+        );
+        registry.register(
+            "terse_store_call_seconds",
+            "How long calls to the store took",
+            metrics_store.seconds.clone(),
+        );
         metrics_store
     }
 
-    async fn count<T>(&self, call: &'static str, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    async fn count<T>(
+        &self,
+        call: &'static str,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         let started = Instant::now();
         let result = work.await;
         let outcome = result.as_ref().err().map_or("ok", word);
@@ -139,7 +154,12 @@ impl LinkStore for MetricsStore {
         self.count("mark_expired", self.store.mark_expired(now, limit)).await
     }
 
-    async fn purge(&self, before: Timestamp, limit: usize, hold: Option<Timestamp>) -> Result<Vec<LinkKey>, StoreError> {
+    async fn purge(
+        &self,
+        before: Timestamp,
+        limit: usize,
+        hold: Option<Timestamp>,
+    ) -> Result<Vec<LinkKey>, StoreError> {
         self.count("purge", self.store.purge(before, limit, hold)).await
     }
 

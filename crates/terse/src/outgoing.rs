@@ -1,5 +1,6 @@
-//! What goes out to strangers' servers because an operator switched it on: webhooks, titles, checks of targets. All of it by one
-//! guarded client; with everything off there is no client, no thread and no task.
+//! What goes out to strangers' servers because an operator switched it on: webhooks, titles, checks
+//! of targets. All of it by one guarded client; with everything off there is no client, no thread
+//! and no task.
 
 mod hooks;
 mod link_checker;
@@ -25,7 +26,8 @@ use titles::Titles;
 
 /// Events that are sent at once,
 const POSTS: usize = 12;
-/// and pages that are read, and targets that are checked. Together these are all that the client does at once.
+/// and pages that are read, and targets that are checked. Together these are all that the client
+/// does at once.
 const PAGES: usize = 2;
 const CHECKS: usize = 2;
 
@@ -76,9 +78,15 @@ impl Integrations {
         let settings = &config.outgoing;
         let hooks = if settings.webhooks {
             let key = WebhookKey::new(identity.derive("terse webhooks v1"));
-            let rules = TargetRules { allow_private: settings.allow_private, ..TargetRules::default() };
+            let rules =
+                TargetRules { allow_private: settings.allow_private, ..TargetRules::default() };
             let desk = Webhooks { key, rules, owners: Arc::default(), wake: Arc::default() };
-            let hooks = Hooks { desk, registry: Arc::clone(registry), hosts: hosts.clone(), counts: Arc::clone(&counts) };
+            let hooks = Hooks {
+                desk,
+                registry: Arc::clone(registry),
+                hosts: hosts.clone(),
+                counts: Arc::clone(&counts),
+            };
             hooks.refresh().await.context("reading who has webhooks")?;
             Some(hooks)
         } else {
@@ -86,7 +94,8 @@ impl Integrations {
         };
         let any = settings.webhooks || settings.titles || settings.check_targets;
         let client = any.then(|| {
-            let mut client = OutgoingSettings::new(env!("CARGO_PKG_VERSION"), config.base_url().as_str());
+            let mut client =
+                OutgoingSettings::new(env!("CARGO_PKG_VERSION"), config.base_url().as_str());
             client.allow_private = settings.allow_private;
             client.at_once = POSTS + PAGES + CHECKS;
             Arc::new(Outgoing::new(client))
@@ -129,7 +138,12 @@ impl Integrations {
             }
         }
         if let Some(titles) = self.titles {
-            runtime.spawn(titles.run(Arc::clone(links), Arc::clone(&client), Arc::clone(&self.counts), stop.clone()));
+            runtime.spawn(titles.run(
+                Arc::clone(links),
+                Arc::clone(&client),
+                Arc::clone(&self.counts),
+                stop.clone(),
+            ));
         }
         if config.outgoing.check_targets && config.roles.worker {
             let reach = LinkChecker::new(Arc::clone(links), client, clock.clone(), self.counts);

@@ -17,10 +17,19 @@ pub(crate) struct Problem {
 impl Problem {
     /// Reads an answer that is not a success.
     pub(crate) fn read(status: u16, body: &Value) -> Self {
-        let text = |name: &str| body.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+        let text = |name: &str| {
+            body.get(name)
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty())
+                .map(str::to_owned)
+        };
         let title = text("title").unwrap_or_else(|| format!("the server answered {status}"));
         Self {
-            status: body.get("status").and_then(Value::as_u64).and_then(|s| u16::try_from(s).ok()).unwrap_or(status),
+            status: body
+                .get("status")
+                .and_then(Value::as_u64)
+                .and_then(|s| u16::try_from(s).ok())
+                .unwrap_or(status),
             code: text("code").unwrap_or_else(|| "failed".into()),
             detail: text("detail").unwrap_or_else(|| title.clone()),
             title,
@@ -57,7 +66,8 @@ pub(crate) fn describe(error: &anyhow::Error, as_json: bool) -> String {
     let problem = match error.downcast_ref::<Problem>() {
         Some(problem) => problem.to_json(),
         None => {
-            json!({ "title": "the command failed", "status": null, "code": "failed", "detail": format!("{error:#}"), "field": null })
+            json!({ "title": "the command \
+                failed", "status": null, "code": "failed", "detail": format!("{error:#}"), "field": null })
         }
     };
     problem.to_string()
@@ -69,15 +79,23 @@ mod tests {
 
     #[test]
     fn a_problem_reads_well_however_little_the_server_says() {
-        let full = json!({"title": "Alias taken", "status": 409, "code": "alias_taken", "detail": "this alias is taken", "field": "custom_alias"});
+        let full = json!({"title": "Alias \
+            taken", "status": 409, "code": "alias_taken", "detail": "this alias is \
+                taken", "field": "custom_alias"});
         let problem = Problem::read(409, &full);
         assert_eq!(problem.to_string(), "custom_alias: this alias is taken (alias_taken)");
         assert_eq!(problem.to_json(), full);
-        assert_eq!(Problem::read(502, &Value::Null).to_string(), "the server answered 502 (failed)");
+        assert_eq!(
+            Problem::read(502, &Value::Null).to_string(),
+            "the server answered 502 (failed)"
+        );
         let error = anyhow::Error::new(problem);
         assert_eq!(describe(&error, true), full.to_string());
         let error = anyhow::anyhow!("no\nroom").context("writing");
         assert_eq!(describe(&error, false), "terse: writing: no room");
-        assert_eq!(serde_json::from_str::<Value>(&describe(&error, true)).unwrap()["detail"], "writing: no\nroom");
+        assert_eq!(
+            serde_json::from_str::<Value>(&describe(&error, true)).unwrap()["detail"],
+            "writing: no\nroom"
+        );
     }
 }

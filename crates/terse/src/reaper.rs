@@ -55,8 +55,13 @@ impl Reaper {
             let round = async {
                 match self.round().await {
                     Ok((0, 0)) => {}
-                    Ok((expired, purged)) => tracing::info!(expired, purged, "reaped links that are over"),
-                    Err(error) => tracing::warn!(%error, "links that are over could not be reaped; trying again later"),
+                    Ok((expired, purged)) => {
+                        tracing::info!(expired, purged, "reaped links that are over");
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "links that are over could not be reaped; trying \
+                            again later");
+                    }
                 }
             };
             tokio::select! {
@@ -89,7 +94,8 @@ impl Reaper {
             keys.iter().for_each(|key| self.feed.announce(key));
             // Forgotten or not, the sweep of the clicks will find what is left.
             if let Err(error) = self.clicks.forget_links(&keys, now).await {
-                tracing::warn!(%error, "the clicks of links that are gone could not be forgotten; trying again later");
+                tracing::warn!(%error, "the clicks of links that are gone could not be forgotten; \
+                    trying again later");
             }
             purged += keys.len();
             self.counts.purged.fetch_add(keys.len() as u64, Ordering::Relaxed);
@@ -98,7 +104,9 @@ impl Reaper {
             }
         }
         while self.store.release(now, self.batch).await? > 0 {}
-        while self.store.forget_requests(now.saturating_sub(REMEMBER_REQUESTS), self.batch).await? > 0 {}
+        while self.store.forget_requests(now.saturating_sub(REMEMBER_REQUESTS), self.batch).await?
+            > 0
+        {}
         Ok((expired, purged))
     }
 }

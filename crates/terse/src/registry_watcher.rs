@@ -1,4 +1,5 @@
-//! What the registry knows and visitors feel, brought to the redirect plane: at start, once a second, and when somebody rings.
+//! What the registry knows and visitors feel, brought to the redirect plane: at start, once a
+//! second, and when somebody rings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +14,14 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::safety::Safety;
 
-/// How often it is asked whether anything changed. A ban or a block is to be felt within five seconds on every node.
+/// How often it is asked whether anything changed. A ban or a block is to be felt within five
+/// seconds on every node.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the registry may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Looks into the registry for those who must not wait for it. While it is away, what was known holds.
+/// Looks into the registry for those who must not wait for it. While it is away, what was known
+/// holds.
 pub(crate) struct RegistryWatcher {
     registry: Arc<dyn Registry>,
     redirector: Arc<Redirector>,
@@ -43,7 +46,11 @@ impl RegistryWatcher {
     }
 
     /// Looks until told to stop.
-    pub(crate) async fn run(mut self, mut registry_refresh: RefreshReceiver, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(
+        mut self,
+        mut registry_refresh: RefreshReceiver,
+        mut stop: watch::Receiver<bool>,
+    ) {
         let mut looks = interval(POLL_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -57,7 +64,10 @@ impl RegistryWatcher {
                 Ok(()) if self.away => tracing::info!("the registry of owners answers again"),
                 Ok(()) => {}
                 Err(error) if !self.away => {
-                    tracing::warn!(error = format!("{error:#}"), "the registry of owners does not answer; what is known holds");
+                    tracing::warn!(
+                        error = format!("{error:#}"),
+                        "the registry of owners does not answer; what is known holds"
+                    );
                     self.away = true;
                     continue;
                 }
@@ -74,8 +84,11 @@ impl RegistryWatcher {
             if self.known == Some(mark) {
                 return anyhow::Ok(None);
             }
-            let read =
-                (self.registry.suspended().await?, self.registry.domain_configs().await?, self.registry.blocked_hosts().await?);
+            let read = (
+                self.registry.suspended().await?,
+                self.registry.domain_configs().await?,
+                self.registry.blocked_hosts().await?,
+            );
             Ok(Some((mark, read)))
         };
         let read = timeout(TIMEOUT, read).await.context("it took too long")??;
@@ -86,7 +99,8 @@ impl RegistryWatcher {
         // It may look at every remembered route, and compile all lists.
         let telling = tokio::task::spawn_blocking(move || {
             redirector.suspend(&suspended);
-            // Whoever looks after remembered routes would do so in a moment; whoever rings has it done.
+            // Whoever looks after remembered routes would do so in a moment; whoever rings has it
+            // done.
             if safety.block_by_hand(&blocked) {
                 redirector.rescreen();
             }

@@ -1,9 +1,12 @@
-//! Looks after reports: puts up a warning that a crash has kept from being put up, and settles reports about links that are gone.
+//! Looks after reports: puts up a warning that a crash has kept from being put up, and settles
+//! reports about links that are gone.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use terse_core::registry::{Actor, Attribution, REPORTERS_TO_WARN, Registry, RegistryError, ReportState, ReportedLink};
+use terse_core::registry::{
+    Actor, Attribution, REPORTERS_TO_WARN, Registry, RegistryError, ReportState, ReportedLink,
+};
 use terse_core::{Clock, Links};
 use tokio::sync::watch;
 
@@ -23,7 +26,8 @@ pub(crate) struct ReportJob {
 }
 
 impl ReportJob {
-    /// Looks at the start and every so often, until told to stop. A round that fails is tried again at the next.
+    /// Looks at the start and every so often, until told to stop. A round that fails is tried again
+    /// at the next.
     pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut rounds = tokio::time::interval(EVERY);
         rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -36,7 +40,8 @@ impl ReportJob {
                 done = self.round() => match done {
                     Ok(0) => {}
                     Ok(changed) => tracing::info!(changed, "looked after reports"),
-                    Err(error) => tracing::warn!(%error, "reports could not be looked after; trying again later"),
+                    Err(error) => tracing::warn!(%error, "reports could not be looked after; \
+                        trying again later"),
                 },
                 _ = stop.wait_for(|stop| *stop) => return,
             }
@@ -67,7 +72,11 @@ impl ReportJob {
         if self.links.preview(link).await?.is_some() {
             return Ok(false);
         }
-        let by = Attribution { actor: Actor::Terse, at: self.clock.now(), why: Some("the link is gone".into()) };
+        let by = Attribution {
+            actor: Actor::Terse,
+            at: self.clock.now(),
+            why: Some("the link is gone".into()),
+        };
         Ok(self.registry.settle_reports(link, ReportState::Cleared, by).await? > 0)
     }
 }
@@ -77,13 +86,22 @@ mod tests {
     use super::*;
     use terse_core::registry::NewReport;
     use terse_core::{
-        Alphabet, Insert, LinkKey, LinkPolicy, LinkStore, ModerationStatus, NoFeed, NoScreening, Random, TargetRules,
+        Alphabet, Insert, LinkKey, LinkPolicy, LinkStore, ModerationStatus, NoFeed, NoScreening,
+        Random, TargetRules,
     };
     use terse_testkit::{MemoryRegistry, MemoryStore, alias, key, moment};
 
     async fn report(registry: &MemoryRegistry, link: LinkKey, reporter: u8) {
         let (reporter, reason) = ([reporter; 16], "spam".to_owned());
-        let report = NewReport { link, born: moment(0), reporter, account: None, reason, text: None, at: moment(1) };
+        let report = NewReport {
+            link,
+            born: moment(0),
+            reporter,
+            account: None,
+            reason,
+            text: None,
+            at: moment(1),
+        };
         registry.report(report).await.unwrap();
     }
 
@@ -91,7 +109,10 @@ mod tests {
     async fn what_a_crash_has_left_undone_is_done_later() {
         let (store, registry) = (Arc::new(MemoryStore::new()), Arc::new(MemoryRegistry::new()));
         for code in ["three", "two"] {
-            store.insert(Insert { link: alias(code, "https://example.com/"), request: None }).await.unwrap();
+            store
+                .insert(Insert { link: alias(code, "https://example.com/"), request: None })
+                .await
+                .unwrap();
         }
         for (code, reporters) in [("three", 3), ("two", 2), ("gone", 4)] {
             for reporter in 0..reporters {
@@ -109,11 +130,21 @@ mod tests {
         };
         let codes = Arc::new(Random::new(Alphabet::Base62, 7));
         let screen = Arc::new(NoScreening);
-        let links = Arc::new(Links::new(store.clone(), codes, Arc::new(NoFeed), screen, rules, Clock::default()));
+        let links = Arc::new(Links::new(
+            store.clone(),
+            codes,
+            Arc::new(NoFeed),
+            screen,
+            rules,
+            Clock::default(),
+        ));
         let chore = ReportJob { links, registry: registry.clone(), clock: Clock::default() };
         assert_eq!(chore.round().await.unwrap(), 2);
         let standing = async |code| store.get(&key(code)).await.unwrap().unwrap().standing;
-        assert_eq!((standing("three").await, standing("two").await), (ModerationStatus::Suspicious, ModerationStatus::Clear));
+        assert_eq!(
+            (standing("three").await, standing("two").await),
+            (ModerationStatus::Suspicious, ModerationStatus::Clear)
+        );
         assert_eq!(registry.reported(ReportState::Open, None, 10).await.unwrap().len(), 2);
         assert_eq!(registry.reported(ReportState::Cleared, None, 10).await.unwrap()[0].count, 4);
         assert_eq!(chore.round().await.unwrap(), 0);

@@ -1,4 +1,5 @@
-//! The re-scan: yesterday's clean link is judged again when the lists have changed, and now and then.
+//! The re-scan: yesterday's clean link is judged again when the lists have changed, and now and
+//! then.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,14 +9,18 @@ use std::{fs, io};
 
 use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
-use terse_core::{Caller, Clock, Cursor, LinkError, Links, ListQuery, ModerationStatus, Sort, StoreError, Timestamp};
+use terse_core::{
+    Caller, Clock, Cursor, LinkError, Links, ListQuery, ModerationStatus, Sort, StoreError,
+    Timestamp,
+};
 use tokio::sync::watch;
 
 use crate::safety::{Fingerprint, Safety};
 
 /// By which lists all links were judged, and when.
 const NOTE: &str = "judged.json";
-/// Links read at once. Few enough that no visitor whose link has to be looked up waits long behind them.
+/// Links read at once. Few enough that no visitor whose link has to be looked up waits long behind
+/// them.
 const PAGE: usize = 500;
 /// Writes under way at once: the store takes them together, and others' find room between them.
 const WRITES: usize = 32;
@@ -23,7 +28,8 @@ const WRITES: usize = 32;
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// How often it is looked whether a round is due.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// How often in a row a round may begin anew because the lists changed again. Beyond it the oldest links would never be seen.
+/// How often in a row a round may begin anew because the lists changed again. Beyond it the oldest
+/// links would never be seen.
 const MAX_RESTARTS: u32 = 3;
 
 /// Judges all links again.
@@ -105,7 +111,8 @@ impl Rescan {
             };
             if let Err(error) = ended {
                 self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(%error, judged = round.judged, "links could not be judged again; going on in a moment");
+                tracing::warn!(%error, judged = round.judged, "links could not be judged again; \
+                    going on in a moment");
                 tokio::select! {
                     () = tokio::time::sleep(RETRY_DELAY) => {}
                     _ = stop.wait_for(|stop| *stop) => return,
@@ -113,49 +120,69 @@ impl Rescan {
                 continue;
             }
             self.counts.rounds.fetch_add(1, Ordering::Relaxed);
-            tracing::info!(judged = round.judged, changed = round.changed, "judged all links again");
+            tracing::info!(
+                judged = round.judged,
+                changed = round.changed,
+                "judged all links again"
+            );
             (round, restarts) = (Round::default(), 0);
             let now_done = Done { lists, at: begun.as_ms() };
             if let Err(error) = write(&note, &now_done) {
-                tracing::warn!(%error, "it could not be noted that all links were judged; they are again after a restart");
+                tracing::warn!(%error, "it could not be noted that all links were judged; they \
+                    are again after a restart");
             }
             done = Some(now_done);
         }
     }
 
     fn is_due(&self, done: Option<&Done>, lists: &Fingerprint) -> bool {
-        let fresh = |at: i64| self.clock.now() < Timestamp::from_ms(at).checked_add(self.every).unwrap_or(Timestamp::MAX);
+        let fresh = |at: i64| {
+            self.clock.now()
+                < Timestamp::from_ms(at).checked_add(self.every).unwrap_or(Timestamp::MAX)
+        };
         !done.is_some_and(|done| done.lists == *lists && fresh(done.at))
     }
 
-    /// From where the round is to its end. Newest first: what is new is what is abused. Links made meanwhile were judged by the
-    /// lists of now.
+    /// From where the round is to its end. Newest first: what is new is what is abused. Links made
+    /// meanwhile were judged by the lists of now.
     async fn walk(&self, round: &mut Round) -> Result<(), LinkError> {
         loop {
             let begun = Instant::now();
-            let query = ListQuery { after: round.after.clone(), ..ListQuery::all(Sort::Newest, PAGE, self.clock.now()) };
+            let query = ListQuery {
+                after: round.after.clone(),
+                ..ListQuery::all(Sort::Newest, PAGE, self.clock.now())
+            };
             let page = self.links.list(Caller::OPERATOR, query).await?.page;
             let read = begun.elapsed();
             let (links, count) = (Arc::clone(&self.links), page.links.len() as u64);
             let judge = move || -> Vec<_> {
                 page.links.iter().for_each(|link| links.revisit_if_unsure(link));
-                page.links.into_iter().filter(|link| links.screened(link).is_some()).map(|link| link.key).collect()
+                page.links
+                    .into_iter()
+                    .filter(|link| links.screened(link).is_some())
+                    .map(|link| link.key)
+                    .collect()
             };
             let judged = tokio::task::spawn_blocking(judge).await;
             let differ = judged.map_err(|error| StoreError::Unavailable(error.into()))?;
             let links = Arc::clone(&self.links);
             let rejudge = move |key| {
                 let links = Arc::clone(&links);
-                // On its own: a round that ends in between must not leave a change that nobody was told of.
+                // On its own: a round that ends in between must not leave a change that nobody was
+                // told of.
                 let task = tokio::spawn(async move { links.rejudge(&key).await });
-                async move { task.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.into()))) }
+                async move {
+                    task.await.unwrap_or_else(|error| Err(StoreError::Unavailable(error.into())))
+                }
             };
             let mut writes = stream::iter(differ).map(rejudge).buffer_unordered(WRITES);
             while let Some(written) = writes.next().await {
                 let link = match written {
                     Ok(Some(link)) => link,
                     Ok(None) => continue,
-                    Err(error @ (StoreError::Busy | StoreError::Unavailable(_))) => return Err(error.into()),
+                    Err(error @ (StoreError::Busy | StoreError::Unavailable(_))) => {
+                        return Err(error.into());
+                    }
                     // One link that cannot be changed must not stand before all the others.
                     Err(error) => {
                         self.counts.failed.fetch_add(1, Ordering::Relaxed);
@@ -170,20 +197,27 @@ impl Rescan {
                     ModerationStatus::Clear => &self.counts.cleared,
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!(code = %link.key.code, standing = ?link.standing, "judged a link otherwise than before");
+                tracing::debug!(code = %link.key.code, standing = ?link.standing, "judged a link \
+                    otherwise than before");
             }
             let before = round.judged;
             round.judged += count;
             self.counts.judged.fetch_add(count, Ordering::Relaxed);
             if before / 100_000 != round.judged / 100_000 {
-                tracing::info!(judged = round.judged, changed = round.changed, "judging all links again");
+                tracing::info!(
+                    judged = round.judged,
+                    changed = round.changed,
+                    "judging all links again"
+                );
             }
             match page.next {
                 Some(next) => round.after = Some(next),
                 None => return Ok(()),
             }
-            // At least as long as it took to read: the store is there for others at least half of the time.
-            tokio::time::sleep(read.clamp(Duration::from_millis(1), Duration::from_millis(100))).await;
+            // At least as long as it took to read: the store is there for others at least half of
+            // the time.
+            tokio::time::sleep(read.clamp(Duration::from_millis(1), Duration::from_millis(100)))
+                .await;
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Blocklists: opened at start, read again when they change, compiled into the one index that every target is judged by.
+//! Blocklists: opened at start, read again when they change, compiled into the one index that every
+//! target is judged by.
 
 mod cache_rescreen;
 mod cached_copy;
@@ -31,7 +32,8 @@ use moderator_blocks::ModeratorBlocks;
 pub(crate) use safe_browsing::{Service, is_loopback};
 use screen_with_lookup::ScreenWithLookup;
 
-/// How often files are looked at. A change is taken when it was the same at two looks: half a file is a wrong list.
+/// How often files are looked at. A change is taken when it was the same at two looks: half a file
+/// is a wrong list.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Says by which lists and settings links were judged.
@@ -45,7 +47,8 @@ pub(crate) struct Safety {
     pub(crate) service: Option<Arc<Service>>,
     /// What was done.
     pub(crate) counts: Arc<ListCounts>,
-    /// One per setting, in order. Held by one at a time: parsing and compiling are done with it in hand, off the async threads.
+    /// One per setting, in order. Held by one at a time: parsing and compiling are done with it in
+    /// hand, off the async threads.
     held: Mutex<Vec<LoadedList>>,
     /// The operator's own hosts, as a list.
     blocked_hosts: ParsedList,
@@ -75,8 +78,9 @@ pub(crate) struct ListCounts {
 }
 
 impl Safety {
-    /// Reads what is on this machine. A file that cannot be read is an error now, and only a warning later. Of a list from
-    /// elsewhere the last good copy is taken; without one the list is missing until it was fetched.
+    /// Reads what is on this machine. A file that cannot be read is an error now, and only a
+    /// warning later. Of a list from elsewhere the last good copy is taken; without one the list is
+    /// missing until it was fetched.
     pub(crate) fn open(config: &Config, hosts: &Hosts, clock: &Clock) -> anyhow::Result<Self> {
         let safety = Self::closed(config, clock);
         let mut held = Vec::new();
@@ -84,7 +88,9 @@ impl Safety {
             let mut list = LoadedList::new(source.clone(), hosts.clone(), &safety.folder);
             match &source.place {
                 ListPlace::File(path) => {
-                    let offered = list.read_file(path).with_context(|| format!("safety.lists: {}", path.display()))?;
+                    let offered = list
+                        .read_file(path)
+                        .with_context(|| format!("safety.lists: {}", path.display()))?;
                     if let ListUpdate::Refused(why) = offered {
                         anyhow::bail!("safety.lists: {}: {why}", path.display());
                     }
@@ -100,7 +106,8 @@ impl Safety {
 
     /// Without any list yet.
     fn closed(config: &Config, clock: &Clock) -> Self {
-        let warn_on: FlagSet = config.safety.warn_on.iter().filter_map(|word| Flag::parse(word)).collect();
+        let warn_on: FlagSet =
+            config.safety.warn_on.iter().filter_map(|word| Flag::parse(word)).collect();
         let blocked = config.safety.blocked_hosts.join("\n");
         let guard = Guard { own_hosts: Vec::new(), platforms: true };
         let folder = config.data_dir.join("lists");
@@ -125,7 +132,10 @@ impl Safety {
 
     /// The screen for those who have somebody asked.
     pub(crate) fn judging(&self) -> Arc<dyn Screening> {
-        Arc::new(ScreenWithLookup { screen: Arc::clone(&self.screen), service: self.service.clone() })
+        Arc::new(ScreenWithLookup {
+            screen: Arc::clone(&self.screen),
+            service: self.service.clone(),
+        })
     }
 
     /// By which lists targets are judged. Told anew at every change.
@@ -139,7 +149,13 @@ impl Safety {
     }
 
     /// Begins to look after files and feeds, if there are any.
-    pub(crate) fn keep(self: Arc<Self>, config: &Config, base_url: &str, runtime: &Runtime, stop: &watch::Receiver<bool>) {
+    pub(crate) fn keep(
+        self: Arc<Self>,
+        config: &Config,
+        base_url: &str,
+        runtime: &Runtime,
+        stop: &watch::Receiver<bool>,
+    ) {
         let sources = &config.safety.lists.0;
         if sources.iter().any(|source| matches!(source.place, ListPlace::File(_))) {
             runtime.spawn(Arc::clone(&self).watch_files(stop.clone()));
@@ -150,7 +166,12 @@ impl Safety {
         let outgoing = Arc::new(Outgoing::new(settings));
         for (at, source) in sources.iter().enumerate() {
             if let ListPlace::Url(url) = &source.place {
-                let feed = feed::Feed { safety: Arc::clone(&self), at, name: source.name.clone(), url: url.clone() };
+                let feed = feed::Feed {
+                    safety: Arc::clone(&self),
+                    at,
+                    name: source.name.clone(),
+                    url: url.clone(),
+                };
                 runtime.spawn(feed.run(Arc::clone(&outgoing), self.every, stop.clone()));
             }
         }
@@ -181,7 +202,8 @@ impl Safety {
                 Some(Ok(offered)) => changed |= self.count(list.name(), offered),
                 Some(Err(error)) => {
                     self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(list = list.name(), %error, "a blocklist cannot be read; its last version stays in force");
+                    tracing::warn!(list = list.name(), %error, "a blocklist cannot be read; its \
+                        last version stays in force");
                 }
             }
         }
@@ -219,7 +241,11 @@ impl Safety {
             }
             ListUpdate::Same => (&self.counts.unchanged, false),
             ListUpdate::Refused(why) => {
-                tracing::warn!(list = name, why, "refused a new version of a blocklist; the last one stays in force");
+                tracing::warn!(
+                    list = name,
+                    why,
+                    "refused a new version of a blocklist; the last one stays in force"
+                );
                 (&self.counts.refused, false)
             }
         };
@@ -234,7 +260,10 @@ impl Safety {
         let index = Index::build(own.into_iter().chain(held.iter().filter_map(LoadedList::parsed)));
         drop(moderator_blocks);
         self.counts.entries.store(index.len() as u64, Ordering::Relaxed);
-        self.counts.missing.store(held.iter().filter(|list| list.parsed().is_none()).count() as u64, Ordering::Relaxed);
+        self.counts.missing.store(
+            held.iter().filter(|list| list.parsed().is_none()).count() as u64,
+            Ordering::Relaxed,
+        );
         self.screen.replace(index);
         // Behind the index: whoever hears of it judges by it.
         self.changed.send_replace(self.fingerprint(held));
@@ -255,7 +284,8 @@ impl Safety {
             digest.update(list.digest());
         }
         digest.update([1]);
-        digest.update(self.moderator_blocks.lock().unwrap_or_else(PoisonError::into_inner).digest());
+        digest
+            .update(self.moderator_blocks.lock().unwrap_or_else(PoisonError::into_inner).digest());
         if let Some(service) = &self.service {
             digest.update(service.fingerprint());
         }

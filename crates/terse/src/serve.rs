@@ -10,12 +10,13 @@ use prometheus_client::registry::Registry;
 use terse_clicks::UserAgentClassifier;
 use terse_core::registry::Token;
 use terse_core::{
-    Alphabet, BlockedHosts, ChangeFeed, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy, LinkStore, Links, NoFeed, Numbered,
-    Random, Snowflake, TargetRules,
+    Alphabet, BlockedHosts, ChangeFeed, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy,
+    LinkStore, Links, NoFeed, Numbered, Random, Snowflake, TargetRules,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
 use terse_server::{
-    Accounts, ApiStats, AppState, Erasures, Keys, Limits, Oidc, OidcSettings, PasswordGate, Passwords, RegistryRefresh, UsedKeys,
+    Accounts, ApiStats, AppState, Erasures, Keys, Limits, Oidc, OidcSettings, PasswordGate,
+    Passwords, RegistryRefresh, UsedKeys,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -82,7 +83,11 @@ impl Server {
 
     /// Also changes what the redirect plane is told beyond the settings, for those who compare.
     #[doc(hidden)]
-    pub fn start_with(config: &Config, clock: Clock, adjust: impl FnOnce(&mut Settings)) -> anyhow::Result<Self> {
+    pub fn start_with(
+        config: &Config,
+        clock: Clock,
+        adjust: impl FnOnce(&mut Settings),
+    ) -> anyhow::Result<Self> {
         let data_dir = DataDir::open(&config.data_dir)?;
         let lock = data_dir.lock()?;
         let back_office = tokio::runtime::Builder::new_multi_thread()
@@ -101,37 +106,64 @@ impl Server {
         adjust(&mut settings);
         let threads = settings.threads.max(1);
         let mut registry = Registry::default();
-        let metrics_store: Arc<dyn LinkStore> = Arc::new(MetricsStore::new(Arc::clone(&store.links), &mut registry));
+        let metrics_store: Arc<dyn LinkStore> =
+            Arc::new(MetricsStore::new(Arc::clone(&store.links), &mut registry));
         let lookout = Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone()));
         let safety = Arc::new(Safety::open(config, &hosts, &clock)?);
+        let redirector = Redirector::new(
+            Arc::clone(&metrics_store),
+            hosts.clone(),
+            address.port(),
+            &failure_pages(),
+            settings,
+            clock.clone(),
+        );
         let redirector =
-            Redirector::new(Arc::clone(&metrics_store), hosts.clone(), address.port(), &failure_pages(), settings, clock.clone());
-        let redirector = Arc::new(redirector.with_classifier(lookout.clone()).screened_by(safety.judging()));
+            Arc::new(redirector.with_classifier(lookout.clone()).screened_by(safety.judging()));
         let feed: Arc<dyn ChangeFeed> = redirector.clone();
         let rules = rules(config, hosts.clone())?;
         let admin = config.admin.listen.map(|at| listen(at).context("admin")).transpose()?;
-        // Only now, when nothing that an operator can get wrong is left: a key that was kept but never shown would be lost.
+        // Only now, when nothing that an operator can get wrong is left: a key that was kept but
+        // never shown would be lost.
         let (keys, fresh_key, local_key) = back_office.block_on(keys(config, &store))?;
         let setup_link = match config.roles.web {
             true => back_office.block_on(setup_link(&store, &base_url))?,
             false => None,
         };
         let codes = code_source(config, &metrics_store, &clock);
-        let outside = back_office.block_on(Integrations::open(config, &store.registry, store.links.identity(), &hosts))?;
-        let links = Links::new(Arc::clone(&metrics_store), codes, Arc::clone(&feed), safety.judging(), rules, clock.clone());
+        let outside = back_office.block_on(Integrations::open(
+            config,
+            &store.registry,
+            store.links.identity(),
+            &hosts,
+        ))?;
+        let links = Links::new(
+            Arc::clone(&metrics_store),
+            codes,
+            Arc::clone(&feed),
+            safety.judging(),
+            rules,
+            clock.clone(),
+        );
         let links = Arc::new(telling(links, &outside));
         let api = Arc::new(ApiStats::default());
         let used_keys: Arc<UsedKeys> = Arc::default();
         let cursor_key = store.links.identity().derive("terse list cursors v1");
         let reporter_key = store.links.identity().derive("terse reporters v1");
         let (stop, stopped) = watch::channel(false);
-        // Before anybody is let in: no link may be made, and none followed, that a moderator has forbidden.
-        let watch =
-            RegistryWatcher::begin(Arc::clone(&store.registry), Arc::clone(&redirector), Arc::clone(&links), Arc::clone(&safety));
+        // Before anybody is let in: no link may be made, and none followed, that a moderator has
+        // forbidden.
+        let watch = RegistryWatcher::begin(
+            Arc::clone(&store.registry),
+            Arc::clone(&redirector),
+            Arc::clone(&links),
+            Arc::clone(&safety),
+        );
         let watch = back_office.block_on(watch)?;
         let (registry_refresh, receiver) = RegistryRefresh::new();
         back_office.spawn(watch.run(receiver, stopped.clone()));
-        let click_plane = ClickPlane::start(config, &store.clicks, threads, &clock, &back_office, &stopped)?;
+        let click_plane =
+            ClickPlane::start(config, &store.clicks, threads, &clock, &back_office, &stopped)?;
         let state = AppState {
             links: Arc::clone(&links),
             keys,
@@ -170,10 +202,14 @@ impl Server {
             service.keep(&safety, &links, &back_office, &stopped);
         }
         let recalled = Arc::new(AtomicU64::new(0));
-        let recall =
-            CacheRescreen { redirector: Arc::clone(&redirector), screen: safety.screen.clone(), recalled: Arc::clone(&recalled) };
+        let recall = CacheRescreen {
+            redirector: Arc::clone(&redirector),
+            screen: safety.screen.clone(),
+            recalled: Arc::clone(&recalled),
+        };
         back_office.spawn(recall.run(stopped.clone()));
-        let (reaper, rescan) = (Arc::new(ReaperCounts::default()), Arc::new(RescanCounts::default()));
+        let (reaper, rescan) =
+            (Arc::new(ReaperCounts::default()), Arc::new(RescanCounts::default()));
         if config.roles.worker {
             let chore = Reaper {
                 store: Arc::clone(&metrics_store),
@@ -195,23 +231,40 @@ impl Server {
                 counts: Arc::clone(&rescan),
             };
             back_office.spawn(chore.run(stopped.clone()));
-            let reports = ReportJob { links: Arc::clone(&links), registry: Arc::clone(&store.registry), clock: clock.clone() };
+            let reports = ReportJob {
+                links: Arc::clone(&links),
+                registry: Arc::clone(&store.registry),
+                clock: clock.clone(),
+            };
             back_office.spawn(reports.run(stopped.clone()));
-            back_office.spawn(click_plane.prune(config, &store.clicks, &metrics_store, &clock).run(stopped.clone()));
+            back_office.spawn(
+                click_plane
+                    .prune(config, &store.clicks, &metrics_store, &clock)
+                    .run(stopped.clone()),
+            );
         }
 
         let sent = Arc::clone(&outside.counts);
         outside.start(config, &links, &clock, &back_office, &stopped);
         let erasures = Erasures::new(links, Arc::clone(&store.clicks), Arc::clone(&store.registry));
         let (registry_of_owners, tidies) = (Arc::clone(&store.registry), config.roles.worker);
-        let chore = AccountJobs { registry: registry_of_owners, used_keys, erasures, clock: clock.clone(), tidies };
+        let chore = AccountJobs {
+            registry: registry_of_owners,
+            used_keys,
+            erasures,
+            clock: clock.clone(),
+            tidies,
+        };
         back_office.spawn(chore.run(stopped.clone()));
 
         // The metrics read the workers, and the workers' front door shows the metrics.
         let workers: Arc<std::sync::OnceLock<Arc<Workers>>> = Arc::default();
-        let (seen, routes, queue) = (Arc::clone(&workers), Arc::clone(&redirector), store.queue_depth());
+        let (seen, routes, queue) =
+            (Arc::clone(&workers), Arc::clone(&redirector), store.queue_depth());
         registry.register_collector(Box::new(MetricsSources {
-            redirects: Box::new(move || seen.get().map(|workers| workers.counts()).unwrap_or_default()),
+            redirects: Box::new(move || {
+                seen.get().map(|workers| workers.counts()).unwrap_or_default()
+            }),
             remembered: Box::new(move || (routes.routes().len(), routes.routes().bytes())),
             api,
             reaper,
@@ -224,23 +277,40 @@ impl Server {
             clicks: Box::new(click_plane.counted()),
         }));
         let draining = Arc::new(AtomicBool::new(false));
-        let health =
-            HealthEndpoints { store: Arc::clone(&metrics_store), draining: Arc::clone(&draining), registry: Arc::new(registry) }
-                .router();
+        let health = HealthEndpoints {
+            store: Arc::clone(&metrics_store),
+            draining: Arc::clone(&draining),
+            registry: Arc::new(registry),
+        }
+        .router();
         let (web, admin_address) = match admin {
             None => (web.merge(health), None),
             Some(listener) => (web, Some(serve_admin(&back_office, listener, health, stopped)?)),
         };
         let primary_host = hosts.primary_host().to_owned();
-        let api =
-            HttpFallback::new(Arc::clone(&redirector), web, gatekeeper, back_office.handle().clone(), config.roles, primary_host);
+        let api = HttpFallback::new(
+            Arc::clone(&redirector),
+            web,
+            gatekeeper,
+            back_office.handle().clone(),
+            config.roles,
+            primary_host,
+        );
         let running = Arc::new(
-            Workers::start(listener, redirector, api, click_plane.journal.clone()).context("starting the serving threads")?,
+            Workers::start(listener, redirector, api, click_plane.journal.clone())
+                .context("starting the serving threads")?,
         );
         let _ = workers.set(Arc::clone(&running));
         // Visitors are served already: a full disk must not take them away again.
-        if let Err(error) = data_dir.write_run(&RunInfo { pid: std::process::id(), url: local_url(address), key: local_key }) {
-            tracing::warn!(error = format!("{error:#}"), "commands on this machine will not find this server by its folder");
+        if let Err(error) = data_dir.write_run(&RunInfo {
+            pid: std::process::id(),
+            url: local_url(address),
+            key: local_key,
+        }) {
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "commands on this machine will not find this server by its folder"
+            );
         }
         Ok(Self {
             address,
@@ -291,8 +361,8 @@ impl Server {
         &self.clock
     }
 
-    /// Stops: no new connections, requests under way finish, clicks are counted, the stores are closed. Each of the two waits
-    /// takes up to `patience`.
+    /// Stops: no new connections, requests under way finish, clicks are counted, the stores are
+    /// closed. Each of the two waits takes up to `patience`.
     pub fn stop(self, patience: Duration) {
         self.draining.store(true, Ordering::Relaxed);
         let _ = self.stop.send(true);
@@ -304,7 +374,8 @@ impl Server {
         self.back_office.shutdown_timeout(Duration::from_secs(1));
     }
 
-    /// Says where it is and how to begin, on standard output: standard error is the log, and a key does not belong there.
+    /// Says where it is and how to begin, on standard output: standard error is the log, and a key
+    /// does not belong there.
     fn greet(&self, config: &Config) {
         let base = self.base_url.as_str().trim_end_matches('/');
         tracing::info!(address = %self.address, base_url = base, "terse is listening");
@@ -317,7 +388,9 @@ impl Server {
         }
         if config.roles.api {
             text += "\nMake a first link:\n\n    ";
-            text += &format!("curl -s {base}/api/v1/urls --json '{{\"long_url\":\"https://example.com/\"}}'\n");
+            text += &format!(
+                "curl -s {base}/api/v1/urls --json '{{\"long_url\":\"https://example.com/\"}}'\n"
+            );
         }
         if config.roles.web {
             text += &format!("\nor open {base}/ in a browser.\n");
@@ -326,20 +399,23 @@ impl Server {
     }
 }
 
-/// The API without a server: the same router, on the store of a data folder that nobody else is using. Called inside a
-/// runtime, with the folder's lock held.
+/// The API without a server: the same router, on the store of a data folder that nobody else is
+/// using. Called inside a runtime, with the folder's lock held.
 pub async fn local_door(config: &Config) -> anyhow::Result<InProcessApi> {
     let store = backends::open(config).await?;
     let base_url = config.base_url();
     let hosts = hosts(config, &base_url, config.listen)?;
-    let places = store.registry.domain_configs().await.context("reading which domains there are")?;
+    let places =
+        store.registry.domain_configs().await.context("reading which domains there are")?;
     hosts.set_added(places.into_iter().map(|place| place.domain));
-    let moderator_blocks = store.registry.blocked_hosts().await.context("reading the blocked hosts")?;
+    let moderator_blocks =
+        store.registry.blocked_hosts().await.context("reading the blocked hosts")?;
     let screen = Arc::new(LazyScreen::new(config.clone(), hosts.clone(), moderator_blocks));
     let rules = rules(config, hosts)?;
     let clock = Clock::default();
     let codes = code_source(config, &store.links, &clock);
-    let outside = Integrations::open(config, &store.registry, store.links.identity(), &rules.hosts).await?;
+    let outside =
+        Integrations::open(config, &store.registry, store.links.identity(), &rules.hosts).await?;
     let links = Links::new(Arc::clone(&store.links), codes, Arc::new(NoFeed), screen, rules, clock);
     // What a command does waits for the next server to be sent; titles are not asked for.
     let links = Arc::new(telling(links, &outside));
@@ -377,7 +453,11 @@ fn pass_key(store: &Store) -> [u8; 32] {
 }
 
 /// Has a changed file of places read again for rules, where that delays no visitor.
-async fn refresh_places(lookout: Arc<UserAgentClassifier>, clock: Clock, mut stop: watch::Receiver<bool>) {
+async fn refresh_places(
+    lookout: Arc<UserAgentClassifier>,
+    clock: Clock,
+    mut stop: watch::Receiver<bool>,
+) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(DOMAIN_POLL_INTERVAL) => {}
@@ -388,7 +468,8 @@ async fn refresh_places(lookout: Arc<UserAgentClassifier>, clock: Clock, mut sto
     }
 }
 
-/// The keys that open everything; the one that was made now; and one for commands on this machine, good while we run.
+/// The keys that open everything; the one that was made now; and one for commands on this machine,
+/// good while we run.
 async fn keys(config: &Config, store: &Store) -> anyhow::Result<(Keys, Option<String>, String)> {
     let (local, local_hash) = Keys::generate().context("making a key")?;
     let mut keys = Keys::new(vec![local_hash]);
@@ -420,25 +501,40 @@ fn telling(links: Links, outside: &Integrations) -> Links {
 /// Who may come, how long they stay signed in, and who else vouches for them.
 fn accounts(config: &Config, base_url: &Url, store: &Store) -> anyhow::Result<Accounts> {
     let issuer = config.issuer().map_err(anyhow::Error::msg).context("oidc.issuer")?;
-    let oidc = config.oidc.issuer.clone().zip(issuer).zip(config.oidc.client_id.clone()).map(|((issuer, url), client_id)| {
-        Arc::new(Oidc::new(OidcSettings {
-            issuer,
-            client_id,
-            client_secret: config.oidc.client_secret.as_ref().map(|secret| secret.reveal().to_owned()),
-            name: config.oidc.name.clone().unwrap_or_else(|| url.host_str().unwrap_or_default().to_owned()),
-            sign_up: config.oidc.sign_up,
-            redirect_url: format!("{}/auth/oidc/callback", base_url.as_str().trim_end_matches('/')),
-            key: store.links.identity().derive("terse sign-in elsewhere v1"),
-        }))
-    });
+    let oidc = config.oidc.issuer.clone().zip(issuer).zip(config.oidc.client_id.clone()).map(
+        |((issuer, url), client_id)| {
+            Arc::new(Oidc::new(OidcSettings {
+                issuer,
+                client_id,
+                client_secret: config
+                    .oidc
+                    .client_secret
+                    .as_ref()
+                    .map(|secret| secret.reveal().to_owned()),
+                name: config
+                    .oidc
+                    .name
+                    .clone()
+                    .unwrap_or_else(|| url.host_str().unwrap_or_default().to_owned()),
+                sign_up: config.oidc.sign_up,
+                redirect_url: format!(
+                    "{}/auth/oidc/callback",
+                    base_url.as_str().trim_end_matches('/')
+                ),
+                key: store.links.identity().derive("terse sign-in elsewhere v1"),
+            }))
+        },
+    );
     let open = config.accounts.sign_up == config::SignUp::Open;
     Ok(Accounts { open, session_ttl: config.accounts.session_ttl.get(), oidc })
 }
 
-/// The link that makes the first admin, as long as there has never been one. A new one at each start: only the hash is kept.
+/// The link that makes the first admin, as long as there has never been one. A new one at each
+/// start: only the hash is kept.
 async fn setup_link(store: &Store, base: &Url) -> anyhow::Result<Option<String>> {
     let (token, hash) = Keys::generate().context("making the set-up link")?;
-    let offered = store.registry.offer_setup(Token(hash)).await.context("keeping the set-up link")?;
+    let offered =
+        store.registry.offer_setup(Token(hash)).await.context("keeping the set-up link")?;
     Ok(offered.then(|| format!("{}/setup?token={token}", base.as_str().trim_end_matches('/'))))
 }
 
@@ -450,7 +546,11 @@ fn passwords() -> Passwords {
 /// A listening socket whose connections answer at once, small as they are.
 fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let open = || -> std::io::Result<TcpListener> {
-        let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+        let socket = socket2::Socket::new(
+            socket2::Domain::for_address(address),
+            socket2::Type::STREAM,
+            None,
+        )?;
         socket.set_reuse_address(true)?;
         // Inherited by every accepted connection: one call instead of one each.
         socket.set_tcp_nodelay(true)?;
@@ -461,7 +561,8 @@ fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     open().with_context(|| format!("listening on {address}"))
 }
 
-/// Which hosts we answer for. The machine's names for itself are always fine: commands reach us by them.
+/// Which hosts we answer for. The machine's names for itself are always fine: commands reach us by
+/// them.
 fn hosts(config: &Config, base_url: &Url, address: SocketAddr) -> anyhow::Result<Hosts> {
     let here = match address.ip() {
         IpAddr::V4(ip) => ip.to_string(),
@@ -471,7 +572,9 @@ fn hosts(config: &Config, base_url: &Url, address: SocketAddr) -> anyhow::Result
     if !address.ip().is_unspecified() {
         own.push(&here);
     }
-    let parse = |name: &String| Domain::parse(name).with_context(|| format!("domains: {name:?} is not a host name"));
+    let parse = |name: &String| {
+        Domain::parse(name).with_context(|| format!("domains: {name:?} is not a host name"))
+    };
     let further = config.domains.iter().map(parse).collect::<anyhow::Result<Vec<_>>>()?;
     Hosts::new(base_url, &own, further).context("base_url has no host")
 }
@@ -480,7 +583,11 @@ fn rules(config: &Config, hosts: Hosts) -> anyhow::Result<LinkPolicy> {
     let blocked = BlockedHosts::parse(&config.safety.blocked_hosts)
         .map_err(|host| anyhow::anyhow!("safety.blocked_hosts: {host:?} is not a host"))?;
     Ok(LinkPolicy {
-        targets: TargetRules { hosts: Some(hosts.clone()), allow_private: config.safety.allow_private_targets, blocked },
+        targets: TargetRules {
+            hosts: Some(hosts.clone()),
+            allow_private: config.safety.allow_private_targets,
+            blocked,
+        },
         hosts,
         anonymous_create: config.anonymous.create,
         anonymous_ttl: config.anonymous.ttl.get(),
@@ -493,10 +600,14 @@ fn code_source(config: &Config, store: &Arc<dyn LinkStore>, clock: &Clock) -> Ar
     let codes = &config.codes;
     let alphabet = alphabet(config);
     match codes.strategy {
-        config::Strategy::Numbered => Arc::new(Numbered::new(Arc::clone(store), codes.length, codes.lease.into())),
+        config::Strategy::Numbered => {
+            Arc::new(Numbered::new(Arc::clone(store), codes.length, codes.lease.into()))
+        }
         config::Strategy::Random => Arc::new(Random::new(alphabet, codes.length)),
         config::Strategy::Hash => Arc::new(Hashed::new(alphabet, codes.length)),
-        config::Strategy::Snowflake => Arc::new(Snowflake::new(alphabet, codes.machine, clock.clone())),
+        config::Strategy::Snowflake => {
+            Arc::new(Snowflake::new(alphabet, codes.machine, clock.clone()))
+        }
     }
 }
 

@@ -11,13 +11,15 @@ pub(crate) fn is_out() -> bool {
 
 /// How many columns there are.
 pub(crate) fn width() -> usize {
-    let columns = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_col)).ok();
+    let columns =
+        rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_col)).ok();
     columns.filter(|columns| *columns > 0).unwrap_or(100)
 }
 
 /// How many lines there are.
 pub(crate) fn height() -> usize {
-    let lines = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_row)).ok();
+    let lines =
+        rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| usize::from(size.ws_row)).ok();
     lines.filter(|lines| *lines > 0).unwrap_or(24)
 }
 
@@ -33,7 +35,8 @@ fn says_utf8<'a>(mut locales: impl Iterator<Item = &'a str>) -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// Writes a line to standard output. A reader who went away is an error like any other, not a panic.
+/// Writes a line to standard output. A reader who went away is an error like any other, not a
+/// panic.
 pub(crate) fn say(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(line.as_bytes())?;
@@ -41,7 +44,8 @@ pub(crate) fn say(line: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Text as one line without control characters, so that nothing stored in a link can move a cursor or colour a screen.
+/// Text as one line without control characters, so that nothing stored in a link can move a cursor
+/// or colour a screen.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || is_bidi(c) { ' ' } else { c }).collect()
 }
@@ -68,9 +72,14 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     cut
 }
 
-/// A table fitted to a width: columns take what they need, and the flexible ones share what is left. `flexible` names the
-/// columns that may be cut.
-pub(crate) fn table(header: &[&str], rows: &[Vec<String>], flexible: &[usize], width: usize) -> String {
+/// A table fitted to a width: columns take what they need, and the flexible ones share what is
+/// left. `flexible` names the columns that may be cut.
+pub(crate) fn table(
+    header: &[&str],
+    rows: &[Vec<String>],
+    flexible: &[usize],
+    width: usize,
+) -> String {
     const GAP: usize = 2;
     const NARROWEST: usize = 8;
     let mut widths: Vec<usize> = header.iter().map(|name| name.width()).collect();
@@ -83,8 +92,18 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>], flexible: &[usize], w
     let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
     while excess > 0 {
         // The widest gives first, down to the next one.
-        let Some(&widest) = flexible.iter().filter(|&&i| widths[i] > NARROWEST).max_by_key(|&&i| widths[i]) else { break };
-        let next = flexible.iter().filter(|&&i| i != widest).map(|&i| widths[i]).max().unwrap_or(0).max(NARROWEST);
+        let Some(&widest) =
+            flexible.iter().filter(|&&i| widths[i] > NARROWEST).max_by_key(|&&i| widths[i])
+        else {
+            break;
+        };
+        let next = flexible
+            .iter()
+            .filter(|&&i| i != widest)
+            .map(|&i| widths[i])
+            .max()
+            .unwrap_or(0)
+            .max(NARROWEST);
         let give = excess.min(widths[widest].saturating_sub(next).max(1));
         widths[widest] -= give;
         excess -= give;
@@ -118,15 +137,24 @@ mod tests {
     #[test]
     fn the_first_locale_that_is_set_says_what_can_be_shown() {
         let said = |all: [&'static str; 3]| says_utf8(all.into_iter());
-        assert!(said(["", "", "de_DE.UTF-8"]) && said(["C.utf8", "", ""]) && said(["", "en_GB.UTF-8", "C"]));
+        assert!(
+            said(["", "", "de_DE.UTF-8"])
+                && said(["C.utf8", "", ""])
+                && said(["", "en_GB.UTF-8", "C"])
+        );
         assert!(!said(["", "", ""]) && !said(["C", "", "de_DE.UTF-8"]) && !said(["POSIX", "", ""]));
     }
 
     #[test]
     fn text_is_cut_by_columns() {
-        for (text, columns, want) in
-            [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("日本語", 5, "日本…"), ("日本語", 4, "日…"), ("abc", 1, "…"), ("abc", 0, "")]
-        {
+        for (text, columns, want) in [
+            ("abc", 3, "abc"),
+            ("abcd", 3, "ab…"),
+            ("日本語", 5, "日本…"),
+            ("日本語", 4, "日…"),
+            ("abc", 1, "…"),
+            ("abc", 0, ""),
+        ] {
             let cut = cut(text, columns);
             assert_eq!(cut, want);
             assert!(cut.width() <= columns);
@@ -136,7 +164,11 @@ mod tests {
     #[test]
     fn a_table_fits_its_width() {
         let rows = vec![
-            vec!["abc".into(), "https://example.com/a/very/long/path/to/somewhere".into(), "title".into()],
+            vec![
+                "abc".into(),
+                "https://example.com/a/very/long/path/to/somewhere".into(),
+                "title".into(),
+            ],
             vec!["日本".into(), "https://e.com/".into(), "a rather long title of a link".into()],
         ];
         let table = table(&["code", "target", "title"], &rows, &[1, 2], 40);

@@ -1,7 +1,8 @@
 //! Under which number the sum of an hour or a day is filed.
 //!
-//! One integer says whose and when: rows with large sums are found and walked by it without reading the sums, which SQLite
-//! would do with a key of several columns. The schema takes the numbers apart again, for whoever looks with SQL.
+//! One integer says whose and when: rows with large sums are found and walked by it without reading
+//! the sums, which SQLite would do with a key of several columns. The schema takes the numbers
+//! apart again, for whoever looks with SQL.
 
 use terse_core::Timestamp;
 use terse_core::clicks::Unit;
@@ -54,17 +55,29 @@ mod tests {
                 for hour in [0, 23] {
                     let id = hour_id(day, subject, hour);
                     assert_eq!(of_hour_id(id), (day, subject, hour));
-                    conn.execute("INSERT INTO hours (id, people, machines, sum) VALUES (?1, 0, 0, x'')", [id]).unwrap();
+                    conn.execute(
+                        "INSERT INTO hours (id, people, machines, sum) VALUES (?1, 0, 0, x'')",
+                        [id],
+                    )
+                    .unwrap();
                     let read = |row: &rusqlite::Row<'_>| row.try_into();
-                    let actual: (i64, i64, i64) =
-                        conn.query_row("SELECT day, subject, hour FROM hours WHERE id = ?1", [id], read).unwrap();
+                    let actual: (i64, i64, i64) = conn
+                        .query_row("SELECT day, subject, hour FROM hours WHERE id = ?1", [id], read)
+                        .unwrap();
                     assert_eq!(actual, (day, subject, hour));
                 }
                 let id = day_id(subject, day);
                 assert!(id > 0 && of_day_id(id) == day);
-                conn.execute("INSERT INTO days (id, people, machines, sum) VALUES (?1, 0, 0, x'')", [id]).unwrap();
-                let actual: (i64, i64) =
-                    conn.query_row("SELECT day, subject FROM days WHERE id = ?1", [id], |row| row.try_into()).unwrap();
+                conn.execute(
+                    "INSERT INTO days (id, people, machines, sum) VALUES (?1, 0, 0, x'')",
+                    [id],
+                )
+                .unwrap();
+                let actual: (i64, i64) = conn
+                    .query_row("SELECT day, subject FROM days WHERE id = ?1", [id], |row| {
+                        row.try_into()
+                    })
+                    .unwrap();
                 assert_eq!(actual, (day, subject));
             }
         }

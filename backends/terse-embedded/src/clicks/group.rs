@@ -7,8 +7,8 @@ use terse_core::clicks::{Click, ClickTarget, LinkId, MAX_VALUES_TOTAL, Unit};
 
 use crate::clicks::sum::Sum;
 
-/// Of more values than this in one batch, the rarest would be "other" in the end anyway: a flood of values costs no more than
-/// this in what follows.
+/// Of more values than this in one batch, the rarest would be "other" in the end anyway: a flood of
+/// values costs no more than this in what follows.
 const MAX_VALUES_PER_BATCH: usize = 5 * MAX_VALUES_TOTAL;
 
 /// Who is counted for.
@@ -73,11 +73,17 @@ pub(crate) fn groups(clicks: &[Click]) -> Vec<Group<'_>> {
                 group.clicks.push(click);
                 group.hour(hour).add(click);
             }
-            ClickTarget::Nowhere(..) => groups.of(SumKey::Orphans, OwnerId(0)).hour(hour).add(click),
+            ClickTarget::Nowhere(..) => {
+                groups.of(SumKey::Orphans, OwnerId(0)).hour(hour).add(click);
+            }
         }
     }
     let links = groups.list.len();
-    groups.list.iter_mut().flat_map(|group| &mut group.hours).for_each(|(_, sum)| sum.tally.trim(MAX_VALUES_PER_BATCH));
+    groups
+        .list
+        .iter_mut()
+        .flat_map(|group| &mut group.hours)
+        .for_each(|(_, sum)| sum.tally.trim(MAX_VALUES_PER_BATCH));
     // An owner has what the links have, and everything is what the owners have.
     for at in 0..links {
         if let Group { who: SumKey::Link(_), owner, .. } = groups.list[at] {
@@ -87,7 +93,8 @@ pub(crate) fn groups(clicks: &[Click]) -> Vec<Group<'_>> {
             groups.list[at].hours = hours;
         }
     }
-    let mut everything = Group { who: SumKey::Everything, owner: OwnerId(0), hours: Vec::new(), clicks: Vec::new() };
+    let mut everything =
+        Group { who: SumKey::Everything, owner: OwnerId(0), hours: Vec::new(), clicks: Vec::new() };
     for (hour, sum) in groups.list[links..].iter_mut().flat_map(|group| &mut group.hours) {
         sum.tally.trim(MAX_VALUES_PER_BATCH);
         everything.hour(*hour).merge(sum);

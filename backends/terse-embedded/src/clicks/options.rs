@@ -29,7 +29,15 @@ pub struct ClickOptions {
 impl ClickOptions {
     /// The defaults, for this file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), keep_raw: true, queue: 64, readers: 2, vfs: None, max_pages: None, unsafe_no_sync: false }
+        Self {
+            path: path.into(),
+            keep_raw: true,
+            queue: 64,
+            readers: 2,
+            vfs: None,
+            max_pages: None,
+            unsafe_no_sync: false,
+        }
     }
 
     pub(crate) fn site(&self) -> DbLocation {

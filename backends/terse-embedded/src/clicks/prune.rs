@@ -8,21 +8,26 @@ use crate::clicks::sum::{Slot, Sum};
 use crate::clicks::writes::ClickWrites;
 use crate::failure::Failure;
 
-pub(crate) const OLD_HOURS: &str = "SELECT id, people, machines, sum FROM hours WHERE id < ?1 ORDER BY id LIMIT ?2";
+pub(crate) const OLD_HOURS: &str =
+    "SELECT id, people, machines, sum FROM hours WHERE id < ?1 ORDER BY id LIMIT ?2";
 pub(crate) const DONE_HOURS: &str = "DELETE FROM hours WHERE id <= ?1";
 pub(crate) const DAY: &str = "SELECT people, machines, sum FROM days WHERE id = ?1";
 pub(crate) const OLD_CLICKS: &str = "SELECT hour, subject, at, number FROM clicks \
      WHERE hour < ?1 ORDER BY hour, subject, at, number LIMIT 1 OFFSET ?2";
-pub(crate) const DONE_CLICKS: &str = "DELETE FROM clicks WHERE (hour, subject, at, number) < (?1, ?2, ?3, ?4)";
-const PUT_DAY: &str = "INSERT OR REPLACE INTO days (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
+pub(crate) const DONE_CLICKS: &str =
+    "DELETE FROM clicks WHERE (hour, subject, at, number) < (?1, ?2, ?3, ?4)";
+const PUT_DAY: &str =
+    "INSERT OR REPLACE INTO days (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
 
 impl ClickWrites {
     /// Takes at most `limit` rows away, from the old end of each table.
     pub(crate) fn prune(&mut self, retention: &Retention, limit: usize) -> Result<Pruned, Failure> {
-        let (raw, more_raw) = self.drop_raw(retention.raw_before.as_ms().div_euclid(Unit::Hour.ms()), limit)?;
+        let (raw, more_raw) =
+            self.drop_raw(retention.raw_before.as_ms().div_euclid(Unit::Hour.ms()), limit)?;
         let day = retention.hours_before.as_ms().div_euclid(Unit::Day.ms());
         let hours = self.join_hours(day, limit - raw)?;
-        let more = more_raw || self.conn.prepare_cached(OLD_HOURS)?.exists([hour_id(day, 0, 0), 1])?;
+        let more =
+            more_raw || self.conn.prepare_cached(OLD_HOURS)?.exists([hour_id(day, 0, 0), 1])?;
         Ok(Pruned { raw: raw as u64, hours, more })
     }
 
@@ -31,7 +36,9 @@ impl ClickWrites {
         let first_to_stay: Option<[i64; 4]> = self
             .conn
             .prepare_cached(OLD_CLICKS)?
-            .query_row([hour, limit as i64], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]))
+            .query_row([hour, limit as i64], |row| {
+                Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
+            })
             .optional()?;
         let more = first_to_stay.is_some();
         let end = first_to_stay.unwrap_or([hour, i64::MIN, i64::MIN, i64::MIN]);
@@ -71,11 +78,18 @@ impl ClickWrites {
         };
         let slot = Slot::Day { subject, day };
         let mut statement = self.conn.prepare_cached(DAY)?;
-        let found = statement.query_row([day_id(subject, day)], |row| Ok(sum.merge_or_mend(row, 0, slot))).optional()?;
+        let found = statement
+            .query_row([day_id(subject, day)], |row| Ok(sum.merge_or_mend(row, 0, slot)))
+            .optional()?;
         found.unwrap_or(Ok(()))?;
         sum.tally.trim(MAX_VALUES_PER_DAY);
         let Count { humans, bots } = sum.tally.clicks;
-        let row = params![day_id(subject, day), humans.cast_signed(), bots.cast_signed(), sum.encode(slot)];
+        let row = params![
+            day_id(subject, day),
+            humans.cast_signed(),
+            bots.cast_signed(),
+            sum.encode(slot)
+        ];
         self.conn.prepare_cached(PUT_DAY)?.execute(row)?;
         Ok(())
     }

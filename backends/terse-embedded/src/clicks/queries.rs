@@ -10,9 +10,12 @@ use crate::clicks::bucket::{hour_id, of_hour_id};
 use crate::clicks::sum::count;
 use crate::failure::{Failure, corrupt};
 
-pub(crate) const LINK: &str = "SELECT id, owner FROM subjects WHERE kind = 0 AND domain = ?1 AND code = ?2 AND born = ?3";
-pub(crate) const OTHER: &str = "SELECT id FROM subjects WHERE kind = ?1 AND kind <> 0 AND owner = ?2";
-pub(crate) const COUNT: &str = "SELECT people, machines FROM subjects WHERE kind = 0 AND domain = ?1 AND code = ?2 AND born = ?3";
+pub(crate) const LINK: &str =
+    "SELECT id, owner FROM subjects WHERE kind = 0 AND domain = ?1 AND code = ?2 AND born = ?3";
+pub(crate) const OTHER: &str =
+    "SELECT id FROM subjects WHERE kind = ?1 AND kind <> 0 AND owner = ?2";
+pub(crate) const COUNT: &str = "SELECT people, machines FROM subjects WHERE kind = 0 AND domain = \
+    ?1 AND code = ?2 AND born = ?3";
 pub(crate) const FIRST_LINKS: &str =
     "SELECT domain, code, born FROM subjects WHERE kind = 0 ORDER BY domain, code, born LIMIT ?1";
 pub(crate) const NEXT_LINKS: &str = "SELECT domain, code, born FROM subjects \
@@ -59,7 +62,11 @@ impl ClickQueries {
     pub(crate) fn id(&self, subject: &ClickSubject) -> Result<Option<i64>, Failure> {
         match (subject, filed(subject)) {
             (ClickSubject::Link(link), _) => Ok(self.link(link)?.map(|(id, _)| id)),
-            (_, Some(place)) => Ok(self.conn.prepare_cached(OTHER)?.query_row(place, |row| row.get(0)).optional()?),
+            (_, Some(place)) => Ok(self
+                .conn
+                .prepare_cached(OTHER)?
+                .query_row(place, |row| row.get(0))
+                .optional()?),
             (_, None) => Ok(None),
         }
     }
@@ -68,7 +75,10 @@ impl ClickQueries {
     pub(crate) fn link(&self, link: &LinkId) -> Result<Option<(i64, i64)>, Failure> {
         let LinkId { key, born } = link;
         let mut statement = self.conn.prepare_cached(LINK)?;
-        let found = statement.query_row(params![key.domain.as_str(), key.code.as_str(), born.as_ms()], |row| row.try_into());
+        let found = statement
+            .query_row(params![key.domain.as_str(), key.code.as_str(), born.as_ms()], |row| {
+                row.try_into()
+            });
         Ok(found.optional()?)
     }
 
@@ -77,26 +87,40 @@ impl ClickQueries {
         let mut counts = Vec::with_capacity(links.len());
         for LinkId { key, born } in links {
             let place = params![key.domain.as_str(), key.code.as_str(), born.as_ms()];
-            counts.push(statement.query_row(place, |row| count(row, 0)).optional()?.unwrap_or_default());
+            counts.push(
+                statement.query_row(place, |row| count(row, 0)).optional()?.unwrap_or_default(),
+            );
         }
         Ok(counts)
     }
 
-    pub(crate) fn links(&self, after: Option<&LinkId>, limit: usize) -> Result<Vec<LinkId>, Failure> {
+    pub(crate) fn links(
+        &self,
+        after: Option<&LinkId>,
+        limit: usize,
+    ) -> Result<Vec<LinkId>, Failure> {
         let limit = limit.min(10_000) as i64;
-        let mut statement = self.conn.prepare_cached(if after.is_some() { NEXT_LINKS } else { FIRST_LINKS })?;
+        let mut statement =
+            self.conn.prepare_cached(if after.is_some() { NEXT_LINKS } else { FIRST_LINKS })?;
         let mut rows = match after {
-            Some(LinkId { key, born }) => {
-                statement.query(params![limit, key.domain.as_str(), key.code.as_str(), born.as_ms()])?
-            }
+            Some(LinkId { key, born }) => statement.query(params![
+                limit,
+                key.domain.as_str(),
+                key.code.as_str(),
+                born.as_ms()
+            ])?,
             None => statement.query([limit])?,
         };
         let mut links = Vec::new();
         while let Some(row) = rows.next()? {
-            let domain = Domain::from_stored(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+            let domain =
+                Domain::from_stored(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
             let code = Code::parse(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);
             let code = code.ok_or_else(|| corrupt("a subject that is a link has no code"))?;
-            links.push(LinkId { key: LinkKey { domain, code }, born: Timestamp::from_ms(row.get(2)?) });
+            links.push(LinkId {
+                key: LinkKey { domain, code },
+                born: Timestamp::from_ms(row.get(2)?),
+            });
         }
         Ok(links)
     }
@@ -107,7 +131,8 @@ impl ClickQueries {
         let mut days = Vec::new();
         let mut from = first;
         // Hops from day to day: there are few of them, and very many rows in each.
-        while let Some(id) = statement.query_row([hour_id(from, 0, 0)], |row| row.get(0)).optional()?
+        while let Some(id) =
+            statement.query_row([hour_id(from, 0, 0)], |row| row.get(0)).optional()?
             && let (day, ..) = of_hour_id(id)
             && day <= last
         {
@@ -119,7 +144,9 @@ impl ClickQueries {
 
     pub(crate) fn positions(&self) -> Result<Vec<(u64, u64)>, Failure> {
         let mut statement = self.conn.prepare_cached("SELECT segment, place FROM positions")?;
-        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()));
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()))
+        };
         Ok(statement.query_map([], read)?.collect::<Result<_, _>>()?)
     }
 }

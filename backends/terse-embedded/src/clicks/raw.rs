@@ -1,7 +1,9 @@
 //! Single clicks, as rows.
 
 use rusqlite::{OptionalExtension, Row, Statement};
-use terse_core::clicks::{BotKind, Click, ClickCursor, ClickPage, ClickTarget, Interned, LinkId, RawQuery, Unit};
+use terse_core::clicks::{
+    BotKind, Click, ClickCursor, ClickPage, ClickTarget, Interned, LinkId, RawQuery, Unit,
+};
 use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::bucket::{day_id, hour_id, of_day_id, of_hour_id};
@@ -10,20 +12,35 @@ use crate::clicks::report::{DAYS, HOURS, Stretch};
 use crate::failure::{Failure, corrupt};
 
 pub(crate) const FIRST_HOUR: &str = "SELECT hour FROM clicks ORDER BY hour LIMIT 1";
-pub(crate) const CLICKS: &str = "SELECT at, number, took, visitor, address, machine, referrer, country, city, device, browser, \
+pub(crate) const CLICKS: &str = "SELECT at, number, took, visitor, address, machine, referrer, \
+    country, city, device, browser, \
      system, language, utm_source, utm_medium, utm_campaign, utm_term, utm_content FROM clicks \
-     WHERE hour = ?1 AND subject = ?2 AND (at, number) > (?3, ?4) AND at < ?5 ORDER BY hour, subject, at, number LIMIT ?6";
-pub(crate) const INSERT: &str =
-    "INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
+     WHERE hour = ?1 AND subject = ?2 AND (at, number) > (?3, ?4) AND at < ?5 ORDER BY hour, \
+     subject, at, number LIMIT ?6";
+pub(crate) const INSERT: &str = "INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
+    ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
 
 /// However many are asked for: they are all in memory at once.
 const MAX_PAGE: usize = 10_000;
 const HOUR: i64 = Unit::Hour.ms();
 
 /// Writes one down through [`INSERT`].
-pub(crate) fn write(insert: &mut Statement<'_>, subject: i64, number: u64, click: &Click) -> rusqlite::Result<()> {
+pub(crate) fn write(
+    insert: &mut Statement<'_>,
+    subject: i64,
+    number: u64,
+    click: &Click,
+) -> rusqlite::Result<()> {
     let at = click.at.as_ms();
-    let texts = [&click.referrer, &click.country, &click.city, &click.device, &click.browser, &click.system, &click.language];
+    let texts = [
+        &click.referrer,
+        &click.country,
+        &click.city,
+        &click.device,
+        &click.browser,
+        &click.system,
+        &click.language,
+    ];
     insert.raw_bind_parameter(1, at.div_euclid(HOUR))?;
     insert.raw_bind_parameter(2, subject)?;
     insert.raw_bind_parameter(3, at)?;
@@ -48,7 +65,8 @@ impl ClickQueries {
         let limit = query.limit.min(MAX_PAGE);
         // Behind this place: just before the first millisecond, or where the last page ended.
         let begin = (stretch.from - 1, i64::MAX);
-        let after = query.after.map_or(begin, |after| (after.at_ms, after.number.cast_signed()).max(begin));
+        let after =
+            query.after.map_or(begin, |after| (after.at_ms, after.number.cast_signed()).max(begin));
         let mut statement = self.conn.prepare_cached(CLICKS)?;
         for hour in self.hours_with_clicks(subject, Stretch { from: after.0, ..stretch })? {
             let left = (limit - page.clicks.len()) as i64 + 1;
@@ -57,7 +75,10 @@ impl ClickQueries {
                 if page.clicks.len() == limit {
                     return Ok(page);
                 }
-                page.next = Some(ClickCursor { at_ms: row.get(0)?, number: row.get::<_, i64>(1)?.cast_unsigned() });
+                page.next = Some(ClickCursor {
+                    at_ms: row.get(0)?,
+                    number: row.get::<_, i64>(1)?.cast_unsigned(),
+                });
                 page.clicks.push(read(row, &query.link, owner)?);
             }
         }
@@ -65,9 +86,15 @@ impl ClickQueries {
         Ok(page)
     }
 
-    /// In which hours there may be raw clicks of a subject: those that were counted, as far as raw clicks are kept at all.
-    pub(crate) fn hours_with_clicks(&self, subject: i64, stretch: Stretch) -> Result<Vec<i64>, Failure> {
-        let first: Option<i64> = self.conn.prepare_cached(FIRST_HOUR)?.query_row([], |row| row.get(0)).optional()?;
+    /// In which hours there may be raw clicks of a subject: those that were counted, as far as raw
+    /// clicks are kept at all.
+    pub(crate) fn hours_with_clicks(
+        &self,
+        subject: i64,
+        stretch: Stretch,
+    ) -> Result<Vec<i64>, Failure> {
+        let first: Option<i64> =
+            self.conn.prepare_cached(FIRST_HOUR)?.query_row([], |row| row.get(0)).optional()?;
         let Some(first) = first else {
             return Ok(Vec::new());
         };
@@ -75,18 +102,26 @@ impl ClickQueries {
         let (first_day, last_day) = stretch.days();
         let mut hours = Vec::new();
         let mut days = self.conn.prepare_cached(DAYS[0])?;
-        for id in days.query_map([day_id(subject, first_day), day_id(subject, last_day)], |row| row.get(0))? {
+        for id in days
+            .query_map([day_id(subject, first_day), day_id(subject, last_day)], |row| row.get(0))?
+        {
             let day = of_day_id(id?);
             hours.extend((0..24).map(|hour| day * 24 + hour));
         }
         let mut statement = self.conn.prepare_cached(HOURS[0])?;
         for day in self.days_with_hours(first_day, last_day)? {
-            for id in statement.query_map([hour_id(day, subject, 0), hour_id(day, subject, 24)], |row| row.get(0))? {
+            for id in statement
+                .query_map([hour_id(day, subject, 0), hour_id(day, subject, 24)], |row| {
+                    row.get(0)
+                })?
+            {
                 let (.., hour) = of_hour_id(id?);
                 hours.push(day * 24 + hour);
             }
         }
-        hours.retain(|hour| *hour >= stretch.from.div_euclid(HOUR) && *hour <= (stretch.to - 1).div_euclid(HOUR));
+        hours.retain(|hour| {
+            *hour >= stretch.from.div_euclid(HOUR) && *hour <= (stretch.to - 1).div_euclid(HOUR)
+        });
         hours.sort_unstable();
         hours.dedup();
         Ok(hours)
@@ -95,10 +130,14 @@ impl ClickQueries {
 
 /// From a row of [`CLICKS`].
 fn read(row: &Row<'_>, link: &LinkId, owner: i64) -> Result<Click, Failure> {
-    let text =
-        |column: usize| -> rusqlite::Result<Option<Interned>> { Ok(row.get_ref(column)?.as_str_or_null()?.map(Interned::from)) };
+    let text = |column: usize| -> rusqlite::Result<Option<Interned>> {
+        Ok(row.get_ref(column)?.as_str_or_null()?.map(Interned::from))
+    };
     let machine = match row.get_ref(5)?.as_str_or_null().map_err(rusqlite::Error::from)? {
-        Some(word) => Some(BotKind::parse(word).ok_or_else(|| corrupt("a click by a machine that does not exist"))?),
+        Some(word) => Some(
+            BotKind::parse(word)
+                .ok_or_else(|| corrupt("a click by a machine that does not exist"))?,
+        ),
         None => None,
     };
     Ok(Click {

@@ -2,7 +2,9 @@
 
 use rusqlite::{OptionalExtension, Row};
 use terse_core::Timestamp;
-use terse_core::clicks::{Bucket, ClickReport, ClickSubject, Count, MAX_VALUES_TOTAL, Period, Unit};
+use terse_core::clicks::{
+    Bucket, ClickReport, ClickSubject, Count, MAX_VALUES_TOTAL, Period, Unit,
+};
 
 use crate::clicks::bucket::{day_id, hour_id, of_day_id, of_hour_id};
 use crate::clicks::queries::{ClickQueries, Cost};
@@ -53,7 +55,12 @@ impl Stretch {
 }
 
 impl ClickQueries {
-    pub(crate) fn report(&self, subject: &ClickSubject, period: Period, now: Timestamp) -> Result<ClickReport, Failure> {
+    pub(crate) fn report(
+        &self,
+        subject: &ClickSubject,
+        period: Period,
+        now: Timestamp,
+    ) -> Result<ClickReport, Failure> {
         let Some(subject) = self.id(subject)? else {
             return Ok(ClickReport::default());
         };
@@ -61,7 +68,8 @@ impl ClickQueries {
         let mut buckets = Vec::new();
         let stretch = Stretch::of(period);
         if period == Period::default() {
-            // What was summed up all along needs no buckets, of which only the plain numbers are read.
+            // What was summed up all along needs no buckets, of which only the plain numbers are
+            // read.
             self.ever(subject, &mut sum)?;
             self.buckets(subject, stretch, PLAIN, |bucket, _, _| {
                 buckets.push(bucket);
@@ -77,22 +85,34 @@ impl ClickQueries {
         // Days come first, also those in which late hours stand; equals stay in this order.
         buckets.sort_by_key(|bucket| bucket.start);
         sum.tally.trim(MAX_VALUES_TOTAL);
-        Ok(ClickReport { tally: sum.tally, visitors: sum.visitors.count(), recent: self.recent(subject, now)?, buckets })
+        Ok(ClickReport {
+            tally: sum.tally,
+            visitors: sum.visitors.count(),
+            recent: self.recent(subject, now)?,
+            buckets,
+        })
     }
 
     fn ever(&self, subject: i64, sum: &mut Sum) -> Result<(), Failure> {
         let mut statement = self.conn.prepare_cached(EVER)?;
-        let read = |row: &Row<'_>| Ok(sum.merge_row(row, 0, Slot::Ever { subject }).and_then(|()| Ok(self.pay(row)?)));
+        let read = |row: &Row<'_>| {
+            Ok(sum.merge_row(row, 0, Slot::Ever { subject }).and_then(|()| Ok(self.pay(row)?)))
+        };
         statement.query_row([subject], read).optional()?.unwrap_or(Ok(()))
     }
 
     fn recent(&self, subject: i64, now: Timestamp) -> Result<Count, Failure> {
         let hour = Unit::Hour.floor(now).as_ms();
         let mut recent = Count::default();
-        self.buckets(subject, Stretch { from: hour - 23 * HOUR, to: hour + HOUR }, PLAIN, |bucket, _, _| {
-            recent.add(bucket.clicks);
-            Ok(())
-        })?;
+        self.buckets(
+            subject,
+            Stretch { from: hour - 23 * HOUR, to: hour + HOUR },
+            PLAIN,
+            |bucket, _, _| {
+                recent.add(bucket.clicks);
+                Ok(())
+            },
+        )?;
         Ok(recent)
     }
 
@@ -110,18 +130,27 @@ impl ClickQueries {
         while let Some(row) = rows.next()? {
             self.count_row();
             let day = of_day_id(row.get(0)?);
-            let bucket = Bucket { start: Timestamp::from_ms(day * DAY), unit: Unit::Day, clicks: count(row, 1)? };
+            let bucket = Bucket {
+                start: Timestamp::from_ms(day * DAY),
+                unit: Unit::Day,
+                clicks: count(row, 1)?,
+            };
             visit(bucket, row, Slot::Day { subject, day })?;
         }
         let mut statement = self.conn.prepare_cached(HOURS[sums])?;
         for day in self.days_with_hours(first, last)? {
-            let mut rows = statement.query([hour_id(day, subject, 0), hour_id(day, subject, 24)])?;
+            let mut rows =
+                statement.query([hour_id(day, subject, 0), hour_id(day, subject, 24)])?;
             while let Some(row) = rows.next()? {
                 self.count_row();
                 let (.., hour) = of_hour_id(row.get(0)?);
                 let hour = day * 24 + hour;
                 if stretch.touches(hour * HOUR, HOUR) {
-                    let bucket = Bucket { start: Timestamp::from_ms(hour * HOUR), unit: Unit::Hour, clicks: count(row, 1)? };
+                    let bucket = Bucket {
+                        start: Timestamp::from_ms(hour * HOUR),
+                        unit: Unit::Hour,
+                        clicks: count(row, 1)?,
+                    };
                     visit(bucket, row, Slot::Hour { subject, hour })?;
                 }
             }
@@ -147,7 +176,10 @@ impl ClickQueries {
 #[cfg(test)]
 mod tests {
     use terse_core::OwnerId;
-    use terse_core::clicks::{Batch, Click, ClickTarget, Interned, LinkId, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, Retention};
+    use terse_core::clicks::{
+        Batch, Click, ClickTarget, Interned, LinkId, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR,
+        Retention,
+    };
     use terse_testkit::{key, moment};
 
     use super::*;
@@ -163,7 +195,8 @@ mod tests {
         CLICKS.migrate(&mut conn, 0).unwrap();
         let mut writes = ClickWrites::new(ClickQueries::new(conn), false).unwrap();
         let link = LinkId { key: key("busy"), born: moment(0) };
-        let words: Vec<Interned> = (0..250).map(|n| format!("value-{n}.of-a-typical-length").into()).collect();
+        let words: Vec<Interned> =
+            (0..250).map(|n| format!("value-{n}.of-a-typical-length").into()).collect();
         let mut visitor = 0_u64;
         let mut put = |writes: &mut ClickWrites, at: i64, values: usize| {
             let clicks = (0..values.max(150)).map(|n| {
@@ -172,7 +205,18 @@ mod tests {
                 let [referrer, country, city, device, browser, system, language, utm @ ..] = words;
                 visitor += 7919;
                 let click = Click::bare(moment(at), ClickTarget::Link(link.clone(), OwnerId(1)));
-                Click { visitor: Some(visitor), referrer, country, city, device, browser, system, language, utm, ..click }
+                Click {
+                    visitor: Some(visitor),
+                    referrer,
+                    country,
+                    city,
+                    device,
+                    browser,
+                    system,
+                    language,
+                    utm,
+                    ..click
+                }
             });
             let batch = Batch { clicks: clicks.collect(), moves: Vec::new() };
             writes.record(&batch).unwrap();
@@ -183,7 +227,8 @@ mod tests {
                 put(&mut writes, -DAY * (day + 1) + hour * HOUR, MAX_VALUES_PER_HOUR);
             }
         }
-        let retention = Retention { raw_before: moment(0), hours_before: moment(0), limit: usize::MAX };
+        let retention =
+            Retention { raw_before: moment(0), hours_before: moment(0), limit: usize::MAX };
         while writes.prune(&retention, 1000).unwrap().more {}
         for hour in 0..HOURS_KEPT {
             put(&mut writes, hour * HOUR, if hour == 0 { 250 } else { MAX_VALUES_PER_HOUR });
@@ -207,7 +252,8 @@ mod tests {
         // A row a bucket, and 24 more for what is recent; one sum, however long the link has lived.
         assert!(always.rows <= (HOURS_KEPT + DAYS_KEPT + 48) as u64, "{always:?}");
         assert!(always.bytes < 150_000, "{always:?}");
-        let (week, buckets) = cost(Period { from: Some(moment(HOURS_KEPT * HOUR - 7 * DAY)), to: None });
+        let (week, buckets) =
+            cost(Period { from: Some(moment(HOURS_KEPT * HOUR - 7 * DAY)), to: None });
         assert_eq!(buckets, 7 * 24);
         assert!(week.rows <= 7 * 24 + 48 && week.bytes < 7 * 24 * 40_000, "{week:?}");
         let (month, _) = cost(Period { from: Some(moment(0)), to: None });

@@ -3,7 +3,8 @@
 use crate::schema::Shape;
 
 /// "trsc".
-pub(crate) const CLICKS: Shape = Shape { name: "clicks", application: 0x7472_7363, steps: &[include_str!("schema.sql")] };
+pub(crate) const CLICKS: Shape =
+    Shape { name: "clicks", application: 0x7472_7363, steps: &[include_str!("schema.sql")] };
 
 #[cfg(test)]
 mod tests {

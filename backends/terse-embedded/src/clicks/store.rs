@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::clicks::{
-    Batch, ClickPage, ClickReport, ClickStore, ClickSubject, Count, LinkId, Period, Pruned, RawQuery, Recorded, Retention, Salt,
+    Batch, ClickPage, ClickReport, ClickStore, ClickSubject, Count, LinkId, Period, Pruned,
+    RawQuery, Recorded, Retention, Salt,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
@@ -26,7 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// How many reports may wait.
 const REPORTS: usize = 1024;
 const READ: usize = 0;
-/// Chores are done in steps of this many rows or links, so that a batch never waits long behind one.
+/// Chores are done in steps of this many rows or links, so that a batch never waits long behind
+/// one.
 const BATCH: usize = 2000;
 const LINKS_A_STEP: usize = 200;
 
@@ -50,8 +52,8 @@ impl Database for Clicks {
     type Writes = ClickWrites;
     const NAME: &'static str = "clicks";
     const MAX_WRITES_PER_COMMIT: usize = 16;
-    // The same rows change in batch after batch: copying each page once in a while saves most of the copying, and nobody
-    // waits for it.
+    // The same rows change in batch after batch: copying each page once in a while saves most of
+    // the copying, and nobody waits for it.
     const CHECKPOINT_PAGES: u32 = 8000;
     const BEHIND_OTHERS: bool = true;
 
@@ -74,7 +76,12 @@ impl EmbeddedClicks {
         let site = options.site();
         let conn = CLICKS.open(&site)?;
         engine::sync_folder_of(&site.path)?;
-        let pools = [ReadPool { name: "read", threads: options.readers.max(1), bound: REPORTS, at_once: 1 }];
+        let pools = [ReadPool {
+            name: "read",
+            threads: options.readers.max(1),
+            bound: REPORTS,
+            at_once: 1,
+        }];
         let trade = Clicks { site: site.clone(), keep_raw: options.keep_raw };
         let threads = StoreThreads::start(&trade, options.queue, TIMEOUT, &pools)?;
         // Only now, so that the log is never cleaned away between two connections.
@@ -83,12 +90,14 @@ impl EmbeddedClicks {
         Ok(Self { site, threads, to_wipe: AtomicBool::new(true) })
     }
 
-    /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`. Blocks meanwhile.
+    /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`.
+    /// Blocks meanwhile.
     pub fn close(&self) {
         self.threads.close();
     }
 
-    /// Empties the log if a salt that was forgotten may still stand in it. If a reader stands in the way, the next chore tries again.
+    /// Empties the log if a salt that was forgotten may still stand in it. If a reader stands in
+    /// the way, the next chore tries again.
     async fn wipe(&self) {
         if !self.to_wipe.load(Ordering::Relaxed) {
             return;
@@ -99,7 +108,8 @@ impl EmbeddedClicks {
             Ok(Ok(true)) => self.to_wipe.store(false, Ordering::Relaxed),
             Ok(Ok(false)) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "a forgotten salt may still stand in the log of the clicks; trying again later");
+                tracing::warn!(%error, "a forgotten salt may still stand in the log of the \
+                    clicks; trying again later");
             }
             Err(_stopping) => {}
         }
@@ -115,7 +125,8 @@ impl EmbeddedClicks {
         self.site.disk_size()
     }
 
-    /// Copies the store as it is now into a new file, while everyone goes on working. Blocks for as long as it takes.
+    /// Copies the store as it is now into a new file, while everyone goes on working. Blocks for as
+    /// long as it takes.
     pub fn backup(&self, to: &Path) -> Result<(), BackupError> {
         crate::clicks::backup_clicks(&self.site.path, to)
     }
@@ -150,7 +161,12 @@ impl ClickStore for EmbeddedClicks {
         self.threads.read(READ, move |queries| queries.counts(&links)).await
     }
 
-    async fn report(&self, subject: &ClickSubject, period: Period, now: Timestamp) -> Result<ClickReport, StoreError> {
+    async fn report(
+        &self,
+        subject: &ClickSubject,
+        period: Period,
+        now: Timestamp,
+    ) -> Result<ClickReport, StoreError> {
         let subject = subject.clone();
         self.threads.read(READ, move |queries| queries.report(&subject, period, now)).await
     }
@@ -184,7 +200,8 @@ impl ClickStore for EmbeddedClicks {
         let mut left = retention.limit.max(1);
         while left > 0 && all.more {
             let step = left.min(BATCH);
-            let Pruned { raw, hours, more } = self.threads.write(move |writes| writes.prune(&retention, step)).await?;
+            let Pruned { raw, hours, more } =
+                self.threads.write(move |writes| writes.prune(&retention, step)).await?;
             all = Pruned { raw: all.raw + raw, hours: all.hours + hours, more };
             left -= (raw + hours) as usize;
         }

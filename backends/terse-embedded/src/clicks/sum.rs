@@ -85,7 +85,9 @@ impl Sum {
         if head[..8] != xxh3_64_with_seed(&bytes[8..], slot.seed()).to_le_bytes() {
             return false;
         }
-        let Some((sketch, tally)) = rest.split_at_checked(usize::from(u16::from_le_bytes([head[8], head[9]]))) else {
+        let Some((sketch, tally)) =
+            rest.split_at_checked(usize::from(u16::from_le_bytes([head[8], head[9]])))
+        else {
             return false;
         };
         let visitors = match sketch {
@@ -106,25 +108,41 @@ impl Sum {
         true
     }
 
-    /// The same for a row of `humans, bots, sum` from column `at` on, whose plain numbers must fit too. After an error
-    /// nobody knows what was taken in.
-    pub(crate) fn merge_row(&mut self, row: &Row<'_>, at: usize, slot: Slot) -> Result<(), Failure> {
+    /// The same for a row of `humans, bots, sum` from column `at` on, whose plain numbers must fit
+    /// too. After an error nobody knows what was taken in.
+    pub(crate) fn merge_row(
+        &mut self,
+        row: &Row<'_>,
+        at: usize,
+        slot: Slot,
+    ) -> Result<(), Failure> {
         let before = self.tally.clicks;
         let bytes = row.get_ref(at + 2)?.as_blob().map_err(rusqlite::Error::from)?;
         if !self.merge_kept(bytes, slot) || self.tally.clicks.without(before) != count(row, at)? {
-            return Err(corrupt(format!("the sum at {slot:?} is not what was written there")).into());
+            return Err(
+                corrupt(format!("the sum at {slot:?} is not what was written there")).into()
+            );
         }
         Ok(())
     }
 
     /// The same for who must go on counting: of a damaged row, its plain numbers are taken in.
-    pub(crate) fn merge_or_mend(&mut self, row: &Row<'_>, at: usize, slot: Slot) -> Result<(), Failure> {
+    pub(crate) fn merge_or_mend(
+        &mut self,
+        row: &Row<'_>,
+        at: usize,
+        slot: Slot,
+    ) -> Result<(), Failure> {
         let mut kept = Self::default();
         match kept.merge_row(row, at, slot) {
             Ok(()) => {}
             Err(Failure::Refused(error)) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                tracing::error!(cause, "a sum of clicks is damaged: its number goes on, its details are lost");
+                let cause =
+                    std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                tracing::error!(
+                    cause,
+                    "a sum of clicks is damaged: its number goes on, its details are lost"
+                );
                 kept = Self::default();
                 kept.tally.clicks = count(row, at)?;
             }
@@ -154,16 +172,24 @@ mod tests {
         let link = terse_core::clicks::LinkId { key: key("abc"), born: Timestamp::from_ms(5) };
         let mut sum = Sum::default();
         for n in 0..200 {
-            let click = Click::bare(Timestamp::from_ms(n), ClickTarget::Link(link.clone(), OwnerId(1)));
-            sum.add(&Click { visitor: Some(n as u64 * 77 + 1), referrer: Some("a.example".into()), ..click });
+            let click =
+                Click::bare(Timestamp::from_ms(n), ClickTarget::Link(link.clone(), OwnerId(1)));
+            sum.add(&Click {
+                visitor: Some(n as u64 * 77 + 1),
+                referrer: Some("a.example".into()),
+                ..click
+            });
         }
         let slot = Slot::Hour { subject: 5, hour: -7 };
         let bytes = sum.encode(slot);
         let mut back = Sum::default();
         assert!(back.merge_kept(&bytes, slot));
         assert_eq!((back.tally, back.visitors.count()), (sum.tally, sum.visitors.count()));
-        for other in [Slot::Hour { subject: 5, hour: -6 }, Slot::Hour { subject: 6, hour: -7 }, Slot::Day { subject: 5, day: -7 }]
-        {
+        for other in [
+            Slot::Hour { subject: 5, hour: -6 },
+            Slot::Hour { subject: 6, hour: -7 },
+            Slot::Day { subject: 5, day: -7 },
+        ] {
             assert!(!Sum::default().merge_kept(&bytes, other));
         }
         for at in 0..bytes.len() {

@@ -33,13 +33,15 @@ impl ClickFileCheck {
     }
 }
 
-/// Copies a clicks file as it is now into a new file, also while another process has it open. The salts of the last days stay
-/// behind: a copy may be kept for years, and with them it could be found out who its visitors were.
+/// Copies a clicks file as it is now into a new file, also while another process has it open. The
+/// salts of the last days stay behind: a copy may be kept for years, and with them it could be
+/// found out who its visitors were.
 pub fn backup_clicks(db: &Path, to: &Path) -> Result<(), BackupError> {
     backup::backup_without(db, to, "PRAGMA secure_delete = ON; DELETE FROM salts")
 }
 
-/// A glance: whether this is a clicks file of ours, of a version we know. Also while the store is in use.
+/// A glance: whether this is a clicks file of ours, of a version we know. Also while the store is
+/// in use.
 pub fn inspect_clicks(db: &Path) -> Result<(), OpenError> {
     match CLICKS.inspect(&connect_reader(&DbLocation::at(db))?, db)? {
         0 => Err(OpenError::NotTerse(db.to_owned())),
@@ -47,7 +49,8 @@ pub fn inspect_clicks(db: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Checks every page, every index, every sum and whether the sums of each subject fit together, also while the store is in use.
+/// Checks every page, every index, every sum and whether the sums of each subject fit together,
+/// also while the store is in use.
 pub fn verify_clicks(db: &Path) -> Result<ClickFileCheck, OpenError> {
     inspect_clicks(db)?;
     let conn = connect_reader(&DbLocation::at(db))?;
@@ -59,10 +62,15 @@ pub fn verify_clicks(db: &Path) -> Result<ClickFileCheck, OpenError> {
     check_sums(&conn, &mut report, subjects, |row| Ok(Slot::Ever { subject: row.get(0)? }))?;
     let hours = "SELECT hour, people, machines, sum, day, subject FROM hours";
     check_sums(&conn, &mut report, hours, |row| {
-        Ok(Slot::Hour { subject: row.get(5)?, hour: row.get::<_, i64>(4)? * 24 + row.get::<_, i64>(0)? })
+        Ok(Slot::Hour {
+            subject: row.get(5)?,
+            hour: row.get::<_, i64>(4)? * 24 + row.get::<_, i64>(0)?,
+        })
     })?;
     let days = "SELECT day, people, machines, sum, subject FROM days";
-    check_sums(&conn, &mut report, days, |row| Ok(Slot::Day { subject: row.get(4)?, day: row.get(0)? }))?;
+    check_sums(&conn, &mut report, days, |row| {
+        Ok(Slot::Day { subject: row.get(4)?, day: row.get(0)? })
+    })?;
     check_totals(&conn, &mut report);
     Ok(report)
 }
@@ -101,15 +109,22 @@ fn check_sums(
     }
 }
 
-/// Each subject's total is what its hours and days say, and nothing is left of anybody who is not there.
+/// Each subject's total is what its hours and days say, and nothing is left of anybody who is not
+/// there.
 fn check_totals(conn: &Connection, report: &mut ClickFileCheck) {
     // One pass over each table: a join of all subjects with all sums would compare each with each.
-    let wrong = "SELECT count(*) FROM (SELECT sum(people) AS people, sum(machines) AS machines FROM ( \
+    let wrong = "SELECT count(*) FROM (SELECT sum(people) AS people, sum(machines) AS machines \
+        FROM ( \
          SELECT id AS subject, people, machines FROM subjects \
          UNION ALL SELECT subject, -people, -machines FROM hours \
-         UNION ALL SELECT subject, -people, -machines FROM days) GROUP BY subject) WHERE people <> 0 OR machines <> 0";
-    let lost = "SELECT count(*) FROM (SELECT DISTINCT subject FROM clicks) WHERE subject NOT IN (SELECT id FROM subjects)";
-    for (what, sql) in [("subjects whose sums do not fit together", wrong), ("subjects of raw clicks do not exist", lost)] {
+         UNION ALL SELECT subject, -people, -machines FROM days) GROUP BY subject) WHERE people \
+         <> 0 OR machines <> 0";
+    let lost = "SELECT count(*) FROM (SELECT DISTINCT subject FROM clicks) WHERE subject NOT IN \
+        (SELECT id FROM subjects)";
+    for (what, sql) in [
+        ("subjects whose sums do not fit together", wrong),
+        ("subjects of raw clicks do not exist", lost),
+    ] {
         match conn.query_row(sql, [], |row| row.get::<_, i64>(0)) {
             Ok(0) => {}
             Ok(count) => report.problems.tell(format!("{count} {what}")),

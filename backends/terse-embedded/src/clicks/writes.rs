@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::ops::Deref;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
-use terse_core::clicks::{Batch, ClickSubject, Count, LinkId, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Position, Recorded, Salt};
+use terse_core::clicks::{
+    Batch, ClickSubject, Count, LinkId, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Position, Recorded,
+    Salt,
+};
 use terse_core::{LinkKey, OwnerId, Timestamp};
 
 use crate::clicks::bucket::{day_id, hour_id};
@@ -16,16 +19,20 @@ use crate::clicks::sum::{Slot, Sum};
 use crate::failure::{Failure, unavailable};
 
 pub(crate) const HOUR: &str = "SELECT people, machines, sum FROM hours WHERE id = ?1";
-pub(crate) const LINKS_NAMED: &str = "SELECT id FROM subjects WHERE kind = 0 AND domain = ?1 AND code = ?2 AND born <= ?3";
+pub(crate) const LINKS_NAMED: &str =
+    "SELECT id FROM subjects WHERE kind = 0 AND domain = ?1 AND code = ?2 AND born <= ?3";
 pub(crate) const LINKS_OF: &str = "SELECT id FROM subjects WHERE kind = 0 AND owner = ?1 LIMIT ?2";
 const NEW_SUBJECT: &str = "INSERT INTO subjects VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-const MORE_OF_SUBJECT: &str = "UPDATE subjects SET people = ?2, machines = ?3, sum = ?4 WHERE id = ?1";
-const PUT_HOUR: &str = "INSERT OR REPLACE INTO hours (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
+const MORE_OF_SUBJECT: &str =
+    "UPDATE subjects SET people = ?2, machines = ?3, sum = ?4 WHERE id = ?1";
+const PUT_HOUR: &str =
+    "INSERT OR REPLACE INTO hours (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
 
 /// How many links are remembered by where they are filed, twice.
 const REMEMBERED: usize = 32_768;
 
-/// The one who counts. What it remembers is what the file says, as of the last commit or of its own unfinished work.
+/// The one who counts. What it remembers is what the file says, as of the last commit or of its own
+/// unfinished work.
 pub(crate) struct ClickWrites {
     queries: ClickQueries,
     keep_raw: bool,
@@ -53,8 +60,12 @@ impl crate::database::Writes for ClickWrites {
     fn reload(&mut self) -> rusqlite::Result<()> {
         self.forget_places();
         let conn = &self.queries.conn;
-        self.next_subject = conn.query_row("SELECT coalesce(max(id), 0) + 1 FROM subjects", [], |row| row.get(0))?;
-        let stored = conn.query_row("SELECT value FROM meta WHERE name = 'next_number'", [], |row| row.get::<_, i64>(0));
+        self.next_subject =
+            conn.query_row("SELECT coalesce(max(id), 0) + 1 FROM subjects", [], |row| row.get(0))?;
+        let stored =
+            conn.query_row("SELECT value FROM meta WHERE name = 'next_number'", [], |row| {
+                row.get::<_, i64>(0)
+            });
         self.next_number = stored.optional()?.map_or(1, i64::cast_unsigned);
         self.stored_next_number = self.next_number;
         Ok(())
@@ -62,7 +73,9 @@ impl crate::database::Writes for ClickWrites {
 
     fn finish(&mut self) -> rusqlite::Result<()> {
         if self.next_number != self.stored_next_number {
-            let mut statement = self.conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('next_number', ?1)")?;
+            let mut statement = self
+                .conn
+                .prepare_cached("INSERT OR REPLACE INTO meta VALUES ('next_number', ?1)")?;
             statement.execute([self.next_number.cast_signed()])?;
             drop(statement);
             self.stored_next_number = self.next_number;
@@ -143,9 +156,11 @@ impl ClickWrites {
 
     /// Whether every position is where the batch begins.
     fn in_step(&self, moves: &[Position]) -> Result<bool, Failure> {
-        let mut statement = self.conn.prepare_cached("SELECT place FROM positions WHERE segment = ?1")?;
+        let mut statement =
+            self.conn.prepare_cached("SELECT place FROM positions WHERE segment = ?1")?;
         for Position { segment, from, .. } in moves {
-            let place: Option<i64> = statement.query_row([segment.cast_signed()], |row| row.get(0)).optional()?;
+            let place: Option<i64> =
+                statement.query_row([segment.cast_signed()], |row| row.get(0)).optional()?;
             if place.map_or(0, i64::cast_unsigned) != *from {
                 return Ok(false);
             }
@@ -154,7 +169,8 @@ impl ClickWrites {
     }
 
     fn step(&self, moves: &[Position]) -> Result<(), Failure> {
-        let mut statement = self.conn.prepare_cached("INSERT OR REPLACE INTO positions VALUES (?1, ?2)")?;
+        let mut statement =
+            self.conn.prepare_cached("INSERT OR REPLACE INTO positions VALUES (?1, ?2)")?;
         for Position { segment, to, .. } in moves {
             statement.execute([segment.cast_signed(), to.cast_signed()])?;
         }
@@ -188,7 +204,8 @@ impl ClickWrites {
         let (id, new) = match known {
             Some((id, before)) => {
                 if before != owner {
-                    let mut statement = self.conn.prepare_cached("UPDATE subjects SET owner = ?2 WHERE id = ?1")?;
+                    let mut statement =
+                        self.conn.prepare_cached("UPDATE subjects SET owner = ?2 WHERE id = ?1")?;
                     statement.execute([id, owner])?;
                 }
                 (id, false)
@@ -221,11 +238,16 @@ impl ClickWrites {
         self.before.clear();
     }
 
-    pub(crate) fn forget_links(&mut self, links: &[LinkKey], born_by: Timestamp) -> Result<(), Failure> {
+    pub(crate) fn forget_links(
+        &mut self,
+        links: &[LinkKey],
+        born_by: Timestamp,
+    ) -> Result<(), Failure> {
         for key in links {
             let mut statement = self.conn.prepare_cached(LINKS_NAMED)?;
             let place = params![key.domain.as_str(), key.code.as_str(), born_by.as_ms()];
-            let ids: Vec<i64> = statement.query_map(place, |row| row.get(0))?.collect::<Result<_, _>>()?;
+            let ids: Vec<i64> =
+                statement.query_map(place, |row| row.get(0))?.collect::<Result<_, _>>()?;
             drop(statement);
             for id in ids {
                 self.delete(id)?;
@@ -235,11 +257,13 @@ impl ClickWrites {
         Ok(())
     }
 
-    /// Up to `limit` links of an owner, and once there are none, the owner. Says whether that is done.
+    /// Up to `limit` links of an owner, and once there are none, the owner. Says whether that is
+    /// done.
     pub(crate) fn forget_owner(&mut self, owner: OwnerId, limit: usize) -> Result<bool, Failure> {
         let mut statement = self.conn.prepare_cached(LINKS_OF)?;
         let place = [owner.0.cast_signed(), limit as i64];
-        let ids: Vec<i64> = statement.query_map(place, |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let ids: Vec<i64> =
+            statement.query_map(place, |row| row.get(0))?.collect::<Result<_, _>>()?;
         drop(statement);
         let done = ids.len() < limit;
         for id in ids {
@@ -255,7 +279,8 @@ impl ClickWrites {
     /// All that is kept of a subject.
     fn delete(&self, subject: i64) -> Result<(), Failure> {
         let ever = Stretch::of(terse_core::clicks::Period::default());
-        let mut clicks = self.conn.prepare_cached("DELETE FROM clicks WHERE hour = ?1 AND subject = ?2")?;
+        let mut clicks =
+            self.conn.prepare_cached("DELETE FROM clicks WHERE hour = ?1 AND subject = ?2")?;
         for hour in self.queries.hours_with_clicks(subject, ever)? {
             clicks.execute([hour, subject])?;
         }
@@ -278,18 +303,32 @@ impl ClickWrites {
         }
         let mut salt = Salt::default();
         getrandom::fill(&mut salt).map_err(|error| unavailable(error.to_string()))?;
-        let forgotten = self.conn.prepare_cached("DELETE FROM salts WHERE day <= ?1")?.execute([day.saturating_sub(2)])? > 0;
-        self.conn.prepare_cached("INSERT INTO salts VALUES (?1, ?2)")?.execute(params![day, salt])?;
+        let forgotten = self
+            .conn
+            .prepare_cached("DELETE FROM salts WHERE day <= ?1")?
+            .execute([day.saturating_sub(2)])?
+            > 0;
+        self.conn
+            .prepare_cached("INSERT INTO salts VALUES (?1, ?2)")?
+            .execute(params![day, salt])?;
         Ok((salt, forgotten))
     }
 }
 
 /// Adds a group to the rows of its subject.
-fn write_group(pens: &mut Pens<'_>, subject: i64, new: bool, group: &mut Group<'_>) -> Result<(), Failure> {
+fn write_group(
+    pens: &mut Pens<'_>,
+    subject: i64,
+    new: bool,
+    group: &mut Group<'_>,
+) -> Result<(), Failure> {
     let slot = Slot::Ever { subject };
     let mut total = Sum::default();
     if !new {
-        let found = pens.ever.query_row([subject], |row| Ok(total.merge_or_mend(row, 0, slot))).optional()?;
+        let found = pens
+            .ever
+            .query_row([subject], |row| Ok(total.merge_or_mend(row, 0, slot)))
+            .optional()?;
         found.unwrap_or(Ok(()))?;
     }
     group.hours.iter().for_each(|(_, sum)| total.merge(sum));
@@ -298,12 +337,15 @@ fn write_group(pens: &mut Pens<'_>, subject: i64, new: bool, group: &mut Group<'
     let (humans, bots, sum) = (humans.cast_signed(), bots.cast_signed(), total.encode(slot));
     if new {
         let (kind, domain, code, born, owner) = match group.who {
-            SumKey::Link(LinkId { key, born }) => (0, key.domain.as_str(), key.code.as_str(), born.as_ms(), group.owner.0 as i64),
+            SumKey::Link(LinkId { key, born }) => {
+                (0, key.domain.as_str(), key.code.as_str(), born.as_ms(), group.owner.0 as i64)
+            }
             SumKey::Owner(owner) => other(&ClickSubject::Owner(owner)),
             SumKey::Everything => other(&ClickSubject::Everything),
             SumKey::Orphans => other(&ClickSubject::Orphans),
         };
-        pens.new_subject.execute(params![subject, kind, domain, code, born, owner, humans, bots, sum])?;
+        pens.new_subject
+            .execute(params![subject, kind, domain, code, born, owner, humans, bots, sum])?;
     } else {
         pens.more_of_subject.execute(params![subject, humans, bots, sum])?;
     }

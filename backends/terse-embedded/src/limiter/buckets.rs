@@ -16,12 +16,14 @@ use terse_core::limits::LimitSubject;
 const SHARDS: usize = 16;
 /// So many in each.
 const MAX_BUCKETS: usize = 8192;
-/// Where room must be made, it is made for so many: looking at all of a table is then seldom enough.
+/// Where room must be made, it is made for so many: looking at all of a table is then seldom
+/// enough.
 const ROOM: usize = MAX_BUCKETS / 8;
 /// How often full buckets are looked for while there is room.
 const PRUNE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// For each subject the moment at which its bucket is full again, counted from the clock's beginning.
+/// For each subject the moment at which its bucket is full again, counted from the clock's
+/// beginning.
 #[derive(Debug)]
 pub(super) struct Buckets {
     clock: Clock,
@@ -38,7 +40,12 @@ struct Shard {
 
 impl Buckets {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, shards: Default::default(), hash: RandomState::default(), evicted: AtomicU64::new(0) }
+        Self {
+            clock,
+            shards: Default::default(),
+            hash: RandomState::default(),
+            evicted: AtomicU64::new(0),
+        }
     }
 
     /// The time they go by.

@@ -3,8 +3,8 @@
 use rusqlite::params;
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Account, AccountName, Actor, Attribution, AuditRecord, ChangeAccount, ForeignIdentity, NewAccount, RegistryError, Role,
-    Token, redact_account,
+    Account, AccountName, Actor, Attribution, AuditRecord, ChangeAccount, ForeignIdentity,
+    NewAccount, RegistryError, Role, Token, redact_account,
 };
 
 use crate::failure::Failure;
@@ -13,13 +13,16 @@ use crate::registry::rows::{self, audit_columns, filed};
 use crate::registry::writes::{RegistryWrites, WriteError};
 
 pub(crate) const NAME_TAKEN: &str = "SELECT 1 FROM users WHERE name = ?1 AND id <> ?2";
-pub(crate) const IDENTITY_TAKEN: &str = "SELECT 1 FROM users WHERE issuer = ?1 AND subject = ?2 AND id <> ?3";
-pub(crate) const OTHER_ADMIN: &str =
-    "SELECT 1 FROM users INDEXED BY users_governing WHERE role = 'admin' AND suspended_at IS NULL AND id <> ?1 LIMIT 1";
-pub(crate) const LINES_ABOUT: &str = concat!("SELECT ", audit_columns!(), " FROM audit WHERE about = ?1");
+pub(crate) const IDENTITY_TAKEN: &str =
+    "SELECT 1 FROM users WHERE issuer = ?1 AND subject = ?2 AND id <> ?3";
+pub(crate) const OTHER_ADMIN: &str = "SELECT 1 FROM users INDEXED BY users_governing WHERE role = \
+    'admin' AND suspended_at IS NULL AND id <> ?1 LIMIT 1";
+pub(crate) const LINES_ABOUT: &str =
+    concat!("SELECT ", audit_columns!(), " FROM audit WHERE about = ?1");
 const ADD: &str = "INSERT INTO users (name, role, created_at, password, issuer, subject, revision) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1)";
-const CHANGE: &str = "UPDATE users SET name = ?2, role = ?3, password = ?4, issuer = ?5, subject = ?6, \
+const CHANGE: &str = "UPDATE users SET name = ?2, role = ?3, password = ?4, issuer = ?5, subject \
+    = ?6, \
      suspended_at = ?7, suspended_why = ?8, revision = ?9 WHERE id = ?1";
 pub(crate) const ERASE: [&str; 7] = [
     "DELETE FROM users WHERE id = ?1",
@@ -41,21 +44,33 @@ impl RegistryWrites {
         Ok(true)
     }
 
-    pub(crate) fn take_setup(&self, token: &Token, account: &NewAccount) -> Result<Account, WriteError> {
+    pub(crate) fn take_setup(
+        &self,
+        token: &Token,
+        account: &NewAccount,
+    ) -> Result<Account, WriteError> {
         if self.setup()? != Some(*token) {
             return Err(RegistryError::Missing.into());
         }
         self.come(NewAccount { role: Role::Admin, ..account.clone() }, None)
     }
 
-    pub(crate) fn add_account(&self, account: &NewAccount, by: &Attribution) -> Result<Account, WriteError> {
+    pub(crate) fn add_account(
+        &self,
+        account: &NewAccount,
+        by: &Attribution,
+    ) -> Result<Account, WriteError> {
         let account = self.make(account.clone())?;
         self.write(&AuditRecord::user_added(&account, None), by)?;
         Ok(account)
     }
 
     /// Makes an account whose owner is the one who makes it.
-    pub(crate) fn come(&self, account: NewAccount, invited_by: Option<OwnerId>) -> Result<Account, WriteError> {
+    pub(crate) fn come(
+        &self,
+        account: NewAccount,
+        invited_by: Option<OwnerId>,
+    ) -> Result<Account, WriteError> {
         let at = account.created_at;
         let account = self.make(account)?;
         self.write(
@@ -69,7 +84,8 @@ impl RegistryWrites {
         self.refuse_taken(None, &account.name, account.identity.as_ref())?;
         let NewAccount { name, role, password, identity, created_at } = &account;
         let (issuer, subject) = parts(identity.as_ref());
-        let row = params![name.as_str(), role.as_str(), created_at.as_ms(), password, issuer, subject];
+        let row =
+            params![name.as_str(), role.as_str(), created_at.as_ms(), password, issuer, subject];
         let account = account.clone().into_account(OwnerId(self.insert(ADD, row)?));
         self.crown(&account)?;
         Ok(account)
@@ -98,7 +114,11 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn change_account(&self, change: &ChangeAccount, by: &Attribution) -> Result<Account, WriteError> {
+    pub(crate) fn change_account(
+        &self,
+        change: &ChangeAccount,
+        by: &Attribution,
+    ) -> Result<Account, WriteError> {
         let ChangeAccount { id, change, expected } = change;
         let before = self.account(*id)?.ok_or(RegistryError::Missing)?;
         if expected.is_some_and(|expected| expected != before.revision) {
@@ -113,9 +133,22 @@ impl RegistryWrites {
             self.refuse_last_admin(&before)?;
         }
         let (issuer, subject) = parts(identity.as_ref());
-        let (at, why) = (suspended.as_ref().map(|since| since.at.as_ms()), suspended.as_ref().map(|since| &since.why));
+        let (at, why) = (
+            suspended.as_ref().map(|since| since.at.as_ms()),
+            suspended.as_ref().map(|since| &since.why),
+        );
         let revision = filed(revision.0);
-        let row = params![filed(id.0), name.as_str(), role.as_str(), password, issuer, subject, at, why, revision];
+        let row = params![
+            filed(id.0),
+            name.as_str(),
+            role.as_str(),
+            password,
+            issuer,
+            subject,
+            at,
+            why,
+            revision
+        ];
         self.run(CHANGE, row)?;
         self.crown(&effect.account)?;
         if effect.ends_sessions {

@@ -2,8 +2,8 @@
 
 use rusqlite::params;
 use terse_core::registry::{
-    Account, ApiKey, Attribution, AuditRecord, Invitation, KeyId, MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewKey,
-    RegistryError, Role, Session, Token,
+    Account, ApiKey, Attribution, AuditRecord, Invitation, KeyId, MAX_KEYS_PER_OWNER,
+    MAX_SESSIONS_PER_OWNER, NewAccount, NewKey, RegistryError, Role, Session, Token,
 };
 use terse_core::{OwnerId, Revision, Timestamp};
 
@@ -13,18 +13,23 @@ use crate::registry::writes::{RegistryWrites, WriteError};
 
 pub(crate) const KEY_KNOWN: &str = "SELECT 1 FROM keys WHERE token = ?1";
 pub(crate) const KEY_COUNT: &str = "SELECT count(*) FROM keys WHERE owner = ?1";
-pub(crate) const KEY_BY_ID: &str = concat!("SELECT ", key_columns!(), " FROM keys k WHERE k.id = ?1 AND k.owner = ?2");
-pub(crate) const TOUCH: &str = "UPDATE keys SET last_used_at = ?2 WHERE id = ?1 AND (last_used_at IS NULL OR last_used_at < ?2)";
+pub(crate) const KEY_BY_ID: &str =
+    concat!("SELECT ", key_columns!(), " FROM keys k WHERE k.id = ?1 AND k.owner = ?2");
+pub(crate) const TOUCH: &str = "UPDATE keys SET last_used_at = ?2 WHERE id = ?1 AND (last_used_at \
+    IS NULL OR last_used_at < ?2)";
 pub(crate) const SESSION_KNOWN: &str = "SELECT 1 FROM sessions WHERE token = ?1";
 /// All but the latest.
 pub(crate) const CROWDED_OUT: &str = "DELETE FROM sessions WHERE token IN \
-     (SELECT token FROM sessions WHERE owner = ?1 ORDER BY created_at DESC, token DESC LIMIT -1 OFFSET ?2)";
+     (SELECT token FROM sessions WHERE owner = ?1 ORDER BY created_at DESC, token DESC LIMIT -1 \
+     OFFSET ?2)";
 pub(crate) const END_SESSIONS_BUT: &str = "DELETE FROM sessions WHERE owner = ?1 AND token <> ?2";
 pub(crate) const INVITATION_KNOWN: &str = "SELECT 1 FROM invitations WHERE token = ?1";
 pub(crate) const INVITATION: &str =
     "SELECT token, role, writer, expires_at FROM invitations WHERE token = ?1 AND expires_at > ?2";
-pub(crate) const ANY_INVITATION: &str = "SELECT token, role, writer, expires_at FROM invitations WHERE token = ?1";
-const ADD_KEY: &str = "INSERT INTO keys (token, owner, name, prefix, scope, created_at, expires_at, plan) \
+pub(crate) const ANY_INVITATION: &str =
+    "SELECT token, role, writer, expires_at FROM invitations WHERE token = ?1";
+const ADD_KEY: &str = "INSERT INTO keys (token, owner, name, prefix, scope, created_at, \
+    expires_at, plan) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 impl RegistryWrites {
@@ -39,14 +44,24 @@ impl RegistryWrites {
             return Err(RegistryError::TooMany.into());
         }
         let (made, ends) = (created_at.as_ms(), expires_at.map(Timestamp::as_ms));
-        let id = self.insert(ADD_KEY, params![token.0, filed(owner.0), name, prefix, scope.as_str(), made, ends, plan])?;
+        let id = self.insert(
+            ADD_KEY,
+            params![token.0, filed(owner.0), name, prefix, scope.as_str(), made, ends, plan],
+        )?;
         let key = key.clone().into_key(KeyId(id));
         self.write(&AuditRecord::key_added(&key), by)?;
         Ok(key)
     }
 
-    pub(crate) fn revoke_key(&self, owner: OwnerId, id: KeyId, by: &Attribution) -> Result<(), WriteError> {
-        let key = self.one(KEY_BY_ID, [filed(id.0), filed(owner.0)], |row| rows::key(row, 0))?.ok_or(RegistryError::Missing)?;
+    pub(crate) fn revoke_key(
+        &self,
+        owner: OwnerId,
+        id: KeyId,
+        by: &Attribution,
+    ) -> Result<(), WriteError> {
+        let key = self
+            .one(KEY_BY_ID, [filed(id.0), filed(owner.0)], |row| rows::key(row, 0))?
+            .ok_or(RegistryError::Missing)?;
         self.run("DELETE FROM keys WHERE id = ?1", [filed(id.0)])?;
         self.write(&AuditRecord::key_revoked(&key), by)?;
         Ok(())
@@ -61,7 +76,10 @@ impl RegistryWrites {
 
     pub(crate) fn add_session(&self, session: &Session, seen: Revision) -> Result<(), WriteError> {
         let Session { token, owner, created_at, expires_at } = session;
-        let account = self.account(*owner)?.filter(|account| account.suspended.is_none()).ok_or(RegistryError::Missing)?;
+        let account = self
+            .account(*owner)?
+            .filter(|account| account.suspended.is_none())
+            .ok_or(RegistryError::Missing)?;
         if account.revision != seen || self.any(SESSION_KNOWN, [token.0])? {
             return Err(RegistryError::Conflict.into());
         }
@@ -76,7 +94,11 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn end_sessions(&self, owner: OwnerId, but: Option<&Token>) -> Result<(), WriteError> {
+    pub(crate) fn end_sessions(
+        &self,
+        owner: OwnerId,
+        but: Option<&Token>,
+    ) -> Result<(), WriteError> {
         match but {
             Some(token) => self.run(END_SESSIONS_BUT, params![filed(owner.0), token.0])?,
             None => self.run(END_SESSIONS, [filed(owner.0)])?,
@@ -84,7 +106,11 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn invite(&self, invitation: &Invitation, by: &Attribution) -> Result<(), WriteError> {
+    pub(crate) fn invite(
+        &self,
+        invitation: &Invitation,
+        by: &Attribution,
+    ) -> Result<(), WriteError> {
         let Invitation { token, role, by: writer, expires_at } = invitation;
         self.authority(*writer)?.ok_or(RegistryError::Missing)?;
         if self.any(INVITATION_KNOWN, [token.0])? {
@@ -96,15 +122,25 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn revoke_invitation(&self, token: &Token, by: &Attribution) -> Result<(), WriteError> {
-        let invitation = self.one(ANY_INVITATION, [token.0], rows::invitation)?.ok_or(RegistryError::Missing)?;
+    pub(crate) fn revoke_invitation(
+        &self,
+        token: &Token,
+        by: &Attribution,
+    ) -> Result<(), WriteError> {
+        let invitation =
+            self.one(ANY_INVITATION, [token.0], rows::invitation)?.ok_or(RegistryError::Missing)?;
         self.run("DELETE FROM invitations WHERE token = ?1", [token.0])?;
         self.write(&AuditRecord::invitation_revoked(&invitation), by)?;
         Ok(())
     }
 
-    pub(crate) fn accept(&self, token: &Token, account: &NewAccount) -> Result<Account, WriteError> {
-        let found = self.one(INVITATION, params![token.0, account.created_at.as_ms()], rows::invitation)?;
+    pub(crate) fn accept(
+        &self,
+        token: &Token,
+        account: &NewAccount,
+    ) -> Result<Account, WriteError> {
+        let found =
+            self.one(INVITATION, params![token.0, account.created_at.as_ms()], rows::invitation)?;
         let Invitation { role, by, .. } = found.ok_or(RegistryError::Missing)?;
         // Worth no more than whoever wrote it is now.
         match self.authority(by)? {

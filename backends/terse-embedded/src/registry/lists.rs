@@ -2,7 +2,8 @@
 
 use rusqlite::{Row, params};
 use terse_core::registry::{
-    AbuseReport, AuditAction, AuditEntry, Audits, BlockedHost, DomainConfig, ReportId, ReportState, ReportedLink, TEXTS_SHOWN,
+    AbuseReport, AuditAction, AuditEntry, Audits, BlockedHost, DomainConfig, ReportId, ReportState,
+    ReportedLink, TEXTS_SHOWN,
 };
 use terse_core::{LinkKey, Timestamp};
 
@@ -10,25 +11,40 @@ use crate::failure::Failure;
 use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{self, at_most, audit_columns, bound, report_columns};
 
-pub(crate) const PLACES: &str = "SELECT domain, root, not_found, expired FROM places ORDER BY domain";
+pub(crate) const PLACES: &str =
+    "SELECT domain, root, not_found, expired FROM places ORDER BY domain";
 pub(crate) const BLOCKED_HOSTS: &str = "SELECT host, at, why FROM blocked_hosts ORDER BY host";
-pub(crate) const REPORTS: &str =
-    concat!("SELECT ", report_columns!(), " FROM reports WHERE state = ?1 AND id > ?2 ORDER BY id LIMIT ?3");
-/// The first report about each link. A link with many is found through its own index, not once per report.
+pub(crate) const REPORTS: &str = concat!(
+    "SELECT ",
+    report_columns!(),
+    " FROM reports WHERE state = ?1 AND id > ?2 ORDER BY id LIMIT ?3"
+);
+/// The first report about each link. A link with many is found through its own index, not once per
+/// report.
 pub(crate) const REPORTED: &str = concat!(
     "SELECT ",
     report_columns!(),
-    " FROM reports r WHERE state = ?1 AND id > ?2 AND NOT EXISTS (SELECT 1 FROM reports e INDEXED BY reports_of \
-     WHERE e.domain = r.domain AND e.code = r.code AND e.born = r.born AND e.state = ?1 AND e.id < r.id) ORDER BY id LIMIT ?3"
+    " FROM reports r WHERE state = ?1 AND id > ?2 AND NOT EXISTS (SELECT 1 FROM reports e INDEXED \
+     BY reports_of \
+     WHERE e.domain = r.domain AND e.code = r.code AND e.born = r.born AND e.state = ?1 AND e.id \
+     < r.id) ORDER BY id LIMIT ?3"
 );
-pub(crate) const REASONS: &str = "SELECT reason, count(*), min(at), max(at) FROM reports INDEXED BY reports_of \
+pub(crate) const REASONS: &str = "SELECT reason, count(*), min(at), max(at) FROM reports INDEXED \
+    BY reports_of \
      WHERE domain = ?1 AND code = ?2 AND born = ?3 AND state = ?4 GROUP BY reason ORDER BY reason";
-pub(crate) const TEXTS: &str = "SELECT text FROM reports INDEXED BY reports_of WHERE domain = ?1 AND code = ?2 AND born = ?3 \
+pub(crate) const TEXTS: &str = "SELECT text FROM reports INDEXED BY reports_of WHERE domain = ?1 \
+    AND code = ?2 AND born = ?3 \
      AND state = ?4 AND text IS NOT NULL ORDER BY id DESC LIMIT ?5";
-pub(crate) const AUDIT: &str =
-    concat!("SELECT ", audit_columns!(), " FROM audit WHERE number < ?1 ORDER BY number DESC LIMIT ?2");
-pub(crate) const AUDIT_BY_ACT: &str =
-    concat!("SELECT ", audit_columns!(), " FROM audit WHERE number < ?1 AND act = ?3 ORDER BY number DESC LIMIT ?2");
+pub(crate) const AUDIT: &str = concat!(
+    "SELECT ",
+    audit_columns!(),
+    " FROM audit WHERE number < ?1 ORDER BY number DESC LIMIT ?2"
+);
+pub(crate) const AUDIT_BY_ACT: &str = concat!(
+    "SELECT ",
+    audit_columns!(),
+    " FROM audit WHERE number < ?1 AND act = ?3 ORDER BY number DESC LIMIT ?2"
+);
 pub(crate) const AUDIT_BY_SUBJECT: &str = concat!(
     "SELECT ",
     audit_columns!(),
@@ -45,7 +61,12 @@ impl RegistryQueries {
         self.all(BLOCKED_HOSTS, [], rows::blocked_host)
     }
 
-    pub(crate) fn reports(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Result<Vec<AbuseReport>, Failure> {
+    pub(crate) fn reports(
+        &self,
+        state: ReportState,
+        after: Option<ReportId>,
+        limit: usize,
+    ) -> Result<Vec<AbuseReport>, Failure> {
         let after = after.map_or(i64::MIN, |id| bound(id.0));
         self.all(REPORTS, params![state.as_str(), after, at_most(limit)], rows::report)
     }
@@ -57,22 +78,34 @@ impl RegistryQueries {
         limit: usize,
     ) -> Result<Vec<ReportedLink>, Failure> {
         let after = after.map_or(i64::MIN, |id| bound(id.0));
-        let firsts = self.all(REPORTED, params![state.as_str(), after, at_most(limit)], rows::report)?;
+        let firsts =
+            self.all(REPORTED, params![state.as_str(), after, at_most(limit)], rows::report)?;
         firsts.into_iter().map(|first| self.reported_link(first)).collect()
     }
 
     /// Everything said about the link of a report.
-    fn reported_link(&self, AbuseReport { id, link, born, at, state, .. }: AbuseReport) -> Result<ReportedLink, Failure> {
+    fn reported_link(
+        &self,
+        AbuseReport { id, link, born, at, state, .. }: AbuseReport,
+    ) -> Result<ReportedLink, Failure> {
         let LinkKey { domain, code } = &link;
         let (domain, code, word) = (domain.as_str(), code.as_str(), state.as_str());
         let reason = |row: &Row<'_>| {
             let count: i64 = row.get(1)?;
-            Ok((row.get(0)?, count.cast_unsigned(), Timestamp::from_ms(row.get(2)?), Timestamp::from_ms(row.get(3)?)))
+            Ok((
+                row.get(0)?,
+                count.cast_unsigned(),
+                Timestamp::from_ms(row.get(2)?),
+                Timestamp::from_ms(row.get(3)?),
+            ))
         };
         let found: Vec<(String, u64, Timestamp, Timestamp)> =
             self.all(REASONS, params![domain, code, born.as_ms(), word], reason)?;
-        let texts =
-            self.all(TEXTS, params![domain, code, born.as_ms(), word, TEXTS_SHOWN as i64], |row| Ok(row.get::<_, String>(0)?))?;
+        let texts = self.all(
+            TEXTS,
+            params![domain, code, born.as_ms(), word, TEXTS_SHOWN as i64],
+            |row| Ok(row.get::<_, String>(0)?),
+        )?;
         Ok(ReportedLink {
             first: id,
             count: found.iter().map(|(_, count, _, _)| count).sum(),
@@ -89,7 +122,9 @@ impl RegistryQueries {
         let before = query.before.map_or(i64::MAX, bound);
         let (act, limit) = (query.act.map(AuditAction::as_str), at_most(query.limit));
         match (&query.subject, act) {
-            (Some(subject), act) => self.all(AUDIT_BY_SUBJECT, params![before, limit, subject, act], rows::entry),
+            (Some(subject), act) => {
+                self.all(AUDIT_BY_SUBJECT, params![before, limit, subject, act], rows::entry)
+            }
             (None, Some(act)) => self.all(AUDIT_BY_ACT, params![before, limit, act], rows::entry),
             (None, None) => self.all(AUDIT, [before, limit], rows::entry),
         }

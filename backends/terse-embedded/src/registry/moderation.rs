@@ -2,30 +2,39 @@
 
 use rusqlite::params;
 use terse_core::registry::{
-    Attribution, AuditAction, AuditRecord, BlockedHost, DomainConfig, NewReport, RegistryError, ReportId, ReportState, Reported,
+    Attribution, AuditAction, AuditRecord, BlockedHost, DomainConfig, NewReport, RegistryError,
+    ReportId, ReportState, Reported,
 };
 use terse_core::{Domain, LinkKey, Target};
 
 use crate::registry::rows::{self, filed};
 use crate::registry::writes::{RegistryWrites, WriteError};
 
-pub(crate) const PLACE: &str = "SELECT domain, root, not_found, expired FROM places WHERE domain = ?1";
+pub(crate) const PLACE: &str =
+    "SELECT domain, root, not_found, expired FROM places WHERE domain = ?1";
 pub(crate) const BLOCKED_HOST: &str = "SELECT host, at, why FROM blocked_hosts WHERE host = ?1";
 pub(crate) const EARLIER: &str = "SELECT id FROM reports \
      WHERE domain = ?1 AND code = ?2 AND born = ?3 AND reporter = ?4 AND state = 'open'";
 pub(crate) const REPORTERS: &str =
     "SELECT count(*) FROM reports WHERE domain = ?1 AND code = ?2 AND born = ?3 AND state = 'open'";
-pub(crate) const SETTLE: &str = "UPDATE reports SET state = ?3 WHERE domain = ?1 AND code = ?2 AND state = 'open'";
-const REPORT: &str = "INSERT INTO reports (domain, code, born, reporter, account, reason, text, at, state) \
+pub(crate) const SETTLE: &str =
+    "UPDATE reports SET state = ?3 WHERE domain = ?1 AND code = ?2 AND state = 'open'";
+const REPORT: &str = "INSERT INTO reports (domain, code, born, reporter, account, reason, text, \
+    at, state) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 'open')";
 
 impl RegistryWrites {
-    pub(crate) fn put_domain(&self, place: &DomainConfig, by: &Attribution) -> Result<(), WriteError> {
+    pub(crate) fn put_domain(
+        &self,
+        place: &DomainConfig,
+        by: &Attribution,
+    ) -> Result<(), WriteError> {
         let before = self.one(PLACE, [place.domain.as_str()], rows::place)?;
         if before.as_ref() == Some(place) {
             return Ok(());
         }
-        let target = |target: &Option<Target>| target.as_ref().map(|target| target.as_str().to_owned());
+        let target =
+            |target: &Option<Target>| target.as_ref().map(|target| target.as_str().to_owned());
         let DomainConfig { domain, root, not_found, expired } = place;
         let row = params![domain.as_str(), target(root), target(not_found), target(expired)];
         self.run("INSERT OR REPLACE INTO places VALUES (?1, ?2, ?3, ?4)", row)?;
@@ -34,17 +43,28 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn remove_domain(&self, domain: &Domain, by: &Attribution) -> Result<(), WriteError> {
-        let place = self.one(PLACE, [domain.as_str()], rows::place)?.ok_or(RegistryError::Missing)?;
+    pub(crate) fn remove_domain(
+        &self,
+        domain: &Domain,
+        by: &Attribution,
+    ) -> Result<(), WriteError> {
+        let place =
+            self.one(PLACE, [domain.as_str()], rows::place)?.ok_or(RegistryError::Missing)?;
         self.run("DELETE FROM places WHERE domain = ?1", [domain.as_str()])?;
         self.move_watermark()?;
         self.write(&AuditRecord::domain_removed(&place), by)?;
         Ok(())
     }
 
-    pub(crate) fn block_host(&self, host: &BlockedHost, by: &Attribution) -> Result<(), WriteError> {
+    pub(crate) fn block_host(
+        &self,
+        host: &BlockedHost,
+        by: &Attribution,
+    ) -> Result<(), WriteError> {
         let row = params![host.host, host.at.as_ms(), host.why];
-        if self.run("INSERT INTO blocked_hosts VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING", row)? > 0 {
+        if self.run("INSERT INTO blocked_hosts VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING", row)?
+            > 0
+        {
             self.move_watermark()?;
             self.write(&AuditRecord::host_blocked(host), by)?;
         }
@@ -52,7 +72,8 @@ impl RegistryWrites {
     }
 
     pub(crate) fn unblock_host(&self, host: &str, by: &Attribution) -> Result<(), WriteError> {
-        let host = self.one(BLOCKED_HOST, [host], rows::blocked_host)?.ok_or(RegistryError::Missing)?;
+        let host =
+            self.one(BLOCKED_HOST, [host], rows::blocked_host)?.ok_or(RegistryError::Missing)?;
         self.run("DELETE FROM blocked_hosts WHERE host = ?1", [&host.host])?;
         self.move_watermark()?;
         self.write(&AuditRecord::host_unblocked(&host), by)?;
@@ -62,24 +83,36 @@ impl RegistryWrites {
     pub(crate) fn report(&self, report: &NewReport) -> Result<Reported, WriteError> {
         let NewReport { link, born, reporter, account, reason, text, at } = report;
         let (domain, code, born) = (link.domain.as_str(), link.code.as_str(), born.as_ms());
-        let earlier =
-            self.one(EARLIER, params![domain, code, born, reporter], |row| Ok(row.get::<_, i64>(0)?.cast_unsigned()))?;
+        let earlier = self.one(EARLIER, params![domain, code, born, reporter], |row| {
+            Ok(row.get::<_, i64>(0)?.cast_unsigned())
+        })?;
         let id = match earlier {
             Some(id) => id,
             None => {
                 let account = account.map(|id| filed(id.0));
-                self.insert(REPORT, params![domain, code, born, reporter, account, reason, text, at.as_ms()])?
+                self.insert(
+                    REPORT,
+                    params![domain, code, born, reporter, account, reason, text, at.as_ms()],
+                )?
             }
         };
-        let reporters = self.one(REPORTERS, params![domain, code, born], |row| Ok(row.get::<_, i64>(0)?.cast_unsigned()))?;
+        let reporters = self.one(REPORTERS, params![domain, code, born], |row| {
+            Ok(row.get::<_, i64>(0)?.cast_unsigned())
+        })?;
         Ok(Reported { id: ReportId(id), reporters: reporters.unwrap_or(0) })
     }
 
-    pub(crate) fn settle_reports(&self, link: &LinkKey, state: ReportState, by: &Attribution) -> Result<u64, WriteError> {
+    pub(crate) fn settle_reports(
+        &self,
+        link: &LinkKey,
+        state: ReportState,
+        by: &Attribution,
+    ) -> Result<u64, WriteError> {
         if state == ReportState::Open {
             return Ok(0);
         }
-        let count = self.run(SETTLE, [link.domain.as_str(), link.code.as_str(), state.as_str()])? as u64;
+        let count =
+            self.run(SETTLE, [link.domain.as_str(), link.code.as_str(), state.as_str()])? as u64;
         if count > 0 {
             self.write(&AuditRecord::reports_settled(link, count, state), by)?;
         }

@@ -27,7 +27,14 @@ pub struct RegistryOptions {
 impl RegistryOptions {
     /// The defaults, for this file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), queue: 1024, readers: 2, vfs: None, max_pages: None, unsafe_no_sync: false }
+        Self {
+            path: path.into(),
+            queue: 1024,
+            readers: 2,
+            vfs: None,
+            max_pages: None,
+            unsafe_no_sync: false,
+        }
     }
 
     pub(crate) fn site(&self) -> DbLocation {

@@ -2,9 +2,9 @@
 
 use rusqlite::{Row, params};
 use terse_core::registry::{
-    Actor, Attribution, AuditRecord, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due, MAX_SETTLED_PER_WEBHOOK,
-    MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Settlement, Webhook, WebhookChange,
-    WebhookId,
+    Actor, Attribution, AuditRecord, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due,
+    MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook,
+    RegistryError, Settlement, Webhook, WebhookChange, WebhookId,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -13,47 +13,68 @@ use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{self, at_most, bound, delivery_columns, filed, webhook_columns};
 use crate::registry::writes::{RegistryWrites, WriteError};
 
-pub(crate) const WEBHOOKS_OF: &str = concat!("SELECT ", webhook_columns!(), " FROM webhooks w WHERE w.owner = ?1 ORDER BY w.id");
-pub(crate) const WEBHOOK: &str =
-    concat!("SELECT ", webhook_columns!(), ", w.loan FROM webhooks w WHERE w.id = ?1 AND (?2 IS NULL OR w.owner = ?2)");
-pub(crate) const HOOKED: &str =
-    "SELECT DISTINCT owner FROM webhooks INDEXED BY webhooks_on WHERE disabled_at IS NULL ORDER BY owner";
-pub(crate) const DELIVERIES: &str =
-    concat!("SELECT ", delivery_columns!(), " FROM deliveries d WHERE d.webhook = ?1 ORDER BY d.id DESC LIMIT ?2");
-pub(crate) const DELIVERY: &str =
-    concat!("SELECT ", delivery_columns!(), " FROM deliveries d WHERE d.id = ?1 AND d.webhook = ?2");
-/// Webhooks from one id to another that have something due, are on, lent to nobody, and whose owner is not suspended.
+pub(crate) const WEBHOOKS_OF: &str =
+    concat!("SELECT ", webhook_columns!(), " FROM webhooks w WHERE w.owner = ?1 ORDER BY w.id");
+pub(crate) const WEBHOOK: &str = concat!(
+    "SELECT ",
+    webhook_columns!(),
+    ", w.loan FROM webhooks w WHERE w.id = ?1 AND (?2 IS NULL OR w.owner = ?2)"
+);
+pub(crate) const HOOKED: &str = "SELECT DISTINCT owner FROM webhooks INDEXED BY webhooks_on WHERE \
+    disabled_at IS NULL ORDER BY owner";
+pub(crate) const DELIVERIES: &str = concat!(
+    "SELECT ",
+    delivery_columns!(),
+    " FROM deliveries d WHERE d.webhook = ?1 ORDER BY d.id DESC LIMIT ?2"
+);
+pub(crate) const DELIVERY: &str = concat!(
+    "SELECT ",
+    delivery_columns!(),
+    " FROM deliveries d WHERE d.id = ?1 AND d.webhook = ?2"
+);
+/// Webhooks from one id to another that have something due, are on, lent to nobody, and whose owner
+/// is not suspended.
 pub(crate) const READY: &str = concat!(
     "SELECT ",
     webhook_columns!(),
     ", w.loan FROM webhooks w INDEXED BY webhooks_waiting LEFT JOIN users u ON u.id = w.owner \
      WHERE w.waiting > 0 AND w.disabled_at IS NULL AND w.id > ?1 AND w.id <= ?2 \
      AND (w.lent_until IS NULL OR w.lent_until <= ?3) AND u.suspended_at IS NULL \
-     AND EXISTS (SELECT 1 FROM deliveries d WHERE d.webhook = w.id AND d.state = 'waiting' AND d.next_at <= ?3) \
+     AND EXISTS (SELECT 1 FROM deliveries d WHERE d.webhook = w.id AND d.state = 'waiting' AND \
+     d.next_at <= ?3) \
      ORDER BY w.id LIMIT ?4"
 );
 pub(crate) const NEXT: &str = concat!(
     "SELECT ",
     delivery_columns!(),
-    " FROM deliveries d WHERE d.webhook = ?1 AND d.state = 'waiting' AND d.next_at <= ?2 ORDER BY d.next_at, d.id LIMIT 1"
+    " FROM deliveries d WHERE d.webhook = ?1 AND d.state = 'waiting' AND d.next_at <= ?2 ORDER BY \
+     d.next_at, d.id LIMIT 1"
 );
 pub(crate) const LEND: &str = "UPDATE webhooks SET loan = ?2, lent_until = ?3 WHERE id = ?1";
 pub(crate) const DROP_OLDEST: &str = "DELETE FROM deliveries WHERE id = \
-     (SELECT id FROM deliveries INDEXED BY deliveries_of WHERE webhook = ?1 AND state = 'waiting' ORDER BY id LIMIT 1)";
-pub(crate) const TRIM: &str = "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries INDEXED BY deliveries_settled \
+     (SELECT id FROM deliveries INDEXED BY deliveries_of WHERE webhook = ?1 AND state = 'waiting' \
+     ORDER BY id LIMIT 1)";
+pub(crate) const TRIM: &str = "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries \
+    INDEXED BY deliveries_settled \
      WHERE webhook = ?1 AND state <> 'waiting' ORDER BY id DESC LIMIT -1 OFFSET ?2)";
 pub(crate) const EMPTY: &str = "DELETE FROM deliveries WHERE webhook = ?1";
-pub(crate) const EMPTY_OF: &str = "DELETE FROM deliveries WHERE webhook IN (SELECT id FROM webhooks WHERE owner = ?1)";
+pub(crate) const EMPTY_OF: &str =
+    "DELETE FROM deliveries WHERE webhook IN (SELECT id FROM webhooks WHERE owner = ?1)";
 pub(crate) const REMOVE_OF: &str = "DELETE FROM webhooks WHERE owner = ?1";
 /// What was lent to a process that is gone.
-pub(crate) const RECALL: &str = "UPDATE webhooks SET lent_until = NULL WHERE lent_until IS NOT NULL";
-const ADD: &str = "INSERT INTO webhooks (owner, url, events, created_at, generation, waiting, dropped, loan) \
+pub(crate) const RECALL: &str =
+    "UPDATE webhooks SET lent_until = NULL WHERE lent_until IS NOT NULL";
+const ADD: &str = "INSERT INTO webhooks (owner, url, events, created_at, generation, waiting, \
+    dropped, loan) \
      VALUES (?1, ?2, ?3, ?4, 1, 0, 0, 0)";
-const CHANGE: &str = "UPDATE webhooks SET url = ?2, events = ?3, generation = ?4, rotated_at = ?5, disabled_at = ?6, \
+const CHANGE: &str = "UPDATE webhooks SET url = ?2, events = ?3, generation = ?4, rotated_at = \
+    ?5, disabled_at = ?6, \
      disabled_why = ?7, waiting = ?8, dropped = ?9, delivered_at = ?10 WHERE id = ?1";
-const ENQUEUE: &str = "INSERT INTO deliveries (webhook, event, kind, body, created_at, state, attempts, next_at) \
+const ENQUEUE: &str = "INSERT INTO deliveries (webhook, event, kind, body, created_at, state, \
+    attempts, next_at) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7)";
-const SETTLE: &str = "UPDATE deliveries SET body = ?2, state = ?3, attempts = ?4, next_at = ?5, tried_at = ?6, status = ?7, \
+const SETTLE: &str = "UPDATE deliveries SET body = ?2, state = ?3, attempts = ?4, next_at = ?5, \
+    tried_at = ?6, status = ?7, \
      problem = ?8 WHERE id = ?1";
 
 fn lent(row: &Row<'_>) -> Result<(Webhook, u64), Failure> {
@@ -70,22 +91,34 @@ impl RegistryQueries {
     }
 
     /// `None` if the owner has no such webhook.
-    pub(crate) fn deliveries(&self, owner: OwnerId, id: WebhookId, limit: usize) -> Result<Option<Vec<Delivery>>, Failure> {
+    pub(crate) fn deliveries(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        limit: usize,
+    ) -> Result<Option<Vec<Delivery>>, Failure> {
         match self.webhook(Some(owner), id)? {
-            Some(_) => self.all(DELIVERIES, [filed(id.0), at_most(limit)], rows::delivery).map(Some),
+            Some(_) => {
+                self.all(DELIVERIES, [filed(id.0), at_most(limit)], rows::delivery).map(Some)
+            }
             None => Ok(None),
         }
     }
 
     /// A webhook, maybe only if it is this owner's, and the number of its last loan.
-    fn webhook(&self, owner: Option<OwnerId>, id: WebhookId) -> Result<Option<(Webhook, u64)>, Failure> {
+    fn webhook(
+        &self,
+        owner: Option<OwnerId>,
+        id: WebhookId,
+    ) -> Result<Option<(Webhook, u64)>, Failure> {
         self.one(WEBHOOK, params![filed(id.0), owner.map(|owner| filed(owner.0))], lent)
     }
 
     /// Webhooks that have something to be sent, those behind one of them first.
     pub(crate) fn ready(&self, claim: &Claim) -> Result<Vec<(Webhook, u64)>, Failure> {
         let (after, now) = (bound(claim.after.0), claim.now.as_ms());
-        let mut ready = self.all(READY, params![after, i64::MAX, now, at_most(claim.limit)], lent)?;
+        let mut ready =
+            self.all(READY, params![after, i64::MAX, now, at_most(claim.limit)], lent)?;
         let left = at_most(claim.limit.saturating_sub(ready.len()));
         ready.extend(self.all(READY, params![i64::MIN, after, now, left], lent)?);
         Ok(ready)
@@ -93,7 +126,11 @@ impl RegistryQueries {
 }
 
 impl RegistryWrites {
-    pub(crate) fn add_webhook(&self, webhook: &NewWebhook, by: &Attribution) -> Result<Webhook, WriteError> {
+    pub(crate) fn add_webhook(
+        &self,
+        webhook: &NewWebhook,
+        by: &Attribution,
+    ) -> Result<Webhook, WriteError> {
         let NewWebhook { owner, url, events, created_at } = webhook;
         if *owner != OwnerId::ADMIN {
             self.account(*owner)?.ok_or(RegistryError::Missing)?;
@@ -101,7 +138,10 @@ impl RegistryWrites {
         if self.webhooks(*owner)?.len() >= MAX_WEBHOOKS_PER_OWNER {
             return Err(RegistryError::TooMany.into());
         }
-        let id = self.insert(ADD, params![filed(owner.0), url.as_str(), events.to_string(), created_at.as_ms()])?;
+        let id = self.insert(
+            ADD,
+            params![filed(owner.0), url.as_str(), events.to_string(), created_at.as_ms()],
+        )?;
         let webhook = webhook.clone().into_webhook(WebhookId(id));
         self.write(&AuditRecord::webhook_added(&webhook), by)?;
         Ok(webhook)
@@ -121,27 +161,65 @@ impl RegistryWrites {
     }
 
     /// Writes a webhook as it is to be, with a line if that is somebody's doing.
-    fn keep_webhook(&self, before: &Webhook, after: &Webhook, by: &Attribution) -> Result<(), WriteError> {
+    fn keep_webhook(
+        &self,
+        before: &Webhook,
+        after: &Webhook,
+        by: &Attribution,
+    ) -> Result<(), WriteError> {
         if before == after {
             return Ok(());
         }
-        let Webhook { id, url, events, generation, rotated_at, disabled, waiting, dropped, delivered_at, .. } = after;
-        let (off, why) = (disabled.as_ref().map(|off| off.at.as_ms()), disabled.as_ref().map(|off| &off.why));
-        let (rotated, delivered) = (rotated_at.map(Timestamp::as_ms), delivered_at.map(Timestamp::as_ms));
+        let Webhook {
+            id,
+            url,
+            events,
+            generation,
+            rotated_at,
+            disabled,
+            waiting,
+            dropped,
+            delivered_at,
+            ..
+        } = after;
+        let (off, why) =
+            (disabled.as_ref().map(|off| off.at.as_ms()), disabled.as_ref().map(|off| &off.why));
+        let (rotated, delivered) =
+            (rotated_at.map(Timestamp::as_ms), delivered_at.map(Timestamp::as_ms));
         let (waiting, dropped) = (filed(*waiting), filed(*dropped));
         let events = events.to_string();
-        let row = params![filed(id.0), url.as_str(), events, generation, rotated, off, why, waiting, dropped, delivered];
+        let row = params![
+            filed(id.0),
+            url.as_str(),
+            events,
+            generation,
+            rotated,
+            off,
+            why,
+            waiting,
+            dropped,
+            delivered
+        ];
         self.run(CHANGE, row)?;
         // What terse counts for itself is nobody's act.
-        let counted =
-            Webhook { waiting: before.waiting, dropped: before.dropped, delivered_at: before.delivered_at, ..after.clone() };
+        let counted = Webhook {
+            waiting: before.waiting,
+            dropped: before.dropped,
+            delivered_at: before.delivered_at,
+            ..after.clone()
+        };
         if let Some(line) = AuditRecord::webhook_changed(before, &counted) {
             self.write(&line, by)?;
         }
         Ok(())
     }
 
-    pub(crate) fn remove_webhook(&self, owner: OwnerId, id: WebhookId, by: &Attribution) -> Result<(), WriteError> {
+    pub(crate) fn remove_webhook(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        by: &Attribution,
+    ) -> Result<(), WriteError> {
         let (webhook, _) = self.webhook(Some(owner), id)?.ok_or(RegistryError::Missing)?;
         self.run(EMPTY, [filed(id.0)])?;
         self.run("DELETE FROM webhooks WHERE id = ?1", [filed(id.0)])?;
@@ -151,10 +229,16 @@ impl RegistryWrites {
 
     pub(crate) fn enqueue(&self, event: &NewEvent) -> Result<u64, WriteError> {
         let mut count = 0;
-        for mut webhook in self.webhooks(event.owner)?.into_iter().filter(|webhook| event.concerns(webhook)) {
-            let Delivery { event: name, kind, body, created_at, state, next_at, .. } = event.delivery(DeliveryId(0), webhook.id);
+        for mut webhook in
+            self.webhooks(event.owner)?.into_iter().filter(|webhook| event.concerns(webhook))
+        {
+            let Delivery { event: name, kind, body, created_at, state, next_at, .. } =
+                event.delivery(DeliveryId(0), webhook.id);
             let (at, next) = (created_at.as_ms(), next_at.as_ms());
-            self.insert(ENQUEUE, params![filed(webhook.id.0), name, kind.as_str(), body, at, state.as_str(), next])?;
+            self.insert(
+                ENQUEUE,
+                params![filed(webhook.id.0), name, kind.as_str(), body, at, state.as_str(), next],
+            )?;
             webhook.waiting += 1;
             if webhook.waiting > MAX_WAITING_PER_WEBHOOK {
                 let gone = self.run(DROP_OLDEST, [filed(webhook.id.0)])? as u64;
@@ -172,7 +256,11 @@ impl RegistryWrites {
         let until = claim.now.checked_add(claim.lease).unwrap_or(Timestamp::MAX).as_ms();
         let mut due = Vec::new();
         for (webhook, loan) in self.ready(claim)? {
-            let Some(delivery) = self.one(NEXT, [filed(webhook.id.0), claim.now.as_ms()], rows::delivery)? else { continue };
+            let Some(delivery) =
+                self.one(NEXT, [filed(webhook.id.0), claim.now.as_ms()], rows::delivery)?
+            else {
+                continue;
+            };
             let loan = loan + 1;
             self.run(LEND, [filed(webhook.id.0), filed(loan), until])?;
             due.push(Due { webhook, delivery, loan });
@@ -193,7 +281,16 @@ impl RegistryWrites {
         }
         let Delivery { body, state, attempts, next_at, tried_at, status, problem, .. } = delivery;
         let tried = tried_at.map(Timestamp::as_ms);
-        let row = params![filed(delivery.id.0), body, state.as_str(), attempts, next_at.as_ms(), tried, status, problem];
+        let row = params![
+            filed(delivery.id.0),
+            body,
+            state.as_str(),
+            attempts,
+            next_at.as_ms(),
+            tried,
+            status,
+            problem
+        ];
         self.run(SETTLE, row)?;
         let at = tried_at.unwrap_or(delivery.created_at);
         let disabled = disable.as_ref().map(|why| Some(Disabled { at, why: why.clone() }));
@@ -205,7 +302,11 @@ impl RegistryWrites {
         if *state == DeliveryState::Delivered {
             after.delivered_at = after.delivered_at.max(*tried_at);
         }
-        self.keep_webhook(&before, &after, &Attribution { actor: Actor::Terse, at, why: disable.clone() })?;
+        self.keep_webhook(
+            &before,
+            &after,
+            &Attribution { actor: Actor::Terse, at, why: disable.clone() },
+        )?;
         Ok(true)
     }
 }

@@ -13,16 +13,23 @@ pub(crate) const SESSIONS: &str = "DELETE FROM sessions WHERE token IN \
 pub(crate) const INVITATIONS: &str = "DELETE FROM invitations WHERE token IN \
      (SELECT token FROM invitations WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
 pub(crate) const KEYS: &str = "DELETE FROM keys WHERE id IN \
-     (SELECT id FROM keys WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
+     (SELECT id FROM keys WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at \
+     LIMIT ?2)";
 pub(crate) const REPORTS: &str = "DELETE FROM reports WHERE id IN \
      (SELECT id FROM reports WHERE state <> 'open' AND at < ?1 ORDER BY at LIMIT ?2)";
 pub(crate) const DELIVERIES: &str = "DELETE FROM deliveries WHERE id IN \
-     (SELECT id FROM deliveries WHERE state <> 'waiting' AND created_at < ?1 ORDER BY created_at LIMIT ?2)";
+     (SELECT id FROM deliveries WHERE state <> 'waiting' AND created_at < ?1 ORDER BY created_at \
+     LIMIT ?2)";
 pub(crate) const AUDIT: &str = "DELETE FROM audit WHERE number IN \
      (SELECT number FROM audit WHERE at < ?1 ORDER BY at LIMIT ?2)";
 
 impl RegistryWrites {
-    pub(crate) fn prune(&self, now: Timestamp, keep: Duration, limit: usize) -> Result<usize, WriteError> {
+    pub(crate) fn prune(
+        &self,
+        now: Timestamp,
+        keep: Duration,
+        limit: usize,
+    ) -> Result<usize, WriteError> {
         let old = now.saturating_sub(keep);
         let mut count = 0;
         for (sql, by) in [

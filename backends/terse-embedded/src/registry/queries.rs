@@ -1,21 +1,33 @@
 //! Finding owners, and what opens doors for them, through a connection.
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
-use terse_core::registry::{Account, AccountName, ApiKey, ForeignIdentity, Invitation, RegistryVersion, Session, Token};
+use terse_core::registry::{
+    Account, AccountName, ApiKey, ForeignIdentity, Invitation, RegistryVersion, Session, Token,
+};
 use terse_core::{OwnerId, Timestamp};
 
 use crate::failure::Failure;
 use crate::registry::rows::{self, ACCOUNT, at_most, bound, filed, key_columns, user_columns};
 
-pub(crate) const ACCOUNT_BY_ID: &str = concat!("SELECT ", user_columns!(), " FROM users u WHERE u.id = ?1");
-pub(crate) const ACCOUNT_BY_NAME: &str = concat!("SELECT ", user_columns!(), " FROM users u WHERE u.name = ?1");
+pub(crate) const ACCOUNT_BY_ID: &str =
+    concat!("SELECT ", user_columns!(), " FROM users u WHERE u.id = ?1");
+pub(crate) const ACCOUNT_BY_NAME: &str =
+    concat!("SELECT ", user_columns!(), " FROM users u WHERE u.name = ?1");
 pub(crate) const ACCOUNT_BY_IDENTITY: &str =
     concat!("SELECT ", user_columns!(), " FROM users u WHERE u.issuer = ?1 AND u.subject = ?2");
-pub(crate) const ACCOUNTS: &str = concat!("SELECT ", user_columns!(), " FROM users u WHERE u.id > ?1 ORDER BY u.id LIMIT ?2");
-pub(crate) const SUSPENDED: &str = "SELECT id FROM users WHERE suspended_at IS NOT NULL ORDER BY id";
-pub(crate) const KEY_BY_TOKEN: &str =
-    concat!("SELECT ", user_columns!(), ", ", key_columns!(), " FROM keys k JOIN users u ON u.id = k.owner WHERE k.token = ?1");
-pub(crate) const KEYS_OF: &str = concat!("SELECT ", key_columns!(), " FROM keys k WHERE k.owner = ?1 ORDER BY k.id");
+pub(crate) const ACCOUNTS: &str =
+    concat!("SELECT ", user_columns!(), " FROM users u WHERE u.id > ?1 ORDER BY u.id LIMIT ?2");
+pub(crate) const SUSPENDED: &str =
+    "SELECT id FROM users WHERE suspended_at IS NOT NULL ORDER BY id";
+pub(crate) const KEY_BY_TOKEN: &str = concat!(
+    "SELECT ",
+    user_columns!(),
+    ", ",
+    key_columns!(),
+    " FROM keys k JOIN users u ON u.id = k.owner WHERE k.token = ?1"
+);
+pub(crate) const KEYS_OF: &str =
+    concat!("SELECT ", key_columns!(), " FROM keys k WHERE k.owner = ?1 ORDER BY k.id");
 pub(crate) const SESSION: &str = concat!(
     "SELECT ",
     user_columns!(),
@@ -73,7 +85,8 @@ impl RegistryQueries {
     }
 
     pub(crate) fn version(&self) -> Result<RegistryVersion, Failure> {
-        let mut statement = self.conn.prepare_cached("SELECT value FROM meta WHERE name = 'watermark'")?;
+        let mut statement =
+            self.conn.prepare_cached("SELECT value FROM meta WHERE name = 'watermark'")?;
         let mark: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
         Ok(RegistryVersion(mark.unwrap_or(0).cast_unsigned()))
     }
@@ -90,11 +103,20 @@ impl RegistryQueries {
         self.one(ACCOUNT_BY_NAME, [name.as_str()], |row| rows::account(row, 0))
     }
 
-    pub(crate) fn account_by_identity(&self, identity: &ForeignIdentity) -> Result<Option<Account>, Failure> {
-        self.one(ACCOUNT_BY_IDENTITY, [&identity.issuer, &identity.subject], |row| rows::account(row, 0))
+    pub(crate) fn account_by_identity(
+        &self,
+        identity: &ForeignIdentity,
+    ) -> Result<Option<Account>, Failure> {
+        self.one(ACCOUNT_BY_IDENTITY, [&identity.issuer, &identity.subject], |row| {
+            rows::account(row, 0)
+        })
     }
 
-    pub(crate) fn accounts(&self, after: Option<OwnerId>, limit: usize) -> Result<Vec<Account>, Failure> {
+    pub(crate) fn accounts(
+        &self,
+        after: Option<OwnerId>,
+        limit: usize,
+    ) -> Result<Vec<Account>, Failure> {
         let after = after.map_or(i64::MIN, |id| bound(id.0));
         self.all(ACCOUNTS, [after, at_most(limit)], |row| rows::account(row, 0))
     }
@@ -104,7 +126,9 @@ impl RegistryQueries {
     }
 
     pub(crate) fn key(&self, token: &Token) -> Result<Option<(ApiKey, Account)>, Failure> {
-        self.one(KEY_BY_TOKEN, [token.0], |row| Ok((rows::key(row, ACCOUNT)?, rows::account(row, 0)?)))
+        self.one(KEY_BY_TOKEN, [token.0], |row| {
+            Ok((rows::key(row, ACCOUNT)?, rows::account(row, 0)?))
+        })
     }
 
     pub(crate) fn keys(&self, owner: OwnerId) -> Result<Vec<ApiKey>, Failure> {
@@ -115,11 +139,19 @@ impl RegistryQueries {
         self.all(SESSIONS_OF, [filed(owner.0), now.as_ms()], |row| rows::session(row, 0))
     }
 
-    pub(crate) fn invitations(&self, now: Timestamp, limit: usize) -> Result<Vec<Invitation>, Failure> {
+    pub(crate) fn invitations(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Invitation>, Failure> {
         self.all(INVITATIONS, [now.as_ms(), at_most(limit)], rows::invitation)
     }
 
-    pub(crate) fn session(&self, token: &Token, now: Timestamp) -> Result<Option<(Session, Account)>, Failure> {
+    pub(crate) fn session(
+        &self,
+        token: &Token,
+        now: Timestamp,
+    ) -> Result<Option<(Session, Account)>, Failure> {
         let read = |row: &Row<'_>| Ok((rows::session(row, ACCOUNT)?, rows::account(row, 0)?));
         self.one(SESSION, params![token.0, now.as_ms()], read)
     }

@@ -2,9 +2,10 @@
 
 use rusqlite::Row;
 use terse_core::registry::{
-    AbuseReport, Account, AccountName, Actor, ApiKey, AuditAction, AuditEntry, BlockedHost, Delivery, DeliveryId, DeliveryState,
-    Disabled, DomainConfig, EventKind, Events, ForeignIdentity, Invitation, KeyId, ReportId, ReportState, Role, Scope, Session,
-    Suspension, Token, Webhook, WebhookId,
+    AbuseReport, Account, AccountName, Actor, ApiKey, AuditAction, AuditEntry, BlockedHost,
+    Delivery, DeliveryId, DeliveryState, Disabled, DomainConfig, EventKind, Events,
+    ForeignIdentity, Invitation, KeyId, ReportId, ReportState, Role, Scope, Session, Suspension,
+    Token, Webhook, WebhookId,
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Revision, Target, Timestamp};
 
@@ -20,13 +21,15 @@ pub(crate) const WEBHOOK: usize = 12;
 /// The columns of users, as [`account`] reads them.
 macro_rules! user_columns {
     () => {
-        "u.id, u.name, u.role, u.created_at, u.password, u.issuer, u.subject, u.suspended_at, u.suspended_why, u.revision"
+        "u.id, u.name, u.role, u.created_at, u.password, u.issuer, u.subject, u.suspended_at, \
+         u.suspended_why, u.revision"
     };
 }
 /// The columns of keys, as [`key`] reads them.
 macro_rules! key_columns {
     () => {
-        "k.id, k.owner, k.name, k.prefix, k.scope, k.created_at, k.expires_at, k.plan, k.last_used_at"
+        "k.id, k.owner, k.name, k.prefix, k.scope, k.created_at, k.expires_at, k.plan, \
+         k.last_used_at"
     };
 }
 /// The columns of reports, as [`report`] reads them.
@@ -44,17 +47,21 @@ macro_rules! audit_columns {
 /// The columns of webhooks, as [`webhook`] reads them.
 macro_rules! webhook_columns {
     () => {
-        "w.id, w.owner, w.url, w.events, w.created_at, w.generation, w.rotated_at, w.disabled_at, w.disabled_why, w.waiting, \
+        "w.id, w.owner, w.url, w.events, w.created_at, w.generation, w.rotated_at, w.disabled_at, \
+         w.disabled_why, w.waiting, \
          w.dropped, w.delivered_at"
     };
 }
 /// The columns of deliveries, as [`delivery`] reads them.
 macro_rules! delivery_columns {
     () => {
-        "d.id, d.webhook, d.event, d.kind, d.body, d.created_at, d.state, d.attempts, d.next_at, d.tried_at, d.status, d.problem"
+        "d.id, d.webhook, d.event, d.kind, d.body, d.created_at, d.state, d.attempts, d.next_at, \
+         d.tried_at, d.status, d.problem"
     };
 }
-pub(crate) use {audit_columns, delivery_columns, key_columns, report_columns, user_columns, webhook_columns};
+pub(crate) use {
+    audit_columns, delivery_columns, key_columns, report_columns, user_columns, webhook_columns,
+};
 
 /// A number as it is filed. Numbers past the end are filed nowhere.
 pub(crate) fn filed(number: u64) -> i64 {
@@ -228,7 +235,9 @@ pub(crate) fn entry(row: &Row<'_>) -> Read<AuditEntry> {
     Ok(AuditEntry {
         number: number(row, 0)?,
         at: moment(row, 1)?,
-        actor: row.get::<_, Option<i64>>(2)?.map_or(Actor::Terse, |id| Actor::Owner(OwnerId(id.cast_unsigned()))),
+        actor: row
+            .get::<_, Option<i64>>(2)?
+            .map_or(Actor::Terse, |id| Actor::Owner(OwnerId(id.cast_unsigned()))),
         act: word(row, 3, "line's act", AuditAction::parse)?,
         subject: row.get(4)?,
         why: row.get(5)?,

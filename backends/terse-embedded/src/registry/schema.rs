@@ -6,7 +6,11 @@ use crate::schema::Shape;
 pub(crate) const REGISTRY: Shape = Shape {
     name: "registry",
     application: 0x7472_7372,
-    steps: &[include_str!("schema.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")],
+    steps: &[
+        include_str!("schema.sql"),
+        include_str!("schema_2.sql"),
+        include_str!("schema_3.sql"),
+    ],
 };
 
 #[cfg(test)]
@@ -36,7 +40,10 @@ mod tests {
             (queries::INVITATIONS, "invitations_ending (expires_at>?)"),
             (lists::REPORTS, "reports_by_state (state=? AND rowid>?)"),
             (lists::REPORTED, "reports_by_state (state=? AND rowid>?)"),
-            (lists::REPORTED, "reports_of (domain=? AND code=? AND state=? AND born=? AND rowid<?)"),
+            (
+                lists::REPORTED,
+                "reports_of (domain=? AND code=? AND state=? AND born=? AND rowid<?)",
+            ),
             (lists::TEXTS, "reports_of (domain=? AND code=? AND state=? AND born=?)"),
             (lists::AUDIT, "INTEGER PRIMARY KEY (rowid<?)"),
             (lists::AUDIT_BY_ACT, "audit_by_act (act=? AND rowid<?)"),

@@ -6,10 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::registry::{
-    AbuseReport, Account, AccountName, ApiKey, Attribution, AuditAction, AuditEntry, Audits, BlockedHost, ChangeAccount, Claim,
-    Delivery, DomainConfig, Due, ForeignIdentity, Invitation, KeyId, NewAccount, NewEvent, NewKey, NewReport, NewWebhook,
-    Registry, RegistryError, RegistryVersion, ReportId, ReportState, Reported, ReportedLink, Session, Settlement, Token, Webhook,
-    WebhookChange, WebhookId,
+    AbuseReport, Account, AccountName, ApiKey, Attribution, AuditAction, AuditEntry, Audits,
+    BlockedHost, ChangeAccount, Claim, Delivery, DomainConfig, Due, ForeignIdentity, Invitation,
+    KeyId, NewAccount, NewEvent, NewKey, NewReport, NewWebhook, Registry, RegistryError,
+    RegistryVersion, ReportId, ReportState, Reported, ReportedLink, Session, Settlement, Token,
+    Webhook, WebhookChange, WebhookId,
 };
 use terse_core::{Domain, LinkKey, OwnerId, Revision, Timestamp};
 
@@ -80,16 +81,23 @@ impl EmbeddedRegistry {
         conn.execute(RECALL, [])?;
         // A long list never delays a key.
         let pools = [
-            ReadPool { name: "look", threads: options.readers.max(1), bound: LOOKUPS, at_once: AT_ONCE },
+            ReadPool {
+                name: "look",
+                threads: options.readers.max(1),
+                bound: LOOKUPS,
+                at_once: AT_ONCE,
+            },
             ReadPool { name: "list", threads: 1, bound: LISTS, at_once: 1 },
         ];
-        let threads = StoreThreads::start(&Owners { site: site.clone() }, options.queue, TIMEOUT, &pools)?;
+        let threads =
+            StoreThreads::start(&Owners { site: site.clone() }, options.queue, TIMEOUT, &pools)?;
         // Only now, so that the log is never cleaned away between two connections.
         drop(conn);
         Ok(Self { site, threads })
     }
 
-    /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`. Blocks meanwhile.
+    /// Finishes what is waiting and lets go of the file. Later calls are answered `Unavailable`.
+    /// Blocks meanwhile.
     pub fn close(&self) {
         self.threads.close();
     }
@@ -104,7 +112,8 @@ impl EmbeddedRegistry {
         self.site.disk_size()
     }
 
-    /// Copies the registry as it is now into a new file, while everyone goes on working. Blocks for as long as it takes.
+    /// Copies the registry as it is now into a new file, while everyone goes on working. Blocks for
+    /// as long as it takes.
     pub fn backup(&self, to: &Path) -> Result<(), BackupError> {
         crate::backup::backup(&self.site.path, to)
     }
@@ -292,15 +301,30 @@ impl Registry for EmbeddedRegistry {
         self.write(move |writes| writes.report(&report)).await
     }
 
-    async fn reports(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Answer<Vec<AbuseReport>> {
+    async fn reports(
+        &self,
+        state: ReportState,
+        after: Option<ReportId>,
+        limit: usize,
+    ) -> Answer<Vec<AbuseReport>> {
         self.list(move |queries| queries.reports(state, after, limit)).await
     }
 
-    async fn reported(&self, state: ReportState, after: Option<ReportId>, limit: usize) -> Answer<Vec<ReportedLink>> {
+    async fn reported(
+        &self,
+        state: ReportState,
+        after: Option<ReportId>,
+        limit: usize,
+    ) -> Answer<Vec<ReportedLink>> {
         self.list(move |queries| queries.reported(state, after, limit)).await
     }
 
-    async fn settle_reports(&self, link: &LinkKey, state: ReportState, by: Attribution) -> Answer<u64> {
+    async fn settle_reports(
+        &self,
+        link: &LinkKey,
+        state: ReportState,
+        by: Attribution,
+    ) -> Answer<u64> {
         let link = link.clone();
         self.write(move |writes| writes.settle_reports(&link, state, &by)).await
     }
@@ -313,7 +337,13 @@ impl Registry for EmbeddedRegistry {
         self.list(move |queries| queries.webhooks(owner)).await
     }
 
-    async fn change_webhook(&self, owner: OwnerId, id: WebhookId, change: WebhookChange, by: Attribution) -> Answer<Webhook> {
+    async fn change_webhook(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        change: WebhookChange,
+        by: Attribution,
+    ) -> Answer<Webhook> {
         self.write(move |writes| writes.change_webhook(owner, id, &change, &by)).await
     }
 
@@ -331,7 +361,9 @@ impl Registry for EmbeddedRegistry {
 
     async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
         // Asked all the time, and mostly in vain: that is not worth a place among the writes.
-        let any = self.list(move |queries| queries.ready(&Claim { limit: claim.limit.min(1), ..claim })).await?;
+        let any = self
+            .list(move |queries| queries.ready(&Claim { limit: claim.limit.min(1), ..claim }))
+            .await?;
         match any.is_empty() {
             true => Ok(Vec::new()),
             false => self.write(move |writes| writes.due(&claim)).await,
@@ -342,8 +374,15 @@ impl Registry for EmbeddedRegistry {
         self.write(move |writes| writes.settle(&settlement)).await
     }
 
-    async fn deliveries(&self, owner: OwnerId, id: WebhookId, limit: usize) -> Answer<Vec<Delivery>> {
-        self.list(move |queries| queries.deliveries(owner, id, limit)).await?.ok_or(RegistryError::Missing)
+    async fn deliveries(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        limit: usize,
+    ) -> Answer<Vec<Delivery>> {
+        self.list(move |queries| queries.deliveries(owner, id, limit))
+            .await?
+            .ok_or(RegistryError::Missing)
     }
 
     async fn note(

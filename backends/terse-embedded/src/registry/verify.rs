@@ -9,16 +9,22 @@ use crate::engine::{DbLocation, connect_bare, connect_reader};
 use crate::failure::Failure;
 use crate::options::OpenError;
 use crate::registry::queries::RegistryQueries;
-use crate::registry::rows::{self, audit_columns, delivery_columns, key_columns, report_columns, user_columns, webhook_columns};
+use crate::registry::rows::{
+    self, audit_columns, delivery_columns, key_columns, report_columns, user_columns,
+    webhook_columns,
+};
 use crate::registry::schema::REGISTRY;
 use crate::verify::{Problems, check_pages};
 
-/// Numbers a table that never had a row, too: it may have had one since. The watermark is one of the numbers others know.
+/// Numbers a table that never had a row, too: it may have had one since. The watermark is one of
+/// the numbers others know.
 const SKIP: &str = "
     INSERT INTO sqlite_sequence SELECT name, 0 FROM sqlite_schema
-        WHERE name IN ('keys', 'reports', 'audit', 'webhooks', 'deliveries') AND name NOT IN (SELECT name FROM sqlite_sequence);
+        WHERE name IN ('keys', 'reports', 'audit', 'webhooks', 'deliveries') AND name NOT IN \
+        (SELECT name FROM sqlite_sequence);
     UPDATE sqlite_sequence SET seq = seq + 1000000;
-    INSERT INTO meta VALUES ('watermark', 1000000) ON CONFLICT DO UPDATE SET value = value + 1000000;
+    INSERT INTO meta VALUES ('watermark', 1000000) ON CONFLICT DO UPDATE SET value = value + \
+    1000000;
     DELETE FROM sessions;
     DELETE FROM invitations;";
 
@@ -47,15 +53,18 @@ pub fn backup_registry(db: &Path, to: &Path) -> Result<(), BackupError> {
     backup::backup(db, to)
 }
 
-/// Makes a copy from the past safe to go on with. A million ids of each kind are left out, as links and logs elsewhere may know
-/// those given out since; sessions and invitations go, as some may have been ended or used since. Keys that were revoked since
-/// are back, which nobody can tell from here. Nobody else may have the file open.
+/// Makes a copy from the past safe to go on with. A million ids of each kind are left out, as links
+/// and logs elsewhere may know those given out since; sessions and invitations go, as some may have
+/// been ended or used since. Keys that were revoked since are back, which nobody can tell from
+/// here. Nobody else may have the file open.
 pub fn skip_ahead_registry(db: &Path) -> Result<(), OpenError> {
     inspect_registry(db)?;
     let mut conn = connect_bare(&DbLocation::at(db))?;
     // One file before and after, with nothing beside it.
     conn.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
-    conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA secure_delete = FAST")?;
+    conn.execute_batch(
+        "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA secure_delete = FAST",
+    )?;
     let version = REGISTRY.inspect(&conn, db)?;
     REGISTRY.migrate(&mut conn, version)?;
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -63,7 +72,8 @@ pub fn skip_ahead_registry(db: &Path) -> Result<(), OpenError> {
     Ok(transaction.commit()?)
 }
 
-/// A glance: whether this is a registry file of ours, of a version we know. Also while the registry is in use.
+/// A glance: whether this is a registry file of ours, of a version we know. Also while the registry
+/// is in use.
 pub fn inspect_registry(db: &Path) -> Result<(), OpenError> {
     match REGISTRY.inspect(&connect_reader(&DbLocation::at(db))?, db)? {
         0 => Err(OpenError::NotTerse(db.to_owned())),
@@ -71,7 +81,8 @@ pub fn inspect_registry(db: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Checks every page, every index and every row, and that nothing belongs to nobody, also while the registry is in use.
+/// Checks every page, every index and every row, and that nothing belongs to nobody, also while the
+/// registry is in use.
 pub fn verify_registry(db: &Path) -> Result<RegistryFileCheck, OpenError> {
     inspect_registry(db)?;
     let queries = RegistryQueries { conn: connect_reader(&DbLocation::at(db))? };
@@ -83,7 +94,8 @@ pub fn verify_registry(db: &Path) -> Result<RegistryFileCheck, OpenError> {
         report.problems.tell(failure.to_string());
     }
     let accounts = concat!("SELECT ", user_columns!(), " FROM users u");
-    report.accounts = check_rows(&queries, &mut report, accounts, |row| rows::account(row, 0).map(|_| ()))?;
+    report.accounts =
+        check_rows(&queries, &mut report, accounts, |row| rows::account(row, 0).map(|_| ()))?;
     let keys = concat!("SELECT ", key_columns!(), " FROM keys k");
     report.keys = check_rows(&queries, &mut report, keys, |row| rows::key(row, 0).map(|_| ()))?;
     let audit = concat!("SELECT ", audit_columns!(), " FROM audit");
@@ -98,11 +110,17 @@ pub fn verify_registry(db: &Path) -> Result<RegistryFileCheck, OpenError> {
     check_rows(&queries, &mut report, webhooks, |row| rows::webhook(row).map(|_| ()))?;
     let deliveries = concat!("SELECT ", delivery_columns!(), " FROM deliveries d");
     check_rows(&queries, &mut report, deliveries, |row| rows::delivery(row).map(|_| ()))?;
-    check_rows(&queries, &mut report, crate::registry::lists::PLACES, |row| rows::place(row).map(|_| ()))?;
-    check_rows(&queries, &mut report, crate::registry::lists::BLOCKED_HOSTS, |row| rows::blocked_host(row).map(|_| ()))?;
+    check_rows(&queries, &mut report, crate::registry::lists::PLACES, |row| {
+        rows::place(row).map(|_| ())
+    })?;
+    check_rows(&queries, &mut report, crate::registry::lists::BLOCKED_HOSTS, |row| {
+        rows::blocked_host(row).map(|_| ())
+    })?;
     let strays = ["keys", "sessions", "webhooks"].map(|what| {
         // The operator has webhooks and no account.
-        let sql = format!("SELECT count(*) FROM {what} WHERE owner NOT IN (SELECT id FROM users) AND owner <> 1");
+        let sql = format!(
+            "SELECT count(*) FROM {what} WHERE owner NOT IN (SELECT id FROM users) AND owner <> 1"
+        );
         (what, sql)
     });
     let stray = "SELECT count(*) FROM deliveries WHERE webhook NOT IN (SELECT id FROM webhooks)";

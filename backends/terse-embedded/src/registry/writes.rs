@@ -11,7 +11,8 @@ use crate::registry::rows::filed;
 
 const WRITE_LINE: &str = "INSERT INTO audit (at, actor, act, subject, about, why, before, after) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-const BUMP_VERSION: &str = "INSERT INTO meta VALUES ('watermark', 1) ON CONFLICT DO UPDATE SET value = value + 1";
+const BUMP_VERSION: &str =
+    "INSERT INTO meta VALUES ('watermark', 1) ON CONFLICT DO UPDATE SET value = value + 1";
 
 /// The one who writes. It remembers nothing: what the file says counts.
 pub(crate) struct RegistryWrites {
@@ -76,7 +77,8 @@ impl RegistryWrites {
         Ok(Self { queries })
     }
 
-    /// Does one caller's work among that of others. Work that is refused half-way leaves nothing behind.
+    /// Does one caller's work among that of others. Work that is refused half-way leaves nothing
+    /// behind.
     pub(crate) fn step<A>(
         &mut self,
         work: impl FnOnce(&Self) -> Result<A, WriteError>,
@@ -114,7 +116,10 @@ impl RegistryWrites {
         };
         let AuditRecord { act, subject, about, before, after } = line;
         let about = about.map(|id| filed(id.0));
-        self.insert(WRITE_LINE, params![by.at.as_ms(), actor, act.as_str(), subject, about, by.why, before, after])?;
+        self.insert(
+            WRITE_LINE,
+            params![by.at.as_ms(), actor, act.as_str(), subject, about, by.why, before, after],
+        )?;
         Ok(())
     }
 

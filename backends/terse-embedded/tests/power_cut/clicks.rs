@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use terse_core::StoreError;
-use terse_core::clicks::{Batch, Click, ClickStore, ClickSubject, ClickTarget, LinkId, Period, Position, Recorded};
+use terse_core::clicks::{
+    Batch, Click, ClickStore, ClickSubject, ClickTarget, LinkId, Period, Position, Recorded,
+};
 use terse_embedded::{ClickOptions, EmbeddedClicks, verify_clicks};
 use terse_testkit::{key, moment};
 
@@ -30,8 +32,15 @@ fn size(n: u64) -> u64 {
 fn batch(n: u64) -> Batch {
     let clicks = (0..size(n)).map(|m| {
         let link = LinkId { key: key(&format!("link-{}", (n * 31 + m) % 400)), born: moment(0) };
-        let click = Click::bare(moment((n * 60_000) as i64), ClickTarget::Link(link, terse_core::OwnerId(m % 3)));
-        Click { visitor: Some(n * 100 + m + 1), referrer: Some(format!("{m}.example").into()), ..click }
+        let click = Click::bare(
+            moment((n * 60_000) as i64),
+            ClickTarget::Link(link, terse_core::OwnerId(m % 3)),
+        );
+        Click {
+            visitor: Some(n * 100 + m + 1),
+            referrer: Some(format!("{m}.example").into()),
+            ..click
+        }
     });
     Batch { clicks: clicks.collect(), moves: vec![Position { segment: 1, from: n, to: n + 1 }] }
 }
@@ -40,18 +49,27 @@ impl Counter {
     fn start() -> Self {
         disk::register();
         let folder = folder();
-        let options = ClickOptions { vfs: Some(disk::NAME.into()), ..ClickOptions::new(folder.path().join("clicks.db")) };
+        let options = ClickOptions {
+            vfs: Some(disk::NAME.into()),
+            ..ClickOptions::new(folder.path().join("clicks.db"))
+        };
         let store = Arc::new(EmbeddedClicks::open(options).unwrap());
-        let (acknowledged, refused, stop) =
-            (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let (acknowledged, refused, stop) = (
+            Arc::<AtomicU64>::default(),
+            Arc::<AtomicU64>::default(),
+            Arc::<AtomicBool>::default(),
+        );
         let feeder = tokio::spawn({
-            let (store, acknowledged, refused, stop) = (store.clone(), acknowledged.clone(), refused.clone(), stop.clone());
+            let (store, acknowledged, refused, stop) =
+                (store.clone(), acknowledged.clone(), refused.clone(), stop.clone());
             async move {
                 let mut n = 0;
                 let mut unsure = false;
                 while !stop.load(Ordering::Relaxed) {
                     match store.record(&batch(n)).await {
-                        Ok(Recorded::OutOfStep) if !unsure => panic!("batch {n} was never tried before"),
+                        Ok(Recorded::OutOfStep) if !unsure => {
+                            panic!("batch {n} was never tried before")
+                        }
                         Ok(_) => {
                             n += 1;
                             unsure = false;
@@ -85,7 +103,8 @@ impl Counter {
         panic!("the store makes no progress: {:?}", self.store.check().await);
     }
 
-    /// What is found after a power cut now is every batch up to one, which is no earlier than the last acknowledged.
+    /// What is found after a power cut now is every batch up to one, which is no earlier than the
+    /// last acknowledged.
     async fn assert_exact_after_a_cut(&self, dice: &mut Dice, luck: Luck) {
         let acknowledged = self.acknowledged.load(Ordering::Acquire);
         let after = folder();
@@ -94,7 +113,8 @@ impl Counter {
         let store = EmbeddedClicks::open(ClickOptions::new(&path)).unwrap();
         let place = store.positions().await.unwrap().first().map_or(0, |(_, place)| *place);
         assert!(place >= acknowledged, "{luck:?}: {acknowledged} acknowledged, {place} found");
-        let found = store.report(&ClickSubject::Everything, Period::default(), moment(0)).await.unwrap();
+        let found =
+            store.report(&ClickSubject::Everything, Period::default(), moment(0)).await.unwrap();
         assert_eq!(found.tally.clicks.humans, (0..place).map(size).sum::<u64>(), "{luck:?}");
         assert_eq!(store.record(&batch(place)).await.unwrap(), Recorded::Done);
         drop(store);

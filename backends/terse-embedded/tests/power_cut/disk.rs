@@ -1,9 +1,10 @@
 //! A disk that forgets what was not synced.
 //!
-//! A file system for SQLite that wraps the real one. Beside passing every call on, it keeps for each file what would be on the
-//! platter: the bytes as of the last sync, and the writes since, in order. A power cut writes what would be found afterwards
-//! into another folder: all that was synced, and an arbitrary part of what was not. Syncs and writes can be made to fail; a
-//! failed sync forgets the writes it was for, as Linux does, so that a later sync succeeds without them.
+//! A file system for SQLite that wraps the real one. Beside passing every call on, it keeps for
+//! each file what would be on the platter: the bytes as of the last sync, and the writes since, in
+//! order. A power cut writes what would be found afterwards into another folder: all that was
+//! synced, and an arbitrary part of what was not. Syncs and writes can be made to fail; a failed
+//! sync forgets the writes it was for, as Linux does, so that a later sync succeeds without them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -97,7 +98,11 @@ impl Platter {
                         Change::Write { offset, bytes: new } => {
                             for (n, sector) in new.chunks(SECTOR).enumerate() {
                                 if dice.below(2) == 0 {
-                                    Change::Write { offset: offset + n * SECTOR, bytes: sector.to_vec() }.apply(&mut bytes);
+                                    Change::Write {
+                                        offset: offset + n * SECTOR,
+                                        bytes: sector.to_vec(),
+                                    }
+                                    .apply(&mut bytes);
                                 }
                             }
                         }
@@ -130,12 +135,18 @@ impl Dice {
     }
 }
 
-/// Writes what would be found of a folder after a power cut at this very moment into another folder. The store goes on.
+/// Writes what would be found of a folder after a power cut at this very moment into another
+/// folder. The store goes on.
 pub(crate) fn cut(folder: &Path, to: &Path, dice: &mut Dice, luck: Luck) {
     let files: Vec<_> = {
         let world = world();
         let here = |path: &&PathBuf| path.parent() == Some(folder);
-        world.files.iter().filter(|(path, _)| here(path)).map(|(path, platter)| (path.clone(), platter.clone())).collect()
+        world
+            .files
+            .iter()
+            .filter(|(path, _)| here(path))
+            .map(|(path, platter)| (path.clone(), platter.clone()))
+            .collect()
     };
     assert!(!files.is_empty(), "the store does not use this disk");
     for (path, platter) in files {
@@ -152,8 +163,9 @@ pub(crate) fn fault(folder: &Path, fault: Fault) {
 pub(crate) fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the default file system lives as long as the process, and so does our leaked copy of it. Its functions take
-        // the copy as well as the original, as they only look at its application data, which is copied too.
+        // SAFETY: the default file system lives as long as the process, and so does our leaked copy
+        // of it. Its functions take the copy as well as the original, as they only look at its
+        // application data, which is copied too.
         unsafe {
             ffi::sqlite3_initialize();
             let real = ffi::sqlite3_vfs_find(std::ptr::null());
@@ -176,7 +188,8 @@ struct File {
     path: *mut PathBuf,
 }
 
-/// SAFETY for all functions below: SQLite calls them with files that `open` made, one call at a time for each file.
+/// SAFETY for all functions below: SQLite calls them with files that `open` made, one call at a
+/// time for each file.
 unsafe fn real(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
     unsafe { file.cast::<u8>().add(size_of::<File>()).cast() }
 }
@@ -215,12 +228,16 @@ unsafe extern "C" fn open(
         if code != ffi::SQLITE_OK {
             return code;
         }
-        if !name.is_null() && flags & (ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL) != 0 {
+        if !name.is_null()
+            && flags
+                & (ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL)
+                != 0
+        {
             let path = path_of(name);
-            world()
-                .files
-                .entry(path.clone())
-                .or_insert_with(|| Platter { synced: std::fs::read(&path).unwrap_or_default(), pending: Vec::new() });
+            world().files.entry(path.clone()).or_insert_with(|| Platter {
+                synced: std::fs::read(&path).unwrap_or_default(),
+                pending: Vec::new(),
+            });
             (*ours).path = Box::into_raw(Box::new(path));
         }
         (*ours).base.pMethods = &METHODS.0;
@@ -228,7 +245,11 @@ unsafe extern "C" fn open(
     }
 }
 
-unsafe extern "C" fn delete(_vfs: *mut ffi::sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
+unsafe extern "C" fn delete(
+    _vfs: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    sync: c_int,
+) -> c_int {
     unsafe {
         world().files.remove(&path_of(name));
         let default = ffi::sqlite3_vfs_find(std::ptr::null());
@@ -247,7 +268,12 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     code
 }
 
-unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, bytes: *const c_void, count: c_int, offset: i64) -> c_int {
+unsafe extern "C" fn write(
+    file: *mut ffi::sqlite3_file,
+    bytes: *const c_void,
+    count: c_int,
+    offset: i64,
+) -> c_int {
     let Some(path) = (unsafe { path(file) }) else {
         return pass!(file.xWrite(bytes, count, offset));
     };
@@ -257,8 +283,14 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, bytes: *const c_void, c
     }
     let code = pass!(file.xWrite(bytes, count, offset));
     if code == ffi::SQLITE_OK {
-        let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), count as usize) }.to_vec();
-        world.files.entry(path.to_owned()).or_default().pending.push(Change::Write { offset: offset as usize, bytes });
+        let bytes =
+            unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), count as usize) }.to_vec();
+        world
+            .files
+            .entry(path.to_owned())
+            .or_default()
+            .pending
+            .push(Change::Write { offset: offset as usize, bytes });
     }
     code
 }
@@ -270,7 +302,12 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int 
     let mut world = world();
     let code = pass!(file.xTruncate(size));
     if code == ffi::SQLITE_OK {
-        world.files.entry(path.to_owned()).or_default().pending.push(Change::Truncate(size as usize));
+        world
+            .files
+            .entry(path.to_owned())
+            .or_default()
+            .pending
+            .push(Change::Truncate(size as usize));
     }
     code
 }
@@ -292,7 +329,12 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     ffi::SQLITE_OK
 }
 
-unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, to: *mut c_void, count: c_int, offset: i64) -> c_int {
+unsafe extern "C" fn read(
+    file: *mut ffi::sqlite3_file,
+    to: *mut c_void,
+    count: c_int,
+    offset: i64,
+) -> c_int {
     pass!(file.xRead(to, count, offset))
 }
 
@@ -312,7 +354,11 @@ unsafe extern "C" fn check_lock(file: *mut ffi::sqlite3_file, held: *mut c_int) 
     pass!(file.xCheckReservedLock(held))
 }
 
-unsafe extern "C" fn control(file: *mut ffi::sqlite3_file, what: c_int, argument: *mut c_void) -> c_int {
+unsafe extern "C" fn control(
+    file: *mut ffi::sqlite3_file,
+    what: c_int,
+    argument: *mut c_void,
+) -> c_int {
     pass!(file.xFileControl(what, argument))
 }
 
@@ -334,7 +380,12 @@ unsafe extern "C" fn shm_map(
     pass!(file.xShmMap(page, size, extend, to))
 }
 
-unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {
+unsafe extern "C" fn shm_lock(
+    file: *mut ffi::sqlite3_file,
+    offset: c_int,
+    count: c_int,
+    flags: c_int,
+) -> c_int {
     pass!(file.xShmLock(offset, count, flags))
 }
 

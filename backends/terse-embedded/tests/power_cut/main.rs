@@ -12,11 +12,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use disk::{Dice, Fault, Luck};
-use terse_core::{Insert, Inserted, Link, LinkStore, ListQuery, Numbering, Revision, Sort, StoreError, Updated};
+use terse_core::{
+    Insert, Inserted, Link, LinkStore, ListQuery, Numbering, Revision, Sort, StoreError, Updated,
+};
 use terse_embedded::{Embedded, Options, verify};
 use terse_testkit::{alias, generated, moment};
 
-/// A store on the forgetful disk, with callers who create, change and remember what was acknowledged.
+/// A store on the forgetful disk, with callers who create, change and remember what was
+/// acknowledged.
 struct BotKind {
     folder: tempfile::TempDir,
     store: Arc<Embedded>,
@@ -50,7 +53,11 @@ impl BotKind {
     async fn start(callers: u64, unsafe_no_sync: bool) -> Self {
         disk::register();
         let folder = folder();
-        let options = Options { vfs: Some(disk::NAME.into()), unsafe_no_sync, ..Options::new(folder.path().join("terse.db")) };
+        let options = Options {
+            vfs: Some(disk::NAME.into()),
+            unsafe_no_sync,
+            ..Options::new(folder.path().join("terse.db"))
+        };
         let store = Arc::new(Embedded::open(options).unwrap());
         let mut machine = Self {
             folder,
@@ -68,7 +75,8 @@ impl BotKind {
         self.folder.path()
     }
 
-    /// Creates links, long and short, numbered and named, until told to stop; some are changed and deleted right away.
+    /// Creates links, long and short, numbered and named, until told to stop; some are changed and
+    /// deleted right away.
     fn call(&self, caller: u64) -> tokio::task::JoinHandle<()> {
         let (store, stop) = (self.store.clone(), self.stop.clone());
         let (acknowledged, refused) = (self.acknowledged.clone(), self.refused.clone());
@@ -80,7 +88,10 @@ impl BotKind {
                 if stop.load(Ordering::Relaxed) {
                     return;
                 }
-                let target = format!("https://example.com/{caller}/{n}?{}", "x".repeat(dice.below(2500) as usize));
+                let target = format!(
+                    "https://example.com/{caller}/{n}?{}",
+                    "x".repeat(dice.below(2500) as usize)
+                );
                 let mut link = if dice.below(2) == 0 {
                     if range.is_empty() {
                         match store.lease(7, 20, numbering.capacity(7)).await {
@@ -114,7 +125,12 @@ impl BotKind {
                         let at = acknowledged.iter().position(|have| have.key == link.key).unwrap();
                         acknowledged.swap_remove(at)
                     };
-                    let changed = Link { deleted_at: Some(at.created_at), revision: Revision(2), reusable: false, ..at };
+                    let changed = Link {
+                        deleted_at: Some(at.created_at),
+                        revision: Revision(2),
+                        reusable: false,
+                        ..at
+                    };
                     if let Ok(updated) = store.update(&changed, Revision(1)).await {
                         assert_eq!(updated, Updated::Done);
                         acknowledged.lock().unwrap().push(changed);
@@ -124,9 +140,11 @@ impl BotKind {
         })
     }
 
-    /// Looks up and lists until told to stop: readers keep old snapshots, and with them checkpoints from being complete.
+    /// Looks up and lists until told to stop: readers keep old snapshots, and with them checkpoints
+    /// from being complete.
     fn browse(&mut self) {
-        let (store, stop, acknowledged) = (self.store.clone(), self.stop.clone(), self.acknowledged.clone());
+        let (store, stop, acknowledged) =
+            (self.store.clone(), self.stop.clone(), self.acknowledged.clone());
         self.callers.push(tokio::spawn(async move {
             while !stop.load(Ordering::Relaxed) {
                 let some = acknowledged.lock().unwrap().last().cloned();
@@ -163,7 +181,8 @@ impl BotKind {
 
     /// What is missing or wrong after a power cut now. The machine itself goes on.
     async fn lost_in_a_cut(&self, dice: &mut Dice, luck: Luck) -> Result<usize, String> {
-        // Asked first, cut second: whatever is acknowledged in between is not held against the store.
+        // Asked first, cut second: whatever is acknowledged in between is not held against the
+        // store.
         let acknowledged = self.acknowledged();
         let after = folder();
         disk::cut(self.path(), after.path(), dice, luck);
@@ -180,7 +199,10 @@ impl BotKind {
             }
         }
         // It is not only readable but whole, and can be written.
-        store.insert(Insert { link: alias("after-the-cut", "https://example.com/"), request: None }).await.unwrap();
+        store
+            .insert(Insert { link: alias("after-the-cut", "https://example.com/"), request: None })
+            .await
+            .unwrap();
         drop(store);
         let report = verify(&path).map_err(|error| error.to_string())?;
         if report.is_clean() { Ok(lost) } else { Err(format!("{report:?}")) }
@@ -204,7 +226,11 @@ async fn no_acknowledged_link_is_lost_in_a_power_cut() {
         for luck in [Luck::Nothing, Luck::Prefix, Luck::Sectors, Luck::Sectors, Luck::Prefix] {
             tokio::time::sleep(Duration::from_micros(dice.below(60_000))).await;
             machine.wait_for_more(5).await;
-            assert_eq!(machine.lost_in_a_cut(&mut dice, luck).await, Ok(0), "round {round}, {luck:?}");
+            assert_eq!(
+                machine.lost_in_a_cut(&mut dice, luck).await,
+                Ok(0),
+                "round {round}, {luck:?}"
+            );
             survived += machine.acknowledged().len();
         }
         machine.stop().await;
@@ -236,7 +262,8 @@ async fn a_fault_passes(fault: Fault) {
             assert!(patience > 0, "the store does not notice");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // Writes are turned away at once, reads go on, and nothing is acknowledged that is not on the disk.
+        // Writes are turned away at once, reads go on, and nothing is acknowledged that is not on
+        // the disk.
         let link = alias(&format!("refused-{round}"), "https://example.com/");
         let begun = std::time::Instant::now();
         let outcome = machine.store.insert(Insert { link, request: None }).await;
@@ -244,12 +271,20 @@ async fn a_fault_passes(fault: Fault) {
         assert!(begun.elapsed() < Duration::from_secs(1));
         let some = machine.acknowledged().pop().unwrap();
         assert_eq!(machine.store.get(&some.key).await.unwrap().unwrap().target, some.target);
-        assert_eq!(machine.lost_in_a_cut(&mut dice, Luck::Nothing).await, Ok(0), "round {round}, while broken");
+        assert_eq!(
+            machine.lost_in_a_cut(&mut dice, Luck::Nothing).await,
+            Ok(0),
+            "round {round}, while broken"
+        );
         tokio::time::sleep(Duration::from_millis(dice.below(120))).await;
         disk::fault(machine.path(), Fault::None);
         machine.wait_for_more(20).await;
         machine.store.check().await.unwrap();
-        assert_eq!(machine.lost_in_a_cut(&mut dice, Luck::Nothing).await, Ok(0), "round {round}, recovered");
+        assert_eq!(
+            machine.lost_in_a_cut(&mut dice, Luck::Nothing).await,
+            Ok(0),
+            "round {round}, recovered"
+        );
     }
     assert!(machine.refused.load(Ordering::Relaxed) > 0);
     machine.stop().await;
@@ -270,8 +305,9 @@ async fn a_failing_checkpoint_acknowledges_nothing_and_is_recovered_from() {
     a_fault_passes(Fault::FileSync).await;
 }
 
-/// A checkpoint that a reader keeps from being complete writes into the file without syncing it, and SQLite remembers those
-/// pages as copied. If the sync that comes later fails, they are gone from the file, and only the log has them.
+/// A checkpoint that a reader keeps from being complete writes into the file without syncing it,
+/// and SQLite remembers those pages as copied. If the sync that comes later fails, they are gone
+/// from the file, and only the log has them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_of_an_unfinished_checkpoint_survive_a_failing_sync() {
     let mut dice = Dice(4);

@@ -26,7 +26,8 @@ pub(crate) struct Address {
 impl Address {
     /// `None` if these are not the octets of an address.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let length = u8::try_from(bytes.len()).ok().filter(|length| [3, 4, 6, 16].contains(length))?;
+        let length =
+            u8::try_from(bytes.len()).ok().filter(|length| [3, 4, 6, 16].contains(length))?;
         let mut octets = [0; 16];
         octets[..bytes.len()].copy_from_slice(bytes);
         Some(Self { octets, length })
@@ -35,7 +36,11 @@ impl Address {
     /// As an address; what was cut off is nought.
     pub(crate) fn ip(self) -> IpAddr {
         let [a, b, c, d, ..] = self.octets;
-        if self.length <= 4 { Ipv4Addr::new(a, b, c, d).into() } else { Ipv6Addr::from(self.octets).into() }
+        if self.length <= 4 {
+            Ipv4Addr::new(a, b, c, d).into()
+        } else {
+            Ipv6Addr::from(self.octets).into()
+        }
     }
 
     /// What is kept of it.
@@ -74,9 +79,17 @@ mod tests {
             (&v6, Keep::Cut, Some("2001:db8:1::/48")),
             (&v6, Keep::Full, Some("2001:db8:1:2::3")),
             (&v6, Keep::Nothing, None),
-            (&[0x20, 2, 203, 0, 113, 77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], Keep::Cut, Some("2002:cb00:7100::/48")),
+            (
+                &[0x20, 2, 203, 0, 113, 77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+                Keep::Cut,
+                Some("2002:cb00:7100::/48"),
+            ),
         ] {
-            assert_eq!(Address::read(bytes).unwrap().text(keep).as_deref(), want, "{bytes:?} {keep:?}");
+            assert_eq!(
+                Address::read(bytes).unwrap().text(keep).as_deref(),
+                want,
+                "{bytes:?} {keep:?}"
+            );
         }
         for length in (0..20).filter(|length| ![3, 4, 6, 16].contains(length)) {
             assert_eq!(Address::read(&vec![1; length]), None);

@@ -10,7 +10,8 @@ use super::words::clean;
 
 const BROWSERS: &str = include_str!("../../data/browsers.json");
 const SYSTEMS: &str = include_str!("../../data/systems.json");
-/// A generation of user agents. A site's visitors have some hundreds; reading one anew takes some ten microseconds.
+/// A generation of user agents. A site's visitors have some hundreds; reading one anew takes some
+/// ten microseconds.
 const REMEMBERED: usize = 4096;
 /// A family can be a part of the user agent itself.
 const MAX_FAMILY_LEN: usize = 60;
@@ -27,7 +28,8 @@ const SAME_BROWSER: &[(&str, &str)] = &[
     ("Edge Mobile", "Edge"),
     ("Opera Mobile", "Opera"),
 ];
-const SAME_SYSTEM: &[(&str, &str)] = &[("Mac OS X", "macOS"), ("Windows Mobile", "Windows Phone"), ("Web0S", "webOS")];
+const SAME_SYSTEM: &[(&str, &str)] =
+    &[("Mac OS X", "macOS"), ("Windows Mobile", "Windows Phone"), ("Web0S", "webOS")];
 
 /// What a user agent says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,8 +43,8 @@ pub(crate) struct Agent {
 /// Reads user agents.
 pub(crate) struct Agents {
     known: Recent<Box<[u8]>, Agent>,
-    /// Made when it is first needed: it takes some ten megabytes and a twentieth of a second, and a server without visitors
-    /// stays small.
+    /// Made when it is first needed: it takes some ten megabytes and a twentieth of a second, and a
+    /// server without visitors stays small.
     parser: Option<Parser>,
 }
 
@@ -54,7 +56,9 @@ impl Agents {
     /// What this user agent says; nothing at all is a machine without a name.
     pub(crate) fn read(&mut self, agent: &[u8]) -> Agent {
         let parser = &mut self.parser;
-        self.known.get_or(agent, |agent| parser.get_or_insert_with(Parser::shipped).read(&String::from_utf8_lossy(agent)))
+        self.known.get_or(agent, |agent| {
+            parser.get_or_insert_with(Parser::shipped).read(&String::from_utf8_lossy(agent))
+        })
     }
 
     /// Gets ready to read, so that whoever reads first does not wait for it.
@@ -77,11 +81,20 @@ struct Parser {
 impl Parser {
     fn shipped() -> Self {
         let impossible = "the shipped data was tested";
-        let browsers: Vec<user_agent::Parser<'static>> = serde_json::from_str(BROWSERS).expect(impossible);
+        let browsers: Vec<user_agent::Parser<'static>> =
+            serde_json::from_str(BROWSERS).expect(impossible);
         let systems: Vec<os::Parser<'static>> = serde_json::from_str(SYSTEMS).expect(impossible);
         Self {
-            browsers: user_agent::Builder::new().push_all(browsers).expect(impossible).build().expect(impossible),
-            systems: os::Builder::new().push_all(systems).expect(impossible).build().expect(impossible),
+            browsers: user_agent::Builder::new()
+                .push_all(browsers)
+                .expect(impossible)
+                .build()
+                .expect(impossible),
+            systems: os::Builder::new()
+                .push_all(systems)
+                .expect(impossible)
+                .build()
+                .expect(impossible),
             bots: BotDetector::shipped(),
         }
     }
@@ -91,7 +104,8 @@ impl Parser {
         if machine == Some(BotKind::Nameless) {
             return Agent { machine, ..Agent::default() };
         }
-        let browser = self.browsers.extract(agent).and_then(|found| family(&found.family, SAME_BROWSER));
+        let browser =
+            self.browsers.extract(agent).and_then(|found| family(&found.family, SAME_BROWSER));
         let system = self.systems.extract(agent).and_then(|found| family(&found.os, SAME_SYSTEM));
         let device = if machine.is_some() { Some("bot") } else { devices::class_of(agent) };
         Agent { device: device.map(Into::into), browser, system, machine }
@@ -125,18 +139,30 @@ mod tests {
     #[test]
     fn a_machine_is_no_device_of_a_person() {
         let mut agents = Agents::new();
-        let google = "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) AppleWebKit/537.36 (KHTML, like Gecko) \
-                      Chrome/126.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+        let google = "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) \
+            AppleWebKit/537.36 (KHTML, like Gecko) \
+                      Chrome/126.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; \
+                      +http://www.google.com/bot.html)";
         let found = agents.read(google.as_bytes());
         assert_eq!((found.device.as_deref(), found.machine), (Some("bot"), Some(BotKind::Crawler)));
         assert_eq!(found.browser.as_deref(), Some("Googlebot"));
-        assert_eq!(agents.read(b""), Agent { machine: Some(BotKind::Nameless), ..Agent::default() });
+        assert_eq!(
+            agents.read(b""),
+            Agent { machine: Some(BotKind::Nameless), ..Agent::default() }
+        );
     }
 
     #[test]
     fn any_bytes_can_be_read() {
         let mut agents = Agents::new();
-        for bytes in [&[0xff; 512][..], &[0; 512], b"\xf0\x9f", "é".repeat(256).as_bytes(), &[b'('; 512], &[b' '; 512]] {
+        for bytes in [
+            &[0xff; 512][..],
+            &[0; 512],
+            b"\xf0\x9f",
+            "é".repeat(256).as_bytes(),
+            &[b'('; 512],
+            &[b' '; 512],
+        ] {
             agents.read(bytes);
         }
         for n in 0..3 * REMEMBERED {

@@ -6,7 +6,8 @@ use terse_core::clicks::BotKind;
 
 const CRAWLERS: &str = include_str!("../../data/crawlers.json");
 
-/// Patterns of the list that people's browsers have too: in-app browsers, and browsers by those who also have a crawler.
+/// Patterns of the list that people's browsers have too: in-app browsers, and browsers by those who
+/// also have a crawler.
 const PEOPLE: &[&str] = &["MetaIAB Facebook", "Fluid", "Sogou"];
 /// Fetchers of previews that the list does not have, or has under another name.
 const PREVIEWS: &[&str] = &[
@@ -33,7 +34,8 @@ const PREVIEWS: &[&str] = &[
 const TOOLS: &str = "(?i)^(?:curl|libcurl|wget|aria2|httpie|xh|postmanruntime|insomnia|bruno|python|aiohttp|httpx|urllib|go-|\
     java|apache-httpclient|okhttp|dalvik|ruby|faraday|rest-client|libwww|lwp|perl|php|guzzle|guzzlehttp|symfony|node|axios|undici|got|deno|\
     bun|reqwest|ureq|hyper|rust|dart|winhttp|microsoft-|powershell|jakarta|scrapy|cpp-httplib|hackney|req|mint|finch|elixir|\
-    lua|nim|haskell|http\\.rb|k6|vegeta|wrk|hey|ab|siege|apachebench|oha)(?:$|[/ _(;.:-])|^[^/]{1,60}/[^ ]{1,40} CFNetwork/|WindowsPowerShell/";
+    lua|nim|haskell|http\\.rb|k6|vegeta|wrk|hey|ab|siege|apachebench|oha)(?:$|[/ \
+    _(;.:-])|^[^/]{1,60}/[^ ]{1,40} CFNetwork/|WindowsPowerShell/";
 /// Whatever else says of itself that it is no browser. `CUBOT` makes phones.
 const OTHERS: &str = r"(?i)\+?https?://|crawler|spider|scraper|(?:^|[^a-z])bot(?:$|[^a-z])|(?:[a-z]{2}[^u]|[abd-z]u|^u)bot[/;)]";
 
@@ -53,7 +55,8 @@ impl BotDetector {
     pub(crate) fn shipped() -> Self {
         let impossible = "the shipped data was tested";
         let listed: Vec<Vec<String>> = serde_json::from_str(CRAWLERS).expect(impossible);
-        let (mut literals, mut kinds, mut patterns, mut pattern_kinds) = (vec![], vec![], vec![], vec![]);
+        let (mut literals, mut kinds, mut patterns, mut pattern_kinds) =
+            (vec![], vec![], vec![], vec![]);
         for entry in &listed {
             let Some((pattern, tags)) = entry.split_first() else { continue };
             if PEOPLE.contains(&pattern.as_str()) {
@@ -74,7 +77,10 @@ impl BotDetector {
         literals.extend(PREVIEWS.iter().map(|&name| name.to_owned()));
         kinds.resize(literals.len(), BotKind::Preview);
         Self {
-            literals: AhoCorasick::builder().match_kind(MatchKind::Standard).build(&literals).expect(impossible),
+            literals: AhoCorasick::builder()
+                .match_kind(MatchKind::Standard)
+                .build(&literals)
+                .expect(impossible),
             kinds,
             patterns: RegexSet::new(&patterns).expect(impossible),
             pattern_kinds,
@@ -104,7 +110,8 @@ impl BotDetector {
     }
 }
 
-/// Of several kinds the most telling one: a preview that is made with a library, or by a search engine, is a preview.
+/// Of several kinds the most telling one: a preview that is made with a library, or by a search
+/// engine, is a preview.
 fn rank(kind: BotKind) -> usize {
     const ORDER: [BotKind; 4] = [BotKind::Preview, BotKind::Ai, BotKind::Monitor, BotKind::Crawler];
     ORDER.iter().position(|&other| other == kind).unwrap_or(ORDER.len())
@@ -116,7 +123,8 @@ fn kind_of(tags: &[String]) -> BotKind {
         "ai-crawler" => BotKind::Ai,
         "monitoring" | "scanner" => BotKind::Monitor,
         "http-library" | "browser-automation" => BotKind::Tool,
-        // search-engine, seo, advertising, feed-reader, archiver, academic, and what the list may invent.
+        // search-engine, seo, advertising, feed-reader, archiver, academic, and what the list may
+        // invent.
         _ => BotKind::Crawler,
     };
     tags.iter().map(kind).min_by_key(|&kind| rank(kind)).unwrap_or(BotKind::Crawler)
@@ -129,7 +137,9 @@ fn literal(pattern: &str) -> Option<String> {
     while let Some(c) = characters.next() {
         match c {
             '\\' => text.push(characters.next().filter(char::is_ascii_punctuation)?),
-            '[' | ']' | '(' | ')' | '.' | '*' | '+' | '?' | '^' | '$' | '|' | '{' | '}' => return None,
+            '[' | ']' | '(' | ')' | '.' | '*' | '+' | '?' | '^' | '$' | '|' | '{' | '}' => {
+                return None;
+            }
             c => text.push(c),
         }
     }
@@ -147,7 +157,8 @@ mod tests {
         for (agent, want) in [
             ("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", Crawler),
             (
-                "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm) \
+                "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; bingbot/2.0; \
+                 +http://www.bing.com/bingbot.htm) \
                  Chrome/116.0.1938.76 Safari/537.36",
                 Crawler,
             ),
@@ -164,20 +175,40 @@ mod tests {
             ("Twitterbot/1.0", Preview),
             ("TelegramBot (like TwitterBot)", Preview),
             ("Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)", Preview),
-            ("Mozilla/5.0 (Windows NT 6.1; WOW64) SkypeUriPreview Preview/0.5 skype-url-preview@microsoft.com", Preview),
-            ("LinkedInBot/1.0 (compatible; Mozilla/5.0; Apache-HttpClient +http://www.linkedin.com)", Preview),
             (
-                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_11_1) AppleWebKit/601.2.4 (KHTML, like Gecko) Version/9.0.1 \
+                "Mozilla/5.0 (Windows NT 6.1; WOW64) SkypeUriPreview Preview/0.5 \
+                 skype-url-preview@microsoft.com",
+                Preview,
+            ),
+            (
+                "LinkedInBot/1.0 (compatible; Mozilla/5.0; Apache-HttpClient \
+                 +http://www.linkedin.com)",
+                Preview,
+            ),
+            (
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_11_1) AppleWebKit/601.2.4 (KHTML, like \
+                 Gecko) Version/9.0.1 \
                  Safari/601.2.4 facebookexternalhit/1.1 Facebot Twitterbot/1.0",
                 Preview,
             ),
             ("Mastodon/4.3.0 (http.rb/5.2.0; +https://mastodon.example/)", Preview),
             ("http.rb/5.1.1 (Mastodon/4.1.2; +https://mastodon.example/) Bot", Preview),
-            ("Mozilla/5.0 (compatible; Pinterestbot/1.0; +http://www.pinterest.com/bot.html)", Preview),
+            (
+                "Mozilla/5.0 (compatible; Pinterestbot/1.0; +http://www.pinterest.com/bot.html)",
+                Preview,
+            ),
             ("Synapse (bot; +https://github.com/matrix-org/synapse)", Preview),
             ("Viber/13.3.0.3", Preview),
-            ("Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)", Ai),
-            ("Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; ClaudeBot/1.0; +claudebot@anthropic.com)", Ai),
+            (
+                "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; \
+                 +https://openai.com/gptbot)",
+                Ai,
+            ),
+            (
+                "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; ClaudeBot/1.0; \
+                 +claudebot@anthropic.com)",
+                Ai,
+            ),
             ("CCBot/2.0 (https://commoncrawl.org/faq/)", Ai),
             ("Mozilla/5.0+(compatible; UptimeRobot/2.0; http://www.uptimerobot.com/)", Monitor),
             ("Pingdom.com_bot_version_1.4_(http://www.pingdom.com/)", Monitor),
@@ -197,9 +228,13 @@ mod tests {
             ("reqwest/0.12", Tool),
             ("Dalvik/2.1.0 (Linux; U; Android 13; SM-A536B Build/TP1A.220624.014)", Tool),
             ("Shortcuts/2607.1 CFNetwork/1494.0.7 Darwin/23.4.0", Tool),
-            ("Mozilla/5.0 (Windows NT; Windows NT 10.0; de-DE) WindowsPowerShell/5.1.19041.4412", Tool),
             (
-                "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/126.0.0.0 Safari/537.36",
+                "Mozilla/5.0 (Windows NT; Windows NT 10.0; de-DE) WindowsPowerShell/5.1.19041.4412",
+                Tool,
+            ),
+            (
+                "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) \
+                 HeadlessChrome/126.0.0.0 Safari/537.36",
                 Tool,
             ),
             ("", Nameless),
@@ -216,14 +251,21 @@ mod tests {
             assert_eq!(bots.kind_of(agent), None, "{agent}");
         }
         for agent in [
-            "Mozilla/5.0 (Linux; Android 9; CUBOT_X19_S) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Mobile Safari/537.36",
-            "Mozilla/5.0 (Linux; Android 12; CUBOT; wv) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Mobile Safari/537.36",
-            "Mozilla/5.0 (Linux; Android 8.1.0; X Build/S008/1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/90.0.4430.91 Mobile Safari/537.36",
-            "Mozilla/5.0 (Linux; Android 16; Pixel 10 Pro XL Build/CP1A.260305.018; wv) AppleWebKit/537.36 (KHTML, like Gecko) \
+            "Mozilla/5.0 (Linux; Android 9; CUBOT_X19_S) AppleWebKit/537.36 (KHTML, like Gecko) \
+             Chrome/126.0.0.0 Mobile Safari/537.36",
+            "Mozilla/5.0 (Linux; Android 12; CUBOT; wv) AppleWebKit/537.36 (KHTML, like Gecko) \
+             Chrome/126.0.0.0 Mobile Safari/537.36",
+            "Mozilla/5.0 (Linux; Android 8.1.0; X Build/S008/1) AppleWebKit/537.36 (KHTML, like \
+             Gecko) Chrome/90.0.4430.91 Mobile Safari/537.36",
+            "Mozilla/5.0 (Linux; Android 16; Pixel 10 Pro XL Build/CP1A.260305.018; wv) \
+             AppleWebKit/537.36 (KHTML, like Gecko) \
              Version/4.0 Chrome/146.0.7680.174 Mobile Safari/537.36 MetaIAB Facebook",
-            "Mozilla/5.0 (Linux; U; Android 11; zh-CN) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/90 SogouMobileBrowser/5.30 Mobile Safari/537.36",
-            "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/21F79 [Pinterest/iOS]",
-            "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Mobile/15E148 Snapchat/12.90.0.41 (like Safari/8618.2.12.10.9, panda)",
+            "Mozilla/5.0 (Linux; U; Android 11; zh-CN) AppleWebKit/537.36 (KHTML, like Gecko) \
+             Version/4.0 Chrome/90 SogouMobileBrowser/5.30 Mobile Safari/537.36",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, \
+             like Gecko) Mobile/21F79 [Pinterest/iOS]",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, \
+             like Gecko) Mobile/15E148 Snapchat/12.90.0.41 (like Safari/8618.2.12.10.9, panda)",
             "Lynx/2.9.0dev.12 libwww-FM/2.14 SSL-MM/1.4.1",
             "w3m/0.5.3+git20230121",
         ] {
@@ -235,7 +277,9 @@ mod tests {
     fn the_list_is_whole() {
         let bots = BotDetector::shipped();
         assert!(bots.kinds.len() > 1000 && bots.pattern_kinds.len() > 20);
-        for kind in [BotKind::Crawler, BotKind::Preview, BotKind::Ai, BotKind::Monitor, BotKind::Tool] {
+        for kind in
+            [BotKind::Crawler, BotKind::Preview, BotKind::Ai, BotKind::Monitor, BotKind::Tool]
+        {
             assert!(bots.kinds.contains(&kind), "{kind:?}");
         }
         for name in PEOPLE {

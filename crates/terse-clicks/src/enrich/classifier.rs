@@ -12,8 +12,9 @@ use tracing::{info, warn};
 use super::agents::Agents;
 use super::places::{self, Places};
 
-/// Tells device, system and country of visitors in the same words as the statistics of clicks. Holds nothing until a link has
-/// rules that need it: then the same again as the pipeline holds, so that neither ever waits for the other.
+/// Tells device, system and country of visitors in the same words as the statistics of clicks.
+/// Holds nothing until a link has rules that need it: then the same again as the pipeline holds, so
+/// that neither ever waits for the other.
 pub struct UserAgentClassifier {
     file: Option<PathBuf>,
     agents: Mutex<Agents>,
@@ -25,12 +26,20 @@ pub struct UserAgentClassifier {
 impl UserAgentClassifier {
     /// Places come from the file, or without one from the countries that are shipped.
     pub fn new(places: Option<PathBuf>) -> Self {
-        Self { file: places, agents: Mutex::new(Agents::new()), places: Mutex::default(), seen: Mutex::default() }
+        Self {
+            file: places,
+            agents: Mutex::new(Agents::new()),
+            places: Mutex::default(),
+            seen: Mutex::default(),
+        }
     }
 
-    /// To be called now and then, where waiting hurts nobody: reads the file of places again if it has changed.
+    /// To be called now and then, where waiting hurts nobody: reads the file of places again if it
+    /// has changed.
     pub fn refresh(&self, now: Timestamp) {
-        let Some(file) = self.file.as_ref().filter(|_| held(&self.places).is_some()) else { return };
+        let Some(file) = self.file.as_ref().filter(|_| held(&self.places).is_some()) else {
+            return;
+        };
         let state = places::state_of(file).ok();
         if std::mem::replace(&mut *held(&self.seen), state) == state {
             return;
@@ -42,7 +51,10 @@ impl UserAgentClassifier {
                 drop(old);
                 info!(path = %file.display(), "read the changed file of places for rules");
             }
-            Err(error) => warn!(%error, "the changed file of places cannot be read; rules go by the one before"),
+            Err(error) => {
+                warn!(%error, "the changed file of places cannot be read; rules go by the one \
+                    before");
+            }
         }
     }
 }
@@ -65,7 +77,9 @@ impl VisitorClassifier for UserAgentClassifier {
                     *held(&self.seen) = state;
                     *held(&self.places) = Some(fresh);
                 }
-                Err(error) => warn!(%error, "the file of places cannot be read; rules go without countries"),
+                Err(error) => {
+                    warn!(%error, "the file of places cannot be read; rules go without countries");
+                }
             }
         }
     }
@@ -97,10 +111,16 @@ mod tests {
             assert_eq!(looks.device.as_deref(), Some(*device), "{agent}");
             assert_eq!(looks.system.as_deref().unwrap_or_default(), *system, "{agent}");
             assert!(terse_core::rules::DEVICES.contains(device), "{device}");
-            assert!(system.is_empty() || terse_core::rules::SYSTEMS.contains(system), "no rule can name {system}");
+            assert!(
+                system.is_empty() || terse_core::rules::SYSTEMS.contains(system),
+                "no rule can name {system}"
+            );
         }
         assert!(lookout.classify(None, Some("8.8.8.8".parse().unwrap())).country.is_some());
-        assert_eq!(lookout.classify(Some(b""), Some("127.0.0.1".parse().unwrap())), VisitorTraits::default());
+        assert_eq!(
+            lookout.classify(Some(b""), Some("127.0.0.1".parse().unwrap())),
+            VisitorTraits::default()
+        );
     }
 
     #[test]
@@ -109,7 +129,8 @@ mod tests {
         let (path, address) = (folder.path().join("places.mmdb"), "8.8.8.8".parse().unwrap());
         let now = Timestamp::from_ms(0);
         let lookout = UserAgentClassifier::new(Some(path.clone()));
-        let country = || lookout.classify(None, Some(address)).country.as_deref().map(str::to_owned);
+        let country =
+            || lookout.classify(None, Some(address)).country.as_deref().map(str::to_owned);
         // No file yet: no country, and no end of the process either.
         lookout.prepare(ALL);
         assert_eq!(country(), None);

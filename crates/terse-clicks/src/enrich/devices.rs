@@ -1,6 +1,7 @@
 //! What class of device a user agent speaks of.
 
-/// Words that only one class of device uses, the more telling ones first. A watch calls itself a phone too, a console Windows.
+/// Words that only one class of device uses, the more telling ones first. A watch calls itself a
+/// phone too, a console Windows.
 const WORDS: &[(&str, &[&str])] = &[
     (
         "tv",
@@ -31,7 +32,10 @@ const WORDS: &[(&str, &[&str])] = &[
     ("console", &["playstation", "xbox", "nintendo"]),
     ("headset", &["oculusbrowser", "visionos", "pico neo", "mobile vr"]),
     ("wearable", &["watchos", "apple watch", "wearos", "; sm-r8", "; sm-r9"]),
-    ("tablet", &["ipad", "tablet", "playbook", "kindle", "kfapwi", "nexus 7", "nexus 9", "nexus 10"]),
+    (
+        "tablet",
+        &["ipad", "tablet", "playbook", "kindle", "kfapwi", "nexus 7", "nexus 9", "nexus 10"],
+    ),
     (
         "mobile",
         &[
@@ -53,13 +57,31 @@ const WORDS: &[(&str, &[&str])] = &[
     ),
     // Android says `Mobile` on phones alone.
     ("tablet", &["android", "; kf"]),
-    ("desktop", &["windows", "macintosh", "x11", "cros", "linux", "freebsd", "openbsd", "netbsd", "lynx/", "w3m/", "links ("]),
+    (
+        "desktop",
+        &[
+            "windows",
+            "macintosh",
+            "x11",
+            "cros",
+            "linux",
+            "freebsd",
+            "openbsd",
+            "netbsd",
+            "lynx/",
+            "w3m/",
+            "links (",
+        ],
+    ),
 ];
 
 /// The class of the device, if it can be told.
 pub(crate) fn class_of(agent: &str) -> Option<&'static str> {
     let agent = agent.to_ascii_lowercase();
-    WORDS.iter().find(|(_, words)| words.iter().any(|word| agent.contains(word))).map(|(class, _)| *class)
+    WORDS
+        .iter()
+        .find(|(_, words)| words.iter().any(|word| agent.contains(word)))
+        .map(|(class, _)| *class)
 }
 
 #[cfg(test)]

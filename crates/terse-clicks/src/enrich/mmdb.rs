@@ -22,7 +22,10 @@ pub(crate) fn nested(country: &str, city: &str) -> Vec<u8> {
     let names = map(&[("de", text("anders")), ("en", text(city))]);
     map(&[
         ("city", map(&[("geoname_id", number(5)), ("names", names)])),
-        ("country", map(&[("iso_code", text(country)), ("names", map(&[("en", text("somewhere"))]))])),
+        (
+            "country",
+            map(&[("iso_code", text(country)), ("names", map(&[("en", text("somewhere"))]))]),
+        ),
     ])
 }
 

@@ -17,7 +17,9 @@ mod words;
 use std::io;
 use std::path::PathBuf;
 
-use terse_core::clicks::{BotKind, Click, ClickOutcome, ClickTarget, Interned, LinkId, Record, RequestFlags};
+use terse_core::clicks::{
+    BotKind, Click, ClickOutcome, ClickTarget, Interned, LinkId, Record, RequestFlags,
+};
 use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
 pub use addresses::Keep;
@@ -36,8 +38,8 @@ const LANGUAGES: usize = 512;
 const CAMPAIGNS: usize = 2048;
 const DOMAINS: usize = 512;
 
-/// Makes clicks of records. What was found out about a text once is remembered, within bounds, so that most clicks cost a few
-/// look-ups.
+/// Makes clicks of records. What was found out about a text once is remembered, within bounds, so
+/// that most clicks cost a few look-ups.
 pub struct Enricher {
     keep: Keep,
     places: Places,
@@ -64,7 +66,8 @@ impl std::fmt::Debug for Enricher {
 }
 
 impl Enricher {
-    /// Places come from the file, which must be readable, or without one from the countries that are shipped.
+    /// Places come from the file, which must be readable, or without one from the countries that
+    /// are shipped.
     pub fn new(places: Option<PathBuf>, keep: Keep, now: Timestamp) -> io::Result<Self> {
         Ok(Self {
             keep,
@@ -86,7 +89,8 @@ impl Enricher {
         }
     }
 
-    /// Forgets who clicked lately. Records that are read once more must not be taken for repeats of themselves.
+    /// Forgets who clicked lately. Records that are read once more must not be taken for repeats of
+    /// themselves.
     pub fn forget_visitors(&mut self) {
         self.repeats.clear();
     }
@@ -99,9 +103,10 @@ impl Enricher {
         let key = LinkKey { domain: self.domain(record.domain)?, code };
         let at = Timestamp::from_ms(record.at_ms);
         let place = match record.outcome {
-            ClickOutcome::Redirected => {
-                ClickTarget::Link(LinkId { key, born: Timestamp::from_ms(record.born_ms) }, OwnerId(record.owner))
-            }
+            ClickOutcome::Redirected => ClickTarget::Link(
+                LinkId { key, born: Timestamp::from_ms(record.born_ms) },
+                OwnerId(record.owner),
+            ),
             outcome => ClickTarget::Nowhere(key, outcome),
         };
         let mut click = Click::bare(at, place);
@@ -143,7 +148,9 @@ impl Enricher {
     }
 
     fn repeat(&mut self, click: &Click) -> Option<BotKind> {
-        let (Some(visitor), ClickTarget::Link(link, _)) = (click.visitor, &click.place) else { return None };
+        let (Some(visitor), ClickTarget::Link(link, _)) = (click.visitor, &click.place) else {
+            return None;
+        };
         let visit = (visitor, &link.key.domain, &link.key.code);
         self.repeats.is_repeat(visit, click.at.as_ms()).then_some(BotKind::Repeat)
     }

@@ -31,8 +31,8 @@ pub(crate) struct Places {
     watched: Option<Watched>,
 }
 
-/// The octets of a database. Those of a file are read into memory rather than mapped: whoever writes a new one over the old
-/// one would otherwise end the process.
+/// The octets of a database. Those of a file are read into memory rather than mapped: whoever
+/// writes a new one over the old one would otherwise end the process.
 #[derive(Debug)]
 enum Source {
     Shipped,
@@ -65,10 +65,15 @@ impl Places {
         };
         let seen = state_of(&path)?;
         let reader = read(&path)?;
-        Ok(Self { reader, countries: HashMap::new(), watched: Some(Watched { path, seen: Some(seen), looked_ms: now.as_ms() }) })
+        Ok(Self {
+            reader,
+            countries: HashMap::new(),
+            watched: Some(Watched { path, seen: Some(seen), looked_ms: now.as_ms() }),
+        })
     }
 
-    /// Reads the file again if it has changed. Whether it did; a file that cannot be read leaves all as it is.
+    /// Reads the file again if it has changed. Whether it did; a file that cannot be read leaves
+    /// all as it is.
     pub(crate) fn refresh(&mut self, now: Timestamp) -> bool {
         let Some(watched) = &mut self.watched else { return false };
         // A clock that was turned back must not keep us from looking.
@@ -88,7 +93,8 @@ impl Places {
                 true
             }
             Err(error) => {
-                warn!(path = %watched.path.display(), %error, "the changed file of places cannot be read; the one before stays in use");
+                warn!(path = %watched.path.display(), %error, "the changed file of places cannot \
+                    be read; the one before stays in use");
                 false
             }
         }
@@ -99,14 +105,21 @@ impl Places {
         if !is_public_address(address) {
             return (None, None);
         }
-        let found = self.reader.lookup(address).ok().and_then(|found| found.decode::<Entry<'_>>().ok().flatten());
+        let found = self
+            .reader
+            .lookup(address)
+            .ok()
+            .and_then(|found| found.decode::<Entry<'_>>().ok().flatten());
         let Some(entry) = found else { return (None, None) };
         let country = entry.country_code.or(entry.country.and_then(|country| match country {
             Country::Nested { iso_code } => iso_code,
             Country::Flat(code) => Some(code),
         }));
-        let country = country.and_then(|code| <[u8; 2]>::try_from(code.to_ascii_uppercase().as_bytes()).ok());
-        let country = country.filter(|code| code.iter().all(u8::is_ascii_alphabetic) && code != b"ZZ" && code != b"XX");
+        let country =
+            country.and_then(|code| <[u8; 2]>::try_from(code.to_ascii_uppercase().as_bytes()).ok());
+        let country = country.filter(|code| {
+            code.iter().all(u8::is_ascii_alphabetic) && code != b"ZZ" && code != b"XX"
+        });
         let country = country.map(|code| {
             // At most 26 times 26 of them.
             let known = self.countries.entry(code);
@@ -227,7 +240,10 @@ mod tests {
             (mmdb::flat("ZZ", "Nowhere"), ("", "Nowhere")),
             (mmdb::flat("Germany", ""), ("", "")),
             (mmdb::map(&[("other", mmdb::text("x"))]), ("", "")),
-            (mmdb::map(&[("country", mmdb::text("FR")), ("city", mmdb::text("Lyon\n"))]), ("FR", "Lyon, FR")),
+            (
+                mmdb::map(&[("country", mmdb::text("FR")), ("city", mmdb::text("Lyon\n"))]),
+                ("FR", "Lyon, FR"),
+            ),
             (mmdb::map(&[("country", mmdb::map(&[])), ("city", mmdb::map(&[]))]), ("", "")),
             (mmdb::text("not a map"), ("", "")),
         ] {
@@ -241,7 +257,10 @@ mod tests {
     fn a_changed_file_is_read_again_and_a_broken_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("places.mmdb");
-        assert!(Places::open(Some(path.clone()), at(0)).is_err(), "a missing file is noticed at the start");
+        assert!(
+            Places::open(Some(path.clone()), at(0)).is_err(),
+            "a missing file is noticed at the start"
+        );
         fs::write(&path, "not a database").unwrap();
         assert!(Places::open(Some(path.clone()), at(0)).is_err(), "and a broken one");
         fs::write(&path, mmdb::file(&mmdb::flat("DE", "Berlin"))).unwrap();

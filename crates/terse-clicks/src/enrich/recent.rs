@@ -6,8 +6,9 @@ use std::hash::Hash;
 
 use foldhash::fast::RandomState;
 
-/// A cache in two generations: what is asked for stays young, and when the young are too many, those who have not been asked
-/// for since are forgotten. A look-up is one or two of a hash map, and there are never more than twice `cap` entries.
+/// A cache in two generations: what is asked for stays young, and when the young are too many,
+/// those who have not been asked for since are forgotten. A look-up is one or two of a hash map,
+/// and there are never more than twice `cap` entries.
 #[derive(Debug)]
 pub(crate) struct Recent<K, V> {
     young: HashMap<K, V, RandomState>,

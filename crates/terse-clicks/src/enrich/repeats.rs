@@ -1,4 +1,5 @@
-//! One visitor who follows one link again and again: a person the first time, a repeat within ten seconds.
+//! One visitor who follows one link again and again: a person the first time, a repeat within ten
+//! seconds.
 
 use std::hash::{BuildHasher as _, Hash};
 
@@ -7,16 +8,19 @@ use foldhash::quality::RandomState;
 use super::recent::Recent;
 
 const WINDOW_MS: u64 = 10_000;
-/// Visits of the last ten seconds that are remembered; when there are more, some repeats count as people's.
+/// Visits of the last ten seconds that are remembered; when there are more, some repeats count as
+/// people's.
 const REMEMBERED: usize = 65_536;
 
 /// Who followed what lately.
 #[derive(Debug)]
 pub(crate) struct Repeats {
-    /// The last two counted clicks of a visitor on a link. Journals of several threads are read one after the other, so that an
-    /// earlier click can come later; with the last one alone it would hide the later one from those behind it.
+    /// The last two counted clicks of a visitor on a link. Journals of several threads are read one
+    /// after the other, so that an earlier click can come later; with the last one alone it would
+    /// hide the later one from those behind it.
     seen: Recent<u64, [i64; 2]>,
-    /// A visit is known by a hash: that two of ten seconds are mistaken for one another is less likely than a broken memory.
+    /// A visit is known by a hash: that two of ten seconds are mistaken for one another is less
+    /// likely than a broken memory.
     hash: RandomState,
 }
 
@@ -25,8 +29,9 @@ impl Repeats {
         Self { seen: Recent::new(REMEMBERED), hash: RandomState::default() }
     }
 
-    /// Whether this click is a repeat. If not, it is what later ones are measured by: who goes on clicking is counted again
-    /// every ten seconds. Time is the clicks' own, and a clock that jumps, in either direction, makes no repeats.
+    /// Whether this click is a repeat. If not, it is what later ones are measured by: who goes on
+    /// clicking is counted again every ten seconds. Time is the clicks' own, and a clock that
+    /// jumps, in either direction, makes no repeats.
     pub(crate) fn is_repeat(&mut self, visit: impl Hash, at_ms: i64) -> bool {
         let key = self.hash.hash_one(visit);
         let seen = self.seen.get(&key);
@@ -56,7 +61,10 @@ mod tests {
     fn the_first_click_is_a_persons_and_those_behind_it_are_repeats() {
         let mut repeats = Repeats::new();
         let mut at = |ms| repeats.is_repeat((7, "abc"), ms);
-        assert_eq!([at(0), at(1), at(9_999), at(10_000), at(19_999), at(20_000)], [false, true, true, false, true, false]);
+        assert_eq!(
+            [at(0), at(1), at(9_999), at(10_000), at(19_999), at(20_000)],
+            [false, true, true, false, true, false]
+        );
         assert!(!repeats.is_repeat((8, "abc"), 0), "another visitor");
         assert!(!repeats.is_repeat((7, "abd"), 0), "another link");
     }

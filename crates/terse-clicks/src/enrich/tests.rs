@@ -50,10 +50,14 @@ fn a_record_becomes_a_click() {
 
 #[test]
 fn a_visit_that_led_nowhere_is_an_orphan() {
-    let sent = Record { outcome: ClickOutcome::Gone, weight: 64, domain: b"go.example", ..record() };
+    let sent =
+        Record { outcome: ClickOutcome::Gone, weight: 64, domain: b"go.example", ..record() };
     let click = enricher().enrich(&sent).unwrap();
     let ClickTarget::Nowhere(key, ClickOutcome::Gone) = click.place else { panic!("{click:?}") };
-    assert_eq!((key.domain.as_str(), key.code.as_str(), click.weight), ("go.example", "x7Kq2Lm", 64));
+    assert_eq!(
+        (key.domain.as_str(), key.code.as_str(), click.weight),
+        ("go.example", "x7Kq2Lm", 64)
+    );
 }
 
 #[test]
@@ -77,18 +81,27 @@ fn the_reason_is_the_most_certain_one() {
         let mut enricher = enricher();
         // Not even the second time is it a repeat, and a person behind it is still a first one.
         for _ in 0..2 {
-            assert_eq!(enricher.enrich(&Record { marks, agent, ..record() }).unwrap().machine, Some(want));
+            assert_eq!(
+                enricher.enrich(&Record { marks, agent, ..record() }).unwrap().machine,
+                Some(want)
+            );
         }
         assert_eq!(enricher.enrich(&record()).unwrap().machine, None);
         assert_eq!(enricher.enrich(&record()).unwrap().machine, Some(BotKind::Repeat));
         assert_eq!(enricher.enrich(&Record { code: b"other", ..record() }).unwrap().machine, None);
-        assert_eq!(enricher.enrich(&Record { visitor: 0, ..record() }).unwrap().machine, None, "nobody is told apart");
+        assert_eq!(
+            enricher.enrich(&Record { visitor: 0, ..record() }).unwrap().machine,
+            None,
+            "nobody is told apart"
+        );
     }
 }
 
 #[test]
 fn as_much_of_an_address_is_kept_as_the_setting_says() {
-    for (keep, want) in [(Keep::Cut, Some("8.8.8.0/24")), (Keep::Nothing, None), (Keep::Full, Some("8.8.8.8"))] {
+    for (keep, want) in
+        [(Keep::Cut, Some("8.8.8.0/24")), (Keep::Nothing, None), (Keep::Full, Some("8.8.8.8"))]
+    {
         let mut enricher = Enricher::new(None, keep, Timestamp::from_ms(0)).unwrap();
         let click = enricher.enrich(&Record { address: &[8, 8, 8, 8], ..record() }).unwrap();
         assert_eq!((click.address.as_deref(), click.country.as_deref()), (want, Some("US")));

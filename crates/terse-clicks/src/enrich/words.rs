@@ -5,15 +5,19 @@ use terse_core::clicks::Interned;
 
 /// A value of a campaign is cut to this many characters.
 const MAX_VALUE_LEN: usize = 100;
-const CAMPAIGN: [&[u8]; 5] = [b"utm_source", b"utm_medium", b"utm_campaign", b"utm_term", b"utm_content"];
+const CAMPAIGN: [&[u8]; 5] =
+    [b"utm_source", b"utm_medium", b"utm_campaign", b"utm_term", b"utm_content"];
 
-/// The host that a visitor came from: lower case, without port, closing dot and `www.`. Names in other scripts stay as they
-/// were sent.
+/// The host that a visitor came from: lower case, without port, closing dot and `www.`. Names in
+/// other scripts stay as they were sent.
 pub(crate) fn referrer(bytes: &[u8]) -> Option<Interned> {
     let text = std::str::from_utf8(bytes).ok()?;
     if let Some(rest) = text.strip_prefix('[') {
         let address = rest.split(']').next()?;
-        return address.parse::<std::net::Ipv6Addr>().ok().map(|address| format!("[{address}]").into());
+        return address
+            .parse::<std::net::Ipv6Addr>()
+            .ok()
+            .map(|address| format!("[{address}]").into());
     }
     let host = match text.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
@@ -21,11 +25,13 @@ pub(crate) fn referrer(bytes: &[u8]) -> Option<Interned> {
     };
     let host = host.trim_end_matches('.').to_lowercase();
     let host = host.strip_prefix("www.").filter(|rest| rest.contains('.')).unwrap_or(&host);
-    let shaped = host.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_')) && !host.starts_with('.');
+    let shaped = host.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'))
+        && !host.starts_with('.');
     (shaped && !host.is_empty()).then(|| host.into())
 }
 
-/// A language, with script and region if they were named: `de`, `pt-BR`, `zh-Hant-TW`. Anything else of a tag is left out.
+/// A language, with script and region if they were named: `de`, `pt-BR`, `zh-Hant-TW`. Anything
+/// else of a tag is left out.
 pub(crate) fn language(bytes: &[u8]) -> Option<Interned> {
     let text = std::str::from_utf8(bytes).ok()?;
     let tag = text.split([';', ',']).next().unwrap_or_default().trim();
@@ -40,7 +46,8 @@ pub(crate) fn language(bytes: &[u8]) -> Option<Interned> {
         part = parts.next();
     }
     let digits = |part: &&str| part.len() == 3 && part.bytes().all(|byte| byte.is_ascii_digit());
-    if let Some(region) = part.filter(|part| (part.len() == 2 && is_letters(part)) || digits(part)) {
+    if let Some(region) = part.filter(|part| (part.len() == 2 && is_letters(part)) || digits(part))
+    {
         name.push('-');
         name.push_str(&region.to_ascii_uppercase());
     }
@@ -56,7 +63,10 @@ pub(crate) fn campaign(bytes: &[u8]) -> [Option<Interned>; 5] {
     let mut values = [const { None }; 5];
     for pair in bytes.split(|&byte| byte == b'&') {
         let Some(at) = pair.iter().position(|&byte| byte == b'=') else { continue };
-        let Some(which) = CAMPAIGN.iter().position(|name| name.eq_ignore_ascii_case(&pair[..at])) else { continue };
+        let Some(which) = CAMPAIGN.iter().position(|name| name.eq_ignore_ascii_case(&pair[..at]))
+        else {
+            continue;
+        };
         if values[which].is_none() {
             values[which] = value(&pair[at + 1..]);
         }
@@ -65,15 +75,19 @@ pub(crate) fn campaign(bytes: &[u8]) -> [Option<Interned>; 5] {
 }
 
 fn value(escaped: &[u8]) -> Option<Interned> {
-    let spaced: Vec<u8> = escaped.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();
+    let spaced: Vec<u8> =
+        escaped.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();
     let decoded: Vec<u8> = percent_decode(&spaced).collect();
     clean(&String::from_utf8_lossy(&decoded), MAX_VALUE_LEN)
 }
 
-/// Without what cannot be seen or turns the text around, trimmed, and at most `longest` characters long.
+/// Without what cannot be seen or turns the text around, trimmed, and at most `longest` characters
+/// long.
 pub(crate) fn clean(text: &str, longest: usize) -> Option<Interned> {
-    let unseen =
-        |c: char| c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let unseen = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     let visible: String = text.chars().filter(|&c| !unseen(c)).collect();
     let short: String = visible.trim().chars().take(longest).collect();
     let short = short.trim_end();
@@ -148,7 +162,10 @@ mod tests {
         assert_eq!(campaign(b"utm_source&x=1&utm_sourceful=1&=&&"), [const { None }; 5]);
         let long = format!("utm_term= {} ", "é".repeat(300));
         assert_eq!(campaign(long.as_bytes())[3].as_deref(), Some(&*"é".repeat(100)));
-        assert_eq!(campaign(b"utm_term=%0d%0aSet-Cookie%e2%80%ae")[3].as_deref(), Some("Set-Cookie"));
+        assert_eq!(
+            campaign(b"utm_term=%0d%0aSet-Cookie%e2%80%ae")[3].as_deref(),
+            Some("Set-Cookie")
+        );
         assert_eq!(campaign(b"utm_term=%2&utm_source=%zz")[3].as_deref(), Some("%2"));
     }
 }

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Batch, BotKind, ClickPage, ClickReport, ClickSubject, Count, LinkId, Period, Pruned, RawQuery, Record, Recorded, Retention,
-    Salt,
+    Batch, BotKind, ClickPage, ClickReport, ClickSubject, Count, LinkId, Period, Pruned, RawQuery,
+    Record, Recorded, Retention, Salt,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
@@ -64,7 +64,11 @@ struct Inside {
 
 impl Inside {
     fn apply(&mut self, batch: &Batch) -> Recorded {
-        if batch.moves.iter().any(|moved| self.positions.get(&moved.segment).copied().unwrap_or(0) != moved.from) {
+        if batch
+            .moves
+            .iter()
+            .any(|moved| self.positions.get(&moved.segment).copied().unwrap_or(0) != moved.from)
+        {
             return Recorded::OutOfStep;
         }
         self.positions.extend(batch.moves.iter().map(|moved| (moved.segment, moved.to)));
@@ -94,7 +98,11 @@ fn away() -> StoreError {
 impl ClickStore for Fake {
     async fn positions(&self) -> Result<Vec<(u64, u64)>, StoreError> {
         let inside = self.inside();
-        if inside.away { Err(away()) } else { Ok(inside.positions.iter().map(|(&id, &to)| (id, to)).collect()) }
+        if inside.away {
+            Err(away())
+        } else {
+            Ok(inside.positions.iter().map(|(&id, &to)| (id, to)).collect())
+        }
     }
 
     async fn record(&self, batch: &Batch) -> Result<Recorded, StoreError> {
@@ -107,7 +115,9 @@ impl ClickStore for Fake {
             assert_ne!(fault, Some(Fault::Panics), "as the test has asked for");
             match fault {
                 None => return Ok(inside.apply(batch)),
-                Some(Fault::CountsAndFails | Fault::CountsAndHangs | Fault::CountsAndStalls) => drop(inside.apply(batch)),
+                Some(Fault::CountsAndFails | Fault::CountsAndHangs | Fault::CountsAndStalls) => {
+                    let _ = inside.apply(batch);
+                }
                 Some(Fault::CountsLate) => {
                     let (inside, batch) = (Arc::clone(&self.inside), batch.clone());
                     thread::spawn(move || {
@@ -142,7 +152,12 @@ impl ClickStore for Fake {
     async fn counts(&self, _: &[LinkId]) -> Result<Vec<Count>, StoreError> {
         Err(away())
     }
-    async fn report(&self, _: &ClickSubject, _: Period, _: Timestamp) -> Result<ClickReport, StoreError> {
+    async fn report(
+        &self,
+        _: &ClickSubject,
+        _: Period,
+        _: Timestamp,
+    ) -> Result<ClickReport, StoreError> {
         Err(away())
     }
     async fn clicks(&self, _: &RawQuery) -> Result<ClickPage, StoreError> {
@@ -172,7 +187,13 @@ fn start(folder: &Path, run: u64, store: &Arc<Fake>, pace: Pace) -> Shipper {
     start_within(folder, run, store, pace, u64::MAX)
 }
 
-fn start_within(folder: &Path, run: u64, store: &Arc<Fake>, pace: Pace, limit_bytes: u64) -> Shipper {
+fn start_within(
+    folder: &Path,
+    run: u64,
+    store: &Arc<Fake>,
+    pace: Pace,
+    limit_bytes: u64,
+) -> Shipper {
     let parts = ShipperParts {
         folder: folder.into(),
         run,
@@ -243,8 +264,14 @@ fn clicks_are_counted_as_they_come_and_everything_in_the_end() {
     assert!(shipper.stop(SOON, true));
     assert_counted_once(&store, 300);
     let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-    assert_eq!((count(&counts.recorded), count(&counts.unreadable), count(&counts.dropped)), (300, 1, 0));
-    assert_eq!((count(&counts.lag_bytes), count(&counts.lag_segments), count(&counts.store_failures)), (0, 0, 0));
+    assert_eq!(
+        (count(&counts.recorded), count(&counts.unreadable), count(&counts.dropped)),
+        (300, 1, 0)
+    );
+    assert_eq!(
+        (count(&counts.lag_bytes), count(&counts.lag_segments), count(&counts.store_failures)),
+        (0, 0, 0)
+    );
     assert!(count(&counts.batches) >= 300 / 37);
     assert_eq!(files(temp.path()), 0);
 }
@@ -266,7 +293,10 @@ fn clicks_are_made_known_once_they_are_counted() {
         clock: Clock::default(),
     };
     store.inside().faults = [Some(Fault::Fails), Some(Fault::CountsAndFails)].into();
-    let key = LinkKey { domain: terse_core::Domain::primary(), code: terse_core::Code::parse("x7Kq2Lm").unwrap() };
+    let key = LinkKey {
+        domain: terse_core::Domain::primary(),
+        code: terse_core::Code::parse("x7Kq2Lm").unwrap(),
+    };
     let watch = live.watch(LinkId { key, born: Timestamp::from_ms(click(0).born_ms) }).unwrap();
     assert!(Shipper::start_at(parts, FAST).unwrap().stop(SOON, true));
     assert_eq!(watch.len(), 40);
@@ -290,7 +320,13 @@ fn a_file_of_places_that_cannot_be_read_is_told_at_the_start() {
 
 #[test]
 fn whatever_the_store_does_each_click_is_counted_once() {
-    let all = [Fault::Fails, Fault::CountsAndFails, Fault::Hangs, Fault::CountsAndHangs, Fault::CountsLate];
+    let all = [
+        Fault::Fails,
+        Fault::CountsAndFails,
+        Fault::Hangs,
+        Fault::CountsAndHangs,
+        Fault::CountsLate,
+    ];
     let temp = tempfile::tempdir().unwrap();
     let clicks = dead(temp.path(), 1..6, 100, 0);
     let store = Arc::new(Fake::default());
@@ -355,16 +391,25 @@ fn processes_that_come_and_go_count_each_click_once() {
     let store = Arc::new(Fake::default());
     let mut random = 12345u64;
     let mut next = |below: u64| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) % below
     };
     let mut clicks = 0;
     for run in 1..=40 {
-        let faults = [None, None, None, Some(Fault::Fails), Some(Fault::CountsAndFails), Some(Fault::CountsAndHangs)];
+        let faults = [
+            None,
+            None,
+            None,
+            Some(Fault::Fails),
+            Some(Fault::CountsAndFails),
+            Some(Fault::CountsAndHangs),
+        ];
         store.inside().faults = (0..200).map(|_| faults[next(6) as usize]).collect();
         let shipper = start(temp.path(), run, &store, FAST);
-        let mut written: Vec<Written> =
-            (0..2).map(|thread| Written::new(run * 10 + thread, run, run as i64, 256 << 10)).collect();
+        let mut written: Vec<Written> = (0..2)
+            .map(|thread| Written::new(run * 10 + thread, run, run as i64, 256 << 10))
+            .collect();
         for _ in 0..next(6) {
             for segment in &mut written {
                 for _ in 0..next(60) {
@@ -395,7 +440,8 @@ fn when_somebody_else_counts_too_nothing_is_counted_twice() {
     let (stalled, told) = channel();
     store.inside().stalled = Some(stalled);
     store.inside().faults = [Some(Fault::Stalls)].into();
-    let shipper = start(temp.path(), 1, &store, Pace { patience: Duration::from_millis(200), ..FAST });
+    let shipper =
+        start(temp.path(), 1, &store, Pace { patience: Duration::from_millis(200), ..FAST });
     told.recv_timeout(SOON).unwrap();
     // A part of what the batch holds is counted by another one.
     let mut other = Written::new(1, 99, 1, 64 << 10);
@@ -439,7 +485,10 @@ fn over_the_bound_the_oldest_are_dropped_and_none_goes_uncounted() {
     once.dedup();
     assert_eq!(once, counted);
     // The living one was never dropped, nor what was on its way, nor the youngest.
-    assert!((0..5).chain(85..117).chain(clicks - 80..clicks).all(|n| counted.contains(&n)), "{counted:?}");
+    assert!(
+        (0..5).chain(85..117).chain(clicks - 80..clicks).all(|n| counted.contains(&n)),
+        "{counted:?}"
+    );
     assert_eq!(files(temp.path()), 0);
 }
 
@@ -447,7 +496,8 @@ fn over_the_bound_the_oldest_are_dropped_and_none_goes_uncounted() {
 fn a_small_bound_loses_nothing_while_the_store_is_well() {
     let temp = tempfile::tempdir().unwrap();
     let store = Arc::new(Fake::default());
-    // Four threads, as the smallest journal may have: what they write to and their spares are over the bound by themselves.
+    // Four threads, as the smallest journal may have: what they write to and their spares are over
+    // the bound by themselves.
     let size = 64 << 10;
     for id in 0..11 {
         Written::new(100 + id, 1, 10 + id as i64, size).save(temp.path());
@@ -597,7 +647,8 @@ fn a_thread_that_ended_by_itself_is_noticed() {
     until("the end", || !counts.alive.load(Ordering::Relaxed));
     assert!(!shipper.stop(SOON, true));
     let rest = Arc::new(Fake::default());
-    rest.inside().positions = std::mem::take(&mut store.inside.lock().unwrap_or_else(PoisonError::into_inner).positions);
+    rest.inside().positions =
+        std::mem::take(&mut store.inside.lock().unwrap_or_else(PoisonError::into_inner).positions);
     assert!(start(temp.path(), 2, &rest, FAST).stop(SOON, true));
     assert_eq!(rest.counted(), (20..clicks).collect::<Vec<_>>());
 }

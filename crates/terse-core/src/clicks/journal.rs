@@ -1,8 +1,9 @@
 //! The journal's format: what the redirect plane writes and the click pipeline reads.
 //!
-//! A segment is a file of a fixed size: a header, then frames one after the other, then nothing yet. A frame is a length, a
-//! checksum and a record. The checksum is seeded with the segment's id and the frame's place, so that what was left behind by
-//! anything else, or was torn by a power cut, is never taken for a record. Nothing here touches a file.
+//! A segment is a file of a fixed size: a header, then frames one after the other, then nothing
+//! yet. A frame is a length, a checksum and a record. The checksum is seeded with the segment's id
+//! and the frame's place, so that what was left behind by anything else, or was torn by a power
+//! cut, is never taken for a record. Nothing here touches a file.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -58,11 +59,8 @@ impl SegmentHeader {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..HEADER)?;
         let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
-        (bytes.starts_with(MAGIC) && word(56)? == xxh3_64_with_seed(&bytes[..56], 0)).then_some(Self {
-            id: word(8)?,
-            run: word(16)?,
-            made_ms: word(24)?.cast_signed(),
-        })
+        (bytes.starts_with(MAGIC) && word(56)? == xxh3_64_with_seed(&bytes[..56], 0))
+            .then_some(Self { id: word(8)?, run: word(16)?, made_ms: word(24)?.cast_signed() })
     }
 }
 
@@ -120,8 +118,8 @@ impl RequestFlags {
     }
 }
 
-/// A visit as it is written down. What must not reach a disk is gone before one of these is made: the address is cut, the
-/// referrer is a host, the visitor a hash.
+/// A visit as it is written down. What must not reach a disk is gone before one of these is made:
+/// the address is cut, the referrer is a host, the visitor a hash.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Record<'a> {
     /// When.
@@ -144,7 +142,8 @@ pub struct Record<'a> {
     pub domain: &'a [u8],
     /// The code as the link has it, or as it was asked for.
     pub code: &'a [u8],
-    /// 3 or 6 octets: the cut address. 4 or 16: a whole one, only if an operator wants it. 0: unknown.
+    /// 3 or 6 octets: the cut address. 4 or 16: a whole one, only if an operator wants it. 0:
+    /// unknown.
     pub address: &'a [u8],
     /// A host, perhaps with a port.
     pub referrer: &'a [u8],
@@ -166,7 +165,8 @@ pub enum Journaled {
 }
 
 impl<'a> Record<'a> {
-    /// Writes the record as a frame at `at` of a segment, leaving room for the end mark. No allocation.
+    /// Writes the record as a frame at `at` of a segment, leaving room for the end mark. No
+    /// allocation.
     pub fn write(&self, segment: &mut [u8], id: u64, at: usize) -> Journaled {
         let texts = [
             cut(self.domain, MAX_DOMAIN_LEN),
@@ -220,7 +220,8 @@ impl<'a> Record<'a> {
                 6 => fixed[CAMPAIGN_UPPER],
                 _ => 0,
             };
-            (*text, rest) = rest.split_at_checked(usize::from(fixed[LENGTHS + index]) | usize::from(upper) << 8)?;
+            (*text, rest) = rest
+                .split_at_checked(usize::from(fixed[LENGTHS + index]) | usize::from(upper) << 8)?;
         }
         let [domain, code, address, referrer, language, agent, campaign] = texts;
         rest.is_empty().then_some(())?;
@@ -266,7 +267,9 @@ pub enum Frame<'a> {
 /// Reads what stands at `at` of the segment, of which `bytes` are the ones from there on.
 pub fn read_frame(bytes: &[u8], id: u64, at: usize) -> Frame<'_> {
     let Some((head, rest)) = bytes.split_at_checked(FRAME_HEAD) else { return Frame::Nothing };
-    let (Some(length), Some(sum)) = (head.first_chunk(), head[4..].first_chunk()) else { return Frame::Nothing };
+    let (Some(length), Some(sum)) = (head.first_chunk(), head[4..].first_chunk()) else {
+        return Frame::Nothing;
+    };
     let (length, sum) = (u32::from_le_bytes(*length), u32::from_le_bytes(*sum));
     if length == END {
         return if sum == checksum(&[], id, at) { Frame::End } else { Frame::Nothing };
@@ -314,14 +317,28 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let long = vec![b'x'; 10_000];
-        let longest = Record { agent: &long, campaign: &long, referrer: &long, code: &long, domain: &long, ..record() };
+        let longest = Record {
+            agent: &long,
+            campaign: &long,
+            referrer: &long,
+            code: &long,
+            domain: &long,
+            ..record()
+        };
         let mut segment = vec![0; 8192];
-        let Journaled::Next(second) = record().write(&mut segment, 9, HEADER) else { panic!("full") };
+        let Journaled::Next(second) = record().write(&mut segment, 9, HEADER) else {
+            panic!("full")
+        };
         let Journaled::Next(third) = longest.write(&mut segment, 9, second) else { panic!("full") };
         assert!(third - second <= MAX_FRAME_SIZE);
         assert_eq!(read_frame(&segment[HEADER..], 9, HEADER), Frame::Record(record(), second));
-        let Frame::Record(read, after) = read_frame(&segment[second..], 9, second) else { panic!("nothing") };
-        assert_eq!((read.agent.len(), read.campaign.len(), read.code.len(), after), (512, 512, 64, third));
+        let Frame::Record(read, after) = read_frame(&segment[second..], 9, second) else {
+            panic!("nothing")
+        };
+        assert_eq!(
+            (read.agent.len(), read.campaign.len(), read.code.len(), after),
+            (512, 512, 64, third)
+        );
         assert_eq!(read_frame(&segment[third..], 9, third), Frame::Nothing);
         finish(&mut segment, 9, third);
         assert_eq!(read_frame(&segment[third..], 9, third), Frame::End);
@@ -332,12 +349,19 @@ mod tests {
         let mut segment = vec![0; 1024];
         let Journaled::Next(next) = record().write(&mut segment, 9, HEADER) else { panic!("full") };
         assert_eq!(read_frame(&segment[HEADER..], 10, HEADER), Frame::Nothing, "another segment's");
-        assert_eq!(read_frame(&segment[HEADER..], 9, HEADER + 8), Frame::Nothing, "another place's");
+        assert_eq!(
+            read_frame(&segment[HEADER..], 9, HEADER + 8),
+            Frame::Nothing,
+            "another place's"
+        );
         for at in HEADER..next {
             let mut torn = segment.clone();
             torn[at] ^= 0x10;
             assert_eq!(read_frame(&torn[HEADER..], 9, HEADER), Frame::Nothing, "octet {at}");
-            assert!(matches!(read_frame(&segment[HEADER..at], 9, HEADER), Frame::Nothing), "cut at {at}");
+            assert!(
+                matches!(read_frame(&segment[HEADER..at], 9, HEADER), Frame::Nothing),
+                "cut at {at}"
+            );
         }
     }
 

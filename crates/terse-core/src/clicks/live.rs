@@ -11,7 +11,8 @@ use super::tally::Count;
 use crate::link::OwnerId;
 use crate::time::Timestamp;
 
-/// Clicks that a watcher has not taken yet. One who is slower misses some rather than holding anybody up.
+/// Clicks that a watcher has not taken yet. One who is slower misses some rather than holding
+/// anybody up.
 const WAITING: usize = 256;
 /// How many can watch at once.
 const WATCHERS: usize = 1000;
@@ -82,8 +83,15 @@ impl Live {
         Some(watch)
     }
 
-    /// The busiest links of an owner, or of all, in the last `minutes` (at most 60), the present one included.
-    pub fn busiest(&self, owner: Option<OwnerId>, minutes: i64, now: Timestamp, limit: usize) -> Vec<Busy> {
+    /// The busiest links of an owner, or of all, in the last `minutes` (at most 60), the present
+    /// one included.
+    pub fn busiest(
+        &self,
+        owner: Option<OwnerId>,
+        minutes: i64,
+        now: Timestamp,
+        limit: usize,
+    ) -> Vec<Busy> {
         let first = minute_of(now) - minutes.clamp(1, MINUTES as i64) + 1;
         let mut sums: HashMap<&LinkId, (Count, Timestamp)> = HashMap::new();
         let inside = self.inside();
@@ -96,8 +104,10 @@ impl Live {
                 }
             }
         }
-        let mut busy: Vec<Busy> =
-            sums.into_iter().map(|(link, (clicks, last))| Busy { link: link.clone(), clicks, last }).collect();
+        let mut busy: Vec<Busy> = sums
+            .into_iter()
+            .map(|(link, (clicks, last))| Busy { link: link.clone(), clicks, last })
+            .collect();
         busy.sort_by(|a, b| b.clicks.all().cmp(&a.clicks.all()).then_with(|| a.link.cmp(&b.link)));
         busy.truncate(limit);
         busy
@@ -113,7 +123,9 @@ impl Inside {
         let Some(watchers) = self.watchers.get_mut(link) else { return };
         let click = Arc::new(click.clone());
         let before = watchers.len();
-        watchers.retain(|watcher| !matches!(watcher.try_send(Arc::clone(&click)), Err(TrySendError::Closed(_))));
+        watchers.retain(|watcher| {
+            !matches!(watcher.try_send(Arc::clone(&click)), Err(TrySendError::Closed(_)))
+        });
         self.watching -= before - watchers.len();
         if watchers.is_empty() {
             self.watchers.remove(link);
@@ -179,11 +191,17 @@ mod tests {
     use crate::{Code, Domain, LinkKey};
 
     fn link(code: &str) -> LinkId {
-        LinkId { key: LinkKey { domain: Domain::primary(), code: Code::parse(code).unwrap() }, born: Timestamp::from_ms(1) }
+        LinkId {
+            key: LinkKey { domain: Domain::primary(), code: Code::parse(code).unwrap() },
+            born: Timestamp::from_ms(1),
+        }
     }
 
     fn click(code: &str, minute: i64) -> Click {
-        Click::bare(Timestamp::from_ms(minute * 60_000 + 5), ClickTarget::Link(link(code), OwnerId(code.len() as u64)))
+        Click::bare(
+            Timestamp::from_ms(minute * 60_000 + 5),
+            ClickTarget::Link(link(code), OwnerId(code.len() as u64)),
+        )
     }
 
     #[tokio::test]
@@ -208,11 +226,22 @@ mod tests {
     fn the_busiest_are_those_of_the_last_minutes() {
         let live = Live::default();
         let now = Timestamp::from_ms(102 * 60_000 + 59_000);
-        live.publish(&[click("aaa", 100), click("bbbb", 100), click("aaa", 100), click("bbbb", 102), click("bbbb", 101)], now);
+        live.publish(
+            &[
+                click("aaa", 100),
+                click("bbbb", 100),
+                click("aaa", 100),
+                click("bbbb", 102),
+                click("bbbb", 101),
+            ],
+            now,
+        );
         live.publish(&[click("aaa", 102), click("late", 1), click("early", 5000)], now);
         let codes = |owner, minutes| -> Vec<(String, u64)> {
             let busy = live.busiest(owner, minutes, now, 10);
-            busy.into_iter().map(|busy| (busy.link.key.code.to_string(), busy.clicks.all())).collect()
+            busy.into_iter()
+                .map(|busy| (busy.link.key.code.to_string(), busy.clicks.all()))
+                .collect()
         };
         assert_eq!(codes(None, 1), [("aaa".to_owned(), 1), ("bbbb".to_owned(), 1)]);
         assert_eq!(codes(None, 3), [("aaa".to_owned(), 3), ("bbbb".to_owned(), 3)]);

@@ -14,7 +14,8 @@ use crate::time::Timestamp;
 pub enum ClickSubject {
     /// Of one link.
     Link(LinkId),
-    /// Of all links an owner has or had. What happened to a link stays in this sum when the link is deleted.
+    /// Of all links an owner has or had. What happened to a link stays in this sum when the link is
+    /// deleted.
     Owner(OwnerId),
     /// Of all links.
     Everything,
@@ -47,11 +48,13 @@ pub struct Batch {
 pub enum Recorded {
     /// Counted, and durable together with the new positions.
     Done,
-    /// Some position is not where the batch begins: it was counted before, at least in part. Nothing was done.
+    /// Some position is not where the batch begins: it was counted before, at least in part.
+    /// Nothing was done.
     OutOfStep,
 }
 
-/// A stretch of time, counted in whole hours (days where hours are no longer kept): every bucket that touches it.
+/// A stretch of time, counted in whole hours (days where hours are no longer kept): every bucket
+/// that touches it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Period {
     /// From here on; from the beginning if `None`.
@@ -115,20 +118,23 @@ pub struct Pruned {
     pub more: bool,
 }
 
-/// A secret that makes the visitor hashes of one day; once forgotten, nobody can tell any more who they were.
+/// A secret that makes the visitor hashes of one day; once forgotten, nobody can tell any more who
+/// they were.
 pub type Salt = [u8; 16];
 
 /// Where clicks are counted. Every implementation runs `terse_testkit::click_store!`.
 ///
-/// Sums are kept per subject and hour, capped in the number of values of each dimension: the most frequent ones by name, all
-/// others as "other". Each click is counted for its link, its owner and everything; an orphan for the orphans alone.
+/// Sums are kept per subject and hour, capped in the number of values of each dimension: the most
+/// frequent ones by name, all others as "other". Each click is counted for its link, its owner and
+/// everything; an orphan for the orphans alone.
 #[async_trait]
 pub trait ClickStore: Send + Sync + 'static {
     /// How far each segment that is not forgotten has been counted: `(segment, to)`.
     async fn positions(&self) -> Result<Vec<(u64, u64)>, StoreError>;
 
-    /// Counts the clicks and moves the positions in one atomic, durable step, if each position still is where the batch says it
-    /// begins. So a batch is counted once, however often it is tried and whoever else tries it.
+    /// Counts the clicks and moves the positions in one atomic, durable step, if each position
+    /// still is where the batch says it begins. So a batch is counted once, however often it is
+    /// tried and whoever else tries it.
     async fn record(&self, batch: &Batch) -> Result<Recorded, StoreError>;
 
     /// Forgets the positions of segments that exist no longer.
@@ -138,26 +144,33 @@ pub trait ClickStore: Send + Sync + 'static {
     async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError>;
 
     /// All about a subject's clicks; empty for one that is unknown.
-    async fn report(&self, subject: &ClickSubject, period: Period, now: Timestamp) -> Result<ClickReport, StoreError>;
+    async fn report(
+        &self,
+        subject: &ClickSubject,
+        period: Period,
+        now: Timestamp,
+    ) -> Result<ClickReport, StoreError>;
 
     /// Raw clicks of a link, as long as they are kept.
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError>;
 
-    /// Up to `limit` of the links that clicks are kept of, behind `after`, in the order of their ids.
+    /// Up to `limit` of the links that clicks are kept of, behind `after`, in the order of their
+    /// ids.
     async fn links(&self, after: Option<&LinkId>, limit: usize) -> Result<Vec<LinkId>, StoreError>;
 
-    /// Deletes all that is kept of the clicks of these links, as far as they were made by `born_by`. The sums of their owners
-    /// stay.
+    /// Deletes all that is kept of the clicks of these links, as far as they were made by
+    /// `born_by`. The sums of their owners stay.
     async fn forget_links(&self, links: &[LinkKey], born_by: Timestamp) -> Result<(), StoreError>;
 
     /// Deletes all that is kept of the clicks of an owner's links, and the owner's own sums.
     async fn forget_owner(&self, owner: OwnerId) -> Result<(), StoreError>;
 
-    /// Deletes raw clicks and puts hours together that are old enough. Called again as long as there is more.
+    /// Deletes raw clicks and puts hours together that are old enough. Called again as long as
+    /// there is more.
     async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError>;
 
-    /// The salt of a day (days since 1970): made when first asked for, the same for everyone who asks, and forgotten once a
-    /// later day's has been asked for and the day is two days past.
+    /// The salt of a day (days since 1970): made when first asked for, the same for everyone who
+    /// asks, and forgotten once a later day's has been asked for and the day is two days past.
     async fn salt(&self, day: i64) -> Result<Salt, StoreError>;
 
     /// Whether clicks can be expected to be counted right now.

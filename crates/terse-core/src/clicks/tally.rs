@@ -47,7 +47,10 @@ impl Count {
     /// What is left without another.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
-        Self { humans: self.humans.saturating_sub(other.humans), bots: self.bots.saturating_sub(other.bots) }
+        Self {
+            humans: self.humans.saturating_sub(other.humans),
+            bots: self.bots.saturating_sub(other.bots),
+        }
     }
 }
 
@@ -55,7 +58,8 @@ impl Count {
 #[derive(Clone, Debug, Default)]
 pub struct Values {
     named: Vec<(Interned, Count)>,
-    /// Where each of them is, once there are many: most sums are of few clicks, and a short list is searched faster.
+    /// Where each of them is, once there are many: most sums are of few clicks, and a short list is
+    /// searched faster.
     places: HashMap<Interned, usize, FixedState>,
     other: Count,
 }
@@ -65,8 +69,12 @@ const SHORT: usize = 16;
 
 impl PartialEq for Values {
     fn eq(&self, other: &Self) -> bool {
-        let has = |(value, count): &(Interned, Count)| other.place(value).is_some_and(|at| other.named[at].1 == *count);
-        self.other == other.other && self.named.len() == other.named.len() && self.named.iter().all(has)
+        let has = |(value, count): &(Interned, Count)| {
+            other.place(value).is_some_and(|at| other.named[at].1 == *count)
+        };
+        self.other == other.other
+            && self.named.len() == other.named.len()
+            && self.named.iter().all(has)
     }
 }
 
@@ -121,7 +129,8 @@ impl Values {
     fn note_places(&mut self) {
         self.places.clear();
         if self.named.len() > SHORT {
-            self.places.extend(self.named.iter().zip(0..).map(|((value, _), at)| (value.clone(), at)));
+            self.places
+                .extend(self.named.iter().zip(0..).map(|((value, _), at)| (value.clone(), at)));
         }
     }
 
@@ -130,10 +139,13 @@ impl Values {
         if self.named.len() <= cap {
             return;
         }
-        // Ties are broken another way each time: of many that came once, those who come again get their chance.
+        // Ties are broken another way each time: of many that came once, those who come again get
+        // their chance.
         let turn = FixedState::with_seed(self.sum().all());
-        let rank = |(value, count): &(Interned, Count)| (Reverse(count.all()), turn.hash_one(value));
-        self.named.select_nth_unstable_by(cap, |a, b| rank(a).cmp(&rank(b)).then_with(|| a.0.cmp(&b.0)));
+        let rank =
+            |(value, count): &(Interned, Count)| (Reverse(count.all()), turn.hash_one(value));
+        self.named
+            .select_nth_unstable_by(cap, |a, b| rank(a).cmp(&rank(b)).then_with(|| a.0.cmp(&b.0)));
         for (_, count) in self.named.drain(cap..) {
             self.other.add(count);
         }
@@ -242,8 +254,8 @@ impl Tally {
         tally.merge_kept(bytes).then_some(tally)
     }
 
-    /// Takes in another sum as it was kept: many are put together without making each of them first. If these bytes are not a
-    /// sum, nothing changes and the answer is false.
+    /// Takes in another sum as it was kept: many are put together without making each of them
+    /// first. If these bytes are not a sum, nothing changes and the answer is false.
     #[must_use]
     pub fn merge_kept(&mut self, bytes: &[u8]) -> bool {
         let Some((&VERSION, bytes)) = bytes.split_first() else { return false };
@@ -253,11 +265,15 @@ impl Tally {
         self.last = self.last.max(kept.last_ms.map(Timestamp::from_ms));
         for kept in kept.values {
             // A dimension from the future is left out rather than the whole sum.
-            let Some(&dimension) = Dimension::ALL.get(usize::from(kept.dimension)) else { continue };
+            let Some(&dimension) = Dimension::ALL.get(usize::from(kept.dimension)) else {
+                continue;
+            };
             let values = self.values_mut(dimension);
             values.other.add(kept.other);
             values.named.reserve(if values.named.is_empty() { kept.named.len() } else { 0 });
-            kept.named.into_iter().for_each(|(value, count)| values.add_as(value, count, || value.into()));
+            kept.named
+                .into_iter()
+                .for_each(|(value, count)| values.add_as(value, count, || value.into()));
         }
         true
     }
@@ -298,13 +314,21 @@ mod tests {
         let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc1234").unwrap() };
         let place = ClickTarget::Link(LinkId { key, born: Timestamp::from_ms(1) }, OwnerId(5));
         let took_micros = referrer.len() as u32;
-        Click { referrer: Some(referrer.into()), machine, took_micros, ..Click::bare(Timestamp::from_ms(1000), place) }
+        Click {
+            referrer: Some(referrer.into()),
+            machine,
+            took_micros,
+            ..Click::bare(Timestamp::from_ms(1000), place)
+        }
     }
 
     #[test]
     fn sums_in_parts_are_the_same_sum_and_survive_being_kept() {
-        let clicks: Vec<Click> =
-            (0..300).map(|n| click(&format!("host{}.example", n % 17), (n % 3 == 0).then_some(BotKind::Crawler))).collect();
+        let clicks: Vec<Click> = (0..300)
+            .map(|n| {
+                click(&format!("host{}.example", n % 17), (n % 3 == 0).then_some(BotKind::Crawler))
+            })
+            .collect();
         let mut whole = Tally::default();
         clicks.iter().for_each(|click| whole.add(click));
         let (mut merged, mut kept_merged) = (Tally::default(), Tally::default());
@@ -337,7 +361,10 @@ mod tests {
         assert_eq!(values.named().count(), 20);
         assert_eq!(values.named[values.place("often.example").unwrap()].1.humans, 100);
         assert_eq!(values.sum().humans, 1200);
-        assert!(values.named().any(|(value, count)| value.len() > 90 && count.humans > 50), "{values:?}");
+        assert!(
+            values.named().any(|(value, count)| value.len() > 90 && count.humans > 50),
+            "{values:?}"
+        );
         assert!(values.named().all(|(value, _)| value.len() <= MAX_VALUE_LEN));
         assert!(tally.encode().len() < 4096);
     }

@@ -1,8 +1,9 @@
 //! How codes are made.
 //!
-//! The default is [`Numbered`]: numbers leased from the store, sent through a keyed bijection ([`Numbering`]). The others
-//! are for those who want them; all of them live behind [`CodeSource`], and every insert is conditional, so that a code met
-//! twice costs one more try and never a wrong link.
+//! The default is [`Numbered`]: numbers leased from the store, sent through a keyed bijection
+//! ([`Numbering`]). The others are for those who want them; all of them live behind [`CodeSource`],
+//! and every insert is conditional, so that a code met twice costs one more try and never a wrong
+//! link.
 
 mod hashed;
 mod numbered;

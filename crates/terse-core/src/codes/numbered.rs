@@ -10,7 +10,8 @@ use super::{CodeSource, CodeSourceError, MAX_CODE_LENGTH, Numbering, Wanted, is_
 use crate::code::Code;
 use crate::store::{LinkStore, StoreError};
 
-/// Takes numbers from ranges leased from the store. A crash wastes what is left of a range, nothing else.
+/// Takes numbers from ranges leased from the store. A crash wastes what is left of a range, nothing
+/// else.
 pub struct Numbered {
     store: Arc<dyn LinkStore>,
     numbering: Numbering,
@@ -27,7 +28,12 @@ impl Numbered {
     /// Codes of `length` characters, longer ones when these are used up; `lease` numbers at a time.
     pub fn new(store: Arc<dyn LinkStore>, length: u8, lease: u64) -> Self {
         let numbering = Numbering::new(store.identity());
-        Self { store, numbering, lease: lease.max(1), state: Mutex::new(State { length, range: 0..0 }) }
+        Self {
+            store,
+            numbering,
+            lease: lease.max(1),
+            state: Mutex::new(State { length, range: 0..0 }),
+        }
     }
 }
 

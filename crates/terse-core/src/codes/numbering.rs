@@ -1,9 +1,10 @@
 //! The keyed bijection between numbers and codes.
 //!
-//! For each length, a Feistel network over the smallest even number of bits that holds all codes of that length, walked until
-//! the result is a code again (cycle-walking). The round function is SipHash, a keyed pseudo-random function: without the key
-//! neighbouring numbers give unrelated codes, and the count of links stays hidden. The inverse tells from a code alone which
-//! number it has, so whether it was ever given out is arithmetic.
+//! For each length, a Feistel network over the smallest even number of bits that holds all codes of
+//! that length, walked until the result is a code again (cycle-walking). The round function is
+//! SipHash, a keyed pseudo-random function: without the key neighbouring numbers give unrelated
+//! codes, and the count of links stays hidden. The inverse tells from a code alone which number it
+//! has, so whether it was ever given out is arithmetic.
 
 use std::hash::Hasher;
 
@@ -60,12 +61,15 @@ impl Numbering {
                 break;
             }
         }
-        Code::parse(&super::write(self.alphabet, mixed, length)).expect("alphabets consist of code characters")
+        Code::parse(&super::write(self.alphabet, mixed, length))
+            .expect("alphabets consist of code characters")
     }
 
     /// Which length and number a code has, or `None` if it is not written like a generated code.
     pub fn number(&self, code: &[u8]) -> Option<(u8, u64)> {
-        let length = u8::try_from(code.len()).ok().filter(|length| (MIN_CODE_LENGTH..=MAX_CODE_LENGTH).contains(length))?;
+        let length = u8::try_from(code.len())
+            .ok()
+            .filter(|length| (MIN_CODE_LENGTH..=MAX_CODE_LENGTH).contains(length))?;
         let mut n = 0;
         for &byte in code {
             let digit = self.digits[usize::from(byte)];
@@ -82,7 +86,8 @@ impl Numbering {
         }
     }
 
-    /// One number for all lengths: those of length 4 first, then 5, and so on. Fits a signed 64-bit integer with room to spare.
+    /// One number for all lengths: those of length 4 first, then 5, and so on. Fits a signed 64-bit
+    /// integer with room to spare.
     pub fn id(&self, length: u8, n: u64) -> u64 {
         (MIN_CODE_LENGTH..length).map(|shorter| self.capacity(shorter)).sum::<u64>() + n
     }
@@ -159,7 +164,10 @@ mod tests {
                         break;
                     }
                 }
-                assert!(!std::mem::replace(&mut seen[mixed as usize], true), "{mixed} was hit twice");
+                assert!(
+                    !std::mem::replace(&mut seen[mixed as usize], true),
+                    "{mixed} was hit twice"
+                );
             }
             assert!(seen.into_iter().all(|hit| hit));
         }
@@ -173,10 +181,15 @@ mod tests {
                 let capacity = numbering.capacity(length);
                 let count = if length == 7 { 1_000_000 } else { 20_000 };
                 // From the beginning, to the end, and at every distance between.
-                let spread = (0..count).map(|i| (u128::from(capacity - 1) * i / u128::from(count as u64 - 1)) as u64);
+                let spread = (0..count)
+                    .map(|i| (u128::from(capacity - 1) * i / u128::from(count as u64 - 1)) as u64);
                 for n in (0..10_000).chain(spread).chain(capacity - 10_000..capacity) {
                     let code = numbering.code(length, n);
-                    assert_eq!(numbering.number(code.as_str().as_bytes()), Some((length, n)), "{code}");
+                    assert_eq!(
+                        numbering.number(code.as_str().as_bytes()),
+                        Some((length, n)),
+                        "{code}"
+                    );
                 }
             }
         }
@@ -187,8 +200,13 @@ mod tests {
         let (one, two) = (numbering(Alphabet::Base62, 1), numbering(Alphabet::Base62, 2));
         let same = (0..1000).filter(|&n| one.code(7, n) == two.code(7, n)).count();
         assert_eq!(same, 0);
-        let prefixes: std::collections::HashSet<_> = (0..1000).map(|n| one.code(7, n).as_str()[..2].to_owned()).collect();
-        assert!(prefixes.len() > 700, "{} prefixes of two characters among 1,000 codes", prefixes.len());
+        let prefixes: std::collections::HashSet<_> =
+            (0..1000).map(|n| one.code(7, n).as_str()[..2].to_owned()).collect();
+        assert!(
+            prefixes.len() > 700,
+            "{} prefixes of two characters among 1,000 codes",
+            prefixes.len()
+        );
     }
 
     #[test]

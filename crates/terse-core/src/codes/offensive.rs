@@ -1,11 +1,12 @@
 //! Words nobody wants to find in a short link they hand to a customer.
 
-/// Stems, in lower case, without digits. Short ones that occur in ordinary words are left out on purpose: generated codes are
-/// noise, and only what jumps at a reader matters.
+/// Stems, in lower case, without digits. Short ones that occur in ordinary words are left out on
+/// purpose: generated codes are noise, and only what jumps at a reader matters.
 const STEMS: &[&str] = &[
-    "anal", "anus", "arse", "bitch", "bollock", "boob", "cock", "coon", "crap", "cunt", "dick", "dildo", "fag", "fotze", "fuck",
-    "fuk", "hitler", "hure", "jizz", "kike", "merde", "nazi", "negro", "nigg", "nutte", "penis", "piss", "porn", "puta", "puto",
-    "pussy", "rape", "scheis", "sex", "shit", "slut", "spic", "tits", "titten", "twat", "vagina", "wank", "whore",
+    "anal", "anus", "arse", "bitch", "bollock", "boob", "cock", "coon", "crap", "cunt", "dick",
+    "dildo", "fag", "fotze", "fuck", "fuk", "hitler", "hure", "jizz", "kike", "merde", "nazi",
+    "negro", "nigg", "nutte", "penis", "piss", "porn", "puta", "puto", "pussy", "rape", "scheis",
+    "sex", "shit", "slut", "spic", "tits", "titten", "twat", "vagina", "wank", "whore",
 ];
 
 /// Whether a code reads as one of them, with the usual digits for letters.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// So many in so long: `100/h`, `5/s`, `30/m`, `1000/d`; `0` is none. As a bucket: it holds that many tokens when it is full,
-/// and fills up evenly within that time.
+/// So many in so long: `100/h`, `5/s`, `30/m`, `1000/d`; `0` is none. As a bucket: it holds that
+/// many tokens when it is full, and fills up evenly within that time.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Limit {
     count: u32,
@@ -52,9 +52,10 @@ impl Limit {
     const fn new(count: u32, seconds: u64) -> Self {
         match count {
             0 => Self::OFF,
-            count => {
-                Self { count: if count > Self::MAX_COUNT { Self::MAX_COUNT } else { count }, per: Duration::from_secs(seconds) }
-            }
+            count => Self {
+                count: if count > Self::MAX_COUNT { Self::MAX_COUNT } else { count },
+                per: Duration::from_secs(seconds),
+            },
         }
     }
 
@@ -75,7 +76,11 @@ impl Limit {
 
     /// How long until one more is allowed; at least a microsecond.
     pub fn interval(self) -> Duration {
-        if self.is_off() { Duration::ZERO } else { (self.per / self.count).max(Duration::from_micros(1)) }
+        if self.is_off() {
+            Duration::ZERO
+        } else {
+            (self.per / self.count).max(Duration::from_micros(1))
+        }
     }
 
     /// So many times as generous. None stays none.
@@ -89,13 +94,20 @@ impl FromStr for Limit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("a limit such as 100/h, 30/m or 5/s is expected, or 0 for none, not {text:?}");
-        let digits = |count: &str| (!count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit())).then(|| count.parse());
+        let wrong = || {
+            format!("a limit such as 100/h, 30/m or 5/s is expected, or 0 for none, not {text:?}")
+        };
+        let digits = |count: &str| {
+            (!count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
+                .then(|| count.parse())
+        };
         let (count, unit) = match text.split_once('/') {
             Some((count, unit)) => (count.trim_end(), Some(unit.trim_start())),
             None => (text, None),
         };
-        let count: u32 = digits(count).ok_or_else(wrong)?.map_err(|_| format!("at most {} are counted", Self::MAX_COUNT))?;
+        let count: u32 = digits(count)
+            .ok_or_else(wrong)?
+            .map_err(|_| format!("at most {} are counted", Self::MAX_COUNT))?;
         if count > Self::MAX_COUNT {
             return Err(format!("at most {} are counted, not {count}", Self::MAX_COUNT));
         }
@@ -103,7 +115,8 @@ impl FromStr for Limit {
             None if count == 0 => Ok(Self::OFF),
             None => Err(wrong()),
             Some(unit) => {
-                let (_, seconds) = UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+                let (_, seconds) =
+                    UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
                 Ok(Self::new(count, seconds))
             }
         }
@@ -141,12 +154,29 @@ mod tests {
             ("0/h", 0, 0, "0"),
         ] {
             let limit: Limit = text.parse().unwrap();
-            assert_eq!((limit.count(), limit.per().as_secs(), &*limit.to_string()), (count, seconds, shown), "{text}");
+            assert_eq!(
+                (limit.count(), limit.per().as_secs(), &*limit.to_string()),
+                (count, seconds, shown),
+                "{text}"
+            );
             assert_eq!(limit.to_string().parse(), Ok(limit));
         }
-        for text in
-            ["", "5", "/h", "5/", "-5/h", "+5/h", "1.5/h", "5/x", "5/H", "5/h/h", "h", "1000001/h", "99999999999/h", "５/h"]
-        {
+        for text in [
+            "",
+            "5",
+            "/h",
+            "5/",
+            "-5/h",
+            "+5/h",
+            "1.5/h",
+            "5/x",
+            "5/H",
+            "5/h/h",
+            "h",
+            "1000001/h",
+            "99999999999/h",
+            "５/h",
+        ] {
             assert!(text.parse::<Limit>().is_err(), "{text}");
         }
     }

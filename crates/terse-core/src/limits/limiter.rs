@@ -60,14 +60,20 @@ pub struct LimitDecision {
     pub remaining: u32,
     /// How long until it may be done as often as at the beginning.
     pub reset: Duration,
-    /// If it may not be done: how long until it may. More than is ever allowed at once may never be done.
+    /// If it may not be done: how long until it may. More than is ever allowed at once may never be
+    /// done.
     pub retry: Duration,
 }
 
 impl LimitDecision {
     /// Where there is no limit.
-    pub const UNLIMITED: Self =
-        Self { allowed: true, limit: 0, remaining: u32::MAX, reset: Duration::ZERO, retry: Duration::ZERO };
+    pub const UNLIMITED: Self = Self {
+        allowed: true,
+        limit: 0,
+        remaining: u32::MAX,
+        reset: Duration::ZERO,
+        retry: Duration::ZERO,
+    };
 
     /// The one that leaves less.
     #[must_use]
@@ -82,20 +88,23 @@ impl LimitDecision {
 
 /// Keeps count of who did what, in buckets of tokens.
 ///
-/// It takes a bounded amount of memory, however many do something. When that is used up, it forgets first those who have done
-/// least: rather let some do too much than keep those from anything who did nothing. It neither fails nor takes long: where
-/// the counts are kept elsewhere and cannot be reached, everything is allowed, or counted here alone.
+/// It takes a bounded amount of memory, however many do something. When that is used up, it forgets
+/// first those who have done least: rather let some do too much than keep those from anything who
+/// did nothing. It neither fails nor takes long: where the counts are kept elsewhere and cannot be
+/// reached, everything is allowed, or counted here alone.
 #[async_trait]
 pub trait Limiter: Send + Sync {
-    /// Takes `count` tokens, at least one, out of the subject's bucket of this size: all of them, or none. Whoever was refused
-    /// is not punished for having asked. A subject always comes with the same limit until the settings change.
+    /// Takes `count` tokens, at least one, out of the subject's bucket of this size: all of them,
+    /// or none. Whoever was refused is not punished for having asked. A subject always comes with
+    /// the same limit until the settings change.
     async fn take(&self, subject: LimitSubject, limit: Limit, count: u32) -> LimitDecision;
 
     /// Puts tokens back that were taken for nothing.
     async fn give_back(&self, subject: LimitSubject, limit: Limit, count: u32);
 }
 
-/// Takes tokens for somebody of whom only the address is known: from the bucket of the network, and of the one above it.
+/// Takes tokens for somebody of whom only the address is known: from the bucket of the network, and
+/// of the one above it.
 pub async fn take_by_address(
     limiter: &dyn Limiter,
     act: LimitedAction,
@@ -104,20 +113,40 @@ pub async fn take_by_address(
     count: u32,
 ) -> LimitDecision {
     let (network, above) = Network::of(address);
-    let verdict = limiter.take(LimitSubject { act, who: LimitKey::Network(network) }, limit, count).await;
+    let verdict =
+        limiter.take(LimitSubject { act, who: LimitKey::Network(network) }, limit, count).await;
     match above {
-        Some(above) if verdict.allowed => verdict
-            .and(limiter.take(LimitSubject { act, who: LimitKey::Network(above) }, limit.times(SUBNET_FACTOR), count).await),
+        Some(above) if verdict.allowed => verdict.and(
+            limiter
+                .take(
+                    LimitSubject { act, who: LimitKey::Network(above) },
+                    limit.times(SUBNET_FACTOR),
+                    count,
+                )
+                .await,
+        ),
         _ => verdict,
     }
 }
 
 /// Puts back what [`take_by_address`] took.
-pub async fn give_back_by_address(limiter: &dyn Limiter, act: LimitedAction, address: IpAddr, limit: Limit, count: u32) {
+pub async fn give_back_by_address(
+    limiter: &dyn Limiter,
+    act: LimitedAction,
+    address: IpAddr,
+    limit: Limit,
+    count: u32,
+) {
     let (network, above) = Network::of(address);
     limiter.give_back(LimitSubject { act, who: LimitKey::Network(network) }, limit, count).await;
     if let Some(above) = above {
-        limiter.give_back(LimitSubject { act, who: LimitKey::Network(above) }, limit.times(SUBNET_FACTOR), count).await;
+        limiter
+            .give_back(
+                LimitSubject { act, who: LimitKey::Network(above) },
+                limit.times(SUBNET_FACTOR),
+                count,
+            )
+            .await;
     }
 }
 
@@ -140,7 +169,13 @@ mod tests {
 
     #[test]
     fn of_two_verdicts_the_stricter_counts() {
-        let some = LimitDecision { allowed: true, limit: 9, remaining: 3, reset: Duration::ZERO, retry: Duration::ZERO };
+        let some = LimitDecision {
+            allowed: true,
+            limit: 9,
+            remaining: 3,
+            reset: Duration::ZERO,
+            retry: Duration::ZERO,
+        };
         let less = LimitDecision { remaining: 1, ..some };
         let none = LimitDecision { allowed: false, remaining: 0, ..some };
         assert_eq!(some.and(less), less);

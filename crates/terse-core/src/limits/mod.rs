@@ -6,6 +6,7 @@ mod network;
 
 pub use limit::Limit;
 pub use limiter::{
-    LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, give_back_by_address, take_by_address,
+    LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, give_back_by_address,
+    take_by_address,
 };
 pub use network::{Network, SUBNET_FACTOR};

@@ -2,11 +2,13 @@
 
 use std::net::IpAddr;
 
-/// How many times as much is allowed to a network that holds many of those that are usually told apart.
+/// How many times as much is allowed to a network that holds many of those that are usually told
+/// apart.
 pub const SUBNET_FACTOR: u32 = 8;
 
-/// The addresses that are counted as one. With IPv4 that is each by itself. With IPv6 whoever has one usually has 2⁶⁴ of them,
-/// and many have 65,536 times that: a /64 is counted as one, and above it the /48 it belongs to, with [`SUBNET_FACTOR`] times as much.
+/// The addresses that are counted as one. With IPv4 that is each by itself. With IPv6 whoever has
+/// one usually has 2⁶⁴ of them, and many have 65,536 times that: a /64 is counted as one, and above
+/// it the /48 it belongs to, with [`SUBNET_FACTOR`] times as much.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Network {
     /// The first bits, at the lower end.

@@ -12,7 +12,11 @@ use crate::validation::{ValidationError, ValidationErrorKind};
 
 impl Links {
     /// A link of the caller's, and what it was before each of its last changes, the latest first.
-    pub async fn history(&self, caller: Caller, key: &LinkKey) -> Result<(Link, Vec<LinkVersion>), LinkError> {
+    pub async fn history(
+        &self,
+        caller: Caller,
+        key: &LinkKey,
+    ) -> Result<(Link, Vec<LinkVersion>), LinkError> {
         let link = self.get(caller, key).await?;
         if link.deleted_at.is_some() {
             return Err(LinkError::NotFound);
@@ -21,9 +25,10 @@ impl Links {
         Ok((link, history))
     }
 
-    /// Takes a link back to what it was before its last change, or at an earlier revision. That is a change like any other: under
-    /// all rules, and itself to be undone. What moderation thinks of the link stays, but for what is thought of its target. With
-    /// `expected`, only if it is still at that revision.
+    /// Takes a link back to what it was before its last change, or at an earlier revision. That is
+    /// a change like any other: under all rules, and itself to be undone. What moderation thinks of
+    /// the link stays, but for what is thought of its target. With `expected`, only if it is still
+    /// at that revision.
     pub async fn undo(
         &self,
         caller: Caller,
@@ -32,9 +37,13 @@ impl Links {
         expected: Option<Revision>,
     ) -> Result<Link, LinkError> {
         let (seen, history) = self.history(caller, key).await?;
-        let refuse = |detail: &'static str| ValidationError::new(ValidationErrorKind::InvalidRequest, "revision", detail);
+        let refuse = |detail: &'static str| {
+            ValidationError::new(ValidationErrorKind::InvalidRequest, "revision", detail)
+        };
         let past = match to {
-            None => history.into_iter().next().ok_or_else(|| refuse("there is nothing to undo"))?.link,
+            None => {
+                history.into_iter().next().ok_or_else(|| refuse("there is nothing to undo"))?.link
+            }
             Some(to) if to == seen.revision => seen.clone(),
             Some(to) => history
                 .into_iter()
@@ -43,14 +52,23 @@ impl Links {
                 .ok_or_else(|| refuse("nothing is known of the link at that revision"))?,
         };
         self.prepare(past.targets()).await;
-        // Only what was looked at is taken back: with a change in between, another one would be the last.
+        // Only what was looked at is taken back: with a change in between, another one would be the
+        // last.
         let expected = Some(expected.unwrap_or(seen.revision));
-        let undone = self.change(caller, key, expected, |link, now| self.back_to(caller, &past, link, now)).await;
+        let undone = self
+            .change(caller, key, expected, |link, now| self.back_to(caller, &past, link, now))
+            .await;
         undone.inspect(|link| self.revisit_if_unscreened(link))
     }
 
     /// The link with the wishes of an earlier one.
-    fn back_to(&self, caller: Caller, past: &Link, link: &Link, now: Timestamp) -> Result<Link, LinkError> {
+    fn back_to(
+        &self,
+        caller: Caller,
+        past: &Link,
+        link: &Link,
+        now: Timestamp,
+    ) -> Result<Link, LinkError> {
         let mut new = Link {
             key: link.key.clone(),
             owner: link.owner,
@@ -101,7 +119,8 @@ impl Links {
                 (new.standing, new.judged) = (standing, ModerationSource::Screen);
             }
         }
-        new.reusable &= new.target == link.target && new.is_plain() && new.standing == ModerationStatus::Clear;
+        new.reusable &=
+            new.target == link.target && new.is_plain() && new.standing == ModerationStatus::Clear;
         new.updated_at = now.max(link.updated_at);
         new.revision.0 += 1;
         Ok(new)

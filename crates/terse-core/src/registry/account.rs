@@ -5,8 +5,8 @@ use std::fmt;
 use crate::link::{OwnerId, Revision};
 use crate::time::Timestamp;
 
-/// What somebody signs in with: 3 to 64 of letters, digits and `. _ - + @`. Kept as it was given; two that differ only by case
-/// are the same.
+/// What somebody signs in with: 3 to 64 of letters, digits and `. _ - + @`. Kept as it was given;
+/// two that differ only by case are the same.
 #[derive(Clone, Debug)]
 pub struct AccountName(Box<str>);
 
@@ -93,12 +93,13 @@ pub struct Suspension {
     pub why: String,
 }
 
-/// The reason of a suspension that ends in an erasure. It begins with a character that nobody can type, so that it is never
-/// somebody's own words.
+/// The reason of a suspension that ends in an erasure. It begins with a character that nobody can
+/// type, so that it is never somebody's own words.
 const ERASURE: &str = "\u{1}the account is being erased";
 
 impl Suspension {
-    /// The first step of an erasure: from now on the account opens nothing, and whoever finds it like this goes on erasing it.
+    /// The first step of an erasure: from now on the account opens nothing, and whoever finds it
+    /// like this goes on erasing it.
     pub fn of_erasure(at: Timestamp) -> Self {
         Self { at, why: ERASURE.to_owned() }
     }
@@ -109,8 +110,8 @@ impl Suspension {
     }
 }
 
-/// An account. While it is suspended its keys and sessions open nothing and its links lead nowhere: all three ask here, so one
-/// write is enough to switch them off, and one to switch them on again.
+/// An account. While it is suspended its keys and sessions open nothing and its links lead nowhere:
+/// all three ask here, so one write is enough to switch them off, and one to switch them on again.
 #[derive(Clone, PartialEq)]
 pub struct Account {
     /// Whose links are theirs. Never given out again.
@@ -142,13 +143,23 @@ impl NewAccount {
     /// The account it becomes.
     pub fn into_account(self, id: OwnerId) -> Account {
         let Self { name, role, password, identity, created_at } = self;
-        Account { id, name, role, created_at, password, identity, suspended: None, revision: Revision(1) }
+        Account {
+            id,
+            name,
+            role,
+            created_at,
+            password,
+            identity,
+            suspended: None,
+            revision: Revision(1),
+        }
     }
 }
 
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (password, suspended) = (self.password.as_ref().map(|_| "[hidden]"), self.suspended.is_some());
+        let (password, suspended) =
+            (self.password.as_ref().map(|_| "[hidden]"), self.suspended.is_some());
         f.debug_struct("User")
             .field("id", &self.id)
             .field("role", &self.role)
@@ -197,7 +208,17 @@ mod tests {
         for name in ["ann", "Ann.Example+1@example.com", "0x_-"] {
             assert!(AccountName::parse(name).is_some(), "{name}");
         }
-        for name in ["", "ab", "-ann", "ann example", "änn", "a\u{0}nn", "ann\n", "<b>x</b>", &"a".repeat(65)] {
+        for name in [
+            "",
+            "ab",
+            "-ann",
+            "ann example",
+            "änn",
+            "a\u{0}nn",
+            "ann\n",
+            "<b>x</b>",
+            &"a".repeat(65),
+        ] {
             assert!(AccountName::parse(name).is_none(), "{name:?}");
         }
         assert_eq!(AccountName::parse("Ann"), AccountName::parse("aNN"));

@@ -22,7 +22,8 @@ impl AccountChange {
     /// What comes of it; `None` if the account is like that already.
     pub fn effect(&self, before: &Account) -> Option<AccountUpdate> {
         let mut changed = before.clone();
-        let new_password = self.password.as_ref().is_some_and(|password| *password != before.password);
+        let new_password =
+            self.password.as_ref().is_some_and(|password| *password != before.password);
         if let Some(name) = &self.name {
             changed.name = name.clone();
         }
@@ -46,10 +47,19 @@ impl AccountChange {
         after.revision = Revision(before.revision.0 + 1);
         let mut lines = Vec::new();
         if is_changed {
-            lines.push(AuditRecord::account_changed(AuditAction::UserChanged, before, &changed, new_password));
+            lines.push(AuditRecord::account_changed(
+                AuditAction::UserChanged,
+                before,
+                &changed,
+                new_password,
+            ));
         }
         if is_judged {
-            let act = if after.suspended.is_some() { AuditAction::UserSuspended } else { AuditAction::UserReinstated };
+            let act = if after.suspended.is_some() {
+                AuditAction::UserSuspended
+            } else {
+                AuditAction::UserReinstated
+            };
             lines.push(AuditRecord::account_changed(act, &changed, &after, false));
         }
         let now_suspended = after.suspended.is_some() && before.suspended.is_none();
@@ -72,8 +82,14 @@ mod tests {
     fn ann() -> Account {
         let name = AccountName::parse("Ann").unwrap();
         let password = Some("$argon2id$old".to_owned());
-        NewAccount { name, role: Role::Moderator, password, identity: None, created_at: Timestamp::from_ms(1) }
-            .into_account(OwnerId(1000))
+        NewAccount {
+            name,
+            role: Role::Moderator,
+            password,
+            identity: None,
+            created_at: Timestamp::from_ms(1),
+        }
+        .into_account(OwnerId(1000))
     }
 
     fn suspension(why: &str) -> Option<Suspension> {
@@ -89,10 +105,25 @@ mod tests {
             ("case", AccountChange { name: AccountName::parse("ANN"), ..change() }, false, false),
             ("greater role", AccountChange { role: Some(Role::Admin), ..change() }, false, false),
             ("lesser role", AccountChange { role: Some(Role::User), ..change() }, true, false),
-            ("password", AccountChange { password: Some(Some("$argon2id$new".into())), ..change() }, true, false),
+            (
+                "password",
+                AccountChange { password: Some(Some("$argon2id$new".into())), ..change() },
+                true,
+                false,
+            ),
             ("no password", AccountChange { password: Some(None), ..change() }, true, false),
-            ("identity", AccountChange { identity: Some(Some(identity)), ..change() }, false, false),
-            ("suspension", AccountChange { suspended: Some(suspension("spam")), ..change() }, true, true),
+            (
+                "identity",
+                AccountChange { identity: Some(Some(identity)), ..change() },
+                false,
+                false,
+            ),
+            (
+                "suspension",
+                AccountChange { suspended: Some(suspension("spam")), ..change() },
+                true,
+                true,
+            ),
         ] {
             let effect = change.effect(&ann()).unwrap();
             assert_eq!((effect.ends_sessions, effect.bumps_version), (ends, moves), "{what}");
@@ -115,16 +146,23 @@ mod tests {
 
     #[test]
     fn a_suspension_has_a_line_of_its_own() {
-        let change = AccountChange { role: Some(Role::Admin), suspended: Some(suspension("spam")), ..AccountChange::default() };
+        let change = AccountChange {
+            role: Some(Role::Admin),
+            suspended: Some(suspension("spam")),
+            ..AccountChange::default()
+        };
         let suspended = change.effect(&ann()).unwrap();
         assert_eq!(
             suspended.lines.iter().map(|line| line.act).collect::<Vec<_>>(),
             [AuditAction::UserChanged, AuditAction::UserSuspended]
         );
-        let other_reason = AccountChange { suspended: Some(suspension("more spam")), ..AccountChange::default() };
+        let other_reason =
+            AccountChange { suspended: Some(suspension("more spam")), ..AccountChange::default() };
         let still = other_reason.effect(&suspended.account).unwrap();
         assert!(!still.bumps_version && !still.ends_sessions);
-        let back = AccountChange { suspended: Some(None), ..AccountChange::default() }.effect(&still.account).unwrap();
+        let back = AccountChange { suspended: Some(None), ..AccountChange::default() }
+            .effect(&still.account)
+            .unwrap();
         assert!(back.bumps_version && !back.ends_sessions);
         assert_eq!(back.lines[0].act, AuditAction::UserReinstated);
         for line in suspended.lines.iter().chain(&still.lines).chain(&back.lines) {

@@ -12,7 +12,8 @@ pub enum Actor {
     Terse,
 }
 
-/// On whose behalf a change is made, when, and why. Written to the audit log in the same step as the change.
+/// On whose behalf a change is made, when, and why. Written to the audit log in the same step as
+/// the change.
 #[derive(Clone, Debug)]
 pub struct Attribution {
     /// Who.
@@ -121,7 +122,8 @@ impl AuditAction {
     }
 }
 
-/// A line of the audit log. Never deleted but with age, and never changed but to forget a person who is gone.
+/// A line of the audit log. Never deleted but with age, and never changed but to forget a person
+/// who is gone.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AuditEntry {
     /// Its place in the log.

@@ -78,7 +78,12 @@ impl AuditRecord {
     }
 
     /// An account was changed.
-    pub(crate) fn account_changed(act: AuditAction, before: &Account, after: &Account, new_password: bool) -> Self {
+    pub(crate) fn account_changed(
+        act: AuditAction,
+        before: &Account,
+        after: &Account,
+        new_password: bool,
+    ) -> Self {
         let mut now = told(after);
         if new_password && after.password.is_some() {
             now["password"] = "new".into();
@@ -96,13 +101,19 @@ impl AuditRecord {
     /// A key was made.
     pub fn key_added(key: &ApiKey) -> Self {
         let after = told_key(key);
-        Self { subject: subject::key(key.id), ..Self::about(AuditAction::KeyAdded, key.owner, None, Some(after)) }
+        Self {
+            subject: subject::key(key.id),
+            ..Self::about(AuditAction::KeyAdded, key.owner, None, Some(after))
+        }
     }
 
     /// A key was revoked.
     pub fn key_revoked(key: &ApiKey) -> Self {
         let before = told_key(key);
-        Self { subject: subject::key(key.id), ..Self::about(AuditAction::KeyRevoked, key.owner, Some(before), None) }
+        Self {
+            subject: subject::key(key.id),
+            ..Self::about(AuditAction::KeyRevoked, key.owner, Some(before), None)
+        }
     }
 
     /// A webhook was made.
@@ -139,22 +150,42 @@ impl AuditRecord {
 
     /// An invitation was written.
     pub fn invited(invitation: &Invitation) -> Self {
-        Self::new(AuditAction::Invited, subject::account(invitation.by), None, Some(told_invitation(invitation)))
+        Self::new(
+            AuditAction::Invited,
+            subject::account(invitation.by),
+            None,
+            Some(told_invitation(invitation)),
+        )
     }
 
     /// An invitation was taken back.
     pub fn invitation_revoked(invitation: &Invitation) -> Self {
-        Self::new(AuditAction::InvitationRevoked, subject::account(invitation.by), Some(told_invitation(invitation)), None)
+        Self::new(
+            AuditAction::InvitationRevoked,
+            subject::account(invitation.by),
+            Some(told_invitation(invitation)),
+            None,
+        )
     }
 
     /// A short domain was added or changed.
     pub fn domain_changed(before: Option<&DomainConfig>, after: &DomainConfig) -> Self {
-        Self::new(AuditAction::DomainChanged, subject::domain(&after.domain), before.map(told_place), Some(told_place(after)))
+        Self::new(
+            AuditAction::DomainChanged,
+            subject::domain(&after.domain),
+            before.map(told_place),
+            Some(told_place(after)),
+        )
     }
 
     /// A short domain was removed.
     pub fn domain_removed(place: &DomainConfig) -> Self {
-        Self::new(AuditAction::DomainRemoved, subject::domain(&place.domain), Some(told_place(place)), None)
+        Self::new(
+            AuditAction::DomainRemoved,
+            subject::domain(&place.domain),
+            Some(told_place(place)),
+            None,
+        )
     }
 
     /// A host was blocked.
@@ -164,17 +195,31 @@ impl AuditRecord {
 
     /// A host is no longer blocked.
     pub fn host_unblocked(host: &BlockedHost) -> Self {
-        Self::new(AuditAction::HostUnblocked, subject::host(&host.host), Some(told_host(host)), None)
+        Self::new(
+            AuditAction::HostUnblocked,
+            subject::host(&host.host),
+            Some(told_host(host)),
+            None,
+        )
     }
 
     /// Reports about a link were settled.
     pub fn reports_settled(link: &LinkKey, count: u64, state: ReportState) -> Self {
         let told = |state: ReportState| json!({ "reports": count, "state": state.as_str() });
-        Self::new(AuditAction::ReportSettled, subject::link(link), Some(told(ReportState::Open)), Some(told(state)))
+        Self::new(
+            AuditAction::ReportSettled,
+            subject::link(link),
+            Some(told(ReportState::Open)),
+            Some(told(state)),
+        )
     }
 
     /// Something that happened elsewhere.
-    pub fn noted(act: AuditAction, subject: &str, (before, after): (Option<String>, Option<String>)) -> Self {
+    pub fn noted(
+        act: AuditAction,
+        subject: &str,
+        (before, after): (Option<String>, Option<String>),
+    ) -> Self {
         let about = subject.strip_prefix("user:").and_then(|id| id.parse().ok()).map(OwnerId);
         Self { act, subject: subject.to_owned(), about, before, after }
     }
@@ -194,8 +239,14 @@ fn moment(at: Option<Timestamp>) -> Option<String> {
 }
 
 fn told(account: &Account) -> Value {
-    let identity = account.identity.as_ref().map(|identity| json!({ "issuer": identity.issuer, "subject": identity.subject }));
-    let suspended = account.suspended.as_ref().map(|since| json!({ "at": since.at.to_string(), "why": since.why }));
+    let identity = account
+        .identity
+        .as_ref()
+        .map(|identity| json!({ "issuer": identity.issuer, "subject": identity.subject }));
+    let suspended = account
+        .suspended
+        .as_ref()
+        .map(|since| json!({ "at": since.at.to_string(), "why": since.why }));
     json!({
         "name": account.name.as_str(),
         "role": account.role.as_str(),
@@ -221,7 +272,8 @@ fn told_invitation(invitation: &Invitation) -> Value {
     json!({ "role": role.as_str(), "by": by.0, "expires_at": expires_at.to_string() })
 }
 
-/// Of the address only the host, as its path may be a secret; it has the name under which a person's things are forgotten.
+/// Of the address only the host, as its path may be a secret; it has the name under which a
+/// person's things are forgotten.
 fn told_webhook(webhook: &Webhook) -> Value {
     json!({
         "owner": webhook.owner.0,
@@ -241,8 +293,8 @@ fn told_host(host: &BlockedHost) -> Value {
     json!({ "at": host.at.to_string(), "why": host.why })
 }
 
-/// Takes a person out of the lines about their account: every name they and their keys had, and who they were elsewhere. What
-/// was done, when, and by which id, stays.
+/// Takes a person out of the lines about their account: every name they and their keys had, and who
+/// they were elsewhere. What was done, when, and by which id, stays.
 pub fn redact_account(lines: &mut [AuditEntry], name: &AccountName) {
     let mut names = vec![name.folded()];
     for line in lines.iter_mut() {
@@ -311,14 +363,28 @@ mod tests {
             after: Some(after.into()),
         };
         let mut lines = [
-            line("Ann, known as ann.old@x, cannot stay (ANN)", r#"{"name":"Ann.old@x","role":"user"}"#, r#"{"name":"Ann"}"#),
-            line("é", r#"{"identity":{"subject":"ann"},"suspended":{"why":"ann spams"}}"#, "no JSON with ann"),
+            line(
+                "Ann, known as ann.old@x, cannot stay (ANN)",
+                r#"{"name":"Ann.old@x","role":"user"}"#,
+                r#"{"name":"Ann"}"#,
+            ),
+            line(
+                "é",
+                r#"{"identity":{"subject":"ann"},"suspended":{"why":"ann spams"}}"#,
+                "no JSON with ann",
+            ),
         ];
         redact_account(&mut lines, &AccountName::parse("Ann").unwrap());
-        assert_eq!(lines[0].why.as_deref(), Some("[erased], known as [erased], cannot stay ([erased])"));
+        assert_eq!(
+            lines[0].why.as_deref(),
+            Some("[erased], known as [erased], cannot stay ([erased])")
+        );
         assert_eq!(lines[0].before.as_deref(), Some(r#"{"name":null,"role":"user"}"#));
         assert_eq!(lines[0].after.as_deref(), Some(r#"{"name":null}"#));
-        assert_eq!(lines[1].before.as_deref(), Some(r#"{"identity":null,"suspended":{"why":"[erased] spams"}}"#));
+        assert_eq!(
+            lines[1].before.as_deref(),
+            Some(r#"{"identity":null,"suspended":{"why":"[erased] spams"}}"#)
+        );
         assert_eq!(lines[1].after.as_deref(), Some("null"));
         let text = format!("{lines:?}").to_lowercase();
         assert!(!text.replace("cannot", "").contains("ann"), "{text}");
@@ -326,9 +392,12 @@ mod tests {
 
     #[test]
     fn a_name_is_taken_out_where_it_is_a_word() {
-        for (text, want) in
-            [("cicada and CI", "cicada and [erased]"), ("ci", "[erased]"), ("éci ci é", "éci [erased] é"), ("", "")]
-        {
+        for (text, want) in [
+            ("cicada and CI", "cicada and [erased]"),
+            ("ci", "[erased]"),
+            ("éci ci é", "éci [erased] é"),
+            ("", ""),
+        ] {
             let mut text = text.to_owned();
             strike(&mut text, "ci");
             assert_eq!(text, want);

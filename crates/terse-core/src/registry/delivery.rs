@@ -16,7 +16,19 @@ pub const MAX_SETTLED_PER_WEBHOOK: usize = 100;
 pub const RETRY_PAUSES: [Duration; 11] = {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;
-    let secs = [10, 30, MINUTE, 2 * MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR];
+    let secs = [
+        10,
+        30,
+        MINUTE,
+        2 * MINUTE,
+        5 * MINUTE,
+        15 * MINUTE,
+        30 * MINUTE,
+        HOUR,
+        2 * HOUR,
+        6 * HOUR,
+        12 * HOUR,
+    ];
     let mut pauses = [Duration::ZERO; 11];
     let mut n = 0;
     while n < 11 {
@@ -160,10 +172,14 @@ pub struct Settlement {
 }
 
 impl Due {
-    /// What follows from an attempt that ended at `now`. `dice` is from 0 to 1 and spreads attempts, so that those who failed
-    /// together do not come again together.
+    /// What follows from an attempt that ended at `now`. `dice` is from 0 to 1 and spreads
+    /// attempts, so that those who failed together do not come again together.
     pub fn settle(&self, outcome: DeliveryResult, now: Timestamp, dice: f64) -> Settlement {
-        let mut delivery = Delivery { attempts: self.delivery.attempts + 1, tried_at: Some(now), ..self.delivery.clone() };
+        let mut delivery = Delivery {
+            attempts: self.delivery.attempts + 1,
+            tried_at: Some(now),
+            ..self.delivery.clone()
+        };
         let mut disable = None;
         let mut asked = Duration::ZERO;
         (delivery.status, delivery.problem) = match outcome {
@@ -188,7 +204,10 @@ impl Due {
                     delivery.state = DeliveryState::Failed;
                     // A receiver that takes everything else is not gone: it dislikes this one.
                     if self.webhook.delivered_at.is_none_or(|at| at < self.delivery.created_at) {
-                        disable = Some(format!("the receiver took nothing in {} attempts", delivery.attempts));
+                        disable = Some(format!(
+                            "the receiver took nothing in {} attempts",
+                            delivery.attempts
+                        ));
                     }
                 }
             },
@@ -201,8 +220,14 @@ impl Due {
 }
 
 impl NewEvent {
-    /// An event with a name of its own, and these fields in its body. `None` if the system has no random numbers.
-    pub fn new(kind: EventKind, owner: OwnerId, at: Timestamp, fields: &[(&str, Value)]) -> Option<Self> {
+    /// An event with a name of its own, and these fields in its body. `None` if the system has no
+    /// random numbers.
+    pub fn new(
+        kind: EventKind,
+        owner: OwnerId,
+        at: Timestamp,
+        fields: &[(&str, Value)],
+    ) -> Option<Self> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).ok()?;
         let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -234,7 +259,9 @@ impl NewEvent {
     pub fn concerns(&self, webhook: &Webhook) -> bool {
         webhook.owner == self.owner
             && webhook.disabled.is_none()
-            && self.only.map_or_else(|| webhook.events.contains(self.kind), |only| only == webhook.id)
+            && self
+                .only
+                .map_or_else(|| webhook.events.contains(self.kind), |only| only == webhook.id)
     }
 }
 
@@ -246,8 +273,16 @@ mod tests {
 
     fn due(delivered_at: Option<i64>) -> Due {
         let url = Target::from_stored("https://hook.example/".into());
-        let new = NewWebhook { owner: OwnerId(1), url, events: Events::default(), created_at: Timestamp::from_ms(0) };
-        let webhook = Webhook { delivered_at: delivered_at.map(Timestamp::from_ms), ..new.into_webhook(WebhookId(7)) };
+        let new = NewWebhook {
+            owner: OwnerId(1),
+            url,
+            events: Events::default(),
+            created_at: Timestamp::from_ms(0),
+        };
+        let webhook = Webhook {
+            delivered_at: delivered_at.map(Timestamp::from_ms),
+            ..new.into_webhook(WebhookId(7))
+        };
         let (id, kind, at) = ("e".into(), EventKind::LinkCreated, Timestamp::from_ms(1000));
         let event = NewEvent { id, owner: OwnerId(1), kind, body: "{}".into(), at, only: None };
         Due { delivery: event.delivery(DeliveryId(1), webhook.id), webhook, loan: 3 }
@@ -262,11 +297,19 @@ mod tests {
         let now = Timestamp::from_ms(5000);
         for status in [200, 204, 299] {
             let settled = due(None).settle(answered(status), now, 0.5);
-            assert_eq!((settled.delivery.state, settled.delivery.body.as_str()), (DeliveryState::Delivered, ""), "{status}");
+            assert_eq!(
+                (settled.delivery.state, settled.delivery.body.as_str()),
+                (DeliveryState::Delivered, ""),
+                "{status}"
+            );
         }
         for status in [199, 300, 301, 307, 400, 404, 429, 500, 503] {
             let settled = due(None).settle(answered(status), now, 0.5);
-            assert_eq!((settled.delivery.state, settled.disable), (DeliveryState::Waiting, None), "{status}");
+            assert_eq!(
+                (settled.delivery.state, settled.disable),
+                (DeliveryState::Waiting, None),
+                "{status}"
+            );
             assert!(settled.delivery.next_at > now && settled.delivery.body == "{}");
         }
         let gone = due(Some(1)).settle(answered(410), now, 0.5);
@@ -295,7 +338,10 @@ mod tests {
     fn a_receiver_may_ask_for_patience_within_reason() {
         let now = Timestamp::from_ms(0);
         let pause = |asked: u64| {
-            let outcome = DeliveryResult::Answered { status: 429, retry_after: Some(Duration::from_secs(asked)) };
+            let outcome = DeliveryResult::Answered {
+                status: 429,
+                retry_after: Some(Duration::from_secs(asked)),
+            };
             due(None).settle(outcome, now, 0.0).delivery.next_at.as_ms() / 1000
         };
         assert_eq!((pause(0), pause(300), pause(1_000_000)), (10, 300, 12 * 3600));

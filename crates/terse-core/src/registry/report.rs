@@ -50,7 +50,8 @@ pub struct NewReport {
     pub link: LinkKey,
     /// When that link was made, to tell it from others of its name.
     pub born: Timestamp,
-    /// Tells reporters apart: an account, or a keyed hash of an address's prefix. Two reports of one reporter count as one.
+    /// Tells reporters apart: an account, or a keyed hash of an address's prefix. Two reports of
+    /// one reporter count as one.
     pub reporter: [u8; 16],
     /// The account, if it was one.
     pub account: Option<OwnerId>,
@@ -86,7 +87,8 @@ pub struct AbuseReport {
 /// What keeping a report has come to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Reported {
-    /// Its name; that of the earlier one if the same reporter had reported the same link before and it is still open.
+    /// Its name; that of the earlier one if the same reporter had reported the same link before and
+    /// it is still open.
     pub id: ReportId,
     /// How many independent reporters have an open report about the link now.
     pub reporters: u64,

@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::link::{Link, ModerationStatus, OwnerId};
 
-/// What is known of who is suspended, for those who answer visitors. Links are not written for it: one change of an account
-/// switches all of them off, and one switches them on again as they were.
+/// What is known of who is suspended, for those who answer visitors. Links are not written for it:
+/// one change of an account switches all of them off, and one switches them on again as they were.
 #[derive(Debug, Default)]
 pub struct Suspended {
     owners: RwLock<Arc<HashSet<OwnerId>>>,

@@ -38,8 +38,14 @@ pub enum EventKind {
 
 impl EventKind {
     /// Those that can be subscribed to.
-    pub const ALL: [Self; 6] =
-        [Self::LinkCreated, Self::LinkChanged, Self::LinkDeleted, Self::LinkExpired, Self::LinkFlagged, Self::LinkBlocked];
+    pub const ALL: [Self; 6] = [
+        Self::LinkCreated,
+        Self::LinkChanged,
+        Self::LinkDeleted,
+        Self::LinkExpired,
+        Self::LinkFlagged,
+        Self::LinkBlocked,
+    ];
 
     /// The word on the wire.
     pub fn as_str(self) -> &'static str {
@@ -77,7 +83,11 @@ impl Events {
 
     /// Each of them, always in the same order.
     pub fn iter(self) -> impl Iterator<Item = EventKind> {
-        EventKind::ALL.into_iter().enumerate().filter(move |(bit, _)| self.0 & (1 << bit) != 0).map(|(_, kind)| kind)
+        EventKind::ALL
+            .into_iter()
+            .enumerate()
+            .filter(move |(bit, _)| self.0 & (1 << bit) != 0)
+            .map(|(_, kind)| kind)
     }
 
     /// As a store wrote it. `None` if a word is not known.
@@ -88,7 +98,9 @@ impl Events {
 
 impl FromIterator<EventKind> for Events {
     fn from_iter<I: IntoIterator<Item = EventKind>>(kinds: I) -> Self {
-        let bit = |kind: EventKind| EventKind::ALL.iter().position(|one| *one == kind).map_or(0, |bit| 1 << bit);
+        let bit = |kind: EventKind| {
+            EventKind::ALL.iter().position(|one| *one == kind).map_or(0, |bit| 1 << bit)
+        };
         Self(kinds.into_iter().fold(0, |bits, kind| bits | bit(kind)))
     }
 }
@@ -104,7 +116,8 @@ impl fmt::Display for Events {
     }
 }
 
-/// Reads the address of a receiver. By https only, unless private receivers are allowed: what is told there is the owner's own.
+/// Reads the address of a receiver. By https only, unless private receivers are allowed: what is
+/// told there is the owner's own.
 pub fn receiver(text: &str, rules: &TargetRules) -> Result<Target, ValidationError> {
     let refuse = |kind, detail: &'static str| Err(ValidationError::new(kind, "url", detail));
     let target = Target::parse(text, rules).map_err(|refusal| refusal.on("url"))?;
@@ -113,10 +126,19 @@ pub fn receiver(text: &str, rules: &TargetRules) -> Result<Target, ValidationErr
         return refuse(ValidationErrorKind::SchemeNotAllowed, "events are sent by https only");
     }
     if url.len() > 2048 {
-        return refuse(ValidationErrorKind::InvalidUrl, "the address of a receiver has at most 2,048 octets");
+        return refuse(
+            ValidationErrorKind::InvalidUrl,
+            "the address of a receiver has at most 2,048 octets",
+        );
     }
-    if url.contains('#') || url::Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some()) {
-        return refuse(ValidationErrorKind::InvalidUrl, "the address of a receiver has no user name, password or fragment");
+    if url.contains('#')
+        || url::Url::parse(url)
+            .is_ok_and(|url| !url.username().is_empty() || url.password().is_some())
+    {
+        return refuse(
+            ValidationErrorKind::InvalidUrl,
+            "the address of a receiver has no user name, password or fragment",
+        );
     }
     Ok(target)
 }
@@ -251,11 +273,16 @@ impl WebhookKey {
         secrets
     }
 
-    /// The moment is part of it: ids begin anew where somebody throws the registry away and keeps the links.
+    /// The moment is part of it: ids begin anew where somebody throws the registry away and keeps
+    /// the links.
     fn of(&self, webhook: &Webhook, generation: u32) -> String {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
-        mac.update(format!("{}.{}.{generation}", webhook.id.0, webhook.created_at.as_ms()).as_bytes());
-        let hex: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        mac.update(
+            format!("{}.{}.{generation}", webhook.id.0, webhook.created_at.as_ms()).as_bytes(),
+        );
+        let hex: String =
+            mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         format!("whsec_{hex}")
     }
 }
@@ -274,25 +301,41 @@ mod tests {
 
     fn webhook(id: u64) -> Webhook {
         let url = Target::from_stored("https://hook.example/x".into());
-        let new = NewWebhook { owner: OwnerId(1000), url, events: Events::default(), created_at: Timestamp::from_ms(5) };
+        let new = NewWebhook {
+            owner: OwnerId(1000),
+            url,
+            events: Events::default(),
+            created_at: Timestamp::from_ms(5),
+        };
         new.into_webhook(WebhookId(id))
     }
 
     #[test]
     fn events_survive_being_stored() {
-        for events in [&[][..], &[EventKind::LinkBlocked], &[EventKind::LinkDeleted, EventKind::LinkCreated], &EventKind::ALL] {
+        for events in [
+            &[][..],
+            &[EventKind::LinkBlocked],
+            &[EventKind::LinkDeleted, EventKind::LinkCreated],
+            &EventKind::ALL,
+        ] {
             let set: Events = events.iter().copied().collect();
             assert_eq!(Events::from_stored(&set.to_string()), Some(set));
             assert!(EventKind::ALL.iter().all(|kind| set.contains(*kind) == events.contains(kind)));
         }
         assert_eq!(Events::from_stored("link.eaten"), None);
-        assert!([EventKind::Test].into_iter().collect::<Events>().is_empty(), "nobody subscribes to tests");
+        assert!(
+            [EventKind::Test].into_iter().collect::<Events>().is_empty(),
+            "nobody subscribes to tests"
+        );
     }
 
     #[test]
     fn receivers_are_public_and_reached_by_https() {
         let rules = TargetRules::default();
-        assert_eq!(receiver("https://Hook.example/a?b=c", &rules).unwrap().as_str(), "https://hook.example/a?b=c");
+        assert_eq!(
+            receiver("https://Hook.example/a?b=c", &rules).unwrap().as_str(),
+            "https://hook.example/a?b=c"
+        );
         let long = format!("https://hook.example/{}", "a".repeat(2048));
         for text in [
             "http://hook.example/",
@@ -313,12 +356,25 @@ mod tests {
         let (key, other) = (WebhookKey::new([1; 32]), WebhookKey::new([2; 32]));
         let (one, two) = (webhook(1), webhook(2));
         let later = Webhook { created_at: Timestamp::from_ms(6), ..one.clone() };
-        let rotated = WebhookChange { rotate: Some(Timestamp::from_ms(1000)), ..WebhookChange::default() }.apply(&one);
-        let all = [key.secret(&one), key.secret(&two), key.secret(&later), key.secret(&rotated), other.secret(&one)];
+        let rotated =
+            WebhookChange { rotate: Some(Timestamp::from_ms(1000)), ..WebhookChange::default() }
+                .apply(&one);
+        let all = [
+            key.secret(&one),
+            key.secret(&two),
+            key.secret(&later),
+            key.secret(&rotated),
+            other.secret(&one),
+        ];
         assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), all.len());
         assert_eq!(key.secrets(&one, Timestamp::from_ms(1000)), [key.secret(&one)]);
-        assert_eq!(key.secrets(&rotated, Timestamp::from_ms(2000)), [key.secret(&rotated), key.secret(&one)]);
-        let after = Timestamp::from_ms(1000).checked_add(WebhookKey::OVERLAP + Duration::from_secs(1)).unwrap();
+        assert_eq!(
+            key.secrets(&rotated, Timestamp::from_ms(2000)),
+            [key.secret(&rotated), key.secret(&one)]
+        );
+        let after = Timestamp::from_ms(1000)
+            .checked_add(WebhookKey::OVERLAP + Duration::from_secs(1))
+            .unwrap();
         assert_eq!(key.secrets(&rotated, after), [key.secret(&rotated)]);
         assert_eq!(format!("{key:?}"), "[hidden]");
     }
@@ -332,6 +388,9 @@ mod tests {
         let one = off("first").apply(&webhook(1));
         assert_eq!(off("second").apply(&one), one);
         assert_eq!(WebhookChange::default().apply(&one), one);
-        assert_eq!(WebhookChange { disabled: Some(None), ..WebhookChange::default() }.apply(&one), webhook(1));
+        assert_eq!(
+            WebhookChange { disabled: Some(None), ..WebhookChange::default() }.apply(&one),
+            webhook(1)
+        );
     }
 }

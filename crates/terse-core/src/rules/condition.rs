@@ -45,11 +45,14 @@ impl Condition<'_> {
     pub(super) fn holds(&self, facts: &Facts<'_>) -> bool {
         match self {
             Self::Device(any) => facts.device.is_some_and(|device| any.contains(&device)),
-            Self::Os(any) => facts.system.is_some_and(|system| any.iter().any(|wanted| system::is(system, wanted))),
-            Self::Language(any) => {
-                language::preferred(facts.languages).is_some_and(|tag| any.iter().any(|range| language::covers(range, tag)))
-            }
-            Self::Country(any) => facts.country.is_some_and(|country| any.iter().any(|wanted| wanted.as_str() == country)),
+            Self::Os(any) => facts
+                .system
+                .is_some_and(|system| any.iter().any(|wanted| system::is(system, wanted))),
+            Self::Language(any) => language::preferred(facts.languages)
+                .is_some_and(|tag| any.iter().any(|range| language::covers(range, tag))),
+            Self::Country(any) => facts
+                .country
+                .is_some_and(|country| any.iter().any(|wanted| wanted.as_str() == country)),
             Self::Query(any) => any.iter().any(|ask| ask.is_in(facts.query)),
             Self::From(at) => facts.at >= *at,
             Self::Until(at) => facts.at < *at,
@@ -67,12 +70,16 @@ impl Condition<'_> {
         };
         match self {
             Self::Device(any) => compared("device", facts.device, listed(any.iter().copied())),
-            Self::Os(any) => compared("operating system", facts.system, listed(any.iter().copied())),
+            Self::Os(any) => {
+                compared("operating system", facts.system, listed(any.iter().copied()))
+            }
             Self::Language(any) => {
                 let first = language::preferred(facts.languages);
                 compared("preferred language", first, listed(any.iter().map(|range| &**range)))
             }
-            Self::Country(any) => compared("country", facts.country, listed(any.iter().map(Country::as_str))),
+            Self::Country(any) => {
+                compared("country", facts.country, listed(any.iter().map(Country::as_str)))
+            }
             Self::Query(any) if holds => {
                 let met = any.iter().find(|ask| ask.is_in(facts.query));
                 format!("the query has {}", met.map(Ask::words).unwrap_or_default())
@@ -95,8 +102,9 @@ impl Condition<'_> {
 
 impl Ask {
     fn is_in(&self, query: &str) -> bool {
-        form_urlencoded::parse(query.as_bytes())
-            .any(|(name, value)| *name == *self.name && self.value.as_ref().is_none_or(|wanted| *value == **wanted))
+        form_urlencoded::parse(query.as_bytes()).any(|(name, value)| {
+            *name == *self.name && self.value.as_ref().is_none_or(|wanted| *value == **wanted)
+        })
     }
 
     fn words(&self) -> String {

@@ -30,7 +30,8 @@ pub struct Went<'a> {
 pub struct Step {
     /// Whether all its conditions hold.
     pub matched: bool,
-    /// If so, each of them; else each that does not hold. Empty where a rule has none and so matches everybody.
+    /// If so, each of them; else each that does not hold. Empty where a rule has none and so
+    /// matches everybody.
     pub why: Vec<String>,
 }
 
@@ -39,10 +40,15 @@ impl Rules {
     pub fn explain(&self, facts: &Facts<'_>) -> Explained<'_> {
         let mut steps = Vec::new();
         for (index, rule) in self.0.iter().enumerate() {
-            let failed: Vec<Condition<'_>> = rule.conditions().filter(|condition| !condition.holds(facts)).collect();
+            let failed: Vec<Condition<'_>> =
+                rule.conditions().filter(|condition| !condition.holds(facts)).collect();
             let matched = failed.is_empty();
-            let told: Vec<Condition<'_>> = if matched { rule.conditions().collect() } else { failed };
-            steps.push(Step { matched, why: told.iter().map(|condition| condition.words(facts)).collect() });
+            let told: Vec<Condition<'_>> =
+                if matched { rule.conditions().collect() } else { failed };
+            steps.push(Step {
+                matched,
+                why: told.iter().map(|condition| condition.words(facts)).collect(),
+            });
             if matched {
                 let (branch, target) = rule.to.pick(facts.who);
                 return Explained { went: Some(Went { rule: index, branch, target }), steps };

@@ -31,18 +31,26 @@ pub struct Facts<'a> {
 impl Facts<'_> {
     /// Somebody of whom nothing is known.
     pub fn unknown(at: Timestamp) -> Self {
-        Self { device: None, system: None, country: None, languages: "", query: "", at, who: SplitKey(0) }
+        Self {
+            device: None,
+            system: None,
+            country: None,
+            languages: "",
+            query: "",
+            at,
+            who: SplitKey(0),
+        }
     }
 }
 
-/// Tells visitors apart for splits: the same one always goes the same way. Nothing of it is kept anywhere, and it does not
-/// depend on the machine, so all of them agree.
+/// Tells visitors apart for splits: the same one always goes the same way. Nothing of it is kept
+/// anywhere, and it does not depend on the machine, so all of them agree.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SplitKey(pub(super) u64);
 
 impl SplitKey {
-    /// Whoever comes from this address with this user agent. Of an IPv6 address the network counts: the rest of it changes
-    /// by the hour on many devices.
+    /// Whoever comes from this address with this user agent. Of an IPv6 address the network counts:
+    /// the rest of it changes by the hour on many devices.
     pub fn of(address: IpAddr, agent: &[u8]) -> Self {
         let mut hasher = SipHasher13::new();
         match address.to_canonical() {
@@ -90,19 +98,34 @@ pub struct VisitorTraits {
 
 impl VisitorTraits {
     /// With what is plain to see besides.
-    pub fn facts<'a>(&'a self, languages: &'a str, query: &'a str, at: Timestamp, who: SplitKey) -> Facts<'a> {
+    pub fn facts<'a>(
+        &'a self,
+        languages: &'a str,
+        query: &'a str,
+        at: Timestamp,
+        who: SplitKey,
+    ) -> Facts<'a> {
         let Self { device, system, country } = self;
-        Facts { device: device.as_deref(), system: system.as_deref(), country: country.as_deref(), languages, query, at, who }
+        Facts {
+            device: device.as_deref(),
+            system: system.as_deref(),
+            country: country.as_deref(),
+            languages,
+            query,
+            at,
+            who,
+        }
     }
 }
 
 /// Looks closer at visitors, where a rule needs it.
 pub trait VisitorClassifier: Send + Sync + 'static {
-    /// What a user agent and an address tell. Must not wait: it is asked in the middle of a redirect.
+    /// What a user agent and an address tell. Must not wait: it is asked in the middle of a
+    /// redirect.
     fn classify(&self, agent: Option<&[u8]>, address: Option<IpAddr>) -> VisitorTraits;
 
-    /// Gets ready for what the rules of a link need, which may take a while the first time. Called before the first look, from
-    /// where it delays nobody else.
+    /// Gets ready for what the rules of a link need, which may take a while the first time. Called
+    /// before the first look, from where it delays nobody else.
     fn prepare(&self, _needs: super::Needs) {}
 }
 

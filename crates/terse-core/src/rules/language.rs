@@ -5,7 +5,8 @@ const MAX_LANGUAGES: usize = 64;
 /// As long as any tag that is in use.
 const MAX_TAG_LEN: usize = 35;
 
-/// The language that an `Accept-Language` likes best; of equals the first. `*` and what is no language are passed over.
+/// The language that an `Accept-Language` likes best; of equals the first. `*` and what is no
+/// language are passed over.
 pub fn preferred(languages: &str) -> Option<&str> {
     let mut best: Option<(&str, u16)> = None;
     for item in languages.split(',').take(MAX_LANGUAGES) {
@@ -42,9 +43,12 @@ fn thousandths(text: &str) -> Option<u16> {
 /// A language with what may follow it: `de`, `pt-BR`, `zh-Hant-TW`.
 pub(super) fn is_tag(text: &str) -> bool {
     let mut parts = text.split('-');
-    let language =
-        parts.next().is_some_and(|part| (2..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphabetic()));
-    let mut rest = parts.map(|part| (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric()));
+    let language = parts.next().is_some_and(|part| {
+        (2..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphabetic())
+    });
+    let mut rest = parts.map(|part| {
+        (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric())
+    });
     language && text.len() <= MAX_TAG_LEN && rest.all(|fine| fine)
 }
 
@@ -58,17 +62,19 @@ pub(super) fn spelled(tag: &str) -> String {
     parts.collect::<Vec<_>>().join("-")
 }
 
-/// Whether a range covers a tag (RFC 4647, extended filtering): `de` covers `de-AT`, `zh-TW` covers `zh-Hant-TW`, but `de-AT` does
-/// not cover `de`.
+/// Whether a range covers a tag (RFC 4647, extended filtering): `de` covers `de-AT`, `zh-TW` covers
+/// `zh-Hant-TW`, but `de-AT` does not cover `de`.
 pub(super) fn covers(range: &str, tag: &str) -> bool {
     let (mut wanted, mut have) = (range.split('-'), tag.split('-'));
-    let same = |a: Option<&str>, b: Option<&str>| a.zip(b).is_some_and(|(a, b)| a.eq_ignore_ascii_case(b));
+    let same =
+        |a: Option<&str>, b: Option<&str>| a.zip(b).is_some_and(|(a, b)| a.eq_ignore_ascii_case(b));
     if !same(wanted.next(), have.next()) {
         return false;
     }
     for part in wanted {
         // Behind a single letter begins what the tag says to a few only.
-        let mut rest = have.by_ref().take_while(|have| have.len() > 1 || have.eq_ignore_ascii_case(part));
+        let mut rest =
+            have.by_ref().take_while(|have| have.len() > 1 || have.eq_ignore_ascii_case(part));
         if !rest.any(|have| have.eq_ignore_ascii_case(part)) {
             return false;
         }
@@ -95,7 +101,11 @@ mod tests {
         ] {
             assert_eq!(preferred(languages), want, "{languages}");
         }
-        assert_eq!(preferred(&format!("{}de", "*,".repeat(MAX_LANGUAGES))), None, "so many are not looked at");
+        assert_eq!(
+            preferred(&format!("{}de", "*,".repeat(MAX_LANGUAGES))),
+            None,
+            "so many are not looked at"
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Rules of a link: which visitor goes where instead of to the link's own target.
 //!
-//! A link has up to [`Rules::MAX_RULES`] rules; the first one whose conditions all hold decides, and where none does the link's
-//! target stays. Everything here is pure: what is known of a visitor is given as [`Facts`], who finds it out is an
-//! [`VisitorClassifier`], and the same judgement can be had in words ([`Rules::explain`]).
+//! A link has up to [`Rules::MAX_RULES`] rules; the first one whose conditions all hold decides,
+//! and where none does the link's target stays. Everything here is pure: what is known of a visitor
+//! is given as [`Facts`], who finds it out is an [`VisitorClassifier`], and the same judgement can
+//! be had in words ([`Rules::explain`]).
 //!
 //! ```
 //! use terse_core::rules::{Facts, Rules};

@@ -11,8 +11,11 @@ use crate::target::{Target, TargetRules};
 use crate::time::Timestamp;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-const RULE: &[&str] = &["device", "os", "language", "country", "query", "from", "until", "days", "hours", "zone", "to"];
-/// So many alternatives has a condition at most; there are more countries than that, and fewer of anything else.
+const RULE: &[&str] = &[
+    "device", "os", "language", "country", "query", "from", "until", "days", "hours", "zone", "to",
+];
+/// So many alternatives has a condition at most; there are more countries than that, and fewer of
+/// anything else.
 const MAX_ALTERNATIVES: usize = 250;
 const MAX_NAME_LEN: usize = 100;
 const MAX_VALUE_LEN: usize = 500;
@@ -37,17 +40,25 @@ pub struct TypedTarget {
 }
 
 impl Rules {
-    /// Checks rules as they were sent, each target like any other target. Null and an empty list are none.
-    pub fn parse(sent: &Value, targets: &TargetRules) -> Result<Option<ParsedRules>, ValidationError> {
+    /// Checks rules as they were sent, each target like any other target. Null and an empty list
+    /// are none.
+    pub fn parse(
+        sent: &Value,
+        targets: &TargetRules,
+    ) -> Result<Option<ParsedRules>, ValidationError> {
         let mut typed = Vec::new();
         let read = read(sent, &mut |text, field| {
-            let target = Target::parse(text, targets).map_err(|refusal| refusal.on(field.to_owned()))?;
+            let target =
+                Target::parse(text, targets).map_err(|refusal| refusal.on(field.to_owned()))?;
             typed.push(TypedTarget { field: field.to_owned(), text: text.to_owned() });
             Ok(target)
         })?;
         let Some(rules) = read else { return Ok(None) };
         if rules.show().len() > Self::MAX_SIZE {
-            return refuse("rules", format!("all rules of a link together have at most {} octets", Self::MAX_SIZE));
+            return refuse(
+                "rules",
+                format!("all rules of a link together have at most {} octets", Self::MAX_SIZE),
+            );
         }
         Ok(Some(ParsedRules { rules, typed }))
     }
@@ -92,7 +103,8 @@ fn rule(sent: &Value, at: &str, take: Take<'_>) -> Result<Rule, ValidationError>
             _ => refuse(at, "a language, such as de or pt-BR"),
         })?,
         country: object.any("country", |sent, at| {
-            Country::parse(text(sent, at)?).ok_or_else(|| invalid(at, "the two letters of a country, such as DE (ISO 3166)"))
+            Country::parse(text(sent, at)?)
+                .ok_or_else(|| invalid(at, "the two letters of a country, such as DE (ISO 3166)"))
         })?,
         query: object.any("query", ask)?,
         from,
@@ -100,25 +112,37 @@ fn rule(sent: &Value, at: &str, take: Take<'_>) -> Result<Rule, ValidationError>
         weekly: weekly(&object)?,
         to: match object.get("to") {
             Some((sent, at)) => way(sent, &at, take)?,
-            None => return refuse(format!("{at}.to"), "missing: a URL, or a list of them with weights"),
+            None => {
+                return refuse(
+                    format!("{at}.to"),
+                    "missing: a URL, or a list of them with weights",
+                );
+            }
         },
     })
 }
 
 fn weekly(object: &Object<'_>) -> Result<Option<Weekly>, ValidationError> {
     let mut days = object.any("days", |sent, at| {
-        Day::parse(text(sent, at)?).ok_or_else(|| invalid(at, "one of mon, tue, wed, thu, fri, sat and sun"))
+        Day::parse(text(sent, at)?)
+            .ok_or_else(|| invalid(at, "one of mon, tue, wed, thu, fri, sat and sun"))
     })?;
     days.sort_unstable();
     let hours = object.any("hours", |sent, at| {
-        Hours::parse(text(sent, at)?).ok_or_else(|| invalid(at, "from and until, such as 09:00-17:30; 22:00-06:00 is a night"))
+        Hours::parse(text(sent, at)?).ok_or_else(|| {
+            invalid(at, "from and until, such as 09:00-17:30; 22:00-06:00 is a night")
+        })
     })?;
     let zone = match object.get("zone") {
         None => None,
-        Some((_, at)) if days.is_empty() && hours.is_empty() => return refuse(at, "only together with days or hours"),
+        Some((_, at)) if days.is_empty() && hours.is_empty() => {
+            return refuse(at, "only together with days or hours");
+        }
         Some((sent, at)) => {
             let zone = Zone::parse(text(sent, &at)?);
-            Some(zone.ok_or_else(|| invalid(&at, "not a time zone that is known here, such as Europe/Berlin"))?)
+            Some(zone.ok_or_else(|| {
+                invalid(&at, "not a time zone that is known here, such as Europe/Berlin")
+            })?)
         }
     };
     Ok((!days.is_empty() || !hours.is_empty()).then_some(Weekly { days, hours, zone }))
@@ -126,7 +150,9 @@ fn weekly(object: &Object<'_>) -> Result<Option<Weekly>, ValidationError> {
 
 fn ask(sent: &Value, at: &str) -> Result<Ask, ValidationError> {
     let object = Object::new(sent, at, &["name", "value"])?;
-    let Some((name, name_at)) = object.get("name") else { return refuse(format!("{at}.name"), "missing") };
+    let Some((name, name_at)) = object.get("name") else {
+        return refuse(format!("{at}.name"), "missing");
+    };
     let name = text(name, &name_at)?;
     if !(1..=MAX_NAME_LEN).contains(&name.chars().count()) {
         return refuse(name_at, format!("a name has 1 to {MAX_NAME_LEN} characters"));
@@ -148,21 +174,26 @@ fn way(sent: &Value, at: &str, take: Take<'_>) -> Result<Way, ValidationError> {
     let items = match sent {
         Value::String(text) => return take(text, at).map(Way::To),
         Value::Array(items) if (1..=Rules::MAX_BRANCHES).contains(&items.len()) => items,
-        Value::Array(_) => return refuse(at, format!("a split has 1 to {} branches", Rules::MAX_BRANCHES)),
+        Value::Array(_) => {
+            return refuse(at, format!("a split has 1 to {} branches", Rules::MAX_BRANCHES));
+        }
         _ => return refuse(at, "expected a URL, or a list of them with weights"),
     };
     let mut branches = Vec::with_capacity(items.len());
     for (place, item) in items.iter().enumerate() {
         let at = format!("{at}[{place}]");
         let object = Object::new(item, &at, &["url", "weight"])?;
-        let Some((url, url_at)) = object.get("url") else { return refuse(format!("{at}.url"), "missing") };
+        let Some((url, url_at)) = object.get("url") else {
+            return refuse(format!("{at}.url"), "missing");
+        };
         let target = take(text(url, &url_at)?, &url_at)?;
         let weight = match object.get("weight") {
             None => 1,
             Some((sent, at)) => {
                 let weight = sent.as_u64().filter(|weight| (1..=MAX_WEIGHT).contains(weight));
                 let weight = weight.and_then(|weight| u32::try_from(weight).ok());
-                weight.ok_or_else(|| invalid(&at, format!("a whole number from 1 to {MAX_WEIGHT}")))?
+                weight
+                    .ok_or_else(|| invalid(&at, format!("a whole number from 1 to {MAX_WEIGHT}")))?
             }
         };
         branches.push(Branch { target, weight });
@@ -187,7 +218,10 @@ impl<'a> Object<'a> {
             Some(name) => {
                 // Names of strangers are shown, but not at length.
                 let name: String = name.chars().take(64).collect();
-                refuse(format!("{at}.{name}"), format!("unknown field; there are {}", known.join(", ")))
+                refuse(
+                    format!("{at}.{name}"),
+                    format!("unknown field; there are {}", known.join(", ")),
+                )
             }
         }
     }
@@ -206,7 +240,9 @@ impl<'a> Object<'a> {
         let Some((sent, at)) = self.get(name) else { return Ok(Vec::new()) };
         let items = match sent {
             Value::Array(items) if (1..=MAX_ALTERNATIVES).contains(&items.len()) => items,
-            Value::Array(_) => return refuse(at, format!("expected 1 to {MAX_ALTERNATIVES} alternatives")),
+            Value::Array(_) => {
+                return refuse(at, format!("expected 1 to {MAX_ALTERNATIVES} alternatives"));
+            }
             one => return Ok(vec![parse(one, &at)?]),
         };
         let mut all = Vec::with_capacity(items.len());
@@ -231,7 +267,8 @@ fn word(sent: &Value, at: &str, words: &[&'static str]) -> Result<&'static str, 
 }
 
 fn moment(sent: &Value, at: &str) -> Result<Timestamp, ValidationError> {
-    let expected = "not an RFC 3339 time with offset (2030-01-31T12:00:00Z) nor a date (2030-01-31)";
+    let expected =
+        "not an RFC 3339 time with offset (2030-01-31T12:00:00Z) nor a date (2030-01-31)";
     Timestamp::parse(text(sent, at)?).ok_or_else(|| invalid(at, expected))
 }
 
@@ -239,6 +276,9 @@ fn invalid(at: &str, detail: impl Into<std::borrow::Cow<'static, str>>) -> Valid
     ValidationError::new(ValidationErrorKind::InvalidRequest, at.to_owned(), detail)
 }
 
-fn refuse<T>(at: impl AsRef<str>, detail: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, ValidationError> {
+fn refuse<T>(
+    at: impl AsRef<str>,
+    detail: impl Into<std::borrow::Cow<'static, str>>,
+) -> Result<T, ValidationError> {
     Err(invalid(at.as_ref(), detail))
 }

@@ -12,7 +12,8 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rules(pub(super) Arc<[Rule]>);
 
-/// One rule: conditions that must all hold, each of them with alternatives, and where to go then. An empty list is no condition.
+/// One rule: conditions that must all hold, each of them with alternatives, and where to go then.
+/// An empty list is no condition.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Rule {
     pub(super) device: Vec<&'static str>,

@@ -43,7 +43,9 @@ impl Rule {
         let to = match &self.to {
             Way::To(target) => target.as_str().into(),
             Way::Split(branches) => {
-                let branches = branches.iter().map(|branch| json!({ "url": branch.target.as_str(), "weight": branch.weight }));
+                let branches = branches.iter().map(
+                    |branch| json!({ "url": branch.target.as_str(), "weight": branch.weight }),
+                );
                 branches.collect()
             }
         };

@@ -5,8 +5,9 @@ use super::rule::Way;
 use crate::target::Target;
 
 impl Way {
-    /// The target for a visitor, and which branch that is. The branches lie side by side on a line, each as long as its weight,
-    /// and a visitor is a place on it: if a weight changes, only those move whose place the border passed.
+    /// The target for a visitor, and which branch that is. The branches lie side by side on a line,
+    /// each as long as its weight, and a visitor is a place on it: if a weight changes, only those
+    /// move whose place the border passed.
     pub(super) fn pick(&self, SplitKey(who): SplitKey) -> (Option<usize>, &Target) {
         let branches = match self {
             Self::To(target) => return (None, target),

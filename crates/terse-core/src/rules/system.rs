@@ -1,9 +1,11 @@
 //! Devices and operating systems, in the words of the statistics of clicks.
 
 /// Every device there is a word for.
-pub const DEVICES: &[&str] = &["desktop", "mobile", "tablet", "tv", "console", "headset", "wearable", "bot"];
+pub const DEVICES: &[&str] =
+    &["desktop", "mobile", "tablet", "tv", "console", "headset", "wearable", "bot"];
 
-/// The systems that rules can name. A closed list, so that a slip of the pen is refused instead of never matching.
+/// The systems that rules can name. A closed list, so that a slip of the pen is refused instead of
+/// never matching.
 pub const SYSTEMS: &[&str] = &[
     "Android",
     "BlackBerry OS",
@@ -46,5 +48,6 @@ const LINUX: &[&str] = &[
 
 /// Whether a visitor's system is the one a rule wants.
 pub(super) fn is(system: &str, wanted: &str) -> bool {
-    system.eq_ignore_ascii_case(wanted) || (wanted == "Linux" && LINUX.iter().any(|name| name.eq_ignore_ascii_case(system)))
+    system.eq_ignore_ascii_case(wanted)
+        || (wanted == "Linux" && LINUX.iter().any(|name| name.eq_ignore_ascii_case(system)))
 }

@@ -82,7 +82,9 @@ fn nothing_is_met_by_what_is_not_known() {
     let nobody = Facts::unknown(at("2026-11-18T10:00:00Z"));
     for condition in ["device", "os", "language", "country", "query"] {
         let value = match condition {
-            "device" => json!(["desktop", "mobile", "tablet", "tv", "console", "headset", "wearable", "bot"]),
+            "device" => json!([
+                "desktop", "mobile", "tablet", "tv", "console", "headset", "wearable", "bot"
+            ]),
             "os" => json!("Linux"),
             "language" => json!("en"),
             "country" => json!("US"),
@@ -98,7 +100,8 @@ fn a_refusal_names_the_place() {
     let ok = "https://example.com/";
     let many: Vec<Value> = (0..21).map(|_| json!({"to": ok})).collect();
     let branches: Vec<Value> = (0..11).map(|_| json!({"url": ok})).collect();
-    let long: Vec<Value> = (0..5).map(|n| json!({"to": format!("{ok}{n}{}", "a".repeat(8000))})).collect();
+    let long: Vec<Value> =
+        (0..5).map(|n| json!({"to": format!("{ok}{n}{}", "a".repeat(8000))})).collect();
     for (sent, field, kind) in [
         (json!({}), "rules", ValidationErrorKind::InvalidRequest),
         (json!("x"), "rules", ValidationErrorKind::InvalidRequest),
@@ -110,41 +113,129 @@ fn a_refusal_names_the_place() {
         (json!([{"to": 5}]), "rules[0].to", ValidationErrorKind::InvalidRequest),
         (json!([{"to": []}]), "rules[0].to", ValidationErrorKind::InvalidRequest),
         (json!([{"to": branches}]), "rules[0].to", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": [{"url": ok, "weight": 0}]}]), "rules[0].to[0].weight", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": [{"url": ok, "weight": 1.5}]}]), "rules[0].to[0].weight", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": [{"url": ok}, {"url": ok, "share": 1}]}]), "rules[0].to[1].share", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": [{"weight": 1}]}]), "rules[0].to[0].url", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": ok, "divice": "mobile"}]), "rules[0].divice", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": ok}, {"to": ok}, {"to": ok, "device": "phone"}]), "rules[2].device", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": ok, "device": ["mobile", 7]}]), "rules[0].device[1]", ValidationErrorKind::InvalidRequest),
+        (
+            json!([{"to": [{"url": ok, "weight": 0}]}]),
+            "rules[0].to[0].weight",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": [{"url": ok, "weight": 1.5}]}]),
+            "rules[0].to[0].weight",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": [{"url": ok}, {"url": ok, "share": 1}]}]),
+            "rules[0].to[1].share",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": [{"weight": 1}]}]),
+            "rules[0].to[0].url",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": ok, "divice": "mobile"}]),
+            "rules[0].divice",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": ok}, {"to": ok}, {"to": ok, "device": "phone"}]),
+            "rules[2].device",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": ok, "device": ["mobile", 7]}]),
+            "rules[0].device[1]",
+            ValidationErrorKind::InvalidRequest,
+        ),
         (json!([{"to": ok, "device": []}]), "rules[0].device", ValidationErrorKind::InvalidRequest),
         (json!([{"to": ok, "os": "plan 10"}]), "rules[0].os", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": ok, "language": "german"}]), "rules[0].language", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": ok, "country": "UK"}]), "rules[0].country", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": ok, "query": "a=b"}]), "rules[0].query", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": ok, "query": {"value": "b"}}]), "rules[0].query.name", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": ok, "query": {"name": ""}}]), "rules[0].query.name", ValidationErrorKind::InvalidRequest),
+        (
+            json!([{"to": ok, "language": "german"}]),
+            "rules[0].language",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": ok, "country": "UK"}]),
+            "rules[0].country",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": ok, "query": "a=b"}]),
+            "rules[0].query",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": ok, "query": {"value": "b"}}]),
+            "rules[0].query.name",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": ok, "query": {"name": ""}}]),
+            "rules[0].query.name",
+            ValidationErrorKind::InvalidRequest,
+        ),
         (
             json!([{"to": ok, "query": {"name": "a", "value": "b".repeat(501)}}]),
             "rules[0].query.value",
             ValidationErrorKind::InvalidRequest,
         ),
-        (json!([{"to": ok, "from": "tomorrow"}]), "rules[0].from", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": ok, "from": "2030-01-02", "until": "2030-01-02"}]), "rules[0].until", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": ok, "days": "monday"}]), "rules[0].days", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": ok, "hours": "9-17"}]), "rules[0].hours", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": ok, "zone": "Europe/Berlin"}]), "rules[0].zone", ValidationErrorKind::InvalidRequest),
-        (json!([{"to": ok, "days": "mon", "zone": "Mars"}]), "rules[0].zone", ValidationErrorKind::InvalidRequest),
+        (
+            json!([{"to": ok, "from": "tomorrow"}]),
+            "rules[0].from",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": ok, "from": "2030-01-02", "until": "2030-01-02"}]),
+            "rules[0].until",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": ok, "days": "monday"}]),
+            "rules[0].days",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": ok, "hours": "9-17"}]),
+            "rules[0].hours",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": ok, "zone": "Europe/Berlin"}]),
+            "rules[0].zone",
+            ValidationErrorKind::InvalidRequest,
+        ),
+        (
+            json!([{"to": ok, "days": "mon", "zone": "Mars"}]),
+            "rules[0].zone",
+            ValidationErrorKind::InvalidRequest,
+        ),
         // A rule is no way around the rules of targets.
-        (json!([{"to": "javascript:alert(1)"}]), "rules[0].to", ValidationErrorKind::SchemeNotAllowed),
-        (json!([{"to": "https://go.example/x"}]), "rules[0].to", ValidationErrorKind::SelfReference),
+        (
+            json!([{"to": "javascript:alert(1)"}]),
+            "rules[0].to",
+            ValidationErrorKind::SchemeNotAllowed,
+        ),
+        (
+            json!([{"to": "https://go.example/x"}]),
+            "rules[0].to",
+            ValidationErrorKind::SelfReference,
+        ),
         (
             json!([{"to": ok}, {"to": [{"url": ok}, {"url": "http://127.0.0.1/"}]}]),
             "rules[1].to[1].url",
             ValidationErrorKind::DestinationNotPublic,
         ),
-        (json!([{"to": "https://evil.example/"}]), "rules[0].to", ValidationErrorKind::BlockedDestination),
-        (json!([{"to": "https://e.com/\r\nSet-Cookie: a=b"}]), "rules[0].to", ValidationErrorKind::InvalidUrl),
+        (
+            json!([{"to": "https://evil.example/"}]),
+            "rules[0].to",
+            ValidationErrorKind::BlockedDestination,
+        ),
+        (
+            json!([{"to": "https://e.com/\r\nSet-Cookie: a=b"}]),
+            "rules[0].to",
+            ValidationErrorKind::InvalidUrl,
+        ),
     ] {
         let refusal = Rules::parse(&sent, &targets()).unwrap_err();
         assert_eq!((refusal.field.as_ref(), refusal.kind), (field, kind), "{sent}: {refusal}");
@@ -156,16 +247,25 @@ fn a_refusal_names_the_place() {
 #[test]
 fn a_name_that_stands_twice_is_refused() {
     let twice = r#"[{"to": "https://example.com/", "device": "mobile", "device": "desktop"}]"#;
-    assert!(serde_json::from_str::<RawRules>(twice).unwrap_err().to_string().starts_with("duplicate field `device`"));
+    assert!(
+        serde_json::from_str::<RawRules>(twice)
+            .unwrap_err()
+            .to_string()
+            .starts_with("duplicate field `device`")
+    );
     let text = r#"[{"a":[1,-2,2.5,"x",null,true,{}]}]"#;
-    assert_eq!(serde_json::from_str::<RawRules>(text).unwrap().0, serde_json::from_str::<Value>(text).unwrap());
+    assert_eq!(
+        serde_json::from_str::<RawRules>(text).unwrap().0,
+        serde_json::from_str::<Value>(text).unwrap()
+    );
 }
 
 #[test]
 fn what_was_typed_is_kept_beside_its_place() {
     let sent = json!([{"to": "https://Example.com"}, {"to": [{"url": "https://a.com"}, {"url": "https://b.com/", "weight": 3}]}]);
     let drafted = Rules::parse(&sent, &targets()).unwrap().unwrap();
-    let typed: Vec<(&str, &str)> = drafted.typed.iter().map(|typed| (&*typed.field, &*typed.text)).collect();
+    let typed: Vec<(&str, &str)> =
+        drafted.typed.iter().map(|typed| (&*typed.field, &*typed.text)).collect();
     assert_eq!(
         typed,
         [
@@ -202,7 +302,8 @@ fn the_same_visitor_goes_the_same_way_and_the_weights_add_up() {
     for (count, want) in counts.into_iter().zip([12_000_i64, 6_000, 2_000]) {
         assert!((i64::from(count) - want).abs() < 400, "{counts:?}");
     }
-    // A border that moved takes along those between its old place and its new one, and nobody else: about a tenth.
+    // A border that moved takes along those between its old place and its new one, and nobody else:
+    // about a tenth.
     assert!((1_500..4_000).contains(&moved), "{moved}");
     // Another link is another draw: 0.36 + 0.09 + 0.01 of them meet by chance.
     assert!((8_500..9_900).contains(&same), "{same}");
@@ -228,13 +329,22 @@ fn the_words_say_why() {
         {"to": "https://example.com/6"}
     ]));
     let explained = rules.explain(&facts());
-    let steps: Vec<(bool, Vec<&str>)> =
-        explained.steps.iter().map(|step| (step.matched, step.why.iter().map(String::as_str).collect())).collect();
+    let steps: Vec<(bool, Vec<&str>)> = explained
+        .steps
+        .iter()
+        .map(|step| (step.matched, step.why.iter().map(String::as_str).collect()))
+        .collect();
     assert_eq!(
         steps,
         [
-            (false, vec!["the device is mobile, not desktop or tablet", "the country is AT, not DE"]),
-            (false, vec!["the preferred language is de-AT, not fr", "the query has no utm_source=x"]),
+            (
+                false,
+                vec!["the device is mobile, not desktop or tablet", "the country is AT, not DE"]
+            ),
+            (
+                false,
+                vec!["the preferred language is de-AT, not fr", "the query has no utm_source=x"]
+            ),
             (false, vec!["2026-11-18T10:00:00Z is not before 2026-01-01T00:00:00Z"]),
             (false, vec!["wed 11:00 (Europe/Berlin) is not within mon, tue 09:00-17:00"]),
             (true, vec!["the operating system is Ubuntu", "the query has ref"]),
@@ -244,7 +354,9 @@ fn the_words_say_why() {
 }
 
 fn alternatives(any: &'static [&'static str]) -> impl Strategy<Value = Option<Value>> {
-    proptest::option::of(proptest::sample::subsequence(any, 1..=any.len()).prop_map(|some| json!(some)))
+    proptest::option::of(
+        proptest::sample::subsequence(any, 1..=any.len()).prop_map(|some| json!(some)),
+    )
 }
 
 fn sent_rule() -> impl Strategy<Value = Value> {
@@ -276,8 +388,16 @@ fn sent_rule() -> impl Strategy<Value = Value> {
     })
 }
 
-fn visitor() -> impl Strategy<Value = (Option<&'static str>, Option<&'static str>, Option<&'static str>, &'static str, i64, u64)>
-{
+fn visitor() -> impl Strategy<
+    Value = (
+        Option<&'static str>,
+        Option<&'static str>,
+        Option<&'static str>,
+        &'static str,
+        i64,
+        u64,
+    ),
+> {
     (
         proptest::sample::select(vec![None, Some("mobile"), Some("desktop"), Some("bot")]),
         proptest::sample::select(vec![None, Some("iOS"), Some("Ubuntu"), Some("Windows")]),

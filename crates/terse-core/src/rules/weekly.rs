@@ -23,7 +23,8 @@ pub(super) struct Weekly {
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Day(u8);
 
-/// From the first minute to before the last one. An end at or before the beginning is on the next day.
+/// From the first minute to before the last one. An end at or before the beginning is on the next
+/// day.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Hours {
     from: u16,
@@ -40,7 +41,8 @@ pub(super) struct Zone {
 impl Weekly {
     pub(super) fn contains(&self, at: Timestamp) -> bool {
         let Some(local) = self.time(at) else { return false };
-        let minute = u16::from(local.hour().unsigned_abs()) * 60 + u16::from(local.minute().unsigned_abs());
+        let minute =
+            u16::from(local.hour().unsigned_abs()) * 60 + u16::from(local.minute().unsigned_abs());
         let today = Day::of(local.weekday());
         let on = |day: Day| self.days.is_empty() || self.days.contains(&day);
         if self.hours.is_empty() {
@@ -49,7 +51,9 @@ impl Weekly {
         self.hours.iter().any(|hours| match hours.from < hours.until {
             true => on(today) && (hours.from..hours.until).contains(&minute),
             // What goes on past midnight belongs to the day on which it began.
-            false => (on(today) && minute >= hours.from) || (on(today.before()) && minute < hours.until),
+            false => {
+                (on(today) && minute >= hours.from) || (on(today.before()) && minute < hours.until)
+            }
         })
     }
 
@@ -116,16 +120,21 @@ impl Hours {
 
 fn minutes(text: &str) -> Option<u16> {
     let [h1, h2, b':', m1, m2] = *text.as_bytes() else { return None };
-    let two = |a: u8, b: u8| (a.is_ascii_digit() && b.is_ascii_digit()).then(|| u16::from(a - b'0') * 10 + u16::from(b - b'0'));
+    let two = |a: u8, b: u8| {
+        (a.is_ascii_digit() && b.is_ascii_digit())
+            .then(|| u16::from(a - b'0') * 10 + u16::from(b - b'0'))
+    };
     let (hour, minute) = (two(h1, h2)?, two(m1, m2)?);
     (minute < 60 && hour * 60 + minute <= DAY).then_some(hour * 60 + minute)
 }
 
 impl Zone {
-    /// From its IANA name. From the names that are built in: no file is asked, and every machine knows the same ones.
+    /// From its IANA name. From the names that are built in: no file is asked, and every machine
+    /// knows the same ones.
     pub(super) fn parse(text: &str) -> Option<Self> {
         // The database takes any text, but no name is longer.
-        let zone = (text.len() <= 64).then(|| TimeZoneDatabase::bundled().get(text).ok()).flatten()?;
+        let zone =
+            (text.len() <= 64).then(|| TimeZoneDatabase::bundled().get(text).ok()).flatten()?;
         let name = zone.iana_name().unwrap_or("UTC").into();
         Some(Self { name, zone })
     }
@@ -190,7 +199,17 @@ mod tests {
 
     #[test]
     fn what_is_no_window_is_refused() {
-        for bad in ["", "9:00-17:00", "09:00", "09:00-25:00", "24:00-01:00", "09:60-10:00", "09:00-09:00", "09:00-10:00 ", "ä"] {
+        for bad in [
+            "",
+            "9:00-17:00",
+            "09:00",
+            "09:00-25:00",
+            "24:00-01:00",
+            "09:60-10:00",
+            "09:00-09:00",
+            "09:00-10:00 ",
+            "ä",
+        ] {
             assert_eq!(Hours::parse(bad), None, "{bad}");
         }
         for bad in ["", "Berlin", "Europe/Nowhere", "../etc/passwd", &"x".repeat(65)] {

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use terse_outgoing::{Outgoing, OutgoingSettings};
 
-use crate::rig::{HASTY, Liar, PATIENT, Server, client, client_with, kind, page, redirect, settings};
+use crate::rig::{
+    HASTY, Liar, PATIENT, Server, client, client_with, kind, page, redirect, settings,
+};
 
-/// Places only we can reach, as attackers write them. `{p}` is the port of a listener on all addresses of this machine.
+/// Places only we can reach, as attackers write them. `{p}` is the port of a listener on all
+/// addresses of this machine.
 pub(crate) const INSIDE: &[&str] = &[
     "http://127.0.0.1:{p}/",
     "http://127.0.0.2:{p}/",
@@ -149,8 +152,14 @@ async fn no_spelling_of_an_inside_address_is_connected_to() {
 #[tokio::test]
 async fn the_same_spellings_do_connect_when_private_addresses_are_allowed() {
     let victim = victim();
-    let client = Outgoing::new(OutgoingSettings { allow_private: true, ..settings(&[], Liar::new(&[])) });
-    for text in ["http://127.1:{p}/", "http://0x7f000001:{p}/", "http://LocalHost.:{p}/", "http://any.name.test:{p}/"] {
+    let client =
+        Outgoing::new(OutgoingSettings { allow_private: true, ..settings(&[], Liar::new(&[])) });
+    for text in [
+        "http://127.1:{p}/",
+        "http://0x7f000001:{p}/",
+        "http://LocalHost.:{p}/",
+        "http://any.name.test:{p}/",
+    ] {
         let got = kind(client.get(&text.replace("{p}", &victim.port().to_string()), PATIENT).await);
         assert!(matches!(got, "bad_answer" | "unreachable"), "{text}: {got}");
     }
@@ -159,7 +168,8 @@ async fn the_same_spellings_do_connect_when_private_addresses_are_allowed() {
 
 #[tokio::test]
 async fn a_name_is_refused_for_any_of_its_addresses() {
-    // This very address and port count as public, so that even a failing test knocks at no stranger's door.
+    // This very address and port count as public, so that even a failing test knocks at no
+    // stranger's door.
     let public = Server::saying(page("hello"));
     for bad in [
         "127.0.0.3",
@@ -194,12 +204,26 @@ async fn a_name_is_refused_for_any_of_its_addresses() {
             ("first.test", &[&[bad, "127.0.0.1"]]),
             (
                 "ninth.test",
-                &[&["127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1", bad]],
+                &[&[
+                    "127.0.0.1",
+                    "127.0.0.1",
+                    "127.0.0.1",
+                    "127.0.0.1",
+                    "127.0.0.1",
+                    "127.0.0.1",
+                    "127.0.0.1",
+                    "127.0.0.1",
+                    bad,
+                ]],
             ),
         ]);
         let client = client_with(&[&public], resolver);
         for name in ["alone.test", "last.test", "first.test", "ninth.test"] {
-            assert_eq!(kind(client.get(&public.url(name), PATIENT).await), "refused_address", "{name} {bad}");
+            assert_eq!(
+                kind(client.get(&public.url(name), PATIENT).await),
+                "refused_address",
+                "{name} {bad}"
+            );
         }
     }
     assert_eq!(public.connections(), 0);
@@ -214,7 +238,8 @@ async fn a_name_without_addresses_is_unreachable() {
 #[tokio::test]
 async fn a_name_is_resolved_once_however_it_answers_the_second_time() {
     let public = Server::saying(page("public"));
-    // The same port on another loopback address stands for the inside: only the name's second answer leads there.
+    // The same port on another loopback address stands for the inside: only the name's second
+    // answer leads there.
     let Ok(inside) = Server::bind(&format!("127.0.0.2:{}", public.port()), |_| ()) else {
         eprintln!("skipped: 127.0.0.2 is not an address of this machine");
         return;
@@ -247,7 +272,10 @@ async fn an_unanswering_public_address_does_not_lead_to_another_lookup() {
     // Nobody listens at this port any more.
     let gone = Server::saying(page("never")).address;
     let resolver = Liar::new(&[("rebind.test", &[&["127.0.0.1"], &["127.0.0.2"]])]);
-    let client = Outgoing::new(OutgoingSettings { allow: vec![gone], ..settings(&[], Arc::clone(&resolver)) });
+    let client = Outgoing::new(OutgoingSettings {
+        allow: vec![gone],
+        ..settings(&[], Arc::clone(&resolver))
+    });
     let _ = client.get(&format!("http://rebind.test:{}/", gone.port()), HASTY).await;
     assert_eq!(resolver.asked(), 1);
 }
@@ -280,7 +308,10 @@ async fn an_ordinary_page_is_fetched() {
         let head = crate::rig::read_head(&stream).join("\n").to_ascii_lowercase();
         std::io::Write::write_all(&mut stream, page(&head).as_bytes()).unwrap();
     });
-    let fetched = client(&[&server]).get(&format!("{}p?q=1#f", server.url("Site.test")), PATIENT).await.unwrap();
+    let fetched = client(&[&server])
+        .get(&format!("{}p?q=1#f", server.url("Site.test")), PATIENT)
+        .await
+        .unwrap();
     assert_eq!((fetched.status, fetched.truncated), (200, false));
     assert_eq!(fetched.url, format!("http://site.test:{}/p?q=1", server.port()));
     let head = String::from_utf8(fetched.body).unwrap();
@@ -297,7 +328,8 @@ async fn an_ordinary_page_is_fetched() {
 fn a_proxy_in_the_environment_is_not_used() {
     let proxy = Server::start(|_| ());
     let mut child = Command::new(std::env::current_exe().unwrap());
-    for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+    for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
+    {
         child.env(name, proxy.url("127.0.0.1"));
     }
     let output = child.args(["--exact", "guard::an_ordinary_page_is_fetched"]).output().unwrap();

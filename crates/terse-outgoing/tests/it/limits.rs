@@ -35,7 +35,11 @@ async fn an_answer_that_drips_meets_the_deadline() {
             }
             pour(&stream, b"a", DRIP);
         });
-        assert_eq!(kind(client(&[&server]).get(&server.url("site.test"), HASTY).await), "too_slow", "{begin:?}");
+        assert_eq!(
+            kind(client(&[&server]).get(&server.url("site.test"), HASTY).await),
+            "too_slow",
+            "{begin:?}"
+        );
     }
 }
 
@@ -72,8 +76,12 @@ async fn a_long_page_is_cut_and_a_long_list_is_refused() {
     let list = Limits { over: Over::Refuse, body: 1000, ..PATIENT };
     let cut = Limits { over: Over::Cut, ..list };
     let (fits, long) = ("a".repeat(1000), "a".repeat(1001));
-    let chunked =
-        |body: &str| format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let chunked = |body: &str| {
+        format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+            body.len()
+        )
+    };
     let unbounded = |body: &str| format!("HTTP/1.1 200 OK\r\n\r\n{body}");
     for shape in [&page as &dyn Fn(&str) -> String, &chunked, &unbounded] {
         let server = Server::saying(shape(&fits));
@@ -94,7 +102,9 @@ async fn a_long_page_is_cut_and_a_long_list_is_refused() {
 async fn an_endless_body_is_left_at_the_limit() {
     let server = Server::start(|mut stream| {
         read_head(&stream);
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let _ = stream.write_all(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n",
+        );
         let _ = stream.write_all(b"17\r\n<title>endless</title> \r\n");
         pour(&stream, b"4\r\nmore\r\n", Duration::ZERO);
     });
@@ -105,7 +115,8 @@ async fn an_endless_body_is_left_at_the_limit() {
     let list = Limits { over: Over::Refuse, ..PATIENT };
     assert_eq!(kind(client.get(&server.url("site.test"), list).await), "too_large");
     // Whether somebody answers is known without reading on.
-    let reached = client.get(&server.url("site.test"), Limits { body: 0, ..PATIENT }).await.unwrap();
+    let reached =
+        client.get(&server.url("site.test"), Limits { body: 0, ..PATIENT }).await.unwrap();
     assert_eq!((reached.status, reached.body.len()), (200, 0));
 }
 
@@ -113,7 +124,10 @@ async fn an_endless_body_is_left_at_the_limit() {
 async fn a_list_may_be_longer_than_a_page() {
     let server = Server::saying(page(&"a".repeat(12 << 20)));
     let limits = Limits { body: 16 << 20, over: Over::Refuse, ..PATIENT };
-    assert_eq!(client(&[&server]).get(&server.url("site.test"), limits).await.unwrap().body.len(), 12 << 20);
+    assert_eq!(
+        client(&[&server]).get(&server.url("site.test"), limits).await.unwrap().body.len(),
+        12 << 20
+    );
 }
 
 #[tokio::test]
@@ -130,17 +144,34 @@ async fn packed_bodies_are_refused() {
         let packed = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\xcb\xc8\x04\0\xac\x2a\x93\xd8\x02\0\0\0";
         let chunked = header.contains("chunked");
         let head = format!("HTTP/1.1 200 OK\r\n{header}\r\nConnection: close\r\n\r\n");
-        let body = if chunked { [b"16\r\n", &packed[..], b"\r\n0\r\n\r\n"].concat() } else { packed.to_vec() };
+        let body = if chunked {
+            [b"16\r\n", &packed[..], b"\r\n0\r\n\r\n"].concat()
+        } else {
+            packed.to_vec()
+        };
         let server = Server::saying([head.into_bytes(), body].concat());
-        assert_eq!(kind(client(&[&server]).get(&server.url("site.test"), PATIENT).await), "bad_answer", "{header}");
+        assert_eq!(
+            kind(client(&[&server]).get(&server.url("site.test"), PATIENT).await),
+            "bad_answer",
+            "{header}"
+        );
     }
 }
 
 #[tokio::test]
 async fn broken_answers_are_bad_answers() {
-    for answer in ["", "\0\0\0", "SSH-2.0-x\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort", "HTTP/1.1 99999 X\r\n\r\n"]
-    {
+    for answer in [
+        "",
+        "\0\0\0",
+        "SSH-2.0-x\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort",
+        "HTTP/1.1 99999 X\r\n\r\n",
+    ] {
         let server = Server::saying(answer);
-        assert_eq!(kind(client(&[&server]).get(&server.url("site.test"), PATIENT).await), "bad_answer", "{answer:?}");
+        assert_eq!(
+            kind(client(&[&server]).get(&server.url("site.test"), PATIENT).await),
+            "bad_answer",
+            "{answer:?}"
+        );
     }
 }

@@ -14,19 +14,27 @@ async fn a_post_arrives_as_it_was_signed() {
     let server = Server::start(move |mut stream| {
         let head = read_head(&stream);
         let body = read_body(&stream, 9);
-        let _ = stream.write_all(b"HTTP/1.1 429 Slow Down\r\nRetry-After: 30\r\nContent-Length: 0\r\n\r\n");
+        let _ = stream
+            .write_all(b"HTTP/1.1 429 Slow Down\r\nRetry-After: 30\r\nContent-Length: 0\r\n\r\n");
         let _ = sender.send((head, body));
     });
     let (secret, body) = (HookSecret::new("s"), br#"{"a":"b"}"#.to_vec());
     let signature = sign(&secret, 1000, &body);
     let client = client(&[&server]);
-    let posted =
-        client.post(&server.url("hook.test"), "application/json", body, &[(SIGNATURE_HEADER, &signature)]).await.unwrap();
-    assert_eq!((posted.status, posted.retry_after, posted.is_success()), (429, Some(Duration::from_secs(30)), false));
+    let posted = client
+        .post(&server.url("hook.test"), "application/json", body, &[(SIGNATURE_HEADER, &signature)])
+        .await
+        .unwrap();
+    assert_eq!(
+        (posted.status, posted.retry_after, posted.is_success()),
+        (429, Some(Duration::from_secs(30)), false)
+    );
     let (head, body) = receiver.recv().unwrap();
     assert_eq!(head[0], "POST / HTTP/1.1");
     let find = |name: &str| {
-        head.iter().find_map(|line| line.split_once(": ").filter(|(n, _)| n.eq_ignore_ascii_case(name))).map(|(_, value)| value)
+        head.iter()
+            .find_map(|line| line.split_once(": ").filter(|(n, _)| n.eq_ignore_ascii_case(name)))
+            .map(|(_, value)| value)
     };
     assert_eq!(verify(&secret, find(SIGNATURE_HEADER).unwrap(), &body, 1000, 0), Ok(()));
     assert_eq!(find("Content-Type"), Some("application/json"));
@@ -38,7 +46,10 @@ async fn a_post_is_not_carried_to_another_place() {
     let other = Server::start(|_| ());
     let server = Server::saying(redirect(&other.url("site.test")).replace("302", "307"));
     let client = client(&[&server, &other]);
-    let posted = client.post(&server.url("hook.test"), "text/plain", Vec::new(), &[("Authorization", "x")]).await.unwrap();
+    let posted = client
+        .post(&server.url("hook.test"), "text/plain", Vec::new(), &[("Authorization", "x")])
+        .await
+        .unwrap();
     assert_eq!((posted.status, server.connections(), other.connections()), (307, 1, 0));
 }
 
@@ -46,21 +57,37 @@ async fn a_post_is_not_carried_to_another_place() {
 async fn a_caller_cannot_speak_for_the_client() {
     let server = Server::start(|_| ());
     let client = client(&[&server]);
-    for header in [("Host", "inside"), ("content-length", "0"), ("User-Agent", "x"), ("A\r\nB", "x"), ("A", "x\r\nHost: inside")]
-    {
+    for header in [
+        ("Host", "inside"),
+        ("content-length", "0"),
+        ("User-Agent", "x"),
+        ("A\r\nB", "x"),
+        ("A", "x\r\nHost: inside"),
+    ] {
         let got = client.post(&server.url("hook.test"), "text/plain", Vec::new(), &[header]).await;
         assert_eq!(kind(got), "not_allowed", "{header:?}");
     }
     let long = vec![0; (1 << 20) + 1];
-    assert_eq!(kind(client.post(&server.url("hook.test"), "text/plain", long, &[]).await), "not_allowed");
-    assert_eq!(kind(client.post(&server.url("hook.test"), "a\nb", Vec::new(), &[]).await), "not_allowed");
+    assert_eq!(
+        kind(client.post(&server.url("hook.test"), "text/plain", long, &[]).await),
+        "not_allowed"
+    );
+    assert_eq!(
+        kind(client.post(&server.url("hook.test"), "a\nb", Vec::new(), &[]).await),
+        "not_allowed"
+    );
     assert_eq!(server.connections(), 0);
 }
 
 #[tokio::test]
 async fn a_receiver_that_does_not_answer_meets_the_deadline() {
     let server = Server::start(|_stream| std::thread::sleep(Duration::from_secs(5)));
-    let client =
-        Outgoing::new(OutgoingSettings { post_time: Duration::from_millis(300), ..settings(&[&server], Liar::new(&[])) });
-    assert_eq!(kind(client.post(&server.url("hook.test"), "text/plain", vec![0; 1 << 20], &[]).await), "too_slow");
+    let client = Outgoing::new(OutgoingSettings {
+        post_time: Duration::from_millis(300),
+        ..settings(&[&server], Liar::new(&[]))
+    });
+    assert_eq!(
+        kind(client.post(&server.url("hook.test"), "text/plain", vec![0; 1 << 20], &[]).await),
+        "too_slow"
+    );
 }

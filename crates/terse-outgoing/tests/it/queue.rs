@@ -21,7 +21,10 @@ async fn no_more_run_at_once_than_was_set() {
         here.fetch_sub(1, Ordering::SeqCst);
         let _ = stream.write_all(page("x").as_bytes());
     });
-    let client = Arc::new(Outgoing::new(OutgoingSettings { at_once: 2, ..settings(&[&server], Liar::new(&[])) }));
+    let client = Arc::new(Outgoing::new(OutgoingSettings {
+        at_once: 2,
+        ..settings(&[&server], Liar::new(&[]))
+    }));
     let calls: Vec<_> = (0..8)
         .map(|_| {
             let (client, url) = (Arc::clone(&client), server.url("site.test"));
@@ -45,7 +48,11 @@ async fn a_full_queue_is_busy_and_a_long_wait_too() {
         let _ = held.lock().unwrap().recv();
         let _ = stream.write_all(page("x").as_bytes());
     });
-    let client = Arc::new(Outgoing::new(OutgoingSettings { at_once: 1, waiting: 1, ..settings(&[&server], Liar::new(&[])) }));
+    let client = Arc::new(Outgoing::new(OutgoingSettings {
+        at_once: 1,
+        waiting: 1,
+        ..settings(&[&server], Liar::new(&[]))
+    }));
     let call = |limits: Limits| {
         let (client, url) = (Arc::clone(&client), server.url("site.test"));
         tokio::spawn(async move { kind(client.get(&url, limits).await) })
@@ -76,7 +83,10 @@ async fn slow_lists_do_not_hold_up_pages() {
         let _ = stream.write_all(page("x").as_bytes());
     });
     let pages = Server::saying(page("x"));
-    let client = Arc::new(Outgoing::new(OutgoingSettings { at_once: 1, ..settings(&[&lists, &pages], Liar::new(&[])) }));
+    let client = Arc::new(Outgoing::new(OutgoingSettings {
+        at_once: 1,
+        ..settings(&[&lists, &pages], Liar::new(&[]))
+    }));
     let (slow, url) = (Arc::clone(&client), lists.url("site.test"));
     let running = tokio::spawn(async move { kind(slow.get(&url, Limits::FEED).await) });
     tokio::task::yield_now().await;

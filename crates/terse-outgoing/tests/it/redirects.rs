@@ -14,17 +14,26 @@ async fn no_redirect_leads_inside() {
     let victim = Server::start(|_| ());
     let at = Arc::new(AtomicUsize::new(0));
     let (next, port) = (Arc::clone(&at), victim.port().to_string());
-    let locations: Vec<String> = INSIDE.iter().map(|text| text.replace("{p}", &port)).filter(|text| text.is_ascii()).collect();
+    let locations: Vec<String> = INSIDE
+        .iter()
+        .map(|text| text.replace("{p}", &port))
+        .filter(|text| text.is_ascii())
+        .collect();
     let given = locations.clone();
     let public = Server::start(move |mut stream| {
         read_head(&stream);
-        let _ = stream.write_all(redirect(&given[next.fetch_add(1, Ordering::SeqCst)].replace('\n', "")).as_bytes());
+        let _ = stream.write_all(
+            redirect(&given[next.fetch_add(1, Ordering::SeqCst)].replace('\n', "")).as_bytes(),
+        );
     });
     let client = client_with(&[&public], Liar::new(&[]));
     for location in &locations {
         let got = kind(client.get(&public.url("site.test"), PATIENT).await);
-        // A location without a scheme and host is a path here: the server then answers with the next location.
-        let here = location.starts_with("127.") || location.starts_with("http:1") || location.starts_with("http:/1");
+        // A location without a scheme and host is a path here: the server then answers with the
+        // next location.
+        let here = location.starts_with("127.")
+            || location.starts_with("http:1")
+            || location.starts_with("http:/1");
         assert!(matches!(got, "refused_address" | "bad_redirect") || here, "{location}: {got}");
         at.store(locations.iter().position(|l| l == location).unwrap() + 1, Ordering::SeqCst);
     }
@@ -35,7 +44,8 @@ async fn no_redirect_leads_inside() {
 fn staircase() -> Server {
     Server::start(|mut stream| {
         let head = read_head(&stream);
-        let step: usize = head.first().map_or(0, |line| line.split(['/', ' ']).nth(2).unwrap().parse().unwrap());
+        let step: usize =
+            head.first().map_or(0, |line| line.split(['/', ' ']).nth(2).unwrap().parse().unwrap());
         let answer = if step == 0 { page("down") } else { redirect(&format!("{}", step - 1)) };
         let _ = stream.write_all(answer.as_bytes());
     })
@@ -46,16 +56,25 @@ async fn three_redirects_are_followed_and_a_fourth_is_not() {
     let server = staircase();
     let client = client(&[&server]);
     let fetched = client.get(&format!("{}3", server.url("site.test")), PATIENT).await.unwrap();
-    assert_eq!((fetched.url, fetched.body), (format!("{}0", server.url("site.test")), b"down".to_vec()));
+    assert_eq!(
+        (fetched.url, fetched.body),
+        (format!("{}0", server.url("site.test")), b"down".to_vec())
+    );
     assert_eq!(server.connections(), 4);
-    assert_eq!(kind(client.get(&format!("{}4", server.url("site.test")), PATIENT).await), "too_many_redirects");
+    assert_eq!(
+        kind(client.get(&format!("{}4", server.url("site.test")), PATIENT).await),
+        "too_many_redirects"
+    );
     assert_eq!(server.connections(), 8);
 }
 
 #[tokio::test]
 async fn a_loop_ends() {
     let server = Server::saying(redirect("/"));
-    assert_eq!(kind(client(&[&server]).get(&server.url("site.test"), PATIENT).await), "too_many_redirects");
+    assert_eq!(
+        kind(client(&[&server]).get(&server.url("site.test"), PATIENT).await),
+        "too_many_redirects"
+    );
     assert_eq!(server.connections(), 4);
 }
 
@@ -70,7 +89,11 @@ async fn odd_redirects_are_refused() {
         "HTTP/1.1 303 See\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n",
     ] {
         let server = Server::saying(answer);
-        assert_eq!(kind(client(&[&server]).get(&server.url("site.test"), PATIENT).await), "bad_redirect", "{answer}");
+        assert_eq!(
+            kind(client(&[&server]).get(&server.url("site.test"), PATIENT).await),
+            "bad_redirect",
+            "{answer}"
+        );
         assert_eq!(server.connections(), 1);
     }
 }
@@ -79,20 +102,26 @@ async fn odd_redirects_are_refused() {
 async fn a_document_that_has_not_changed_is_not_sent_again() {
     let server = Server::start(|mut stream| {
         let head = read_head(&stream).join("\n").to_ascii_lowercase();
-        let known = head.contains("if-none-match: \"v1\"") && head.contains("if-modified-since: mon, 05 oct 2026 10:00:00 gmt");
+        let known = head.contains("if-none-match: \"v1\"")
+            && head.contains("if-modified-since: mon, 05 oct 2026 10:00:00 gmt");
         let answer = match (head.starts_with("get /list "), known) {
             (false, _) => redirect("/list"),
             (true, true) => "HTTP/1.1 304 Not Modified\r\nETag: \"v1\"\r\n\r\n".into(),
             (true, false) => {
-                "HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nLast-Modified: Mon, 05 Oct 2026 10:00:00 GMT\r\nContent-Length: 4\r\n\r\nlist"
+                "HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nLast-Modified: Mon, 05 Oct 2026 10:00:00 \
+                 GMT\r\nContent-Length: 4\r\n\r\nlist"
                     .into()
             }
         };
         let _ = stream.write_all(answer.as_bytes());
     });
     let client = client(&[&server]);
-    let first = client.get_if_changed(&server.url("site.test"), PATIENT, &Validators::default()).await.unwrap();
+    let first = client
+        .get_if_changed(&server.url("site.test"), PATIENT, &Validators::default())
+        .await
+        .unwrap();
     assert_eq!((first.is_unchanged(), &*first.body), (false, &b"list"[..]));
-    let second = client.get_if_changed(&server.url("site.test"), PATIENT, &first.validators).await.unwrap();
+    let second =
+        client.get_if_changed(&server.url("site.test"), PATIENT, &first.validators).await.unwrap();
     assert_eq!((second.is_unchanged(), &*second.body), (true, &b""[..]));
 }

@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 use terse_outgoing::{Limits, Outgoing, OutgoingError, OutgoingSettings, Over, Resolve};
 
 /// A page with little patience, for tests that wait for the deadline.
-pub(crate) const HASTY: Limits = Limits { time: Duration::from_millis(300), body: 64 << 10, over: Over::Cut };
+pub(crate) const HASTY: Limits =
+    Limits { time: Duration::from_millis(300), body: 64 << 10, over: Over::Cut };
 /// A page with much patience, for tests that must not meet the deadline on a busy machine.
-pub(crate) const PATIENT: Limits = Limits { time: Duration::from_secs(10), body: 64 << 10, over: Over::Cut };
+pub(crate) const PATIENT: Limits =
+    Limits { time: Duration::from_secs(10), body: 64 << 10, over: Over::Cut };
 
 /// Counts the connections it accepts and lets a function answer each.
 pub(crate) struct Server {
@@ -35,10 +37,14 @@ impl Server {
         })
     }
 
-    pub(crate) fn bind(address: &str, answer: impl Fn(TcpStream) + Send + Sync + 'static) -> io::Result<Self> {
+    pub(crate) fn bind(
+        address: &str,
+        answer: impl Fn(TcpStream) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        let (accepted, stopping) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let (accepted, stopping) =
+            (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let (seen, stop, answer) = (Arc::clone(&accepted), Arc::clone(&stopping), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -64,7 +70,8 @@ impl Server {
         format!("http://{host}:{}/", self.port())
     }
 
-    /// Connections so far. They are accepted in order, so once one of our own is seen none from before is outstanding.
+    /// Connections so far. They are accepted in order, so once one of our own is seen none from
+    /// before is outstanding.
     pub(crate) fn connections(&self) -> usize {
         let knock = TcpStream::connect(self.address).unwrap();
         let ours = knock.local_addr().unwrap();
@@ -111,7 +118,10 @@ pub(crate) fn read_body(mut stream: &TcpStream, length: usize) -> Vec<u8> {
 }
 
 pub(crate) fn page(body: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 pub(crate) fn redirect(location: &str) -> String {
@@ -128,7 +138,9 @@ pub(crate) struct Liar {
 impl Liar {
     pub(crate) fn new(answers: &[(&str, &[&[&str]])]) -> Arc<Self> {
         let parse = |list: &&[&str]| list.iter().map(|address| address.parse().unwrap()).collect();
-        let answers = answers.iter().map(|(name, lists)| (name.to_string(), lists.iter().rev().map(parse).collect()));
+        let answers = answers
+            .iter()
+            .map(|(name, lists)| (name.to_string(), lists.iter().rev().map(parse).collect()));
         Arc::new(Self { answers: Mutex::new(answers.collect()), asked: AtomicUsize::new(0) })
     }
 
@@ -151,7 +163,8 @@ impl Resolve for Liar {
     }
 }
 
-/// A client for which these servers are public, every name is 127.0.0.1, and everything else is as in earnest.
+/// A client for which these servers are public, every name is 127.0.0.1, and everything else is as
+/// in earnest.
 pub(crate) fn client(allowed: &[&Server]) -> Outgoing {
     client_with(allowed, Liar::new(&[]))
 }

@@ -15,15 +15,17 @@ fn secure(answer: String) -> (Server, Vec<u8>) {
     let made = rcgen::generate_simple_self_signed(["site.test".to_owned()]).unwrap();
     let certificate = made.cert.der().clone();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.clone()], key)
-        .unwrap();
+    let config =
+        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key)
+            .unwrap();
     let config = Arc::new(config);
     let server = Server::start(move |stream| {
-        let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
+        let mut stream =
+            StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
         let mut head = [0; 1024];
         if stream.read(&mut head).is_ok() {
             let _ = stream.write_all(answer.as_bytes());
@@ -35,7 +37,10 @@ fn secure(answer: String) -> (Server, Vec<u8>) {
 }
 
 fn trusting(server: &Server, certificate: Vec<u8>) -> Outgoing {
-    Outgoing::new(OutgoingSettings { trust_only: vec![certificate], ..settings(&[server], Liar::new(&[])) })
+    Outgoing::new(OutgoingSettings {
+        trust_only: vec![certificate],
+        ..settings(&[server], Liar::new(&[]))
+    })
 }
 
 fn url(server: &Server, host: &str) -> String {
@@ -48,13 +53,19 @@ async fn a_trusted_certificate_for_the_name_is_accepted_and_for_another_refused(
     let client = trusting(&server, certificate);
     assert_eq!(client.get(&url(&server, "site.test"), PATIENT).await.unwrap().body, b"secure");
     assert_eq!(kind(client.get(&url(&server, "other.test"), PATIENT).await), "untrusted");
-    assert_eq!(kind(client.post(&url(&server, "other.test"), "text/plain", Vec::new(), &[]).await), "untrusted");
+    assert_eq!(
+        kind(client.post(&url(&server, "other.test"), "text/plain", Vec::new(), &[]).await),
+        "untrusted"
+    );
 }
 
 #[tokio::test]
 async fn a_certificate_nobody_vouches_for_is_refused() {
     let (server, _) = secure(page("secure"));
-    assert_eq!(kind(crate::rig::client(&[&server]).get(&url(&server, "site.test"), PATIENT).await), "untrusted");
+    assert_eq!(
+        kind(crate::rig::client(&[&server]).get(&url(&server, "site.test"), PATIENT).await),
+        "untrusted"
+    );
 }
 
 #[tokio::test]
@@ -68,8 +79,10 @@ async fn a_server_without_tls_is_refused() {
 async fn https_does_not_redirect_to_http() {
     let plain = Server::saying(page("plain"));
     let (server, certificate) = secure(redirect(&plain.url("site.test")));
-    let client =
-        Outgoing::new(OutgoingSettings { trust_only: vec![certificate], ..settings(&[&server, &plain], Liar::new(&[])) });
+    let client = Outgoing::new(OutgoingSettings {
+        trust_only: vec![certificate],
+        ..settings(&[&server, &plain], Liar::new(&[]))
+    });
     assert_eq!(kind(client.get(&url(&server, "site.test"), PATIENT).await), "bad_redirect");
     assert_eq!(plain.connections(), 0);
 }
@@ -83,5 +96,8 @@ async fn a_handshake_that_drips_meets_the_deadline() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    assert_eq!(kind(crate::rig::client(&[&server]).get(&url(&server, "site.test"), HASTY).await), "too_slow");
+    assert_eq!(
+        kind(crate::rig::client(&[&server]).get(&url(&server, "site.test"), HASTY).await),
+        "too_slow"
+    );
 }

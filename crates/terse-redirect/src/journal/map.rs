@@ -12,22 +12,26 @@ use rustix::io::Errno;
 
 /// A new file of a fixed size, mapped. Dropping it unmaps; the file stays.
 ///
-/// The file's blocks are reserved before it is mapped: a full disk is met here, as an error, and never while writing. Whoever
-/// truncates the file while it is mapped ends the process (`SIGBUS`), so its name and its folder are for us alone: mode 0600
-/// in a folder of mode 0700.
+/// The file's blocks are reserved before it is mapped: a full disk is met here, as an error, and
+/// never while writing. Whoever truncates the file while it is mapped ends the process (`SIGBUS`),
+/// so its name and its folder are for us alone: mode 0600 in a folder of mode 0700.
 ///
-/// File systems that copy on write (btrfs, ZFS) promise less: what is reserved may not cover a page that was written back and is
-/// then written again, so a disk that is full to the brim can still end the process there.
+/// File systems that copy on write (btrfs, ZFS) promise less: what is reserved may not cover a page
+/// that was written back and is then written again, so a disk that is full to the brim can still
+/// end the process there.
 pub(super) struct Map(MmapMut);
 
 impl Map {
-    /// Makes the file, which must not exist, and maps it; if wished, with all its pages there already.
+    /// Makes the file, which must not exist, and maps it; if wished, with all its pages there
+    /// already.
     pub(super) fn create(path: &Path, bytes: usize, prefaulted: bool) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         reserve(&file, bytes)?;
-        // SAFETY: a mapping must not be changed behind the back of the slices made from it. The file was made by us just now,
-        // under a name that nobody else uses, and is readable and writable for our user only. Our own process maps it once, here,
-        // and otherwise only reads it through system calls, which copy. No one shortens it: the size never changes again.
+        // SAFETY: a mapping must not be changed behind the back of the slices made from it. The
+        // file was made by us just now, under a name that nobody else uses, and is readable and
+        // writable for our user only. Our own process maps it once, here, and otherwise only reads
+        // it through system calls, which copy. No one shortens it: the size never changes again.
         let mut map = unsafe { MmapMut::map_mut(&file)? };
         if prefaulted {
             prefault(&mut map);
@@ -63,7 +67,8 @@ fn write_zeros(mut file: &File, bytes: usize) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Has every page there before the first click needs it. Only a wish: without it the pages come one by one.
+/// Has every page there before the first click needs it. Only a wish: without it the pages come one
+/// by one.
 fn prefault(map: &mut MmapMut) {
     #[cfg(target_os = "linux")]
     let _ = map.advise(memmap2::Advice::PopulateWrite);

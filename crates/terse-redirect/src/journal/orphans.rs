@@ -1,4 +1,5 @@
-//! Which failed visits are written down: all of them on a usual day, few of them while a scanner tries every code.
+//! Which failed visits are written down: all of them on a usual day, few of them while a scanner
+//! tries every code.
 
 /// This many of a second are all written.
 const ALL: u32 = 64;
@@ -15,8 +16,8 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// How many visits this one stands for; `None` if another stands for it. The one in the middle stands for all around it, so
-    /// that the sum is as often too high as too low.
+    /// How many visits this one stands for; `None` if another stands for it. The one in the middle
+    /// stands for all around it, so that the sum is as often too high as too low.
     pub(crate) fn weight(&mut self, now_ms: i64) -> Option<u16> {
         let second = now_ms.div_euclid(1000);
         if second != self.second {
@@ -58,7 +59,8 @@ mod tests {
 
     #[test]
     fn the_sum_over_many_seconds_of_any_size_is_neither_high_nor_low() {
-        let (mut sampler, mut came, mut stood_for, mut dice) = (Sampler::default(), 0_u64, 0_u64, 9_u32);
+        let (mut sampler, mut came, mut stood_for, mut dice) =
+            (Sampler::default(), 0_u64, 0_u64, 9_u32);
         for second in 1..2_000 {
             dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let now = (dice >> 8) % 9_000;

@@ -15,8 +15,14 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Makes the file under a name of its own and gives it its real one when it is whole, so that no reader ever meets a part.
-    pub(super) fn make(folder: &Path, header: SegmentHeader, bytes: usize, prefault: bool) -> io::Result<Self> {
+    /// Makes the file under a name of its own and gives it its real one when it is whole, so that
+    /// no reader ever meets a part.
+    pub(super) fn make(
+        folder: &Path,
+        header: SegmentHeader,
+        bytes: usize,
+        prefault: bool,
+    ) -> io::Result<Self> {
         // As it stands in the header: the reader takes a file of another name for a damaged one.
         let name = format!("{:013}-{:016x}.clicks", header.made_ms, header.id);
         let (made, begun) = (folder.join(&name), folder.join(format!("{name}.new")));
@@ -59,7 +65,8 @@ mod tests {
             (0, "0000000000000-00000000000000ab.clicks"),
             (-5, "-000000000005-00000000000000ab.clicks"),
         ] {
-            Segment::make(folder.path(), SegmentHeader { id: 0xab, run: 1, made_ms }, 4096, false).unwrap();
+            Segment::make(folder.path(), SegmentHeader { id: 0xab, run: 1, made_ms }, 4096, false)
+                .unwrap();
             assert!(folder.path().join(name).exists(), "{made_ms}");
         }
     }

@@ -12,9 +12,10 @@ use terse_core::clicks::SegmentHeader;
 
 use super::segment::Segment;
 
-/// Segments ready for each thread, beside the one it writes: as many as its share of [`TOGETHER`], but at least, and at most, so
-/// many. Making a file can wait for the disk, or the keeper for a processor, for longer than a busy thread takes to fill several;
-/// whoever came close to having none gets twice as many, until all was calm for a while.
+/// Segments ready for each thread, beside the one it writes: as many as its share of [`TOGETHER`],
+/// but at least, and at most, so many. Making a file can wait for the disk, or the keeper for a
+/// processor, for longer than a busy thread takes to fill several; whoever came close to having
+/// none gets twice as many, until all was calm for a while.
 const MIN_SPARES: usize = 4;
 const SPARES: usize = 8;
 const TOGETHER: usize = 32;
@@ -24,10 +25,11 @@ const CALM: Duration = Duration::from_mins(1);
 const ROUND: Duration = Duration::from_millis(200);
 /// What is wrong is said this often.
 const COMPLAINTS: Duration = Duration::from_mins(1);
-/// The reader keeps what is finished within the bound; so many finished segments per thread above it, and the reader is not
-/// there.
+/// The reader keeps what is finished within the bound; so many finished segments per thread above
+/// it, and the reader is not there.
 const LEEWAY: u64 = 2;
-/// A file that the reader has moved aside. It is not deleted by the reader either, so clicks must not be lost for it.
+/// A file that the reader has moved aside. It is not deleted by the reader either, so clicks must
+/// not be lost for it.
 const DAMAGED: &[u8] = b".damaged";
 
 /// What the keeper holds of each thread's lane.
@@ -56,7 +58,17 @@ impl ThreadQueue {
         threads: usize,
     ) -> Self {
         let least = (TOGETHER / threads.max(1)).clamp(MIN_SPARES, SPARES);
-        Self { spares, left, spent, lost, least, want: least, since: Instant::now(), ready: false, told_lost: 0 }
+        Self {
+            spares,
+            left,
+            spent,
+            lost,
+            least,
+            want: least,
+            since: Instant::now(),
+            ready: false,
+            told_lost: 0,
+        }
     }
 
     /// Decides anew how many spares it should have.
@@ -89,7 +101,8 @@ pub(super) struct SegmentAllocator {
 }
 
 impl SegmentAllocator {
-    /// All segments that every thread should have: visitors may come at once, and many. An error if that is not a matter of room.
+    /// All segments that every thread should have: visitors may come at once, and many. An error if
+    /// that is not a matter of room.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         remove_begun(&self.folder)?;
         while let Some(thread_queue) = self.neediest() {
@@ -126,23 +139,30 @@ impl SegmentAllocator {
     /// The thread with the fewest spares, if any has too few.
     fn neediest(&self) -> Option<usize> {
         let left = |thread_queue: &usize| self.lanes[*thread_queue].left.load(Ordering::Relaxed);
-        (0..self.lanes.len()).filter(|thread_queue| left(thread_queue) < self.lanes[*thread_queue].want).min_by_key(left)
+        (0..self.lanes.len())
+            .filter(|thread_queue| left(thread_queue) < self.lanes[*thread_queue].want)
+            .min_by_key(left)
     }
 
     fn fill(&mut self, thread_queue: usize) -> io::Result<()> {
         let size = self.segment_bytes as u64;
         // What each thread holds stands beside the bound: the segment it writes, and its spares.
-        let in_use: u64 = self.lanes.iter().map(|thread_queue| LEEWAY + 1 + thread_queue.want as u64).sum();
+        let in_use: u64 =
+            self.lanes.iter().map(|thread_queue| LEEWAY + 1 + thread_queue.want as u64).sum();
         let most = self.limit_bytes.saturating_add(in_use * size);
         let (looked, held) = self.held()?;
         if held + size > most {
-            return Err(io::Error::new(io::ErrorKind::StorageFull, "the journal holds as much as it may"));
+            return Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                "the journal holds as much as it may",
+            ));
         }
         // Never the same moment twice: by it the reader puts segments in order.
         let made_ms = self.clock.now().as_ms().max(self.last_ms.saturating_add(1));
         let id = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
         let header = SegmentHeader { id, run: self.run, made_ms };
-        // An idle server does without the memory, and whoever has few spares is better helped soon than well.
+        // An idle server does without the memory, and whoever has few spares is better helped soon
+        // than well.
         let ThreadQueue { ready, left, least, .. } = &self.lanes[thread_queue];
         let prefault = *ready && left.load(Ordering::Relaxed) > least / 2;
         let segment = Segment::make(&self.folder, header, self.segment_bytes, prefault)?;
@@ -152,13 +172,16 @@ impl SegmentAllocator {
         // Before it can be taken, so that the count never passes below nought.
         thread_queue.left.fetch_add(1, Ordering::Relaxed);
         // There are never more than fit. If the thread is gone, nothing will be written into it.
-        if let Err(TrySendError::Full(mut back) | TrySendError::Disconnected(mut back)) = thread_queue.spares.try_send(segment) {
+        if let Err(TrySendError::Full(mut back) | TrySendError::Disconnected(mut back)) =
+            thread_queue.spares.try_send(segment)
+        {
             back.finish();
         }
         Ok(())
     }
 
-    /// How much the folder holds. The reader deletes meanwhile, so it is looked at again every round.
+    /// How much the folder holds. The reader deletes meanwhile, so it is looked at again every
+    /// round.
     fn held(&self) -> io::Result<(Instant, u64)> {
         match self.held {
             Some((looked, held)) if looked.elapsed() < ROUND => Ok((looked, held)),
@@ -167,25 +190,35 @@ impl SegmentAllocator {
     }
 
     fn tell_lost(&mut self) {
-        let lost: u64 = self.lanes.iter().map(|thread_queue| thread_queue.lost.load(Ordering::Relaxed)).sum();
+        let lost: u64 =
+            self.lanes.iter().map(|thread_queue| thread_queue.lost.load(Ordering::Relaxed)).sum();
         let told: u64 = self.lanes.iter().map(|thread_queue| thread_queue.told_lost).sum();
         if lost > told && self.complained.is_none_or(|last| last.elapsed() >= COMPLAINTS) {
             self.complained = Some(Instant::now());
-            self.lanes.iter_mut().for_each(|thread_queue| thread_queue.told_lost = thread_queue.lost.load(Ordering::Relaxed));
-            tracing::warn!(lost = lost - told, "visits were answered uncounted: no segment of the journal was there in time");
+            self.lanes.iter_mut().for_each(|thread_queue| {
+                thread_queue.told_lost = thread_queue.lost.load(Ordering::Relaxed);
+            });
+            tracing::warn!(
+                lost = lost - told,
+                "visits were answered uncounted: no segment of the journal was there in time"
+            );
         }
     }
 
     fn complain(&mut self, error: &io::Error) {
         if self.complained.is_none_or(|last| last.elapsed() >= COMPLAINTS) {
             self.complained = Some(Instant::now());
-            tracing::warn!(%error, "no room for clicks could be made; redirects go on, and once a thread has none left, uncounted");
+            tracing::warn!(%error, "no room for clicks could be made; redirects go on, and once a \
+                thread has none left, uncounted");
         }
     }
 }
 
 fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
 }
 
 fn bytes_in(folder: &Path) -> io::Result<u64> {

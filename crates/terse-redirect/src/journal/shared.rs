@@ -27,7 +27,8 @@ pub enum AddressDetail {
     /// The network: /24 of IPv4, /48 of IPv6.
     #[default]
     Cut,
-    /// Nothing that lasts. The journal still has the network, which the country is found by; the reader then drops it.
+    /// Nothing that lasts. The journal still has the network, which the country is found by; the
+    /// reader then drops it.
     Drop,
     /// All of it.
     Full,
@@ -42,8 +43,8 @@ pub struct JournalSettings {
     pub run: u64,
     /// The size of a segment.
     pub segment_bytes: usize,
-    /// How much may wait in the folder, beside the segments in use. The reader sees to it; two segments per thread above it, no
-    /// more are made.
+    /// How much may wait in the folder, beside the segments in use. The reader sees to it; two
+    /// segments per thread above it, no more are made.
     pub limit_bytes: u64,
     /// How much of an address is written.
     pub address: AddressDetail,
@@ -51,9 +52,11 @@ pub struct JournalSettings {
     pub honour_dnt: bool,
 }
 
-/// The journal: made once, shared by all serving threads, each of which takes its own writer from it.
+/// The journal: made once, shared by all serving threads, each of which takes its own writer from
+/// it.
 ///
-/// Nobody may shorten a segment while we run: writing to memory that the file no longer backs ends the process.
+/// Nobody may shorten a segment while we run: writing to memory that the file no longer backs ends
+/// the process.
 pub struct Journal {
     settings: JournalSettings,
     salt: Mutex<Option<Salt>>,
@@ -73,8 +76,8 @@ pub(super) struct Ends {
 }
 
 impl Journal {
-    /// Makes the folder, a first segment for each of `threads`, and the keeper, who makes the others. If only room is missing it
-    /// starts nevertheless: clicks are lost until there is some.
+    /// Makes the folder, a first segment for each of `threads`, and the keeper, who makes the
+    /// others. If only room is missing it starts nevertheless: clicks are lost until there is some.
     pub fn start(settings: JournalSettings, threads: usize, clock: Clock) -> io::Result<Arc<Self>> {
         DirBuilder::new().recursive(true).mode(0o700).create(&settings.folder)?;
         std::fs::set_permissions(&settings.folder, std::fs::Permissions::from_mode(0o700))?;
@@ -94,7 +97,9 @@ impl Journal {
             complained: None,
         };
         segment_allocator.begin()?;
-        let segment_allocator = std::thread::Builder::new().name("journal".into()).spawn(move || segment_allocator.run())?;
+        let segment_allocator = std::thread::Builder::new()
+            .name("journal".into())
+            .spawn(move || segment_allocator.run())?;
         Ok(Arc::new(Self {
             settings,
             salt: Mutex::new(None),
@@ -106,8 +111,8 @@ impl Journal {
         }))
     }
 
-    /// Visitors are told apart by this from now on; the serving threads notice within a second. Until there is one, nobody is
-    /// told apart.
+    /// Visitors are told apart by this from now on; the serving threads notice within a second.
+    /// Until there is one, nobody is told apart.
     pub fn set_salt(&self, salt: Salt) {
         *lock(&self.salt) = Some(salt);
     }
@@ -117,7 +122,8 @@ impl Journal {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// No more segments are made. Call it when the serving threads are gone: each of them ends its segments itself.
+    /// No more segments are made. Call it when the serving threads are gone: each of them ends its
+    /// segments itself.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.waker.unpark();

@@ -10,7 +10,8 @@ use terse_core::clicks::Record;
 use super::segment::Segment;
 use super::shared::Ends;
 
-/// Writes down what one thread answers. Nothing here waits: what it needs from the keeper is there already or is done without.
+/// Writes down what one thread answers. Nothing here waits: what it needs from the keeper is there
+/// already or is done without.
 pub(crate) struct Writer {
     current: Option<Segment>,
     /// Made ahead for this thread alone.
@@ -32,7 +33,8 @@ impl Writer {
         writer
     }
 
-    /// Writes a record, going on to the next segment where this one is full. Whether it could be written.
+    /// Writes a record, going on to the next segment where this one is full. Whether it could be
+    /// written.
     pub(crate) fn write(&mut self, record: &Record<'_>) -> bool {
         if self.current.as_mut().is_some_and(|segment| segment.write(record)) {
             return true;
@@ -55,8 +57,8 @@ impl Writer {
         written
     }
 
-    /// The next segment, if one is there. The keeper is woken for each that is taken; after that it keeps trying by itself, so
-    /// a click that finds none costs no wake-up.
+    /// The next segment, if one is there. The keeper is woken for each that is taken; after that it
+    /// keeps trying by itself, so a click that finds none costs no wake-up.
     fn next(&mut self) -> Option<Segment> {
         let next = self.spares.try_recv().ok()?;
         self.left.fetch_sub(1, Ordering::Relaxed);

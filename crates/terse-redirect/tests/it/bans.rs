@@ -25,7 +25,9 @@ async fn a_suspended_owners_links_are_taken_down_remembered_or_not_and_come_back
     fixture.insert(link_of(BOB, "other-1")).await;
     fixture.insert(Link { forward_query: true, ..link_of(ANN, "forward-1") }).await;
     fixture.insert(Link { max_clicks: Some(9), ..link_of(ANN, "counted-1") }).await;
-    fixture.insert(Link { deleted_at: Some(fixture.clock.now()), ..link_of(ANN, "deleted-1") }).await;
+    fixture
+        .insert(Link { deleted_at: Some(fixture.clock.now()), ..link_of(ANN, "deleted-1") })
+        .await;
     for code in ["known-1", "other-1", "forward-1", "counted-1"] {
         assert_eq!(fixture.visit(code).await.0, 302, "{code}");
     }

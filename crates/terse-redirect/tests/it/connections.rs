@@ -83,10 +83,15 @@ async fn a_thousand_pipelined_requests_with_long_answers_all_arrive() {
 async fn connection_close_is_said_and_done() {
     let served = fixture(|_| ()).await.serve();
     let mut stream = served.connect();
-    stream.write_all(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\nConnection: close\r\n\r\n").unwrap();
+    stream
+        .write_all(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\nConnection: close\r\n\r\n")
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 302 Found\r\n") && answer.contains("connection: close\r\n"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 302 Found\r\n") && answer.contains("connection: close\r\n"),
+        "{answer}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,8 +107,13 @@ async fn slow_and_idle_clients_are_sent_away_and_others_served_meanwhile() {
     let mut idle = served.connect();
     // Hyper's side of the door has the same patience.
     let mut slow_there = served.connect();
-    slow_there.write_all(b"POST / HTTP/1.1\r\nHost: go.example\r\nContent-Length: 0\r\n\r\nPOST / HT").unwrap();
-    assert_eq!(statuses(&served.exchange(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n")), ["302"]);
+    slow_there
+        .write_all(b"POST / HTTP/1.1\r\nHost: go.example\r\nContent-Length: 0\r\n\r\nPOST / HT")
+        .unwrap();
+    assert_eq!(
+        statuses(&served.exchange(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n")),
+        ["302"]
+    );
     for stream in [&mut slow, &mut idle, &mut slow_there] {
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);
@@ -123,7 +133,10 @@ async fn too_many_connections_are_refused_and_room_is_found_again() {
     assert!(answer.is_empty());
     drop(held);
     std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(statuses(&served.exchange(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n")), ["302"]);
+    assert_eq!(
+        statuses(&served.exchange(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n")),
+        ["302"]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,9 +152,14 @@ async fn connections_are_shared_out_evenly() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_lengths_are_refused_in_any_order() {
     let served = fixture(|_| ()).await.serve();
-    for fields in ["Transfer-Encoding: chunked\r\nContent-Length: 4", "Content-Length: 4\r\nTransfer-Encoding: chunked"] {
-        let request =
-            format!("POST /api HTTP/1.1\r\nHost: go.example\r\n{fields}\r\n\r\n5c\r\nGET /admin HTTP/1.1\r\n\r\n0\r\n\r\n");
+    for fields in [
+        "Transfer-Encoding: chunked\r\nContent-Length: 4",
+        "Content-Length: 4\r\nTransfer-Encoding: chunked",
+    ] {
+        let request = format!(
+            "POST /api HTTP/1.1\r\nHost: go.example\r\n{fields}\r\n\r\n5c\r\nGET /admin \
+             HTTP/1.1\r\n\r\n0\r\n\r\n"
+        );
         assert_eq!(statuses(&served.exchange(request.as_bytes())), ["400"], "{fields}");
     }
 }
@@ -151,7 +169,9 @@ async fn stopping_lets_idle_connections_go_and_ends() {
     let served = fixture(|_| ()).await.serve();
     let mut idle = served.connect();
     let mut handed_over = served.connect();
-    handed_over.write_all(b"POST / HTTP/1.1\r\nHost: go.example\r\nContent-Length: 0\r\n\r\n").unwrap();
+    handed_over
+        .write_all(b"POST / HTTP/1.1\r\nHost: go.example\r\nContent-Length: 0\r\n\r\n")
+        .unwrap();
     std::thread::sleep(Duration::from_millis(50));
     let address = served.address;
     drop(served);
@@ -165,14 +185,20 @@ async fn stopping_lets_idle_connections_go_and_ends() {
 async fn a_connection_that_hyper_keeps_is_let_go_when_its_client_only_listens_or_never_reads() {
     let fixture = fixture(|_| ()).await;
     let served = fixture.serve();
-    // An HTTP/2 client that says hello and asks for nothing, and an HTTP/1 client between two requests.
+    // An HTTP/2 client that says hello and asks for nothing, and an HTTP/1 client between two
+    // requests.
     let mut silent = served.connect();
-    silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00").unwrap();
+    silent
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+        .unwrap();
     std::thread::sleep(Duration::from_millis(200));
     fixture.clock.advance(Duration::from_secs(75 + 36));
     let mut rest = Vec::new();
     let ended = silent.read_to_end(&mut rest);
-    assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
+    assert!(
+        ended.is_ok()
+            || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,7 +225,10 @@ impl Body for Slow {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         self.0.poll_recv(cx).map(|part| part.map(|part| Ok(Frame::data(part))))
     }
 }
@@ -225,7 +254,8 @@ async fn a_long_answer_is_not_idleness_as_long_as_it_is_taken() {
     let mut stream = served.connect();
     stream.write_all(b"GET /api/long HTTP/1.1\r\nHost: go.example\r\n\r\n").unwrap();
     let parts = opened.wait_for(Option::is_some).await.unwrap().clone().unwrap();
-    // Two minutes, by its own clock; each wait is longer than it takes to look for those who are idle.
+    // Two minutes, by its own clock; each wait is longer than it takes to look for those who are
+    // idle.
     for part in 0..6 {
         fixture.clock.advance(Duration::from_secs(20));
         tokio::time::sleep(Duration::from_millis(700)).await;

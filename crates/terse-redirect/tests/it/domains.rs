@@ -14,7 +14,8 @@ use crate::fixture::{Fixture, visitor};
 const TARGET: &str = "https://example.com/";
 
 fn place(name: &str) -> DomainConfig {
-    let domain = if name.is_empty() { Domain::primary() } else { Domain::parse(name).expect("a host") };
+    let domain =
+        if name.is_empty() { Domain::primary() } else { Domain::parse(name).expect("a host") };
     DomainConfig { domain, root: None, not_found: None, expired: None }
 }
 
@@ -39,12 +40,21 @@ async fn a_domain_that_is_added_has_links_of_its_own_and_is_strange_again_when_r
     assert!(served.exchange(&get("b.example", "same")).contains("418"), "nobody answers for it");
     fixture.redirector.set_domains(&[place("b.example")]);
     for host in ["b.example", "B.example.:80"] {
-        assert!(served.exchange(&get(host, "same")).contains("location: https://example.com/b\r\n"), "{host}");
+        assert!(
+            served.exchange(&get(host, "same")).contains("location: https://example.com/b\r\n"),
+            "{host}"
+        );
     }
-    assert!(served.exchange(&get("go.example", "same")).contains("location: https://example.com/primary\r\n"));
+    assert!(
+        served
+            .exchange(&get("go.example", "same"))
+            .contains("location: https://example.com/primary\r\n")
+    );
     let reads = fixture.store.gets();
     fixture.redirector.set_domains(&[place("c.example"), place("b.example")]);
-    assert!(served.exchange(&get("b.example", "same")).contains("location: https://example.com/b\r\n"));
+    assert!(
+        served.exchange(&get("b.example", "same")).contains("location: https://example.com/b\r\n")
+    );
     assert_eq!(fixture.store.gets(), reads, "what is remembered of it is still right");
     fixture.redirector.set_domains(&[place("c.example")]);
     assert!(served.exchange(&get("b.example", "same")).contains("418"));
@@ -56,10 +66,22 @@ async fn each_failure_has_its_fallback_on_the_fast_path_and_behind_it() {
     let fixture = Fixture::new(|_| ());
     let past = fixture.clock.now().saturating_sub(Duration::from_hours(1));
     fixture.insert(on("b.example", Link { expires_at: Some(past), ..alias("over", TARGET) })).await;
-    fixture.insert(on("b.example", Link { standing: terse_core::ModerationStatus::Blocked, ..alias("bad", TARGET) })).await;
+    fixture
+        .insert(on(
+            "b.example",
+            Link { standing: terse_core::ModerationStatus::Blocked, ..alias("bad", TARGET) },
+        ))
+        .await;
     fixture.insert(on("b.example", alias("good", TARGET))).await;
-    let whole = DomainConfig { root: to("root"), not_found: to("lost"), expired: to("over"), ..place("b.example") };
-    fixture.redirector.set_domains(&[whole.clone(), DomainConfig { not_found: to("home"), ..place("") }]);
+    let whole = DomainConfig {
+        root: to("root"),
+        not_found: to("lost"),
+        expired: to("over"),
+        ..place("b.example")
+    };
+    fixture
+        .redirector
+        .set_domains(&[whole.clone(), DomainConfig { not_found: to("home"), ..place("") }]);
     let (served, domain) = (fixture.serve(), fixture.redirector.domain(b"b.example").unwrap());
     for (code, status, location) in [
         ("good", 302, Some(TARGET)),
@@ -75,8 +97,15 @@ async fn each_failure_has_its_fallback_on_the_fast_path_and_behind_it() {
         let slow = fixture.visit_as(Visitor { domain, html: true, ..visitor(code) }).await;
         assert_eq!(slow, (status, location.map(str::to_owned)), "{code}");
     }
-    assert_eq!(fixture.visit("none").await.1.as_deref(), Some("https://elsewhere.example/home"), "the primary has its own");
-    assert_eq!(fixture.redirector.root(domain).unwrap().headers()["location"], "https://elsewhere.example/root");
+    assert_eq!(
+        fixture.visit("none").await.1.as_deref(),
+        Some("https://elsewhere.example/home"),
+        "the primary has its own"
+    );
+    assert_eq!(
+        fixture.redirector.root(domain).unwrap().headers()["location"],
+        "https://elsewhere.example/root"
+    );
     assert!(fixture.redirector.root(0).is_none());
     // And taken away again.
     fixture.redirector.set_domains(&[DomainConfig { expired: None, ..whole }]);
@@ -89,7 +118,11 @@ async fn a_fallback_comes_before_the_pages_of_failures() {
     let fixture = Fixture::new(|settings| settings.errors = ErrorStyle::Page);
     fixture.redirector.set_domains(&[DomainConfig { not_found: to("lost"), ..place("") }]);
     let served = fixture.serve();
-    assert!(served.exchange(&get("go.example", "none")).contains("location: https://elsewhere.example/lost\r\n"));
+    assert!(
+        served
+            .exchange(&get("go.example", "none"))
+            .contains("location: https://elsewhere.example/lost\r\n")
+    );
 }
 
 #[tokio::test]
@@ -99,8 +132,16 @@ async fn whoever_is_sent_elsewhere_is_counted_as_one_who_found_nothing_and_as_a_
     let served = fixture.serve_journaled(|_| ());
     let asked: Vec<u8> = (0..5).flat_map(|n| get("b.example", &format!("none-{n}"))).collect();
     let answers = served.exchange(&asked);
-    assert_eq!((answers.matches("302 Found").count(), answers.matches("429 ").count()), (3, 2), "{answers}");
+    assert_eq!(
+        (answers.matches("302 Found").count(), answers.matches("429 ").count()),
+        (3, 2),
+        "{answers}"
+    );
     let told = served.told();
     assert_eq!(told.len(), 3);
-    assert!(told.iter().all(|visit| visit.outcome == ClickOutcome::NotFound && visit.domain == "b.example"), "{told:?}");
+    assert!(
+        told.iter()
+            .all(|visit| visit.outcome == ClickOutcome::NotFound && visit.domain == "b.example"),
+        "{told:?}"
+    );
 }

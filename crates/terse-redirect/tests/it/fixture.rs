@@ -13,8 +13,8 @@ use hyper::body::Incoming;
 use tempfile::TempDir;
 use terse_core::{Clock, Code, Hosts, Insert, Link, LinkStore, is_reserved};
 use terse_redirect::{
-    AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, Redirector, Reply, Settings, VisitHandler, Visitor,
-    VisitorHeaders, Workers,
+    AddressDetail, FailurePages, FallbackService, Journal, JournalSettings, Redirector, Reply,
+    Settings, VisitHandler, Visitor, VisitorHeaders, Workers,
 };
 use terse_testkit::MemoryStore;
 
@@ -39,7 +39,8 @@ impl Fixture {
         let hosts = Hosts::new(&base, &["127.0.0.1"], vec![]).expect("hosts");
         let pages = FailurePages { not_found: "<p>not here</p>".into(), ..FailurePages::default() };
         let links: Arc<dyn LinkStore> = store.clone();
-        let redirector = Arc::new(Redirector::new(links, hosts, 80, &pages, settings, clock.clone()));
+        let redirector =
+            Arc::new(Redirector::new(links, hosts, 80, &pages, settings, clock.clone()));
         Self { store, redirector, clock, threads }
     }
 
@@ -55,7 +56,10 @@ impl Fixture {
     pub(crate) async fn visit_as(&self, visitor: Visitor<'_>) -> (u16, Option<String>) {
         match self.redirector.answer_uncounted(visitor).await {
             Reply::Response(response) => {
-                let location = response.headers().get("location").map(|value| value.to_str().expect("ASCII").to_owned());
+                let location = response
+                    .headers()
+                    .get("location")
+                    .map(|value| value.to_str().expect("ASCII").to_owned());
                 (response.status().as_u16(), location)
             }
             Reply::Warning(_) | Reply::Password(_) => (200, None),
@@ -76,23 +80,37 @@ impl Fixture {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut settings = journal_settings(&folder.path().join("journal"));
         change(&mut settings);
-        let journal = Journal::start(settings, self.threads, self.clock.clone()).expect("a journal");
+        let journal =
+            Journal::start(settings, self.threads, self.clock.clone()).expect("a journal");
         journal.set_salt([7; 16]);
         self.serve_with(Door(Arc::clone(&self.redirector)), Some((journal, folder)))
     }
 
-    fn serve_with(&self, door: impl FallbackService, journal: Option<(Arc<Journal>, TempDir)>) -> Served {
+    fn serve_with(
+        &self,
+        door: impl FallbackService,
+        journal: Option<(Arc<Journal>, TempDir)>,
+    ) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
         let given = journal.as_ref().map(|(journal, _)| Arc::clone(journal));
-        let workers = Workers::start(listener, Arc::clone(&self.redirector), door, given).expect("threads");
+        let workers =
+            Workers::start(listener, Arc::clone(&self.redirector), door, given).expect("threads");
         Served { address, workers, journal }
     }
 }
 
 /// Somebody about whom nothing is known.
 pub(crate) fn visitor(code: &str) -> Visitor<'_> {
-    Visitor { domain: 0, code, query: None, html: false, head: false, knows: None, seen: VisitorHeaders::default() }
+    Visitor {
+        domain: 0,
+        code,
+        query: None,
+        html: false,
+        head: false,
+        knows: None,
+        seen: VisitorHeaders::default(),
+    }
 }
 
 /// A journal of small segments.
@@ -131,7 +149,8 @@ impl Served {
         let mut stream = self.connect();
         let mut writer = stream.try_clone().expect("another handle");
         let bytes = bytes.to_vec();
-        // From another thread: whoever does not read while sending much may wait for a server that waits for him.
+        // From another thread: whoever does not read while sending much may wait for a server that
+        // waits for him.
         let sender = std::thread::spawn(move || {
             let _ = writer.write_all(&bytes);
             let _ = writer.shutdown(std::net::Shutdown::Write);
@@ -173,8 +192,16 @@ impl Drop for Served {
 pub(crate) struct Door(Arc<Redirector>);
 
 impl Door {
-    async fn answer(&self, request: &Request<Incoming>, visit_handler: &VisitHandler) -> Option<Response<Full<Bytes>>> {
-        let code = request.uri().path().strip_prefix('/').filter(|code| Code::shaped(code.as_bytes()) && !is_reserved(code))?;
+    async fn answer(
+        &self,
+        request: &Request<Incoming>,
+        visit_handler: &VisitHandler,
+    ) -> Option<Response<Full<Bytes>>> {
+        let code = request
+            .uri()
+            .path()
+            .strip_prefix('/')
+            .filter(|code| Code::shaped(code.as_bytes()) && !is_reserved(code))?;
         matches!(*request.method(), Method::GET | Method::HEAD).then_some(())?;
         (request.uri().query() != Some("report")).then_some(())?;
         let mut hosts = request.headers().get_all("host").iter().map(http::HeaderValue::as_bytes);
@@ -196,7 +223,12 @@ impl Door {
 impl FallbackService for Door {
     type Body = Full<Bytes>;
 
-    async fn open(self, request: Request<Incoming>, _peer: SocketAddr, visit_handler: VisitHandler) -> Response<Full<Bytes>> {
+    async fn open(
+        self,
+        request: Request<Incoming>,
+        _peer: SocketAddr,
+        visit_handler: VisitHandler,
+    ) -> Response<Full<Bytes>> {
         if let Some(response) = self.answer(&request, &visit_handler).await {
             return response;
         }

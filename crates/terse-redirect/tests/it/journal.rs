@@ -18,11 +18,15 @@ async fn fixture(change: impl FnOnce(&mut terse_redirect::Settings)) -> Fixture 
         settings.threads = 1;
         change(settings);
     });
-    fixture.insert(Link { owner: OwnerId(77), created_at: moment(5), ..alias("abc1234", TARGET) }).await;
+    fixture
+        .insert(Link { owner: OwnerId(77), created_at: moment(5), ..alias("abc1234", TARGET) })
+        .await;
     fixture.insert(Link { forward_query: true, ..alias("forward1", TARGET) }).await;
     fixture.insert(Link { max_clicks: Some(2), ..alias("limited1", TARGET) }).await;
     fixture.insert(Link { standing: ModerationStatus::Blocked, ..alias("blocked1", TARGET) }).await;
-    fixture.insert(Link { standing: ModerationStatus::Suspicious, ..alias("flagged1", TARGET) }).await;
+    fixture
+        .insert(Link { standing: ModerationStatus::Suspicious, ..alias("flagged1", TARGET) })
+        .await;
     fixture.insert(Link { expires_at: Some(moment(1)), ..alias("expired1", TARGET) }).await;
     fixture
 }
@@ -50,7 +54,12 @@ async fn a_click_says_what_is_counted_and_no_more() {
         let told = one(ask(
             &served,
             "GET /abc1234?utm_source=news%20letter&x=secret&utm_medium=mail",
-            &[&agent, "Referer: https://me:pw@News.example:8080/private?q=1", "Accept-Language: de-AT,de;q=0.8", "Cookie: a=b"],
+            &[
+                &agent,
+                "Referer: https://me:pw@News.example:8080/private?q=1",
+                "Accept-Language: de-AT,de;q=0.8",
+                "Cookie: a=b",
+            ],
         ));
         assert_ne!(told.visitor, 0);
         let want = Told {
@@ -105,7 +114,11 @@ async fn every_way_of_answering_writes_each_visit_down_once() {
             ("GET /login", None),
         ] {
             let told = ask(&served, line, &[]);
-            assert_eq!(told.first().map(|told| (told.outcome, told.marks)), want, "{line}, fast path: {fast}");
+            assert_eq!(
+                told.first().map(|told| (told.outcome, told.marks)),
+                want,
+                "{line}, fast path: {fast}"
+            );
             assert!(told.len() <= 1, "{line}");
             if let Some(told) = told.first() {
                 let named = told.outcome == ClickOutcome::Redirected;
@@ -122,7 +135,8 @@ async fn every_way_of_answering_writes_each_visit_down_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_that_is_shown_as_a_page_is_still_a_failure() {
-    let served = fixture(|settings| settings.errors = ErrorStyle::Page).await.serve_journaled(|_| ());
+    let served =
+        fixture(|settings| settings.errors = ErrorStyle::Page).await.serve_journaled(|_| ());
     assert_eq!(one(ask(&served, "GET /expired1", &[])).outcome, ClickOutcome::Gone);
 }
 
@@ -134,8 +148,13 @@ async fn streams_of_one_http_2_connection_are_clicks_each() {
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     let driver = tokio::spawn(connection);
     for method in ["GET", "HEAD", "GET"] {
-        let request = http::Request::builder().method(method).uri("http://go.example/abc1234?utm_id=2");
-        let request = request.header("user-agent", BROWSER).header("referer", "https://news.example/").body(()).unwrap();
+        let request =
+            http::Request::builder().method(method).uri("http://go.example/abc1234?utm_id=2");
+        let request = request
+            .header("user-agent", BROWSER)
+            .header("referer", "https://news.example/")
+            .body(())
+            .unwrap();
         let mut client = client.clone().ready().await.unwrap();
         let (answer, _) = client.send_request(request, true).unwrap();
         let answer: http::Response<h2::RecvStream> = answer.await.unwrap();
@@ -143,33 +162,60 @@ async fn streams_of_one_http_2_connection_are_clicks_each() {
     }
     driver.abort();
     let told = served.told();
-    assert_eq!(told.iter().map(|told| told.marks.has(RequestFlags::HEAD)).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(
+        told.iter().map(|told| told.marks.has(RequestFlags::HEAD)).collect::<Vec<_>>(),
+        [false, true, false]
+    );
     for told in told {
-        assert_eq!((&*told.agent, &*told.referrer, &*told.campaign), (BROWSER, "news.example", "utm_id=2"));
+        assert_eq!(
+            (&*told.agent, &*told.referrer, &*told.campaign),
+            (BROWSER, "news.example", "utm_id=2")
+        );
         assert_eq!((told.owner, told.address), (77, vec![127, 0, 0]));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_those_who_ask_not_to_be_tracked_only_the_count_is_kept() {
-    for (fast, field) in BOTH.into_iter().flat_map(|fast| [(fast, "DNT: 1"), (fast, "Sec-GPC: 1")]) {
+    for (fast, field) in BOTH.into_iter().flat_map(|fast| [(fast, "DNT: 1"), (fast, "Sec-GPC: 1")])
+    {
         let fixture = fixture(|settings| settings.fast_path = fast).await;
-        let fields = ["User-Agent: x", "Referer: https://a.example/", "Accept-Language: de", "Sec-Purpose: prefetch", field];
+        let fields = [
+            "User-Agent: x",
+            "Referer: https://a.example/",
+            "Accept-Language: de",
+            "Sec-Purpose: prefetch",
+            field,
+        ];
         let told = one(ask(&fixture.serve_journaled(|_| ()), "GET /abc1234?utm_source=x", &fields));
         assert_eq!(told.marks, RequestFlags::QUIET.with(RequestFlags::PREFETCH, true), "{field}");
-        assert_eq!((told.visitor, &*told.address, &*told.referrer, &*told.language), (0, &[][..], "", ""), "{field}");
-        assert_eq!((&*told.agent, &*told.campaign, &*told.code, told.owner), ("", "", "abc1234", 77), "{field}");
+        assert_eq!(
+            (told.visitor, &*told.address, &*told.referrer, &*told.language),
+            (0, &[][..], "", ""),
+            "{field}"
+        );
+        assert_eq!(
+            (&*told.agent, &*told.campaign, &*told.code, told.owner),
+            ("", "", "abc1234", 77),
+            "{field}"
+        );
         // Where an operator does not honour it, nothing is special.
-        let told = one(ask(&fixture.serve_journaled(|settings| settings.honour_dnt = false), "GET /abc1234", &fields));
+        let told = one(ask(
+            &fixture.serve_journaled(|settings| settings.honour_dnt = false),
+            "GET /abc1234",
+            &fields,
+        ));
         assert_eq!((told.marks, &*told.agent), (RequestFlags::PREFETCH, "x"), "{field}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_a_visitor_comes_from_is_believed_of_our_proxies_alone() {
-    let trusting = || Proxies::new(vec!["127.0.0.1".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
+    let trusting =
+        || Proxies::new(vec!["127.0.0.1".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
     for fast in BOTH {
-        let trusting = fixture(|settings| (settings.fast_path, settings.proxies) = (fast, trusting())).await;
+        let trusting =
+            fixture(|settings| (settings.fast_path, settings.proxies) = (fast, trusting())).await;
         let through = trusting.serve_journaled(|_| ());
         let full = trusting.serve_journaled(|settings| settings.address = AddressDetail::Full);
         let direct = fixture(|settings| settings.fast_path = fast).await.serve_journaled(|_| ());
@@ -182,8 +228,9 @@ async fn where_a_visitor_comes_from_is_believed_of_our_proxies_alone() {
         assert_eq!(one(ask(&through, "GET /abc1234", &[])).address, [127, 0, 0]);
         assert_eq!(one(ask(&direct, "GET /abc1234", &v4)).address, [127, 0, 0]);
         // Visitors behind one proxy are not one visitor.
-        let [one_of_them, another] = ["X-Forwarded-For: 203.0.113.9", "X-Forwarded-For: 203.0.113.10"]
-            .map(|from| one(ask(&through, "GET /abc1234", &[from])));
+        let [one_of_them, another] =
+            ["X-Forwarded-For: 203.0.113.9", "X-Forwarded-For: 203.0.113.10"]
+                .map(|from| one(ask(&through, "GET /abc1234", &[from])));
         assert_eq!(one_of_them.address, another.address);
         assert_ne!(one_of_them.visitor, another.visitor);
     }
@@ -231,7 +278,9 @@ async fn a_flood_of_unknown_codes_writes_little_and_is_counted_as_the_flood_it_w
     const CAME: u64 = 20_000;
     let fixture = fixture(|_| ()).await;
     let served = fixture.serve_journaled(|_| ());
-    let requests: String = (0..CAME / 20).map(|n| format!("GET /scan-{n} HTTP/1.1\r\nHost: go.example\r\n\r\n")).collect();
+    let requests: String = (0..CAME / 20)
+        .map(|n| format!("GET /scan-{n} HTTP/1.1\r\nHost: go.example\r\n\r\n"))
+        .collect();
     for _ in 0..20 {
         served.exchange(requests.as_bytes());
     }
@@ -241,7 +290,8 @@ async fn a_flood_of_unknown_codes_writes_little_and_is_counted_as_the_flood_it_w
     assert_eq!(counts.clicks_journaled + counts.orphans_skipped, CAME);
     assert_eq!(told.len() as u64, counts.clicks_journaled);
     let stood_for: u64 = told.iter().map(|told| u64::from(told.weight)).sum();
-    // How many seconds it took decides; a sample is off by half of what it stands for at the most, once a second.
+    // How many seconds it took decides; a sample is off by half of what it stands for at the most,
+    // once a second.
     assert!(told.iter().any(|told| told.weight > 1), "never sampled");
     assert!(stood_for.abs_diff(CAME) <= CAME / 5, "{stood_for} for {CAME}");
     // Clicks are never sampled.
@@ -311,7 +361,8 @@ async fn the_same_bytes_are_written_down_alike_with_and_without_the_fast_path() 
             let fixture = fixture(|settings| {
                 settings.fast_path = way;
                 settings.loose = true;
-                settings.proxies = Proxies::new(vec!["127.0.0.1".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
+                settings.proxies =
+                    Proxies::new(vec!["127.0.0.1".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
             })
             .await;
             let served = fixture.serve_journaled(|_| ());
@@ -351,5 +402,8 @@ async fn the_same_bytes_are_written_down_alike_with_and_without_the_fast_path() 
     assert_eq!(one.len(), other.len());
     // Both ways were taken.
     assert!(fast_served.workers.counts().hits > 0);
-    assert_eq!(fast_served.workers.counts().clicks_lost + plain_served.workers.counts().clicks_lost, 0);
+    assert_eq!(
+        fast_served.workers.counts().clicks_lost + plain_served.workers.counts().clicks_lost,
+        0
+    );
 }

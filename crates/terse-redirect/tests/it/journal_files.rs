@@ -35,7 +35,10 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
 
 /// How many segments of the folder nothing was written into.
 fn fresh(served: &Served) -> usize {
-    segments::read(&served.segments()).iter().filter(|segment| segment.told.is_empty() && !segment.ended).count()
+    segments::read(&served.segments())
+        .iter()
+        .filter(|segment| segment.told.is_empty() && !segment.ended)
+        .count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,7 +53,8 @@ async fn going_on_to_the_next_segment_loses_nothing_and_keeps_the_order() {
         for n in 0..10 {
             for (who, stream) in streams.iter_mut().enumerate() {
                 let request = format!(
-                    "GET /abc1234?utm_id={} HTTP/1.1\r\nHost: go.example\r\nUser-Agent: {who}\r\nX: {}\r\n\r\n",
+                    "GET /abc1234?utm_id={} HTTP/1.1\r\nHost: go.example\r\nUser-Agent: \
+                     {who}\r\nX: {}\r\n\r\n",
                     round * 10 + n,
                     "x".repeat(100)
                 );
@@ -64,7 +68,11 @@ async fn going_on_to_the_next_segment_loses_nothing_and_keeps_the_order() {
     assert_eq!((counts.redirected, counts.clicks_journaled, counts.clicks_lost), (4000, 4000, 0));
     let told = served.told();
     for who in ["0", "1", "2", "3"] {
-        let of_one: Vec<_> = told.iter().filter(|told| told.agent == who).map(|told| told.campaign.clone()).collect();
+        let of_one: Vec<_> = told
+            .iter()
+            .filter(|told| told.agent == who)
+            .map(|told| told.campaign.clone())
+            .collect();
         assert_eq!(of_one, (0..1000).map(|n| format!("utm_id={n}")).collect::<Vec<_>>());
     }
     let files = segments::files(&served.segments()).len();
@@ -74,7 +82,9 @@ async fn going_on_to_the_next_segment_loses_nothing_and_keeps_the_order() {
     let folder = served.segments();
     served.workers.stop(Duration::from_secs(10));
     served.journal().stop();
-    assert!(segments::read(&folder).iter().all(|segment| segment.ended && segment.header.run == 42));
+    assert!(
+        segments::read(&folder).iter().all(|segment| segment.ended && segment.header.run == 42)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,7 +105,10 @@ async fn without_room_clicks_are_lost_and_counted_and_redirects_go_on() {
     assert!(counts.clicks_journaled > 0, "{counts:?}");
     assert_eq!(counts.clicks_lost + counts.clicks_journaled, sent);
     assert_eq!(served.told().len() as u64, counts.clicks_journaled);
-    assert!(served.journal().segments_made() <= 35, "one in use, 32 to go on with and two to wait, and no more");
+    assert!(
+        served.journal().segments_made() <= 35,
+        "one in use, 32 to go on with and two to wait, and no more"
+    );
     // The reader comes back and deletes what it has counted: clicks are written again.
     for file in segments::files(&served.segments()) {
         std::fs::remove_file(file).unwrap();
@@ -130,7 +143,8 @@ async fn a_torn_segment_is_read_up_to_the_tear() {
     let fixture = fixture(1).await;
     let served = fixture.serve_journaled(|_| ());
     served.exchange(VISIT.repeat(50).as_bytes());
-    let written = segments::files(&served.segments()).into_iter().map(|path| std::fs::read(path).unwrap());
+    let written =
+        segments::files(&served.segments()).into_iter().map(|path| std::fs::read(path).unwrap());
     let whole = written.max_by_key(|bytes| Segment::parse(bytes).told.len()).unwrap();
     let Segment { told, end, ended, .. } = Segment::parse(&whole);
     assert_eq!((told.len(), ended), (50, false));
@@ -140,7 +154,10 @@ async fn a_torn_segment_is_read_up_to_the_tear() {
         let mut torn = whole.clone();
         torn[cut..].fill(0);
         let read = Segment::parse(&torn);
-        assert!(read.told.len() < 50 && !read.ended && told.starts_with(&read.told), "nought from {cut}");
+        assert!(
+            read.told.len() < 50 && !read.ended && told.starts_with(&read.told),
+            "nought from {cut}"
+        );
         let mut flipped = whole.clone();
         flipped[cut] ^= 0x40;
         assert!(told.starts_with(&Segment::parse(&flipped).told), "flipped at {cut}");
@@ -161,7 +178,8 @@ fn a_journal_begins_with_a_segment_for_every_thread_in_a_folder_of_its_own() {
     assert!(journal.segments_made() >= 2);
     let files = segments::files(&place);
     assert!(files.len() >= 2);
-    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let mode =
+        |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&place), 0o700);
     for file in &files {
         assert_eq!(mode(file), 0o600);
@@ -171,9 +189,13 @@ fn a_journal_begins_with_a_segment_for_every_thread_in_a_folder_of_its_own() {
         assert_eq!(std::fs::metadata(file).unwrap().len(), 1 << 20);
     }
     journal.stop();
-    let names: Vec<_> = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(names.iter().all(|name| !name.to_string_lossy().ends_with(".new")), "{names:?}");
-    assert!(segments::read(&place).iter().all(|segment| segment.ended), "nobody will write into them");
+    assert!(
+        segments::read(&place).iter().all(|segment| segment.ended),
+        "nobody will write into them"
+    );
 }
 
 #[test]
@@ -195,7 +217,8 @@ fn what_was_moved_aside_takes_no_room_from_clicks() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("journal");
     std::fs::create_dir(&place).unwrap();
-    std::fs::write(place.join("0000000000001-00000000000000aa.clicks.damaged"), vec![0; 10 << 20]).unwrap();
+    std::fs::write(place.join("0000000000001-00000000000000aa.clicks.damaged"), vec![0; 10 << 20])
+        .unwrap();
     let journal = start(JournalSettings { limit_bytes: 0, ..journal_settings(&place) }).unwrap();
     assert!(journal.segments_made() >= 2);
 }

@@ -27,7 +27,10 @@ async fn fixture(fast: bool, change: impl FnOnce(&mut Settings)) -> Fixture {
 }
 
 fn ask(served: &Served, line: &str, fields: &str) -> String {
-    served.exchange(format!("{line} HTTP/1.1\r\nHost: go.example\r\n{fields}Connection: close\r\n\r\n").as_bytes())
+    served.exchange(
+        format!("{line} HTTP/1.1\r\nHost: go.example\r\n{fields}Connection: close\r\n\r\n")
+            .as_bytes(),
+    )
 }
 
 fn status(served: &Served, line: &str, fields: &str) -> u16 {
@@ -37,20 +40,31 @@ fn status(served: &Served, line: &str, fields: &str) -> u16 {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_guesses_is_turned_away_for_a_while_and_still_follows_links() {
     for fast in BOTH {
-        let fixture = fixture(fast, |settings| settings.guesses_per_address = Limit::per_minute(60)).await;
+        let fixture =
+            fixture(fast, |settings| settings.guesses_per_address = Limit::per_minute(60)).await;
         let served = fixture.serve_journaled(|_| ());
         assert_eq!(status(&served, "GET /abc1234", ""), 302);
         for i in 0..60 {
-            // Some could never have been given out, some are looked up, one is asked for again and again.
-            let line = [format!("GET /no-such-{i}"), format!("GET /zzzzz{i:02}"), "HEAD /the-same".into()];
+            // Some could never have been given out, some are looked up, one is asked for again and
+            // again.
+            let line =
+                [format!("GET /no-such-{i}"), format!("GET /zzzzz{i:02}"), "HEAD /the-same".into()];
             assert_eq!(status(&served, &line[i % 3], ""), 404, "{fast} {i}");
         }
         let refused = ask(&served, "GET /no-such-one", "");
         assert!(refused.starts_with("HTTP/1.1 429 Too Many Requests\r\n"), "{refused}");
-        for part in ["retry-after: 1\r\n", "ratelimit-limit: 60\r\n", "ratelimit-remaining: 0\r\n", "\"code\":\"rate_limited\""] {
+        for part in [
+            "retry-after: 1\r\n",
+            "ratelimit-limit: 60\r\n",
+            "ratelimit-remaining: 0\r\n",
+            "\"code\":\"rate_limited\"",
+        ] {
             assert!(refused.contains(part), "{part} is not in {refused}");
         }
-        assert!(ask(&served, "GET /no-such-one", "Accept: text/html\r\n").contains("content-type: text/html"));
+        assert!(
+            ask(&served, "GET /no-such-one", "Accept: text/html\r\n")
+                .contains("content-type: text/html")
+        );
         assert_eq!(status(&served, "GET /zzzzzzz", ""), 429);
         assert_eq!(status(&served, "GET /the-same", ""), 429);
         for line in ["GET /abc1234", "HEAD /abc1234", "GET /other12", "GET /limited"] {
@@ -58,7 +72,11 @@ async fn whoever_guesses_is_turned_away_for_a_while_and_still_follows_links() {
         }
         let counts = served.workers.counts();
         assert_eq!((counts.not_found, counts.limited), (60, 4), "{fast}");
-        assert_eq!(served.told().iter().filter(|told| told.owner == 0).count(), 60, "a refusal is not written down");
+        assert_eq!(
+            served.told().iter().filter(|told| told.owner == 0).count(),
+            60,
+            "a refusal is not written down"
+        );
         fixture.clock.advance(Duration::from_mins(1));
         assert_eq!(status(&served, "GET /no-such-one", ""), 404);
     }
@@ -68,16 +86,26 @@ async fn whoever_guesses_is_turned_away_for_a_while_and_still_follows_links() {
 async fn redirects_are_limited_by_address_and_by_link_where_that_is_wished() {
     for fast in BOTH {
         for code in ["abc1234", "limited"] {
-            let by_address = fixture(fast, |settings| settings.redirect_per_address = Limit::per_hour(10)).await;
-            let by_code = fixture(fast, |settings| settings.redirect_per_code = Limit::per_hour(10)).await;
+            let by_address =
+                fixture(fast, |settings| settings.redirect_per_address = Limit::per_hour(10)).await;
+            let by_code =
+                fixture(fast, |settings| settings.redirect_per_code = Limit::per_hour(10)).await;
             for (fixture, other) in [(&by_address, 429), (&by_code, 302)] {
                 let served = fixture.serve();
                 for i in 0..10 {
-                    let line = [format!("GET /{code}"), format!("HEAD /{code}"), format!("GET /{code}?x=1")];
+                    let line = [
+                        format!("GET /{code}"),
+                        format!("HEAD /{code}"),
+                        format!("GET /{code}?x=1"),
+                    ];
                     assert_eq!(status(&served, &line[i % 3], ""), 302, "{fast} {code} {i}");
                 }
                 let refused = ask(&served, &format!("GET /{code}"), "");
-                assert!(refused.starts_with("HTTP/1.1 429 ") && refused.contains("retry-after: 360\r\n"), "{refused}");
+                assert!(
+                    refused.starts_with("HTTP/1.1 429 ")
+                        && refused.contains("retry-after: 360\r\n"),
+                    "{refused}"
+                );
                 assert!(!refused.contains("location:"), "{refused}");
                 assert_eq!(status(&served, &format!("HEAD /{code}"), ""), 429);
                 assert_eq!(status(&served, "GET /other12", ""), other);
@@ -97,19 +125,29 @@ async fn whoever_is_not_our_proxy_is_one_source_whatever_it_says() {
                 let fixture = fixture(fast, |settings| {
                     settings.guesses_per_address = Limit::per_hour(60);
                     settings.redirect_per_address = Limit::per_hour(60);
-                    settings.proxies = Proxies::new(trusted.then(|| "127.0.0.1".parse().unwrap()).into_iter().collect());
+                    settings.proxies = Proxies::new(
+                        trusted.then(|| "127.0.0.1".parse().unwrap()).into_iter().collect(),
+                    );
                 })
                 .await;
-                let served = if journaled { fixture.serve_journaled(|_| ()) } else { fixture.serve() };
+                let served =
+                    if journaled { fixture.serve_journaled(|_| ()) } else { fixture.serve() };
                 let mut bytes = String::new();
                 for i in 0..200 {
                     for code in ["not-there", "abc1234"] {
-                        bytes += &format!("GET /{code} HTTP/1.1\r\nHost: go.example\r\nX-Forwarded-For: 198.51.100.{i}\r\n\r\n");
+                        bytes += &format!(
+                            "GET /{code} HTTP/1.1\r\nHost: go.example\r\nX-Forwarded-For: \
+                             198.51.100.{i}\r\n\r\n"
+                        );
                     }
                 }
                 let answers = served.exchange(bytes.as_bytes());
                 let count = |status: &str| answers.matches(&format!("HTTP/1.1 {status} ")).count();
-                assert_eq!((count("404"), count("302"), count("429")), (allowed, allowed, 400 - 2 * allowed), "{fast} {trusted}");
+                assert_eq!(
+                    (count("404"), count("302"), count("429")),
+                    (allowed, allowed, 400 - 2 * allowed),
+                    "{fast} {trusted}"
+                );
             }
         }
     }
@@ -142,7 +180,10 @@ async fn over_http2_the_same_limits_hold() {
     assert_eq!(statuses, [404, 404, 404, 429, 429, 302, 302, 302, 429, 429]);
     driver.abort();
     // One count for all ways.
-    assert_eq!((status(&served, "GET /not-there", ""), status(&served, "GET /abc1234", "")), (429, 429));
+    assert_eq!(
+        (status(&served, "GET /not-there", ""), status(&served, "GET /abc1234", "")),
+        (429, 429)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,7 +202,8 @@ async fn both_ways_turn_away_in_the_same_words() {
             let code = ["not-there", "zzzzzzz", "abc1234", "other12"][i % 4];
             let accept = ["", "Accept: text/html\r\n"][i % 2];
             let answer = ask(&served, &format!("GET /{code}"), accept);
-            let mut lines: Vec<&str> = answer.split("\r\n").filter(|line| !line.starts_with("date:")).collect();
+            let mut lines: Vec<&str> =
+                answer.split("\r\n").filter(|line| !line.starts_with("date:")).collect();
             lines.sort_unstable();
             words.push(lines.join("\n"));
         }
@@ -193,8 +235,12 @@ async fn one_connection_may_go_on_after_a_refusal() {
     let served = fixture.serve();
     let mut stream = served.connect();
     let mut buffer = [0; 4096];
-    for (code, want) in [("not-there", "404"), ("not-there", "429"), ("abc1234", "302"), ("not-here", "429")] {
-        stream.write_all(format!("GET /{code} HTTP/1.1\r\nHost: go.example\r\n\r\n").as_bytes()).unwrap();
+    for (code, want) in
+        [("not-there", "404"), ("not-there", "429"), ("abc1234", "302"), ("not-here", "429")]
+    {
+        stream
+            .write_all(format!("GET /{code} HTTP/1.1\r\nHost: go.example\r\n\r\n").as_bytes())
+            .unwrap();
         let count = stream.read(&mut buffer).unwrap();
         assert_eq!(std::str::from_utf8(&buffer[9..12]).unwrap(), want, "{code}");
         assert!(count > 12);

@@ -58,12 +58,20 @@ const PIECES: &[&str] = &[
     "location: x",
     "%0d%0aX: y",
 ];
-const HOSTS: &[&str] =
-    &["example.com", "EXAMPLE.com.", "münchen.de", "8.8.8.8", "[2620:fe::fe]:8080", "user:pass@example.org", "a.b.c.d.e.co.uk"];
+const HOSTS: &[&str] = &[
+    "example.com",
+    "EXAMPLE.com.",
+    "münchen.de",
+    "8.8.8.8",
+    "[2620:fe::fe]:8080",
+    "user:pass@example.org",
+    "a.b.c.d.e.co.uk",
+];
 
 #[test]
 fn the_location_of_a_million_random_targets_is_their_stored_text() {
-    let (rules, settings, now) = (TargetRules::default(), Settings::default(), Timestamp::from_ms(1));
+    let (rules, settings, now) =
+        (TargetRules::default(), Settings::default(), Timestamp::from_ms(1));
     let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
     let mut roll = |sides: usize| {
         dice ^= dice << 13;
@@ -93,7 +101,11 @@ fn the_location_of_a_million_random_targets_is_their_stored_text() {
         assert!(rest[end..].starts_with(b"\r\ncache-control: "), "{text}");
         // And parsing what was stored gives the same again: an export can be imported.
         if seen % 16 == 0 {
-            assert_eq!(Target::parse(target.as_str(), &rules).as_ref().map(Target::as_str), Ok(target.as_str()), "{text}");
+            assert_eq!(
+                Target::parse(target.as_str(), &rules).as_ref().map(Target::as_str),
+                Ok(target.as_str()),
+                "{text}"
+            );
         }
     }
 }

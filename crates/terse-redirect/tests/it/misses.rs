@@ -133,7 +133,11 @@ async fn while_the_store_hangs_only_one_visitor_a_second_waits_for_it() {
     for _ in 0..100 {
         assert_eq!(fixture.visit("abc1234").await.0, 302);
     }
-    assert!(fixture.store.gets() <= reads + 2, "{} reads while the store hung", fixture.store.gets() - reads);
+    assert!(
+        fixture.store.gets() <= reads + 2,
+        "{} reads while the store hung",
+        fixture.store.gets() - reads
+    );
 }
 
 #[tokio::test]
@@ -144,7 +148,8 @@ async fn a_popular_link_is_refreshed_before_its_time_is_over() {
     let mut changed = alias("abc1234", "https://example.com/new");
     changed.revision = Revision(2);
     fixture.store.update(&changed, Revision(1)).await.unwrap();
-    // One second before the end of its five minutes: answered from memory, and looked up behind the visitor's back.
+    // One second before the end of its five minutes: answered from memory, and looked up behind the
+    // visitor's back.
     fixture.clock.advance(Duration::from_secs(299));
     fixture.visit("abc1234").await;
     for _ in 0..100 {
@@ -209,7 +214,9 @@ async fn head_of_a_used_up_link_is_gone_although_its_route_is_remembered() {
 #[tokio::test]
 async fn standing_decides_and_a_query_is_passed_on_only_where_wished() {
     let fixture = Fixture::new(|_| ());
-    for (code, standing) in [("blocked1", ModerationStatus::Blocked), ("flagged1", ModerationStatus::Suspicious)] {
+    for (code, standing) in
+        [("blocked1", ModerationStatus::Blocked), ("flagged1", ModerationStatus::Suspicious)]
+    {
         fixture.insert(terse_core::Link { standing, ..alias(code, TARGET) }).await;
     }
     fixture.insert(terse_core::Link { forward_query: true, ..alias("forward1", TARGET) }).await;
@@ -218,7 +225,10 @@ async fn standing_decides_and_a_query_is_passed_on_only_where_wished() {
     assert_eq!(fixture.visit("flagged1").await, (200, None));
     let with = |code| Visitor { query: Some("x=1"), ..visitor(code) };
     assert_eq!(fixture.visit_as(with("ordinary")).await.1.as_deref(), Some(TARGET));
-    assert_eq!(fixture.visit_as(with("forward1")).await.1.as_deref(), Some("https://example.com/a?b=c&x=1#d"));
+    assert_eq!(
+        fixture.visit_as(with("forward1")).await.1.as_deref(),
+        Some("https://example.com/a?b=c&x=1#d")
+    );
 }
 
 #[tokio::test]
@@ -236,7 +246,11 @@ async fn in_loose_mode_an_alias_is_found_whatever_its_case() {
     assert_eq!(fixture.visit("my-LINK").await.0, 302);
     assert_eq!(Fixture::new(|_| ()).visit("my-LINK").await.0, 404);
     // A change is announced under the link's own name, and seen under every other.
-    let blocked = terse_core::Link { standing: ModerationStatus::Blocked, revision: Revision(2), ..alias("My-Link", TARGET) };
+    let blocked = terse_core::Link {
+        standing: ModerationStatus::Blocked,
+        revision: Revision(2),
+        ..alias("My-Link", TARGET)
+    };
     fixture.store.update(&blocked, Revision(1)).await.unwrap();
     fixture.redirector.announce(&key("My-Link"));
     assert_eq!(fixture.visit("my-LINK").await.0, 451);
@@ -248,7 +262,8 @@ async fn in_loose_mode_an_alias_is_found_whatever_its_case() {
 #[tokio::test]
 async fn a_password_is_asked_for_unless_the_visitor_knows_it() {
     let fixture = Fixture::new(|_| ());
-    let (right, wrong) = (PasswordHash::from_phc("$argon2id$right"), PasswordHash::from_phc("$argon2id$wrong"));
+    let (right, wrong) =
+        (PasswordHash::from_phc("$argon2id$right"), PasswordHash::from_phc("$argon2id$wrong"));
     let locked = |code| terse_core::Link {
         password: Some(right.clone()),
         forward_query: true,
@@ -261,15 +276,29 @@ async fn a_password_is_asked_for_unless_the_visitor_knows_it() {
     for code in ["locked12", "once1234"] {
         for knows in [None, Some(&wrong)] {
             for head in [true, false] {
-                assert_eq!(fixture.visit_as(Visitor { knows, head, ..visitor(code) }).await, (200, None), "{code}");
+                assert_eq!(
+                    fixture.visit_as(Visitor { knows, head, ..visitor(code) }).await,
+                    (200, None),
+                    "{code}"
+                );
             }
         }
     }
     let knowing = |code| Visitor { knows: Some(&right), ..visitor(code) };
     let with_query = Visitor { query: Some("x=1"), ..knowing("locked12") };
-    assert_eq!(fixture.visit_as(with_query).await, (308, Some("https://example.com/a?b=c&x=1#d".into())));
-    let Reply::Response(response) = fixture.redirector.answer_uncounted(knowing("locked12")).await else { panic!("a redirect") };
-    assert_eq!(response.headers()["cache-control"], "private, max-age=0, no-store", "nobody else may be given it");
+    assert_eq!(
+        fixture.visit_as(with_query).await,
+        (308, Some("https://example.com/a?b=c&x=1#d".into()))
+    );
+    let Reply::Response(response) = fixture.redirector.answer_uncounted(knowing("locked12")).await
+    else {
+        panic!("a redirect")
+    };
+    assert_eq!(
+        response.headers()["cache-control"],
+        "private, max-age=0, no-store",
+        "nobody else may be given it"
+    );
     // Looking spends nothing, going does.
     assert_eq!(fixture.visit_as(Visitor { head: true, ..knowing("once1234") }).await.0, 308);
     assert_eq!(fixture.visit_as(knowing("once1234")).await.0, 308);

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use terse_core::registry::DomainConfig;
 use terse_core::{
-    Clock, Domain, Evidence, Flags, Hosts, Insert, Judgement, Link, LinkStore, ModerationSource, ModerationStatus, Screening,
-    Target,
+    Clock, Domain, Evidence, Flags, Hosts, Insert, Judgement, Link, LinkStore, ModerationSource,
+    ModerationStatus, Screening, Target,
 };
 use terse_redirect::{FailurePages, Redirector, Reply, Settings, Visitor};
 use terse_testkit::{MemoryStore, alias};
@@ -34,7 +34,9 @@ impl Screening for Word {
     fn judge(&self, target: &Target, _evidence: Evidence<'_>) -> Judgement {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let word = *self.word.lock().expect("nobody panics");
-        if let Some(redirector) = self.tells.get().filter(|_| !self.told.swap(true, Ordering::SeqCst)) {
+        if let Some(redirector) =
+            self.tells.get().filter(|_| !self.told.swap(true, Ordering::SeqCst))
+        {
             self.learn("bad");
             redirector.rescreen();
         }
@@ -56,9 +58,11 @@ impl Plane {
         let (store, screen) = (Arc::new(MemoryStore::new()), Arc::new(Word::default()));
         let mut settings = Settings::default();
         change(&mut settings);
-        let hosts = Hosts::new(&"http://go.example/".parse().expect("a URL"), &[], vec![]).expect("hosts");
+        let hosts =
+            Hosts::new(&"http://go.example/".parse().expect("a URL"), &[], vec![]).expect("hosts");
         let links: Arc<dyn LinkStore> = store.clone();
-        let redirector = Redirector::new(links, hosts, 80, &FailurePages::default(), settings, Clock::default());
+        let redirector =
+            Redirector::new(links, hosts, 80, &FailurePages::default(), settings, Clock::default());
         let redirector = Arc::new(redirector.screened_by(screen.clone()));
         Self { store, screen, redirector }
     }
@@ -97,7 +101,12 @@ async fn a_blocked_target_is_not_followed_whether_its_link_is_remembered_or_not(
     }
     let unseen = Link { max_clicks: Some(100), ..alias("unseen", "https://bad.example.net/y") };
     plane.insert(unseen).await;
-    plane.insert(Link { judged: ModerationSource::Moderator, ..alias("byhand", "https://bad.example.net/") }).await;
+    plane
+        .insert(Link {
+            judged: ModerationSource::Moderator,
+            ..alias("byhand", "https://bad.example.net/")
+        })
+        .await;
     plane.insert(alias("other", "https://good.example.net/")).await;
     for code in ["plain", "forward", "counted", "warned", "byhand", "other"] {
         assert_ne!(plane.status(code).await, 451, "{code}");
@@ -116,13 +125,18 @@ async fn a_blocked_target_is_not_followed_whether_its_link_is_remembered_or_not(
     // The store never knew, so nobody else would bring them back.
     plane.screen.learn("");
     assert_eq!(plane.redirector.rescreen(), 5);
-    assert_eq!((plane.status("plain").await, plane.status("warned").await, plane.status("unseen").await), (302, 200, 302));
+    assert_eq!(
+        (plane.status("plain").await, plane.status("warned").await, plane.status("unseen").await),
+        (302, 200, 302)
+    );
 }
 
 #[tokio::test]
 async fn a_head_of_a_counted_link_is_judged_by_what_is_known_now() {
     let plane = Plane::new(|_| ());
-    plane.insert(Link { max_clicks: Some(5), ..alias("counted", "https://bad.example.net/") }).await;
+    plane
+        .insert(Link { max_clicks: Some(5), ..alias("counted", "https://bad.example.net/") })
+        .await;
     assert_eq!(plane.status("counted").await, 302);
     plane.screen.learn("bad");
     assert_eq!(plane.status_of(Visitor { head: true, ..visitor("counted") }).await, 451);
@@ -165,13 +179,22 @@ async fn a_million_remembered_links_are_looked_at_again() {
     let plane = Plane::new(|settings| settings.cache_bytes = 2 << 30);
     for n in 0..1_000_000 {
         let code = format!("link-{n}");
-        plane.insert(alias(&code, &format!("https://site-{}.example.org/some/path/{n}?a=1", n % 5000))).await;
+        plane
+            .insert(alias(
+                &code,
+                &format!("https://site-{}.example.org/some/path/{n}?a=1", n % 5000),
+            ))
+            .await;
         plane.status(&code).await;
     }
     plane.screen.learn("site-77.");
     let begun = Instant::now();
     let recalled = plane.redirector.rescreen();
-    println!("{} remembered, {recalled} forgotten in {:?}", plane.redirector.routes().len() + recalled, begun.elapsed());
+    println!(
+        "{} remembered, {recalled} forgotten in {:?}",
+        plane.redirector.routes().len() + recalled,
+        begun.elapsed()
+    );
     assert_eq!(recalled, 200);
 }
 
@@ -179,8 +202,14 @@ async fn a_million_remembered_links_are_looked_at_again() {
 async fn nobody_is_sent_to_a_fallback_that_the_screen_blocks_now() {
     let plane = Plane::new(|_| ());
     let to = |path: &str| Some(Target::from_stored(format!("https://{path}.example/")));
-    let place = DomainConfig { domain: Domain::primary(), root: to("bad"), not_found: to("bad"), expired: to("good") };
-    let open = || [plane.redirector.root(0).is_some(), plane.redirector.domain(b"go.example").is_some()];
+    let place = DomainConfig {
+        domain: Domain::primary(),
+        root: to("bad"),
+        not_found: to("bad"),
+        expired: to("good"),
+    };
+    let open =
+        || [plane.redirector.root(0).is_some(), plane.redirector.domain(b"go.example").is_some()];
     let lost = async || match plane.redirector.answer_uncounted(visitor("none")).await {
         Reply::Response(response) => response.status().as_u16(),
         other => panic!("{other:?}"),

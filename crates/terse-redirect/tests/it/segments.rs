@@ -3,7 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use terse_core::clicks::{ClickOutcome, Frame, HEADER, Record, RequestFlags, SegmentHeader, read_frame};
+use terse_core::clicks::{
+    ClickOutcome, Frame, HEADER, Record, RequestFlags, SegmentHeader, read_frame,
+};
 
 /// A record without its times, which differ from run to run.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -29,7 +29,9 @@ impl Columns {
             let Some(fields) = row.read(line) else { continue };
             match (Self::of_header(&fields), is_comment) {
                 (Some(columns), true) => return Some(columns),
-                (Some(columns), false) => return Some(Self { header: Some(line.to_vec()), ..columns }),
+                (Some(columns), false) => {
+                    return Some(Self { header: Some(line.to_vec()), ..columns });
+                }
                 (None, true) => {}
                 (None, false) => return Self::of_first_row(&fields),
             }
@@ -38,7 +40,9 @@ impl Columns {
     }
 
     fn of_header(fields: &Fields<'_>) -> Option<Self> {
-        let column = |name: &str| (0..fields.len()).find(|at| fields.get(*at).is_some_and(|field| field.trim() == name));
+        let column = |name: &str| {
+            (0..fields.len()).find(|at| fields.get(*at).is_some_and(|field| field.trim() == name))
+        };
         let url = column("url")?;
         let kind = match (column("phish_id"), column("dateadded")) {
             (Some(_), _) => ListKind::PhishTank,
@@ -50,8 +54,11 @@ impl Columns {
 
     /// URLhaus names its columns in a comment, which may have been cut off.
     fn of_first_row(fields: &Fields<'_>) -> Option<Self> {
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let is_row = fields.len() >= 4 && fields.get(0).is_some_and(is_number) && fields.get(2)?.starts_with("http");
+        let is_number =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_row = fields.len() >= 4
+            && fields.get(0).is_some_and(is_number)
+            && fields.get(2)?.starts_with("http");
         is_row.then_some(Self { kind: ListKind::UrlHaus, url: 2, verified: None, header: None })
     }
 
@@ -62,7 +69,10 @@ impl Columns {
 
     /// The URL of a row, if it has one and nobody has left it unconfirmed.
     pub(super) fn url<'a>(&self, fields: &Fields<'a>) -> Option<&'a str> {
-        let unconfirmed = self.verified.and_then(|at| fields.get(at)).is_some_and(|word| word.eq_ignore_ascii_case("no"));
+        let unconfirmed = self
+            .verified
+            .and_then(|at| fields.get(at))
+            .is_some_and(|word| word.eq_ignore_ascii_case("no"));
         fields.get(self.url).filter(|_| !unconfirmed)
     }
 }
@@ -95,15 +105,22 @@ impl Row {
         self.reader.reset();
         let (mut at, mut text_end, mut ends) = (0, 0, 0);
         loop {
-            let (result, read, written, ended) =
-                self.reader.read_record(&line[at..], &mut self.text[text_end..], &mut self.ends[ends..]);
+            let (result, read, written, ended) = self.reader.read_record(
+                &line[at..],
+                &mut self.text[text_end..],
+                &mut self.ends[ends..],
+            );
             at += read;
             text_end += written;
             ends += ended;
             match result {
                 ReadRecordResult::InputEmpty => {} // the next call, with nothing, ends the row
-                ReadRecordResult::Record => return Some(Fields { text: &self.text[..text_end], ends: &self.ends[..ends] }),
-                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull | ReadRecordResult::End => return None,
+                ReadRecordResult::Record => {
+                    return Some(Fields { text: &self.text[..text_end], ends: &self.ends[..ends] });
+                }
+                ReadRecordResult::OutputFull
+                | ReadRecordResult::OutputEndsFull
+                | ReadRecordResult::End => return None,
             }
         }
     }

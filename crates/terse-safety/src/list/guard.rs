@@ -7,7 +7,8 @@ use crate::name::{SuffixKind, is_at_or_below, is_inside, suffix_kind};
 pub struct Guard {
     /// Our own short domains, canonical.
     pub own_hosts: Vec<String>,
-    /// Lets a list name a whole platform, such as `github.io`: for an operator's own list. Registries, such as `com`, never.
+    /// Lets a list name a whole platform, such as `github.io`: for an operator's own list.
+    /// Registries, such as `com`, never.
     pub platforms: bool,
 }
 
@@ -19,7 +20,9 @@ impl Guard {
             Some(SuffixKind::Platform) => !self.platforms,
             None => false,
         };
-        !too_much && self.admits_place(host) && !self.own_hosts.iter().any(|own| is_at_or_below(own, host))
+        !too_much
+            && self.admits_place(host)
+            && !self.own_hosts.iter().any(|own| is_at_or_below(own, host))
     }
 
     /// Whether a single URL at this host may be blocked.

@@ -28,14 +28,18 @@ impl<'a> Line<'a> {
             Some((first, names)) if is_nowhere(first) => Self::Hosts(names),
             Some(_) => Self::Unknown,
             None if line.contains('/') => Self::Url(line),
-            None => Self::Domain(line.strip_prefix("*.").or_else(|| line.strip_prefix('.')).unwrap_or(line)),
+            None => Self::Domain(
+                line.strip_prefix("*.").or_else(|| line.strip_prefix('.')).unwrap_or(line),
+            ),
         }
     }
 
     /// A rule for ad blockers: only one that keeps people off a whole domain is about visitors.
     fn of_rule(rule: &'a str) -> Self {
         match rule.split_once('^') {
-            Some((name, "" | "|" | "$all" | "$document" | "$doc" | "$important" | "$popup")) => Self::Domain(name),
+            Some((name, "" | "|" | "$all" | "$document" | "$doc" | "$important" | "$popup")) => {
+                Self::Domain(name)
+            }
             _ => Self::Unknown,
         }
     }
@@ -46,11 +50,15 @@ pub(super) fn without_comment(line: &[u8]) -> Option<&[u8]> {
     if matches!(line.first(), Some(b'#' | b'!' | b';')) || line.starts_with(b"//") {
         return None;
     }
-    let end = line.windows(2).position(|pair| pair[0].is_ascii_whitespace() && pair[1] == b'#').unwrap_or(line.len());
+    let end = line
+        .windows(2)
+        .position(|pair| pair[0].is_ascii_whitespace() && pair[1] == b'#')
+        .unwrap_or(line.len());
     Some(line[..end].trim_ascii_end())
 }
 
-/// Whether a hosts file means "nowhere" by this address. Others send a name to a real place, as in the file of a laptop.
+/// Whether a hosts file means "nowhere" by this address. Others send a name to a real place, as in
+/// the file of a laptop.
 fn is_nowhere(text: &str) -> bool {
     let text = text.split('%').next().unwrap_or_default();
     text.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified() || address.is_loopback())

@@ -3,7 +3,11 @@ use proptest::prelude::*;
 use super::*;
 
 fn read(text: &str) -> ParsedList {
-    parse("test", text.as_bytes(), &Guard { own_hosts: vec!["go.short.example".into()], platforms: false })
+    parse(
+        "test",
+        text.as_bytes(),
+        &Guard { own_hosts: vec!["go.short.example".into()], platforms: false },
+    )
 }
 
 fn words(list: &ParsedList) -> Vec<String> {
@@ -18,7 +22,10 @@ fn words(list: &ParsedList) -> Vec<String> {
 #[track_caller]
 fn check(text: &str, kind: ListKind, entries: &[&str], skipped: usize) {
     let list = read(text);
-    assert_eq!((list.kind(), words(&list), list.skipped()), (kind, entries.iter().map(|e| (*e).to_owned()).collect(), skipped));
+    assert_eq!(
+        (list.kind(), words(&list), list.skipped()),
+        (kind, entries.iter().map(|e| (*e).to_owned()).collect(), skipped)
+    );
     assert_eq!(list.len(), entries.len());
 }
 
@@ -26,7 +33,8 @@ fn check(text: &str, kind: ListKind, entries: &[&str], skipped: usize) {
 fn a_hosts_file_gives_its_names() {
     check(
         "# a head\r\n127.0.0.1 localhost\r\n::1 localhost ip6-localhost\r\n0.0.0.0 0.0.0.0\r\n\r\n\
-         0.0.0.0 Bad.Example # why\r\n127.0.0.1\tone.example two.example.\r\n:: three.example\r\n10.0.0.1 nas.company.example\r\n",
+         0.0.0.0 Bad.Example # why\r\n127.0.0.1\tone.example two.example.\r\n:: \
+         three.example\r\n10.0.0.1 nas.company.example\r\n",
         ListKind::Hosts,
         &["bad.example", "one.example", "two.example", "three.example"],
         5,
@@ -36,10 +44,19 @@ fn a_hosts_file_gives_its_names() {
 #[test]
 fn a_domain_list_gives_its_domains() {
     check(
-        "\u{feff}! head\n; head\n# head\nbad.example\n*.wild.example\n.dot.example\n||blocked.example^\n||ads.example^$third-party\n\
+        "\u{feff}! head\n; head\n# \
+         head\nbad.example\n*.wild.example\n.dot.example\n||blocked.example^\n||ads.example^$third-party\n\
          @@||fine.example^\nmünchen.de\n8.8.4.4\n2620:fe::9\nnot a domain\n",
         ListKind::Domains,
-        &["bad.example", "wild.example", "dot.example", "blocked.example", "xn--mnchen-3ya.de", "8.8.4.4", "[2620:fe::9]"],
+        &[
+            "bad.example",
+            "wild.example",
+            "dot.example",
+            "blocked.example",
+            "xn--mnchen-3ya.de",
+            "8.8.4.4",
+            "[2620:fe::9]",
+        ],
         3,
     );
 }
@@ -77,11 +94,16 @@ fn phishtank_rows_give_their_url() {
 
 #[test]
 fn urlhaus_rows_give_their_url() {
-    let rows = "\"1\",\"2024-01-01 00:00:00\",\"http://8.8.4.4:4000/bin.sh\",\"online\",\"\",\"malware_download\",\"elf\",\"https://urlhaus.example/1/\",\"x\"\n\
-                \"2\",\"2024-01-01 00:00:00\",\"https://bad.example/say\"\"hi\",\"offline\",\"\",\"malware_download\",\"None\",\"https://urlhaus.example/2/\",\"x\"\n";
+    let rows = "\"1\",\"2024-01-01 \
+        00:00:00\",\"http://8.8.4.4:4000/bin.sh\",\"online\",\"\",\"malware_download\",\"elf\",\"https://urlhaus.example/1/\",\"x\"\n\
+                \"2\",\"2024-01-01 \
+                00:00:00\",\"https://bad.example/say\"\"hi\",\"offline\",\"\",\"malware_download\",\"None\",\"https://urlhaus.example/2/\",\"x\"\n";
     let entries = ["url:8.8.4.4:4000/bin.sh", "url:bad.example/say%22hi"];
     check(
-        &format!("####\n# URLhaus, a feed\n# id,dateadded,url,url_status,last_online,threat,tags,urlhaus_link,reporter\n{rows}"),
+        &format!(
+            "####\n# URLhaus, a feed\n# \
+             id,dateadded,url,url_status,last_online,threat,tags,urlhaus_link,reporter\n{rows}"
+        ),
         ListKind::UrlHaus,
         &entries,
         0,
@@ -103,7 +125,12 @@ fn a_stray_quote_spoils_its_line_and_not_the_rest() {
 #[test]
 fn a_row_with_too_many_fields_spoils_no_other() {
     let wide = "1,".repeat(40);
-    check(&format!("# id,dateadded,url\n{wide}\n2,x,http://bad.example/\n"), ListKind::UrlHaus, &["url:bad.example/"], 1);
+    check(
+        &format!("# id,dateadded,url\n{wide}\n2,x,http://bad.example/\n"),
+        ListKind::UrlHaus,
+        &["url:bad.example/"],
+        1,
+    );
 }
 
 #[test]
@@ -122,13 +149,23 @@ fn endless_lines_and_endless_names_are_skipped() {
 #[test]
 fn a_name_full_of_nothing_is_skipped_before_it_is_read() {
     let name = format!("b{}ad.example", "\u{ad}".repeat(600));
-    check(&format!("{name}\nhttp://{name}/\nb\u{ad}ad.example"), ListKind::Domains, &["bad.example"], 2);
+    check(
+        &format!("{name}\nhttp://{name}/\nb\u{ad}ad.example"),
+        ListKind::Domains,
+        &["bad.example"],
+        2,
+    );
 }
 
 #[test]
 fn names_that_cannot_exist_are_skipped_in_urls_too() {
     let name: String = ('\u{4e00}'..).take(64).collect();
-    check(&format!("http://{name}.example/\nhttp://a..example/\nhttp://bad.example/"), ListKind::Urls, &["url:bad.example/"], 2);
+    check(
+        &format!("http://{name}.example/\nhttp://a..example/\nhttp://bad.example/"),
+        ListKind::Urls,
+        &["url:bad.example/"],
+        2,
+    );
 }
 
 #[test]
@@ -145,7 +182,12 @@ fn a_broken_feed_cannot_block_the_world() {
         &["a.go.short.example"],
         3,
     );
-    check("<!doctype html>\n<html><body>\n<h1>403 Forbidden</h1>\n</body></html>\n", ListKind::Unknown, &[], 4);
+    check(
+        "<!doctype html>\n<html><body>\n<h1>403 Forbidden</h1>\n</body></html>\n",
+        ListKind::Unknown,
+        &[],
+        4,
+    );
     let own = parse("own", b"github.io\ncom", &Guard { platforms: true, ..Guard::default() });
     assert_eq!((words(&own), own.skipped()), (vec!["github.io".to_owned()], 1));
 }
@@ -153,12 +195,17 @@ fn a_broken_feed_cannot_block_the_world() {
 #[test]
 fn bytes_that_are_no_text_are_skipped() {
     let guard = Guard::default();
-    let mut bytes = b"bad.example\nnul\0.example\nlatin\xe9.example\ngood.example # caf\xe9\n".to_vec();
+    let mut bytes =
+        b"bad.example\nnul\0.example\nlatin\xe9.example\ngood.example # caf\xe9\n".to_vec();
     bytes.extend(b"a".repeat(1 << 20));
     bytes.extend(b"\nlast.example");
     let list = parse("test", &bytes, &guard);
-    assert_eq!((words(&list).join(" "), list.skipped()), ("bad.example good.example last.example".into(), 3));
-    let wide: Vec<u8> = "bad.example\nworse.example\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(
+        (words(&list).join(" "), list.skipped()),
+        ("bad.example good.example last.example".into(), 3)
+    );
+    let wide: Vec<u8> =
+        "bad.example\nworse.example\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     assert!(parse("test", &wide, &guard).is_empty());
 }
 

@@ -10,8 +10,9 @@ use super::message::Found;
 
 /// Beyond it all are forgotten, and asked for again when they are needed.
 const MAX_ANSWERS: usize = 200_000;
-/// An answer without any hash may be kept for longer than it says, up to a day. An hour: most of what the lists hold that we ask for
-/// is chance, and the next re-scan would ask for all of it again.
+/// An answer without any hash may be kept for longer than it says, up to a day. An hour: most of
+/// what the lists hold that we ask for is chance, and the next re-scan would ask for all of it
+/// again.
 const NOTHING: Duration = Duration::from_hours(1);
 /// No answer is believed for longer.
 const MAX_TRUST: Duration = Duration::from_hours(24);
@@ -46,7 +47,8 @@ impl Answers {
         self.by_prefix.get(&prefix).filter(|answer| now <= answer.until)
     }
 
-    /// Takes an answer for everything that was asked: that there is nothing is an answer too. Says how many are dangerous.
+    /// Takes an answer for everything that was asked: that there is nothing is an answer too. Says
+    /// how many are dangerous.
     pub(crate) fn learn(&mut self, asked: &[u32], found: &Found, now: Timestamp) -> usize {
         if self.by_prefix.len() + asked.len() > MAX_ANSWERS {
             self.by_prefix.retain(|_, answer| now <= answer.until);
@@ -58,7 +60,8 @@ impl Answers {
         let until = now.checked_add(keep).unwrap_or(Timestamp::MAX);
         let mut threats = 0;
         for prefix in asked {
-            let below: Vec<[u8; 32]> = found.threats.iter().filter(|hash| beginning(hash) == *prefix).copied().collect();
+            let below: Vec<[u8; 32]> =
+                found.threats.iter().filter(|hash| beginning(hash) == *prefix).copied().collect();
             threats += below.len();
             self.by_prefix.insert(*prefix, Answer { threats: below, until });
         }

@@ -1,4 +1,5 @@
-//! The expressions of a target: up to five hosts times six paths under which it may be listed, hashed.
+//! The expressions of a target: up to five hosts times six paths under which it may be listed,
+//! hashed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -45,10 +46,22 @@ fn each_expression(target: &Target, mut each: impl FnMut(&str, &[u8])) {
         None => (&rest[..], None),
     };
     let path = escape(&resolve(path));
-    let whole = query.filter(|query| !query.is_empty()).map(|query| [&path[..], b"?", &escape(query)].concat());
+    let whole = query
+        .filter(|query| !query.is_empty())
+        .map(|query| [&path[..], b"?", &escape(query)].concat());
     // Each ends with a slash. The path itself is apart.
-    let roots = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..=at]).take(MORE_PATHS);
-    let paths: Vec<&[u8]> = whole.as_deref().into_iter().chain([&path[..]]).chain(roots.filter(|root| *root != path)).collect();
+    let roots = path
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'/')
+        .map(|(at, _)| &path[..=at])
+        .take(MORE_PATHS);
+    let paths: Vec<&[u8]> = whole
+        .as_deref()
+        .into_iter()
+        .chain([&path[..]])
+        .chain(roots.filter(|root| *root != path))
+        .collect();
     for host in hosts(&host) {
         for path in &paths {
             each(host, path);
@@ -66,7 +79,10 @@ fn hosts(host: &str) -> impl Iterator<Item = &str> {
 
 /// The parser has done nearly all: small letters, encoded, addresses in their usual form.
 fn canonical_host(host: &str) -> String {
-    let address = host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).and_then(|inner| inner.parse().ok());
+    let address = host
+        .strip_prefix('[')
+        .and_then(|inner| inner.strip_suffix(']'))
+        .and_then(|inner| inner.parse().ok());
     match address.and_then(|address: Ipv6Addr| carried(address)) {
         Some(address) => address.to_string(),
         None if is_address(host) => host.to_owned(),
@@ -78,13 +94,16 @@ fn canonical_host(host: &str) -> String {
 fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match (address.to_canonical(), address.segments()) {
         (IpAddr::V4(mapped), _) => Some(mapped),
-        (_, [0x64, 0xff9b, 0, 0, 0, 0, high, low]) => Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))),
+        (_, [0x64, 0xff9b, 0, 0, 0, 0, high, low]) => {
+            Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
+        }
         _ => None,
     }
 }
 
-/// Unescapes until nothing is escaped any more. Escapes cannot overlap, so what one leaves behind can be looked at as soon as it
-/// stands there: one way through is enough, however often something was escaped.
+/// Unescapes until nothing is escaped any more. Escapes cannot overlap, so what one leaves behind
+/// can be looked at as soon as it stands there: one way through is enough, however often something
+/// was escaped.
 fn unescape(text: &str) -> Vec<u8> {
     let mut done = Vec::with_capacity(text.len());
     for byte in text.bytes() {
@@ -105,7 +124,8 @@ fn digit(byte: u8) -> Option<u8> {
 /// Without `.` and `..`, and then without empty parts.
 fn resolve(path: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
-    let all: Vec<&[u8]> = path.strip_prefix(b"/").unwrap_or(path).split(|byte| *byte == b'/').collect();
+    let all: Vec<&[u8]> =
+        path.strip_prefix(b"/").unwrap_or(path).split(|byte| *byte == b'/').collect();
     for (at, part) in all.iter().enumerate() {
         let dots = matches!(*part, b"." | b"..");
         if *part == b".." {
@@ -147,7 +167,9 @@ mod tests {
     fn expressions(url: &str) -> Vec<String> {
         let mut all = Vec::new();
         let target = Target::from_stored(url::Url::parse(url).unwrap().to_string());
-        each_expression(&target, |host, path| all.push(format!("{host}{}", String::from_utf8(path.to_vec()).unwrap())));
+        each_expression(&target, |host, path| {
+            all.push(format!("{host}{}", String::from_utf8(path.to_vec()).unwrap()));
+        });
         all
     }
 
@@ -191,7 +213,10 @@ mod tests {
         }
         let most = expressions("http://a.b.c.d.e.f.example.co.uk/1/2/3/4/5/6.html?q=1");
         assert_eq!(most.len(), 30);
-        assert!(most.contains(&"d.e.f.example.co.uk/1/2/3/".into()) && !most.contains(&"c.d.e.f.example.co.uk/".into()));
+        assert!(
+            most.contains(&"d.e.f.example.co.uk/1/2/3/".into())
+                && !most.contains(&"c.d.e.f.example.co.uk/".into())
+        );
     }
 
     #[test]

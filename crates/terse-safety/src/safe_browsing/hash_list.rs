@@ -27,15 +27,26 @@ pub enum UpdateError {
 impl HashList {
     /// A list of which nothing is known yet.
     pub fn new(name: &str) -> Self {
-        Self { name: name.into(), version: Vec::new(), prefixes: Vec::new(), checksum: Sha256::digest([]).into() }
+        Self {
+            name: name.into(),
+            version: Vec::new(),
+            prefixes: Vec::new(),
+            checksum: Sha256::digest([]).into(),
+        }
     }
 
     /// A list as it was [written down](Self::to_bytes). `None` if it is not the same any more.
-    pub fn from_bytes(name: &str, version: Vec<u8>, bytes: &[u8], checksum: [u8; 32]) -> Option<Self> {
+    pub fn from_bytes(
+        name: &str,
+        version: Vec<u8>,
+        bytes: &[u8],
+        checksum: [u8; 32],
+    ) -> Option<Self> {
         let (four, rest) = bytes.as_chunks();
         let prefixes: Vec<u32> = four.iter().map(|four| u32::from_be_bytes(*four)).collect();
         let list = Self { name: name.into(), version, prefixes, checksum };
-        (rest.is_empty() && list.prefixes.is_sorted() && Sha256::digest(bytes)[..] == checksum).then_some(list)
+        (rest.is_empty() && list.prefixes.is_sorted() && Sha256::digest(bytes)[..] == checksum)
+            .then_some(list)
     }
 
     /// The entries one after the other.
@@ -82,8 +93,18 @@ impl HashList {
         if update.other_length {
             return Err(Malformed("entries of another length").into());
         }
-        let removals = update.removals.as_ref().map(super::rice::Coded::decode).transpose()?.unwrap_or_default();
-        let additions = update.additions.as_ref().map(super::rice::Coded::decode).transpose()?.unwrap_or_default();
+        let removals = update
+            .removals
+            .as_ref()
+            .map(super::rice::Coded::decode)
+            .transpose()?
+            .unwrap_or_default();
+        let additions = update
+            .additions
+            .as_ref()
+            .map(super::rice::Coded::decode)
+            .transpose()?
+            .unwrap_or_default();
         let old: &[u32] = if update.partial { &self.prefixes } else { &[] };
         // Removals first: they say where in the old list.
         let mut removals = removals.into_iter().map(|at| at as usize).peekable();
@@ -99,8 +120,13 @@ impl HashList {
         prefixes.extend(additions);
         // Two sorted runs: this merges them.
         prefixes.sort();
-        let version = if update.partial && update.version.is_empty() { &self.version } else { &update.version };
-        let mut new = Self { name: self.name.clone(), version: version.clone(), prefixes, checksum: [0; 32] };
+        let version = if update.partial && update.version.is_empty() {
+            &self.version
+        } else {
+            &update.version
+        };
+        let mut new =
+            Self { name: self.name.clone(), version: version.clone(), prefixes, checksum: [0; 32] };
         new.checksum = Sha256::digest(new.to_bytes()).into();
         // A server with nothing new to say leaves the checksum out: it is the one we have.
         let wanted = match update.checksum {

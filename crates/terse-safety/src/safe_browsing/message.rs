@@ -1,4 +1,5 @@
-//! The messages of the protocol that are read, from protobuf. Fields that nothing is done with are passed over.
+//! The messages of the protocol that are read, from protobuf. Fields that nothing is done with are
+//! passed over.
 
 use std::time::Duration;
 
@@ -69,7 +70,9 @@ fn read_update(bytes: &[u8]) -> Result<ListUpdate, Malformed> {
             (6, Value::Bytes(wait)) => update.wait = read_duration(wait)?,
             // An empty one is the same as none.
             (7, Value::Bytes([])) => update.checksum = None,
-            (7, Value::Bytes(sum)) => update.checksum = Some(sum.try_into().map_err(|_| Malformed("no such checksum"))?),
+            (7, Value::Bytes(sum)) => {
+                update.checksum = Some(sum.try_into().map_err(|_| Malformed("no such checksum"))?);
+            }
             (9..=11, Value::Bytes(_)) => update.other_length = true,
             _ => {}
         }
@@ -81,7 +84,10 @@ fn read_coded(bytes: &[u8]) -> Result<Coded, Malformed> {
     let mut coded = Coded::default();
     for field in Fields(bytes) {
         match field? {
-            (1, Value::Number(first)) => coded.first = u32::try_from(first).map_err(|_| Malformed("an entry is too large"))?,
+            (1, Value::Number(first)) => {
+                coded.first =
+                    u32::try_from(first).map_err(|_| Malformed("an entry is too large"))?;
+            }
             (2, Value::Number(parameter)) => coded.parameter = parameter,
             (3, Value::Number(count)) => coded.count = count,
             (4, Value::Bytes(data)) => coded.data = data.to_vec(),
@@ -96,8 +102,12 @@ fn read_duration(bytes: &[u8]) -> Result<Duration, Malformed> {
     let mut duration = Duration::ZERO;
     for field in Fields(bytes) {
         match field? {
-            (1, Value::Number(seconds)) if seconds.cast_signed() > 0 => duration += Duration::from_secs(seconds),
-            (2, Value::Number(nanos)) if nanos < 1_000_000_000 => duration += Duration::from_nanos(nanos),
+            (1, Value::Number(seconds)) if seconds.cast_signed() > 0 => {
+                duration += Duration::from_secs(seconds);
+            }
+            (2, Value::Number(nanos)) if nanos < 1_000_000_000 => {
+                duration += Duration::from_nanos(nanos);
+            }
             _ => {}
         }
     }
@@ -125,7 +135,9 @@ fn read_threat(bytes: &[u8]) -> Result<Option<[u8; 32]>, Malformed> {
     let (mut hash, mut acts) = (None, false);
     for field in Fields(bytes) {
         match field? {
-            (1, Value::Bytes(whole)) => hash = Some(whole.try_into().map_err(|_| Malformed("a hash has 32 bytes"))?),
+            (1, Value::Bytes(whole)) => {
+                hash = Some(whole.try_into().map_err(|_| Malformed("a hash has 32 bytes"))?);
+            }
             (2, Value::Bytes(detail)) => acts |= is_enforced(detail)?,
             _ => {}
         }
@@ -134,8 +146,9 @@ fn read_threat(bytes: &[u8]) -> Result<Option<[u8; 32]>, Malformed> {
     Ok(acts.then_some(hash))
 }
 
-/// Whether a reason (`FullHashDetail`) is one to act upon. One that we do not know altogether is not; nor is one that is only
-/// tried out, or meant for frames within pages. So any attribute there is speaks against it.
+/// Whether a reason (`FullHashDetail`) is one to act upon. One that we do not know altogether is
+/// not; nor is one that is only tried out, or meant for frames within pages. So any attribute there
+/// is speaks against it.
 fn is_enforced(bytes: &[u8]) -> Result<bool, Malformed> {
     let (mut threat, mut attributes) = (0, false);
     for field in Fields(bytes) {
@@ -194,7 +207,8 @@ impl<'a> Fields<'a> {
 
     fn bytes(&mut self, length: u64) -> Result<&'a [u8], Malformed> {
         let length = usize::try_from(length).map_err(|_| Malformed("it ends too early"))?;
-        let (bytes, rest) = self.0.split_at_checked(length).ok_or(Malformed("it ends too early"))?;
+        let (bytes, rest) =
+            self.0.split_at_checked(length).ok_or(Malformed("it ends too early"))?;
         self.0 = rest;
         Ok(bytes)
     }

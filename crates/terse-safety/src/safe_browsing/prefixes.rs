@@ -29,7 +29,9 @@ impl Prefixes {
 
     pub(crate) fn contains(&self, prefix: u32) -> bool {
         let at = (prefix >> 16) as usize;
-        self.sorted[self.begins[at] as usize..self.begins[at + 1] as usize].binary_search(&prefix).is_ok()
+        self.sorted[self.begins[at] as usize..self.begins[at + 1] as usize]
+            .binary_search(&prefix)
+            .is_ok()
     }
 }
 

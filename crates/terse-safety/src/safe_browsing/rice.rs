@@ -1,4 +1,5 @@
-//! Golomb-Rice coded numbers: a sorted list as its first entry and the distances between the others.
+//! Golomb-Rice coded numbers: a sorted list as its first entry and the distances between the
+//! others.
 
 use super::message::Malformed;
 
@@ -19,7 +20,10 @@ pub(crate) struct Coded {
 impl Coded {
     /// The numbers, in ascending order.
     pub(crate) fn decode(&self) -> Result<Vec<u32>, Malformed> {
-        let count = usize::try_from(self.count).ok().filter(|count| *count < MAX_VALUES).ok_or(Malformed("too many entries"))?;
+        let count = usize::try_from(self.count)
+            .ok()
+            .filter(|count| *count < MAX_VALUES)
+            .ok_or(Malformed("too many entries"))?;
         if count > 0 && !(3..=30).contains(&self.parameter) {
             return Err(Malformed("no such parameter"));
         }
@@ -64,7 +68,8 @@ impl Bits<'_> {
 
     fn take(&mut self, wanted: u32) -> Result<u32, Malformed> {
         while self.count < wanted {
-            let (byte, rest) = self.data.split_first().ok_or(Malformed("fewer entries than promised"))?;
+            let (byte, rest) =
+                self.data.split_first().ok_or(Malformed("fewer entries than promised"))?;
             self.held |= u64::from(*byte) << self.count;
             (self.data, self.count) = (rest, self.count + 8);
         }
@@ -89,9 +94,16 @@ pub(super) mod tests {
             bits.push(false);
             bits.extend((0..parameter).map(|bit| distance >> bit & 1 == 1));
         }
-        let byte = |bits: &[bool]| bits.iter().enumerate().fold(0, |byte, (at, bit)| byte | u8::from(*bit) << at);
+        let byte = |bits: &[bool]| {
+            bits.iter().enumerate().fold(0, |byte, (at, bit)| byte | u8::from(*bit) << at)
+        };
         let count = numbers.len() as u64 - 1;
-        Coded { first: numbers[0], parameter: parameter.into(), count, data: bits.chunks(8).map(byte).collect() }
+        Coded {
+            first: numbers[0],
+            parameter: parameter.into(),
+            count,
+            data: bits.chunks(8).map(byte).collect(),
+        }
     }
 
     fn coded(first: u32, parameter: u64, count: u64, data: &[u8]) -> Coded {
@@ -104,7 +116,10 @@ pub(super) mod tests {
         assert_eq!(three.decode(), Ok(vec![0x1d32_c508, 0x291b_c542, 0xf7a5_02e5]));
         let three = coded(0x1d7d_1d75, 30, 2, b"\xf1\x4e\x08\x33\xeb\x16\xa6\x41\x00");
         assert_eq!(three.decode(), Ok(vec![0x1d7d_1d75, 0x6a3f_3131, 0xf273_f40e]));
-        assert_eq!(coded(0x3030_3030, 3, 2, b"\x22").decode(), Ok(vec![0x3030_3030, 0x3030_3031, 0x3030_3032]));
+        assert_eq!(
+            coded(0x3030_3030, 3, 2, b"\x22").decode(),
+            Ok(vec![0x3030_3030, 0x3030_3031, 0x3030_3032])
+        );
         assert_eq!(coded(7, 0, 0, b"").decode(), Ok(vec![7]), "one entry needs no parameter");
     }
 

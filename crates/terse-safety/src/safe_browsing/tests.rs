@@ -22,7 +22,12 @@ fn checksum(prefixes: &[u32]) -> Option<[u8; 32]> {
 
 fn whole(version: &[u8], prefixes: &[u32]) -> ListUpdate {
     let additions = (!prefixes.is_empty()).then(|| encode(prefixes, 30));
-    ListUpdate { version: version.into(), additions, checksum: checksum(prefixes), ..ListUpdate::default() }
+    ListUpdate {
+        version: version.into(),
+        additions,
+        checksum: checksum(prefixes),
+        ..ListUpdate::default()
+    }
 }
 
 fn partial(version: &[u8], removals: &[u32], additions: &[u32], after: &[u32]) -> ListUpdate {
@@ -47,7 +52,8 @@ fn answer(expressions: &[&str], seconds: u8) -> Vec<u8> {
 
 fn listing(clock: &Clock, expressions: &[&str]) -> SafeBrowsing {
     let known = SafeBrowsing::new(clock.clone());
-    let mut prefixes: Vec<u32> = expressions.iter().map(|expression| beginning(&hash(expression))).collect();
+    let mut prefixes: Vec<u32> =
+        expressions.iter().map(|expression| beginning(&hash(expression))).collect();
     prefixes.sort_unstable();
     let list = HashList::new("se-4b").updated(&whole(b"1", &prefixes)).unwrap();
     known.replace(&[list], clock.now());
@@ -69,7 +75,10 @@ fn a_list_follows_the_servers_by_what_is_removed_and_added() {
     assert_eq!(three.updated(&whole(b"4", &[])).map(|list| list.len()), Ok(0));
     let again = HashList::from_bytes("se-4b", b"2".into(), &two.to_bytes(), two.checksum());
     assert_eq!(again, Some(two.clone()));
-    assert_eq!(HashList::from_bytes("se-4b", b"2".into(), &two.to_bytes()[..16], two.checksum()), None);
+    assert_eq!(
+        HashList::from_bytes("se-4b", b"2".into(), &two.to_bytes()[..16], two.checksum()),
+        None
+    );
 }
 
 #[test]
@@ -101,11 +110,22 @@ fn what_is_on_no_list_is_clean_and_what_may_be_is_asked_for() {
 
     let asked = known.wanted(&target("https://bad.example.net/"));
     assert_eq!(known.learn(&asked, &answer(&["bad.example.net/"], 60)), Ok(Learned { threats: 1 }));
-    assert_eq!((known.word(&target("https://bad.example.net/x")), known.word(&through)), (Word::Threat, Word::Threat));
+    assert_eq!(
+        (known.word(&target("https://bad.example.net/x")), known.word(&through)),
+        (Word::Threat, Word::Threat)
+    );
     clock.advance(Duration::from_secs(61));
-    assert_eq!(known.word(&target("https://bad.example.net/x")), Word::Unsure, "the answer has expired");
+    assert_eq!(
+        known.word(&target("https://bad.example.net/x")),
+        Word::Unsure,
+        "the answer has expired"
+    );
     assert_eq!(known.learn(&asked, &answer(&[], 0)), Ok(Learned::default()));
-    assert_eq!(known.word(&target("https://bad.example.net/x")), Word::Clean, "that there is nothing is an answer");
+    assert_eq!(
+        known.word(&target("https://bad.example.net/x")),
+        Word::Clean,
+        "that there is nothing is an answer"
+    );
     assert!(known.learn(&asked, b"<html>").is_err());
 }
 
@@ -126,7 +146,9 @@ fn nothing_is_hashed_while_no_answer_names_a_threat() {
     known.learn(&known.wanted(&bad), &answer(&["bad.example.net/"], 60)).unwrap();
     assert_eq!(blocked(), ([true, false], true));
     clock.advance(Duration::from_secs(30));
-    known.learn(&[beginning(&hash("fine.example.net/"))], &answer(&["fine.example.net/"], 10)).unwrap();
+    known
+        .learn(&[beginning(&hash("fine.example.net/"))], &answer(&["fine.example.net/"], 10))
+        .unwrap();
     assert_eq!(blocked(), ([true, true], true));
     clock.advance(Duration::from_secs(11));
     assert_eq!(blocked(), ([true, false], true), "the older answer holds for longer");
@@ -149,7 +171,10 @@ fn old_lists_and_none_are_not_trusted() {
     let clock = Clock::default();
     let none = SafeBrowsing::new(clock.clone());
     assert_eq!((none.word(&target("https://good.example.net/")), none.age()), (Word::Unsure, None));
-    assert!(none.wanted(&target("https://good.example.net/")).is_empty(), "there is nothing to ask for");
+    assert!(
+        none.wanted(&target("https://good.example.net/")).is_empty(),
+        "there is nothing to ask for"
+    );
     let known = listing(&clock, &["bad.example.net/"]);
     clock.advance(MAX_TRUST + Duration::from_secs(5));
     assert_eq!(known.word(&target("https://good.example.net/")), Word::CleanOfOld);
@@ -169,20 +194,38 @@ fn the_screen_says_what_follows_for_a_link() {
     let again = |target: &Target, kept, standing| screen.judge_again(target, kept, standing);
     let blocked = |verdict: Verdict| matches!(verdict, Verdict::Blocked(block) if block.source == SAFE_BROWSING);
 
-    assert_eq!((typed(&good), typed(&bad)), (Verdict::Clear(FlagSet::NONE), Verdict::Clear(unscreened)));
+    assert_eq!(
+        (typed(&good), typed(&bad)),
+        (Verdict::Clear(FlagSet::NONE), Verdict::Clear(unscreened))
+    );
     assert_eq!(again(&bad, unscreened, ModerationStatus::Clear), Verdict::Clear(unscreened));
-    assert_eq!(again(&bad, FlagSet::NONE, ModerationStatus::Clear), Verdict::Clear(FlagSet::NONE), "it was screened once");
-    assert!(blocked(again(&bad, FlagSet::NONE, ModerationStatus::Blocked)), "it stays down until somebody knows");
+    assert_eq!(
+        again(&bad, FlagSet::NONE, ModerationStatus::Clear),
+        Verdict::Clear(FlagSet::NONE),
+        "it was screened once"
+    );
+    assert!(
+        blocked(again(&bad, FlagSet::NONE, ModerationStatus::Blocked)),
+        "it stays down until somebody knows"
+    );
     assert_eq!(again(&good, unscreened, ModerationStatus::Blocked), Verdict::Clear(FlagSet::NONE));
     assert!(!screen.blocks(&bad));
 
     clock.advance(MAX_TRUST + Duration::from_secs(5));
     assert_eq!(typed(&good), Verdict::Clear(unscreened));
     assert_eq!(again(&good, unscreened, ModerationStatus::Clear), Verdict::Clear(unscreened));
-    assert_eq!(again(&good, FlagSet::NONE, ModerationStatus::Blocked), Verdict::Clear(FlagSet::NONE), "an old list is one");
+    assert_eq!(
+        again(&good, FlagSet::NONE, ModerationStatus::Blocked),
+        Verdict::Clear(FlagSet::NONE),
+        "an old list is one"
+    );
 
     known.learn(&known.wanted(&bad), &answer(&["bad.example.net/"], 60)).unwrap();
-    assert!(blocked(typed(&bad)) && blocked(again(&bad, unscreened, ModerationStatus::Clear)) && screen.blocks(&bad));
+    assert!(
+        blocked(typed(&bad))
+            && blocked(again(&bad, unscreened, ModerationStatus::Clear))
+            && screen.blocks(&bad)
+    );
     let strict = Screen::new(unscreened).with_safe_browsing(known);
     assert_eq!(strict.judge_typed(good.as_str(), &good), Verdict::Suspicious(unscreened));
 }

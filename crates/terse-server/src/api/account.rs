@@ -22,7 +22,8 @@ use crate::router::{AppState, Web};
 
 /// So long an erasure is waited for; a large one goes on by itself.
 const ERASING: Duration = Duration::from_secs(10);
-/// So many erasures are under way at once. Further ones are begun, and left to the next round of chores.
+/// So many erasures are under way at once. Further ones are begun, and left to the next round of
+/// chores.
 static UNDER_WAY: Semaphore = Semaphore::const_new(4);
 
 /// Your account, and what you showed.
@@ -72,17 +73,23 @@ pub(crate) struct EraseAccount {
 #[utoipa::path(get, path = "/api/v1/account", operation_id = "get_account", tag = "Account",
     responses((status = 200, description = "Your account", body = AccountBody), OwnReadProblems),
     security(("key" = [])))]
-pub(super) async fn get(State(state): Web, Member(principal): Member, _: NoParams) -> Result<axum::Json<AccountBody>, Problem> {
+pub(super) async fn get(
+    State(state): Web,
+    Member(principal): Member,
+    _: NoParams,
+) -> Result<axum::Json<AccountBody>, Problem> {
     let account = account_of(&state, &principal).await?;
     answer(&state, &principal, &account).await
 }
 
 /// Change your account
 ///
-/// A new password needs the old one. An account without one gets its first in the browser or from an admin, not by a key.
+/// A new password needs the old one. An account without one gets its first in the browser or from
+/// an admin, not by a key.
 #[utoipa::path(patch, path = "/api/v1/account", operation_id = "change_account", tag = "Account",
     request_body(content = PatchAccount),
-    responses((status = 200, description = "Your account as it is now", body = AccountBody), OwnChangeProblems),
+    responses((status = 200, description = "Your account as it is \
+        now", body = AccountBody), OwnChangeProblems),
     security(("key" = [])))]
 pub(super) async fn patch(
     State(state): Web,
@@ -96,7 +103,9 @@ pub(super) async fn patch(
     let password = match (password, &account.password) {
         (None, _) => None,
         (Some(new), Some(kept)) => {
-            let old = current_password.ok_or_else(|| Problem::invalid("current_password", "a new password needs the old one"))?;
+            let old = current_password.ok_or_else(|| {
+                Problem::invalid("current_password", "a new password needs the old one")
+            })?;
             prove(&state, &account, old, kept, "current_password").await?;
             Some(Some(hash_password(&state, new).await?))
         }
@@ -105,12 +114,15 @@ pub(super) async fn patch(
         }
         // A key that somebody found would otherwise become the whole account.
         (Some(_), None) => {
-            let detail = "this account has no password; it gets its first one in the browser or from an admin";
+            let detail = "this account has no password; it gets its first one in the browser or \
+                from an admin";
             return Err(Problem::new(&FORBIDDEN, detail).on("password"));
         }
     };
     let session = match principal.credential {
-        Credential::Session(token) if password.is_some() => state.registry.session(&token, state.links.now()).await?,
+        Credential::Session(token) if password.is_some() => {
+            state.registry.session(&token, state.links.now()).await?
+        }
         _ => None,
     };
     let change = ChangeAccount {
@@ -128,12 +140,13 @@ pub(super) async fn patch(
 
 /// Erase your account
 ///
-/// With all its links, their clicks, its keys and sessions. Nothing of it can be restored: export it first. Needs your password,
-/// or where there is none the account's name as `confirm`.
+/// With all its links, their clicks, its keys and sessions. Nothing of it can be restored: export
+/// it first. Needs your password, or where there is none the account's name as `confirm`.
 #[utoipa::path(delete, path = "/api/v1/account", operation_id = "erase_account", tag = "Account",
     request_body(content = EraseAccount),
     responses((status = 204, description = "All is gone"),
-        (status = 202, description = "The account is closed, and the rest is being erased"), OwnChangeProblems),
+        (status = 202, description = "The account is closed, and the rest is being \
+            erased"), OwnChangeProblems),
     security(("key" = [])))]
 pub(super) async fn erase(
     State(state): Web,
@@ -144,17 +157,26 @@ pub(super) async fn erase(
     let EraseAccount { password, confirm } = parse_object(&body)?;
     let account = account_of(&state, &principal).await?;
     match (&account.password, password, confirm) {
-        (Some(kept), Some(password), _) => prove(&state, &account, password, kept, "password").await?,
+        (Some(kept), Some(password), _) => {
+            prove(&state, &account, password, kept, "password").await?;
+        }
         (Some(_), None, _) => return Err(Problem::invalid("password", "this needs your password")),
         (None, _, Some(name)) if name == account.name.as_str() => {}
-        (None, _, _) => return Err(Problem::invalid("confirm", "this needs the name of your account")),
+        (None, _, _) => {
+            return Err(Problem::invalid("confirm", "this needs the name of your account"));
+        }
     }
-    erase_account(&state, &account, state.by(account.id, Some("asked for by its owner".into()))).await
+    erase_account(&state, &account, state.by(account.id, Some("asked for by its owner".into())))
+        .await
 }
 
-/// Closes an account at once, and erases it. A large one takes longer than anybody waits: it goes on, and if this process
-/// ends, the next one finishes it. Nobody need join it for that reason.
-pub(crate) async fn erase_account(state: &Arc<AppState>, account: &Account, by: Attribution) -> Result<StatusCode, Problem> {
+/// Closes an account at once, and erases it. A large one takes longer than anybody waits: it goes
+/// on, and if this process ends, the next one finishes it. Nobody need join it for that reason.
+pub(crate) async fn erase_account(
+    state: &Arc<AppState>,
+    account: &Account,
+    by: Attribution,
+) -> Result<StatusCode, Problem> {
     let (erasures, id) = (Erasures::of(state), account.id);
     erasures.begin(account, by.clone()).await?;
     state.registry_refresh.refresh().await;
@@ -163,7 +185,8 @@ pub(crate) async fn erase_account(state: &Arc<AppState>, account: &Account, by: 
         let _turn = turn;
         let ended = erasures.end(id, by).await;
         if let Err(error) = &ended {
-            tracing::error!(%error, owner = id.0, "an account could not be erased; trying again later");
+            tracing::error!(%error, owner = id.0, "an account could not be erased; trying again \
+                later");
         }
         ended.is_ok()
     });
@@ -174,7 +197,13 @@ pub(crate) async fn erase_account(state: &Arc<AppState>, account: &Account, by: 
 }
 
 /// Refuses those who do not know the password, and those who try too often.
-async fn prove(state: &AppState, account: &Account, password: String, kept: &str, field: &'static str) -> Result<(), Problem> {
+async fn prove(
+    state: &AppState,
+    account: &Account,
+    password: String,
+    kept: &str,
+    field: &'static str,
+) -> Result<(), Problem> {
     let OwnerId(id) = account.id;
     state.limits.prove(id).await?;
     if state.passwords.verify(password, Some(kept.to_owned())).await? {
@@ -183,7 +212,11 @@ async fn prove(state: &AppState, account: &Account, password: String, kept: &str
     Err(Problem::new(&WRONG_PASSWORD, "this is not your password").on(field))
 }
 
-async fn answer(state: &AppState, principal: &Principal, account: &Account) -> Result<axum::Json<AccountBody>, Problem> {
+async fn answer(
+    state: &AppState,
+    principal: &Principal,
+    account: &Account,
+) -> Result<axum::Json<AccountBody>, Problem> {
     let keys = state.registry.keys(account.id).await?.len();
     Ok(axum::Json(AccountBody { account: account.into(), keys, scope: principal.scope.as_str() }))
 }

@@ -79,7 +79,10 @@ impl From<&Account> for UserBody {
             role: account.role.as_str(),
             created_at: account.created_at.to_string(),
             has_password: account.password.is_some(),
-            identity: identity.map(|who| IdentityBody { issuer: who.issuer.clone(), subject: who.subject.clone() }),
+            identity: identity.map(|who| IdentityBody {
+                issuer: who.issuer.clone(),
+                subject: who.subject.clone(),
+            }),
             suspended: account.suspended.as_ref().map(SuspensionBody::from),
             revision: account.revision.0,
         }
@@ -96,9 +99,13 @@ impl From<&Suspension> for SuspensionBody {
 }
 
 /// The account of whoever asks. The operator's keys have none.
-pub(super) async fn account_of(state: &AppState, principal: &Principal) -> Result<Account, Problem> {
+pub(super) async fn account_of(
+    state: &AppState,
+    principal: &Principal,
+) -> Result<Account, Problem> {
     let no_account = || {
-        let detail = "this is a key of whoever runs the server, and belongs to no account; make an account first \
+        let detail = "this is a key of whoever runs the server, and belongs to no account; make \
+            an account first \
             (POST /api/v1/admin/users) and use a key of its own";
         Problem::new(&NO_ACCOUNT, detail).on("Authorization")
     };
@@ -119,7 +126,9 @@ pub(super) async fn user_numbered(state: &AppState, id: &str) -> Result<Account,
 
 /// A number as we write it, and in no other way.
 pub(super) fn number(text: &str) -> Option<u64> {
-    let plain = (1..=19).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    let plain = (1..=19).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_digit())
+        && !text.starts_with('0');
     plain.then(|| text.parse().ok()).flatten()
 }
 
@@ -146,7 +155,10 @@ pub(super) fn reason(why: &str) -> Result<String, Problem> {
 /// What is kept of a password that somebody chose.
 pub(crate) async fn hash_password(state: &AppState, password: String) -> Result<String, Problem> {
     if password.chars().count() < MIN_PASSWORD_LEN {
-        return Err(Problem::invalid("password", format!("a password has at least {MIN_PASSWORD_LEN} characters")));
+        return Err(Problem::invalid(
+            "password",
+            format!("a password has at least {MIN_PASSWORD_LEN} characters"),
+        ));
     }
     Ok(state.passwords.hash(password).await?)
 }

@@ -30,15 +30,23 @@ pub(crate) struct ModeratedList {
 #[utoipa::path(get, path = "/api/v1/admin/links", operation_id = "list_all_links", tag = "Admin",
     params(
         ("owner" = Option<u64>, Query, description = "Only of this owner", nullable = false),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with the same filters",
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with \
+            the same filters",
             min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
-        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false),
-        ("q" = Option<String>, Query, description = "Only those whose code, target or title contains this text", max_length = 256, nullable = false),
-        ("tag" = Option<String>, Query, description = "Only those with this tag", min_length = 1, max_length = 50, nullable = false),
-        ("domain" = Option<String>, Query, description = "Only those on this short domain", max_length = 253, nullable = false),
-        ("status" = inline(Option<StatusWord>), Query, description = "Only those in this state", nullable = false),
-        ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is newest first", nullable = false)),
-    responses((status = 200, description = "A part of the list", body = ModeratedList), AdminListProblems),
+        ("limit" = Option<u16>, Query, description = "At most this many; 50 by \
+            default", minimum = 1, maximum = 100, nullable = false),
+        ("q" = Option<String>, Query, description = "Only those whose code, target or title \
+            contains this text", max_length = 256, nullable = false),
+        ("tag" = Option<String>, Query, description = "Only those with this \
+            tag", min_length = 1, max_length = 50, nullable = false),
+        ("domain" = Option<String>, Query, description = "Only those on this short \
+            domain", max_length = 253, nullable = false),
+        ("status" = inline(Option<StatusWord>), Query, description = "Only those in this \
+            state", nullable = false),
+        ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is \
+            newest first", nullable = false)),
+    responses((status = 200, description = "A part of the \
+        list", body = ModeratedList), AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
@@ -46,7 +54,8 @@ pub(super) async fn list(
     mut params: Params,
 ) -> Result<axum::Json<ModeratedList>, Problem> {
     let owner = params.take("owner").map(|text| {
-        let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+        let number =
+            text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
         number
             .filter(|id| i64::try_from(*id).is_ok())
             .map(OwnerId)
@@ -61,5 +70,8 @@ pub(super) async fn list(
     for link in &listing.page.links {
         links.push(ModeratedLink::new(&state, &mut names, link).await?);
     }
-    Ok(axum::Json(ModeratedList { links, next_cursor: listing.page.next.map(|cursor| seal.close(&cursor)) }))
+    Ok(axum::Json(ModeratedList {
+        links,
+        next_cursor: listing.page.next.map(|cursor| seal.close(&cursor)),
+    }))
 }

@@ -83,7 +83,8 @@ problems! {
 fn problem_answer(status: u16) -> RefOr<Response> {
     // What only visitors of a link meet is no answer of the API.
     let visitors = problem::PASSWORD_NEEDED.code;
-    let kinds: Vec<_> = problem::ALL.iter().filter(|kind| kind.status == status && kind.code != visitors).collect();
+    let kinds: Vec<_> =
+        problem::ALL.iter().filter(|kind| kind.status == status && kind.code != visitors).collect();
     let codes: Vec<_> = kinds.iter().map(|kind| format!("`{}`", kind.code)).collect();
     let example = kinds.first().map(|kind| {
         json!({
@@ -91,8 +92,13 @@ fn problem_answer(status: u16) -> RefOr<Response> {
             "detail": kind.title, "field": null
         })
     });
-    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).example(example).build();
-    let mut response = ResponseBuilder::new().description(codes.join(", ")).content("application/problem+json", content);
+    let content = ContentBuilder::new()
+        .schema(Some(Ref::from_schema_name("Problem")))
+        .example(example)
+        .build();
+    let mut response = ResponseBuilder::new()
+        .description(codes.join(", "))
+        .content("application/problem+json", content);
     let wait = ("Retry-After", "Seconds to wait before trying again.");
     let headers: &[(&str, &str)] = match status {
         401 => &[("WWW-Authenticate", "Always `Bearer`.")],
@@ -107,7 +113,10 @@ fn problem_answer(status: u16) -> RefOr<Response> {
     };
     for (name, about) in headers {
         let text = ObjectBuilder::new().schema_type(Type::String).build();
-        response = response.header(*name, HeaderBuilder::new().schema(Some(text)).description(Some(*about)).build());
+        response = response.header(
+            *name,
+            HeaderBuilder::new().schema(Some(text)).description(Some(*about)).build(),
+        );
     }
     response.build().into()
 }

@@ -55,15 +55,21 @@ pub(crate) struct AuditLog {
 
 /// Read the audit log
 ///
-/// The latest first. A line is written before its act: after a crash it may speak of something that was not done, or done later.
+/// The latest first. A line is written before its act: after a crash it may speak of something that
+/// was not done, or done later.
 #[utoipa::path(get, path = "/api/v1/admin/audit", operation_id = "read_audit", tag = "Admin",
     params(
-        ("subject" = Option<String>, Query, description = "Only about this, such as `link:/x7Kq`", min_length = 1, max_length = 400, nullable = false),
-        ("act" = Option<String>, Query, description = "Only this, such as `link_judged`", min_length = 1, max_length = 64, nullable = false),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with the same filters",
+        ("subject" = Option<String>, Query, description = "Only about this, such as \
+            `link:/x7Kq`", min_length = 1, max_length = 400, nullable = false),
+        ("act" = Option<String>, Query, description = "Only this, such as \
+            `link_judged`", min_length = 1, max_length = 64, nullable = false),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with \
+            the same filters",
             min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
-        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false)),
-    responses((status = 200, description = "A part of the log", body = AuditLog), AdminListProblems),
+        ("limit" = Option<u16>, Query, description = "At most this many; 50 by \
+            default", minimum = 1, maximum = 100, nullable = false)),
+    responses((status = 200, description = "A part of the \
+        log", body = AuditLog), AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn read(
     State(state): Web,
@@ -72,8 +78,9 @@ pub(super) async fn read(
 ) -> Result<axum::Json<AuditLog>, Problem> {
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
     let subject = params.take("subject");
-    let act =
-        params.take("act").map(|word| AuditAction::parse(&word).ok_or_else(|| Problem::invalid("act", "no such act is known")));
+    let act = params.take("act").map(|word| {
+        AuditAction::parse(&word).ok_or_else(|| Problem::invalid("act", "no such act is known"))
+    });
     let act = act.transpose()?;
     params.done()?;
     if subject.as_ref().is_some_and(|subject| !(1..=400).contains(&subject.chars().count())) {
@@ -87,14 +94,19 @@ pub(super) async fn read(
     seal.bind(act.map(AuditAction::as_str));
     let before = cursor.map(|text| seal.open_number(&text)).transpose()?;
     let found = state.registry.audit(&Audits { before, subject, act, limit }).await?;
-    let next = found.last().filter(|_| found.len() == limit).map(|last| Cursor(last.number.to_be_bytes().to_vec()));
+    let next = found
+        .last()
+        .filter(|_| found.len() == limit)
+        .map(|last| Cursor(last.number.to_be_bytes().to_vec()));
     let (mut entries, mut names) = (Vec::with_capacity(found.len()), Names::default());
     for AuditEntry { number, at, actor, act, subject, why, before, after } in found {
         let actor = match actor {
             Actor::Owner(owner) => Some(names.of(&state, owner).await?),
             Actor::Terse => None,
         };
-        let json = |text: Option<String>| text.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)));
+        let json = |text: Option<String>| {
+            text.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)))
+        };
         let (at, act, before, after) = (at.to_string(), act.as_str(), json(before), json(after));
         entries.push(AuditLine { number, at, actor, act, subject, why, before, after });
     }

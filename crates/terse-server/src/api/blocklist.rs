@@ -61,15 +61,19 @@ pub(crate) struct Blocklist {
 #[utoipa::path(get, path = "/api/v1/admin/blocklist", operation_id = "list_blocked_hosts", tag = "Admin",
     responses((status = 200, description = "All of them", body = Blocklist), AdminListProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(state): Web, _: Moderator, _: NoParams) -> Result<axum::Json<Blocklist>, Problem> {
+pub(super) async fn list(
+    State(state): Web,
+    _: Moderator,
+    _: NoParams,
+) -> Result<axum::Json<Blocklist>, Problem> {
     let hosts = state.registry.blocked_hosts().await?;
     Ok(axum::Json(Blocklist { hosts: hosts.into_iter().map(Into::into).collect() }))
 }
 
 /// Block a host
 ///
-/// With all names below it. From now on no link can be made to it, and links that lead there answer 451; on other machines of yours
-/// within seconds. Blocking it again changes nothing.
+/// With all names below it. From now on no link can be made to it, and links that lead there answer
+/// 451; on other machines of yours within seconds. Blocking it again changes nothing.
 #[utoipa::path(post, path = "/api/v1/admin/blocklist", operation_id = "block_host", tag = "Admin",
     request_body(content = BlockHost),
     responses((status = 201, description = "It is blocked", body = BlockedBody),
@@ -89,7 +93,10 @@ pub(super) async fn block(
         return Ok((StatusCode::OK, axum::Json(before.clone().into())));
     }
     if blocked.len() >= MAX_HOSTS {
-        return Err(Problem::new(&TOO_MANY, format!("{MAX_HOSTS} hosts are blocked; put more of them into a list")));
+        return Err(Problem::new(
+            &TOO_MANY,
+            format!("{MAX_HOSTS} hosts are blocked; put more of them into a list"),
+        ));
     }
     let by = state.by(principal.owner(), Some(why.clone()));
     let blocked = BlockedHost { host, at: by.at, why: Some(why) };
@@ -103,7 +110,8 @@ pub(super) async fn block(
 /// Links that were taken down because of it work again within minutes, unless a list names it too.
 #[utoipa::path(delete, path = "/api/v1/admin/blocklist/{host}", operation_id = "unblock_host", tag = "Admin",
     params(("host" = String, Path, description = "The host", min_length = 1, max_length = 253),
-        ("why" = Option<String>, Query, description = "For the audit log", min_length = 1, max_length = 1000, nullable = false)),
+        ("why" = Option<String>, Query, description = "For the audit \
+            log", min_length = 1, max_length = 1000, nullable = false)),
     responses((status = 204, description = "It is not blocked any more"), UnblockProblems),
     security(("key" = [])))]
 pub(super) async fn unblock(

@@ -22,7 +22,8 @@ use super::shapes::{CreateLinkBody, ImportLink, LinkBody};
 use crate::router::{AppState, Web};
 use crate::stats::CreateResult;
 
-/// How many items of one request are on their way to the store together: enough to share its syncs, few enough for others.
+/// How many items of one request are on their way to the store together: enough to share its syncs,
+/// few enough for others.
 const TOGETHER: usize = 256;
 
 /// How many of them may have a password: each takes its time, on purpose.
@@ -39,7 +40,8 @@ const MAX_PASSWORDS: usize = 50;
         "deleted_at": null, "qr_url": "https://go.example/x7Kq2Lm/qr", "preview_url": "https://go.example/x7Kq2Lm+",
         "revision": 1 }, "problem": null },
     { "index": 1, "status": 400, "link": null, "problem": { "type": "/api/docs#scheme_not_allowed",
-        "title": "Only http and https URLs can be shortened", "status": 400, "code": "scheme_not_allowed",
+        "title": "Only http and https URLs can be \
+            shortened", "status": 400, "code": "scheme_not_allowed",
         "detail": "only http and https URLs can be shortened", "field": "long_url" } }
 ] }))]
 pub(crate) struct Results {
@@ -65,16 +67,18 @@ pub(crate) struct ItemResult {
 
 /// Make up to 1,000 links
 ///
-/// The body is an array of what `POST /api/v1/urls` takes, or an object with that array as `links` or `urls`. One item's
-/// problem does not keep the others from being made. With an `Idempotency-Key` the whole request is safe to send again. Where
-/// making links is limited, each item counts, and a request for more than is left is refused as a whole.
+/// The body is an array of what `POST /api/v1/urls` takes, or an object with that array as `links`
+/// or `urls`. One item's problem does not keep the others from being made. With an
+/// `Idempotency-Key` the whole request is safe to send again. Where making links is limited, each
+/// item counts, and a request for more than is left is refused as a whole.
 #[utoipa::path(post, path = "/api/v1/urls/bulk", operation_id = "create_links", tag = "Links",
     request_body(content = CreateLinks, content_type = "application/json",
         example = json!([{ "long_url": "https://example.com/" }, { "long_url": "https://example.org/", "custom_alias": "org" }])),
     params(("Idempotency-Key" = Option<String>, Header, description = "As for `POST /api/v1/urls`.",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
     responses((status = 207, description = "One result per item, in order", body = Results, headers(
-            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is limited"),
+            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is \
+                limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
             ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
         BulkProblems),
@@ -89,7 +93,9 @@ pub(super) async fn create_many(
     let key = idempotency_key(&headers)?;
     let items = items(&body)?;
     let taken = state.limits.take(creator.allowance, items.len()).await;
-    let mut taken = taken.inspect_err(|_| items.iter().for_each(|_| state.stats.count_create(CreateResult::Limited)))?;
+    let mut taken = taken.inspect_err(|_| {
+        items.iter().for_each(|_| state.stats.count_create(CreateResult::Limited));
+    })?;
     let (replayed, passwords) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let (state, creator, count, passwords) = (&*state, &creator, &replayed, &passwords);
     let running = items.into_iter().enumerate().map(|(place, item)| async move {
@@ -111,22 +117,27 @@ async fn create_one(
     item: Box<RawValue>,
     passwords: &AtomicUsize,
 ) -> Result<(StatusCode, bool, Link), Problem> {
-    let create: CreateLinkBody =
-        parse_object(item.get().as_bytes()).inspect_err(|_| state.stats.count_create(CreateResult::Refused))?;
+    let create: CreateLinkBody = parse_object(item.get().as_bytes())
+        .inspect_err(|_| state.stats.count_create(CreateResult::Refused))?;
     if create.password.is_some() && passwords.fetch_add(1, Ordering::Relaxed) >= MAX_PASSWORDS {
         state.stats.count_create(CreateResult::Refused);
-        return Err(Problem::invalid("password", format!("at most {MAX_PASSWORDS} links of one list have a password")));
+        return Err(Problem::invalid(
+            "password",
+            format!("at most {MAX_PASSWORDS} links of one list have a password"),
+        ));
     }
     create_link(state, creator, create, key).await
 }
 
 /// Take over up to 1,000 links from elsewhere
 ///
-/// Each keeps its code and its age. Importing the same link twice is fine: the second time it is answered with 200.
+/// Each keeps its code and its age. Importing the same link twice is fine: the second time it is
+/// answered with 200.
 #[utoipa::path(post, path = "/api/v1/admin/import", operation_id = "import_links", tag = "Admin",
     request_body(content = ImportLinks, content_type = "application/json",
         example = json!([{ "long_url": "https://example.com/", "short_code": "x7Kq2Lm", "created_at": "2021-05-04T03:02:01Z" }])),
-    responses((status = 207, description = "One result per item, in order", body = Results), ImportProblems),
+    responses((status = 207, description = "One result per item, in \
+        order", body = Results), ImportProblems),
     security(("key" = [])))]
 pub(super) async fn import_many(
     State(state): Web,
@@ -138,20 +149,27 @@ pub(super) async fn import_many(
     Ok(answer_all(&state, running.collect()).await)
 }
 
-async fn import_one(state: &AppState, caller: Caller, item: Box<RawValue>) -> Result<(StatusCode, Link), Problem> {
+async fn import_one(
+    state: &AppState,
+    caller: Caller,
+    item: Box<RawValue>,
+) -> Result<(StatusCode, Link), Problem> {
     let row: ImportLink = parse_object(item.get().as_bytes())?;
     let created_at = match &row.created_at {
         None => None,
         Some(text) => {
             let at = Timestamp::parse(text);
-            Some(at.ok_or_else(|| Problem::invalid("created_at", "not an RFC 3339 time with offset nor a date"))?)
+            Some(at.ok_or_else(|| {
+                Problem::invalid("created_at", "not an RFC 3339 time with offset nor a date")
+            })?)
         }
     };
     let wish = row.into_wish();
     check_ttl(wish.ttl)?;
     let result = state.links.import(caller, wish, created_at).await;
     state.stats.count_create(CreateResult::of(&result));
-    let created = result.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))?;
+    let created =
+        result.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))?;
     Ok((if created.new { StatusCode::CREATED } else { StatusCode::OK }, created.link))
 }
 
@@ -164,9 +182,16 @@ fn items(body: &[u8]) -> Result<Vec<Box<RawValue>>, Problem> {
         links: Vec<Box<RawValue>>,
     }
     let array = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    let items = if array { serde_json::from_slice(body).map_err(|_| not_json())? } else { parse_object::<Wrapped>(body)?.links };
+    let items = if array {
+        serde_json::from_slice(body).map_err(|_| not_json())?
+    } else {
+        parse_object::<Wrapped>(body)?.links
+    };
     if !(1..=MAX_ITEMS).contains(&items.len()) {
-        return Err(Problem::new(&INVALID_REQUEST, format!("expected 1 to {MAX_ITEMS} items, got {}", items.len())));
+        return Err(Problem::new(
+            &INVALID_REQUEST,
+            format!("expected 1 to {MAX_ITEMS} items, got {}", items.len()),
+        ));
     }
     Ok(items)
 }
@@ -180,15 +205,25 @@ where
     let outcomes: Vec<_> = futures_util::stream::iter(running).buffered(TOGETHER).collect().await;
     let now = state.links.now();
     // Those that are new have had none; the others are asked for together.
-    let old = outcomes.iter().flatten().filter(|(status, _)| *status != StatusCode::CREATED).map(|(_, link)| link);
+    let old = outcomes
+        .iter()
+        .flatten()
+        .filter(|(status, _)| *status != StatusCode::CREATED)
+        .map(|(_, link)| link);
     let mut old_counts = click_counts(state, old).await.into_iter();
     let results = outcomes.into_iter().enumerate().map(|(index, outcome)| match outcome {
         Ok((status, link)) => {
-            let clicks = if status == StatusCode::CREATED { Some(0) } else { old_counts.next().flatten() };
+            let clicks =
+                if status == StatusCode::CREATED { Some(0) } else { old_counts.next().flatten() };
             let link = LinkBody::new(&link, clicks, hosts, now);
             ItemResult { index, status: status.as_u16(), link: Some(link), problem: None }
         }
-        Err(problem) => ItemResult { index, status: problem.status(), link: None, problem: Some(problem.into_body()) },
+        Err(problem) => ItemResult {
+            index,
+            status: problem.status(),
+            link: None,
+            problem: Some(problem.into_body()),
+        },
     });
     (StatusCode::MULTI_STATUS, axum::Json(Results { results: results.collect() })).into_response()
 }

@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 /// A click. Every field is always there; what is not known is null.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Click, example = json!({
-    "at": "2026-11-15T21:00:00.123Z", "country": "DE", "city": "Berlin, DE", "device": "mobile", "browser": "Firefox",
+    "at": "2026-11-15T21:00:00.123Z", "country": "DE", "city": "Berlin, \
+        DE", "device": "mobile", "browser": "Firefox",
     "operating_system": "Android", "language": "de", "referrer": "news.example", "utm_source": "newsletter",
     "utm_medium": "email", "utm_campaign": "spring", "utm_term": null, "utm_content": null, "bot": null,
     "address": "203.0.113.0/24", "redirect_ms": 0.014
@@ -132,7 +133,11 @@ impl<'a> ClickRow<'a> {
 
 /// A cell that no spreadsheet takes for a formula: visitors choose what is in here.
 fn safe(cell: &str) -> String {
-    if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{cell}") } else { cell.to_owned() }
+    if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        format!("'{cell}")
+    } else {
+        cell.to_owned()
+    }
 }
 
 /// A click as those who watch see it: what is going on, not the whole record.
@@ -151,7 +156,18 @@ pub(super) struct LiveClick<'a> {
 
 impl<'a> LiveClick<'a> {
     pub(super) fn new(click: &'a Click) -> Self {
-        let ClickRow { at, country, city, device, browser, operating_system, language, referrer, bot, .. } = ClickRow::new(click);
+        let ClickRow {
+            at,
+            country,
+            city,
+            device,
+            browser,
+            operating_system,
+            language,
+            referrer,
+            bot,
+            ..
+        } = ClickRow::new(click);
         Self { at, country, city, device, browser, operating_system, language, referrer, bot }
     }
 }
@@ -187,7 +203,10 @@ mod tests {
         let fields: Vec<&String> = json.as_object().unwrap().keys().collect();
         assert_eq!(fields, COLUMNS);
         for (cell, (name, value)) in row.cells().iter().zip(json.as_object().unwrap()) {
-            let value = value.as_str().map_or_else(|| if value.is_null() { String::new() } else { "0".into() }, str::to_owned);
+            let value = value.as_str().map_or_else(
+                || if value.is_null() { String::new() } else { "0".into() },
+                str::to_owned,
+            );
             assert_eq!(cell.trim_start_matches('\''), value, "{name}");
         }
         assert_eq!((&*row.cells()[2], &*row.cells()[7]), ("'=Berlin", "'@host"));

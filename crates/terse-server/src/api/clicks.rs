@@ -39,17 +39,28 @@ enum Format {
 
 /// The clicks of a link, one by one
 ///
-/// The earliest first, as long as they are kept. JSON lines, or CSV with a row of names first; cells that a spreadsheet would
-/// take for a formula begin with an apostrophe. If something goes wrong on the way, the answer is broken off, not ended.
+/// The earliest first, as long as they are kept. JSON lines, or CSV with a row of names first;
+/// cells that a spreadsheet would take for a formula begin with an apostrophe. If something goes
+/// wrong on the way, the answer is broken off, not ended.
 #[utoipa::path(get, path = "/api/v1/urls/{code}/clicks", operation_id = "link_clicks", tag = "Clicks",
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("format" = inline(Option<FormatWord>), Query, description = "`json` (the default) is a JSON object per line", nullable = false),
-        ("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or from this date 00:00 UTC",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("to" = Option<String>, Query, description = "To before this moment, or this date 00:00 UTC",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
-    responses((status = 200, description = "The clicks", headers(("Content-Disposition" = String, description = "A name for the file")),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("format" = inline(Option<FormatWord>), Query, description = "`json` (the default) is a \
+            JSON object per line", nullable = false),
+        ("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or from \
+            this date 00:00 UTC",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
+                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("to" = Option<String>, Query, description = "To before this moment, or this date 00:00 \
+            UTC",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
+                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The \
+        clicks", headers(("Content-Disposition" = String, description = "A name for the file")),
             content((ClickRow<'static> = "application/x-ndjson"), (String = "text/csv"))),
         GetProblems),
     security(("key" = [])))]
@@ -64,16 +75,21 @@ pub(super) async fn link_clicks(
         Some("csv") => Format::Csv,
         Some(_) => return Err(Problem::invalid("format", "json or csv")),
     };
-    let at = |name, text: Option<String>| text.map(|text| moment(name, &text, &TimeZone::UTC)).transpose();
+    let at = |name, text: Option<String>| {
+        text.map(|text| moment(name, &text, &TimeZone::UTC)).transpose()
+    };
     let (from, to) = (at("from", params.take("from"))?, at("to", params.take("to"))?);
     if from.zip(to).is_some_and(|(from, to)| from >= to) {
         return Err(Problem::invalid(
             "from",
-            "`to` must be after `from`; a date means its beginning, so for one day give the next one as `to`",
+            "`to` must be after `from`; a date means its beginning, so for one day give the next \
+             one as `to`",
         ));
     }
     let link = readable(&state, caller, params, &code).await?;
-    let turn = UNDER_WAY.try_acquire().map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many clicks are being read at once"))?;
+    let turn = UNDER_WAY
+        .try_acquire()
+        .map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many clicks are being read at once"))?;
     let query = RawQuery { link: LinkId::of(&link), from, to, after: None, limit: PAGE };
     // The first page before the answer begins: a store that is away can still be told of.
     let first = read(&state, &query).await?;
@@ -84,7 +100,10 @@ pub(super) async fn link_clicks(
         Format::Csv => ("text/csv; charset=utf-8; header=present", "csv"),
     };
     // A code is letters, digits, `-` and `_`: nothing in a file's name that anybody could misread.
-    let name = HeaderValue::try_from(format!("attachment; filename=\"{}-clicks.{ending}\"", link.key.code));
+    let name = HeaderValue::try_from(format!(
+        "attachment; filename=\"{}-clicks.{ending}\"",
+        link.key.code
+    ));
     let mut response = ([(header::CONTENT_TYPE, kind)], body).into_response();
     response.headers_mut().extend(name.ok().map(|name| (header::CONTENT_DISPOSITION, name)));
     Ok(response)
@@ -97,7 +116,8 @@ async fn read(state: &AppState, query: &RawQuery) -> Result<ClickPage, StoreErro
     }
 }
 
-/// Sends page after page, each read when the one before has been taken. Between pages nothing of the store is held.
+/// Sends page after page, each read when the one before has been taken. Between pages nothing of
+/// the store is held.
 async fn write(
     state: std::sync::Arc<AppState>,
     mut query: RawQuery,
@@ -143,7 +163,8 @@ fn written(page: &ClickPage, format: Format, head: bool) -> Option<Bytes> {
             Some(lines.into())
         }
         Format::Csv => {
-            let mut table = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
+            let mut table =
+                csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
             if head {
                 table.write_record(COLUMNS).ok()?;
             }

@@ -1,4 +1,5 @@
-//! Cursors as clients hold them: opaque, and good only for the list and the caller they were made for.
+//! Cursors as clients hold them: opaque, and good only for the list and the caller they were made
+//! for.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -24,7 +25,8 @@ impl Seal {
         Self(mac)
     }
 
-    /// One more filter of the list. Each is preceded by its length, so that no two lists are bound alike.
+    /// One more filter of the list. Each is preceded by its length, so that no two lists are bound
+    /// alike.
     pub(super) fn bind(&mut self, filter: Option<&str>) {
         match filter {
             None => self.0.update(&u64::MAX.to_be_bytes()),
@@ -67,7 +69,10 @@ impl Seal {
 
 /// A cursor that does not belong here.
 pub(super) fn bad_cursor() -> Problem {
-    Problem::invalid("cursor", "not a cursor that we gave out for this list; start again without one")
+    Problem::invalid(
+        "cursor",
+        "not a cursor that we gave out for this list; start again without one",
+    )
 }
 
 #[cfg(test)]
@@ -94,7 +99,15 @@ mod tests {
         ] {
             assert_eq!(other.open(&text), None);
         }
-        for forged in ["", "AAAA", "~", &text[1..], &text[..text.len() - 1], &format!("AA{text}"), &"A".repeat(2000)] {
+        for forged in [
+            "",
+            "AAAA",
+            "~",
+            &text[1..],
+            &text[..text.len() - 1],
+            &format!("AA{text}"),
+            &"A".repeat(2000),
+        ] {
             assert_eq!(ours.open(forged), None, "{forged}");
         }
     }

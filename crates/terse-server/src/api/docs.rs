@@ -53,14 +53,20 @@ pub(crate) fn docs_page(document: &str) -> String {
     let document: Value = serde_json::from_str(document).unwrap_or_default();
     let mut groups: Vec<Group> = Vec::new();
     for tag in document["tags"].as_array().into_iter().flatten() {
-        groups.push(Group { name: text(&tag["name"]), about: text(&tag["description"]), calls: Vec::new() });
+        groups.push(Group {
+            name: text(&tag["name"]),
+            about: text(&tag["description"]),
+            calls: Vec::new(),
+        });
     }
     for (path, item) in document["paths"].as_object().into_iter().flatten() {
         // In the order of a link's life; the document has them in its own.
         for method in ["post", "get", "patch", "put", "delete"] {
             let Some(operation) = item.get(method) else { continue };
             let call = Call::new(&document, path, method, operation);
-            if let Some(group) = groups.iter_mut().find(|group| operation["tags"][0] == group.name.as_str()) {
+            if let Some(group) =
+                groups.iter_mut().find(|group| operation["tags"][0] == group.name.as_str())
+            {
                 group.calls.push(call);
             }
         }
@@ -91,14 +97,19 @@ impl Call {
             let example = resolve(document, &content["schema"])["example"].clone();
             let about = text(&answer["description"]);
             let is_problem = status.starts_with('4') || status.starts_with('5');
-            let codes =
-                if is_problem { about.split(", ").map(|code| code.trim_matches('`').to_owned()).collect() } else { vec![] };
+            let codes = if is_problem {
+                about.split(", ").map(|code| code.trim_matches('`').to_owned()).collect()
+            } else {
+                vec![]
+            };
             let example = (!example.is_null()).then(|| pretty(&example));
             let answer = Answer { status: status.clone(), about, codes, example };
             if is_problem { &mut problems } else { &mut answers }.push(answer);
         }
         let security = operation["security"].as_array();
-        let optional = security.is_some_and(|all| all.iter().any(|one| one.as_object().is_some_and(serde_json::Map::is_empty)));
+        let optional = security.is_some_and(|all| {
+            all.iter().any(|one| one.as_object().is_some_and(serde_json::Map::is_empty))
+        });
         let key = match (security.is_some(), optional) {
             (false, _) => "no key",
             (true, true) => "key optional",
@@ -122,7 +133,9 @@ impl Call {
 
 /// The fields of a body, in their order.
 fn fields(schema: &Value) -> Vec<Param> {
-    let needed = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
+    let needed = |name: &str| {
+        schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name))
+    };
     let properties = schema["properties"].as_object().into_iter().flatten();
     properties
         .map(|(name, property)| Param {

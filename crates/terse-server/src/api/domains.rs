@@ -71,7 +71,9 @@ pub(crate) struct PutDomain {
 impl DomainBody {
     fn new(state: &AppState, domain: &Domain, place: Option<&DomainConfig>) -> Self {
         let hosts = &state.links.rules().hosts;
-        let text = |of: fn(&DomainConfig) -> &Option<Target>| place.and_then(|place| of(place).as_ref()).map(ToString::to_string);
+        let text = |of: fn(&DomainConfig) -> &Option<Target>| {
+            place.and_then(|place| of(place).as_ref()).map(ToString::to_string)
+        };
         Self {
             domain: hosts.name_of(domain).to_owned(),
             base_url: hosts.base_of(domain),
@@ -90,27 +92,40 @@ impl DomainBody {
 #[utoipa::path(get, path = "/api/v1/domains", operation_id = "list_domains", tag = "Domains",
     responses((status = 200, description = "All of them", body = DomainList), ListProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(state): Web, Keyed(_): Keyed, _: NoParams) -> Result<axum::Json<DomainList>, Problem> {
+pub(super) async fn list(
+    State(state): Web,
+    Keyed(_): Keyed,
+    _: NoParams,
+) -> Result<axum::Json<DomainList>, Problem> {
     let places = state.registry.domain_configs().await?;
     let hosts = &state.links.rules().hosts;
     // What the registry says, which may be newer than what this node has heard of.
     let settled: Vec<Domain> = hosts.settled().collect();
     // A name that has become another name of the primary domain since is not one of its own.
-    let apart = |domain: &&Domain| hosts.domain_of(domain.as_str()).is_none_or(|known| known == **domain);
-    let added = places.iter().map(|place| &place.domain).filter(|domain| !settled.contains(domain)).filter(apart);
+    let apart =
+        |domain: &&Domain| hosts.domain_of(domain.as_str()).is_none_or(|known| known == **domain);
+    let added = places
+        .iter()
+        .map(|place| &place.domain)
+        .filter(|domain| !settled.contains(domain))
+        .filter(apart);
     let place_of = |domain: &Domain| places.iter().find(|place| place.domain == *domain);
-    let domains = settled.iter().chain(added).map(|domain| DomainBody::new(&state, domain, place_of(domain)));
+    let domains =
+        settled.iter().chain(added).map(|domain| DomainBody::new(&state, domain, place_of(domain)));
     Ok(axum::Json(DomainList { domains: domains.collect() }))
 }
 
 /// Add or change a short domain
 ///
-/// A domain that is new is answered for at once on this node, and within seconds on all others; its name must lead here. For a
-/// domain of the settings, only where it sends those whom no link is for is kept.
+/// A domain that is new is answered for at once on this node, and within seconds on all others; its
+/// name must lead here. For a domain of the settings, only where it sends those whom no link is for
+/// is kept.
 #[utoipa::path(put, path = "/api/v1/domains/{domain}", operation_id = "put_domain", tag = "Domains",
     request_body(content = PutDomain),
-    params(("domain" = String, Path, description = "A host name, without a port", min_length = 1, max_length = 253)),
-    responses((status = 200, description = "The domain as it is now", body = DomainBody), PutDomainProblems),
+    params(("domain" = String, Path, description = "A host name, without a \
+        port", min_length = 1, max_length = 253)),
+    responses((status = 200, description = "The domain as it is \
+        now", body = DomainBody), PutDomainProblems),
     security(("key" = [])))]
 pub(super) async fn put(
     State(state): Web,
@@ -121,7 +136,9 @@ pub(super) async fn put(
 ) -> Result<axum::Json<DomainBody>, Problem> {
     let body: PutDomain = parse_object(&body)?;
     let domain = named(&state, &name)?;
-    let target = |text: Option<String>, field| text.map(|text| fallback(&state, caller, &domain, &text, field)).transpose();
+    let target = |text: Option<String>, field| {
+        text.map(|text| fallback(&state, caller, &domain, &text, field)).transpose()
+    };
     let place = DomainConfig {
         root: target(body.root, "root")?,
         not_found: target(body.not_found, "not_found")?,
@@ -130,7 +147,11 @@ pub(super) async fn put(
     };
     let places = state.registry.domain_configs().await?;
     if places.len() >= MAX_DOMAINS && !places.iter().any(|have| have.domain == domain) {
-        return Err(Problem::new(&TOO_MANY, "there are as many domains as there may be; remove one first").on("domain"));
+        return Err(Problem::new(
+            &TOO_MANY,
+            "there are as many domains as there may be; remove one first",
+        )
+        .on("domain"));
     }
     state.registry.put_domain(place.clone(), state.by(caller.owner(), None)).await?;
     state.registry_refresh.refresh().await;
@@ -139,9 +160,11 @@ pub(super) async fn put(
 
 /// Remove a short domain
 ///
-/// Refused while there are links on it. Of a domain of the settings, only where it sends those whom no link is for is removed.
+/// Refused while there are links on it. Of a domain of the settings, only where it sends those whom
+/// no link is for is removed.
 #[utoipa::path(delete, path = "/api/v1/domains/{domain}", operation_id = "remove_domain", tag = "Domains",
-    params(("domain" = String, Path, description = "A host name, without a port", min_length = 1, max_length = 253)),
+    params(("domain" = String, Path, description = "A host name, without a \
+        port", min_length = 1, max_length = 253)),
     responses((status = 204, description = "It is gone"), RemoveDomainProblems),
     security(("key" = [])))]
 pub(super) async fn remove(
@@ -157,7 +180,11 @@ pub(super) async fn remove(
     }
     let settled = state.links.rules().hosts.settled().any(|settled| settled == domain);
     if !settled && state.links.any_on(&domain).await? {
-        return Err(Problem::new(&DOMAIN_IN_USE, "there are links on this domain; delete them first").on("domain"));
+        return Err(Problem::new(
+            &DOMAIN_IN_USE,
+            "there are links on this domain; delete them first",
+        )
+        .on("domain"));
     }
     state.registry.remove_domain(&domain, state.by(caller.owner(), None)).await?;
     state.registry_refresh.refresh().await;
@@ -171,7 +198,8 @@ fn no_domain() -> Problem {
 /// The domain that somebody means, ours or not yet.
 fn named(state: &AppState, name: &str) -> Result<Domain, Problem> {
     let hosts = &state.links.rules().hosts;
-    let domain = Domain::parse(name).ok_or_else(|| Problem::invalid("domain", "not a host name"))?;
+    let domain =
+        Domain::parse(name).ok_or_else(|| Problem::invalid("domain", "not a host name"))?;
     if domain.as_str() == hosts.primary_host() {
         return Ok(Domain::primary());
     }
@@ -188,7 +216,13 @@ fn named(state: &AppState, name: &str) -> Result<Domain, Problem> {
 }
 
 /// A target under all rules, and not on the domain that is just being added.
-fn fallback(state: &AppState, caller: Caller, domain: &Domain, text: &str, field: &'static str) -> Result<Target, Problem> {
+fn fallback(
+    state: &AppState,
+    caller: Caller,
+    domain: &Domain,
+    text: &str,
+    field: &'static str,
+) -> Result<Target, Problem> {
     let target = state.links.target(caller, text, field)?;
     if target.host().is_some_and(|host| host.trim_end_matches('.') == domain.as_str()) {
         let detail = "this is one of our own short domains: it would lead back to us";

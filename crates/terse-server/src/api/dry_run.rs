@@ -24,7 +24,8 @@ const MAX_ID_LEN: usize = 200;
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
-    "user_agent": "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1",
+    "user_agent": "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5_1 like Mac OS X) AppleWebKit/605.1.15 \
+        (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1",
     "country": "AT", "accept_language": "de-AT,de;q=0.9", "query": "utm_source=mail"
 }))]
 pub(crate) struct TriedVisitor {
@@ -46,11 +47,11 @@ pub(crate) struct TriedVisitor {
     #[schema(max_length = 8192)]
     query: Option<String>,
     /// When: RFC 3339 with an offset, or a date. Now by default.
-    #[schema(
-        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
-    )]
+    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     at: Option<String>,
-    /// Any name: the same one takes the same branch of a split. Without it, address and user agent decide, as for real visitors.
+    /// Any name: the same one takes the same branch of a split. Without it, address and user agent
+    /// decide, as for real visitors.
     #[serde(alias = "visitorId")]
     #[schema(max_length = 200)]
     visitor_id: Option<String>,
@@ -141,12 +142,16 @@ pub(crate) struct SeenVisitor {
 
 /// Try a link's rules on a visitor
 ///
-/// Says where the visitor would go and, for each rule before, why not. Nobody is redirected and nothing is counted.
+/// Says where the visitor would go and, for each rule before, why not. Nobody is redirected and
+/// nothing is counted.
 #[utoipa::path(post, path = "/api/v1/urls/{code}/try", operation_id = "try_link", tag = "Links",
     request_body(content = TriedVisitor),
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
-    responses((status = 200, description = "Where the visitor would go", body = Trial), TryProblems),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "Where the visitor would \
+        go", body = Trial), TryProblems),
     security(("key" = [])))]
 pub(super) async fn try_link(
     State(state): Web,
@@ -157,7 +162,12 @@ pub(super) async fn try_link(
 ) -> Result<axum::Json<Trial>, Problem> {
     let link = readable(&state, caller, params, &code).await?;
     let visitor = Visitor::parse(parse_object(&body)?, "", state.links.now())?;
-    let tried = Tried { rules: link.rules.as_ref(), target: &link.target, link: Some(&link), key: Some(&link.key) };
+    let tried = Tried {
+        rules: link.rules.as_ref(),
+        target: &link.target,
+        link: Some(&link),
+        key: Some(&link.key),
+    };
     tried.on(&state, visitor).await.map(axum::Json)
 }
 
@@ -166,7 +176,8 @@ pub(super) async fn try_link(
 /// The same for rules that no link has yet.
 #[utoipa::path(post, path = "/api/v1/rules/try", operation_id = "try_rules", tag = "Links",
     request_body(content = TryRules),
-    responses((status = 200, description = "Where the visitor would go", body = Trial), TrialProblems),
+    responses((status = 200, description = "Where the visitor would \
+        go", body = Trial), TrialProblems),
     security(("key" = [])))]
 pub(super) async fn try_rules(
     State(state): Web,
@@ -177,10 +188,14 @@ pub(super) async fn try_rules(
     let body: TryRules = parse_object(&body)?;
     let targets = &state.links.rules().targets;
     let target = Target::parse(&body.long_url, targets)?;
-    let drafted = body.rules.map(|RawRules(sent)| Rules::parse(&sent, targets)).transpose()?.flatten();
+    let drafted =
+        body.rules.map(|RawRules(sent)| Rules::parse(&sent, targets)).transpose()?.flatten();
     let visitor = Visitor::parse(body.visitor.unwrap_or_default(), "visitor.", state.links.now())?;
     let rules = drafted.as_ref().map(|drafted| &drafted.rules);
-    Tried { rules, target: &target, link: None, key: None }.on(&state, visitor).await.map(axum::Json)
+    Tried { rules, target: &target, link: None, key: None }
+        .on(&state, visitor)
+        .await
+        .map(axum::Json)
 }
 
 /// A visitor whose every detail can be one.
@@ -197,7 +212,9 @@ struct Visitor {
 impl Visitor {
     /// `within` stands before the names of its fields.
     fn parse(sent: TriedVisitor, within: &str, now: Timestamp) -> Result<Self, Problem> {
-        let refuse = |field: &str, detail: &'static str| Problem::invalid(format!("{within}{field}"), detail);
+        let refuse = |field: &str, detail: &'static str| {
+            Problem::invalid(format!("{within}{field}"), detail)
+        };
         let short = |field: &str, text: &Option<String>, most: usize| match text {
             Some(text) if text.len() > most => {
                 Err(Problem::invalid(format!("{within}{field}"), format!("at most {most} octets")))
@@ -212,11 +229,17 @@ impl Visitor {
             return Err(refuse("country", "give either country or address, not both"));
         }
         let country = sent.country.as_deref().map(|text| {
-            rules::country(text).ok_or_else(|| refuse("country", "the two letters of a country, such as DE (ISO 3166)"))
+            rules::country(text).ok_or_else(|| {
+                refuse("country", "the two letters of a country, such as DE (ISO 3166)")
+            })
         });
-        let address = sent.address.as_deref().map(|text| text.parse().map_err(|_| refuse("address", "not an IP address")));
+        let address = sent
+            .address
+            .as_deref()
+            .map(|text| text.parse().map_err(|_| refuse("address", "not an IP address")));
         let at = sent.at.as_deref().map(|text| {
-            let expected = "not an RFC 3339 time with offset (2030-01-31T12:00:00Z) nor a date (2030-01-31)";
+            let expected =
+                "not an RFC 3339 time with offset (2030-01-31T12:00:00Z) nor a date (2030-01-31)";
             Timestamp::parse(text).ok_or_else(|| refuse("at", expected))
         });
         let query = sent.query.unwrap_or_default();
@@ -235,7 +258,10 @@ impl Visitor {
     fn who(&self, key: Option<&LinkKey>) -> SplitKey {
         let agent = self.agent.as_deref().unwrap_or_default().as_bytes();
         let address = self.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-        let who = self.id.as_deref().map_or_else(|| SplitKey::of(address, rules::cut_agent(agent)), SplitKey::named);
+        let who = self
+            .id
+            .as_deref()
+            .map_or_else(|| SplitKey::of(address, rules::cut_agent(agent)), SplitKey::named);
         key.map_or(who, |key| who.at(key))
     }
 }
@@ -251,7 +277,8 @@ struct Tried<'a> {
 impl Tried<'_> {
     async fn on(self, state: &AppState, visitor: Visitor) -> Result<Trial, Problem> {
         let traits = classify(state, &visitor).await?;
-        let facts = traits.facts(&visitor.languages, &visitor.query, visitor.at, visitor.who(self.key));
+        let facts =
+            traits.facts(&visitor.languages, &visitor.query, visitor.at, visitor.who(self.key));
         let (went, steps) = match self.rules {
             Some(rules) => {
                 let explained = rules.explain(&facts);
@@ -273,7 +300,11 @@ impl Tried<'_> {
             location: if forward { target.with_query(&visitor.query) } else { target.to_string() },
             why,
             status: self.link.map(|link| link.status(visitor.at).as_str()),
-            steps: steps.into_iter().enumerate().map(|(rule, Step { matched, why })| TrialStep { rule, matched, why }).collect(),
+            steps: steps
+                .into_iter()
+                .enumerate()
+                .map(|(rule, Step { matched, why })| TrialStep { rule, matched, why })
+                .collect(),
             seen: SeenVisitor {
                 device: traits.device.as_deref().map(str::to_owned),
                 os: traits.system.as_deref().map(str::to_owned),
@@ -295,9 +326,10 @@ fn sentence(rule: usize, step: Option<&Step>) -> String {
 /// What can be told of the visitor.
 async fn classify(state: &AppState, visitor: &Visitor) -> Result<VisitorTraits, Problem> {
     let agent = visitor.agent.as_ref().map(|agent| agent.clone().into_bytes());
-    let mut traits = resolve_target::classify(state, agent, visitor.address)
-        .await
-        .ok_or_else(|| Problem::new(&STORE_UNAVAILABLE, "the visitor could not be looked at; try again"))?;
+    let mut traits =
+        resolve_target::classify(state, agent, visitor.address).await.ok_or_else(|| {
+            Problem::new(&STORE_UNAVAILABLE, "the visitor could not be looked at; try again")
+        })?;
     if let Some(country) = visitor.country {
         traits.country = Some(country.into());
     }

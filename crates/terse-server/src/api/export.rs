@@ -39,19 +39,28 @@ const TAKING: Duration = Duration::from_secs(60);
 
 /// Take all your data away
 ///
-/// One JSON object a line, each with a `type`: your `account`, your `key`s and `webhook`s without their secrets, your `session`s, your
-/// `link`s (deleted ones too, as long as they are kept) with each `click` that is kept behind its link, the `report`s you wrote,
-/// and what the `audit` log says about you. The last line is `{"type":"end"}`; without it something is missing.
+/// One JSON object a line, each with a `type`: your `account`, your `key`s and `webhook`s without
+/// their secrets, your `session`s, your `link`s (deleted ones too, as long as they are kept) with
+/// each `click` that is kept behind its link, the `report`s you wrote, and what the `audit` log
+/// says about you. The last line is `{"type":"end"}`; without it something is missing.
 #[utoipa::path(get, path = "/api/v1/account/export", operation_id = "export_account", tag = "Account",
-    responses((status = 200, description = "All of it", headers(("Content-Disposition" = String, description = "A name for the file")),
+    responses((status = 200, description = "All of \
+        it", headers(("Content-Disposition" = String, description = "A name for the file")),
             content((String = "application/x-ndjson"))),
         OwnReadProblems),
     security(("key" = [])))]
-pub(super) async fn export(State(state): Web, Member(principal): Member, _: NoParams) -> Result<Response, Problem> {
+pub(super) async fn export(
+    State(state): Web,
+    Member(principal): Member,
+    _: NoParams,
+) -> Result<Response, Problem> {
     let account = account_of(&state, &principal).await?;
-    let turn = UNDER_WAY.try_acquire().map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many exports at once; try again"))?;
+    let turn = UNDER_WAY
+        .try_acquire()
+        .map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many exports at once; try again"))?;
     // Before the answer begins: a registry that is away can still be told of.
-    let (keys, webhooks) = (state.registry.keys(account.id).await?, state.registry.webhooks(account.id).await?);
+    let (keys, webhooks) =
+        (state.registry.keys(account.id).await?, state.registry.webhooks(account.id).await?);
     let (sender, body) = streamed::body();
     let mut lines = Lines { sender, waiting: Vec::new() };
     lines.put("account", &UserBody::from(&account));
@@ -62,10 +71,19 @@ pub(super) async fn export(State(state): Web, Member(principal): Member, _: NoPa
         lines.put("webhook", &WebhookBody::new(webhook, None));
     }
     let hooks = webhooks.iter().map(|webhook| subject::webhook(webhook.id));
-    let subjects = keys.iter().map(|key| subject::key(key.id)).chain(hooks).chain([subject::account(account.id)]).collect();
+    let subjects = keys
+        .iter()
+        .map(|key| subject::key(key.id))
+        .chain(hooks)
+        .chain([subject::account(account.id)])
+        .collect();
     tokio::spawn(write(state, account, subjects, lines, turn));
     let name = "attachment; filename=\"terse-account.jsonl\"";
-    Ok(([(header::CONTENT_TYPE, "application/x-ndjson"), (header::CONTENT_DISPOSITION, name)], body).into_response())
+    Ok((
+        [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CONTENT_DISPOSITION, name)],
+        body,
+    )
+        .into_response())
 }
 
 /// Why an export ended early.
@@ -96,7 +114,8 @@ impl Lines {
             #[serde(flatten)]
             line: &'a T,
         }
-        // Names are text and values are plain: this cannot fail, and what did would be missing, not broken.
+        // Names are text and values are plain: this cannot fail, and what did would be missing, not
+        // broken.
         if let Ok(mut text) = serde_json::to_vec(&TypedTarget { r#type: kind, line }) {
             text.push(b'\n');
             self.waiting.append(&mut text);
@@ -116,17 +135,30 @@ impl Lines {
     }
 }
 
-async fn write(state: Arc<AppState>, account: Account, subjects: Vec<String>, mut lines: Lines, _turn: SemaphorePermit<'static>) {
+async fn write(
+    state: Arc<AppState>,
+    account: Account,
+    subjects: Vec<String>,
+    mut lines: Lines,
+    _turn: SemaphorePermit<'static>,
+) {
     match write_all(&state, account.id, subjects, &mut lines).await {
         Ok(()) => {
             let _ = timeout(TAKING, lines.sender.end()).await;
         }
         Err(Stop::Left) => {}
-        Err(Stop::Failed(problem)) => tracing::error!(problem = problem.detail(), "an export was broken off"),
+        Err(Stop::Failed(problem)) => {
+            tracing::error!(problem = problem.detail(), "an export was broken off");
+        }
     }
 }
 
-async fn write_all(state: &AppState, owner: OwnerId, subjects: Vec<String>, lines: &mut Lines) -> Result<(), Stop> {
+async fn write_all(
+    state: &AppState,
+    owner: OwnerId,
+    subjects: Vec<String>,
+    lines: &mut Lines,
+) -> Result<(), Stop> {
     for session in state.registry.sessions(owner, state.links.now()).await? {
         let (from, to) = (session.created_at.to_string(), session.expires_at.to_string());
         lines.put("session", &json!({ "created_at": from, "expires_at": to }));
@@ -143,7 +175,12 @@ async fn write_all(state: &AppState, owner: OwnerId, subjects: Vec<String>, line
     lines.send().await
 }
 
-async fn write_links(state: &AppState, owner: OwnerId, status: Option<Status>, lines: &mut Lines) -> Result<(), Stop> {
+async fn write_links(
+    state: &AppState,
+    owner: OwnerId,
+    status: Option<Status>,
+    lines: &mut Lines,
+) -> Result<(), Stop> {
     let (mut after, hosts) = (None, &state.links.rules().hosts);
     loop {
         let now = state.links.now();
@@ -167,7 +204,12 @@ async fn write_links(state: &AppState, owner: OwnerId, status: Option<Status>, l
     }
 }
 
-async fn write_clicks(state: &AppState, link: LinkId, place: &Value, lines: &mut Lines) -> Result<(), Stop> {
+async fn write_clicks(
+    state: &AppState,
+    link: LinkId,
+    place: &Value,
+    lines: &mut Lines,
+) -> Result<(), Stop> {
     #[derive(Serialize)]
     struct Clicked<'a> {
         #[serde(flatten)]
@@ -212,7 +254,12 @@ async fn write_reports(state: &AppState, owner: OwnerId, lines: &mut Lines) -> R
     Ok(())
 }
 
-async fn write_audit(state: &AppState, owner: OwnerId, subject: String, lines: &mut Lines) -> Result<(), Stop> {
+async fn write_audit(
+    state: &AppState,
+    owner: OwnerId,
+    subject: String,
+    lines: &mut Lines,
+) -> Result<(), Stop> {
     let mut query = Audits { subject: Some(subject), limit: PAGE, ..Audits::default() };
     loop {
         let entries = state.registry.audit(&query).await?;
@@ -230,7 +277,9 @@ fn told(entry: &AuditEntry, owner: OwnerId) -> Value {
         Actor::Owner(_) => "staff",
         Actor::Terse => "terse",
     };
-    let value = |text: &Option<String>| text.as_ref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let value = |text: &Option<String>| {
+        text.as_ref().and_then(|text| serde_json::from_str::<Value>(text).ok())
+    };
     json!({
         "at": entry.at.to_string(), "by": by, "act": entry.act.as_str(), "subject": entry.subject, "why": entry.why,
         "before": value(&entry.before), "after": value(&entry.after),

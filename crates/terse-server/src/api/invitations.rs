@@ -79,7 +79,12 @@ pub(crate) struct InvitationList {
 impl From<&Invitation> for InvitationBody {
     fn from(invitation: &Invitation) -> Self {
         let Invitation { token, role, by, expires_at } = invitation;
-        Self { id: handle(token), role: role.as_str(), by: by.0, expires_at: expires_at.to_string() }
+        Self {
+            id: handle(token),
+            role: role.as_str(),
+            by: by.0,
+            expires_at: expires_at.to_string(),
+        }
     }
 }
 
@@ -87,7 +92,8 @@ impl From<&Invitation> for InvitationBody {
 ///
 /// Moderators see their own.
 #[utoipa::path(get, path = "/api/v1/invitations", operation_id = "list_invitations", tag = "Admin",
-    responses((status = 200, description = "The invitations", body = InvitationList), AdminListProblems),
+    responses((status = 200, description = "The \
+        invitations", body = InvitationList), AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
@@ -100,10 +106,12 @@ pub(super) async fn list(
 
 /// Invite somebody
 ///
-/// The answer has a link that makes one account. It is worth no more than whoever wrote it is when it is taken.
+/// The answer has a link that makes one account. It is worth no more than whoever wrote it is when
+/// it is taken.
 #[utoipa::path(post, path = "/api/v1/invitations", operation_id = "create_invitation", tag = "Admin",
     request_body(content = CreateInvitation),
-    responses((status = 201, description = "The invitation", body = MadeInvitation), UserChangeProblems),
+    responses((status = 201, description = "The \
+        invitation", body = MadeInvitation), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
@@ -114,12 +122,17 @@ pub(super) async fn create(
     let CreateInvitation { role, ttl } = parse_object(&body)?;
     let role = role.map_or(Ok(Role::User), |word| role_of(&word))?;
     if principal.role < Role::Admin && role > Role::User {
-        return Err(Problem::new(&FORBIDDEN, "moderators invite users; this needs an admin").on("role"));
+        return Err(
+            Problem::new(&FORBIDDEN, "moderators invite users; this needs an admin").on("role")
+        );
     }
     let ttl = ttl.unwrap_or(USUAL_TTL);
     let now = state.links.now();
-    let ends = (1..=MAX_TTL).contains(&ttl).then(|| now.checked_add(Duration::from_secs(ttl))).flatten();
-    let expires_at = ends.ok_or_else(|| Problem::invalid("ttl", format!("1 to {MAX_TTL} seconds, which is 30 days")))?;
+    let ends =
+        (1..=MAX_TTL).contains(&ttl).then(|| now.checked_add(Duration::from_secs(ttl))).flatten();
+    let expires_at = ends.ok_or_else(|| {
+        Problem::invalid("ttl", format!("1 to {MAX_TTL} seconds, which is 30 days"))
+    })?;
     let open = state.registry.invitations(now, MAX_INVITATIONS).await?;
     let own = open.iter().filter(|invitation| invitation.by == principal.owner()).count();
     if open.len() >= MAX_INVITATIONS || principal.role < Role::Admin && own >= MAX_PER_ACCOUNT {
@@ -131,7 +144,8 @@ pub(super) async fn create(
     })?;
     let invitation = Invitation { token: Token(hash), role, by: principal.owner(), expires_at };
     state.registry.invite(invitation.clone(), state.by(principal.owner(), None)).await?;
-    let url = format!("{}/join?token={secret}", state.links.rules().hosts.base_of(&Domain::primary()));
+    let url =
+        format!("{}/join?token={secret}", state.links.rules().hosts.base_of(&Domain::primary()));
     Ok((StatusCode::CREATED, axum::Json(MadeInvitation { url, about: (&invitation).into() })))
 }
 
@@ -148,7 +162,8 @@ pub(super) async fn revoke(
 ) -> Result<StatusCode, Problem> {
     let missing = || Problem::new(&NOT_FOUND, "there is no such invitation");
     let open = open(&state, &principal).await?;
-    let wanted = open.iter().find(|invitation| handle(&invitation.token) == id).ok_or_else(missing)?;
+    let wanted =
+        open.iter().find(|invitation| handle(&invitation.token) == id).ok_or_else(missing)?;
     match state.registry.revoke_invitation(&wanted.token, state.by(principal.owner(), None)).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(RegistryError::Missing) => Err(missing()),

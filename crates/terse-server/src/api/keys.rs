@@ -30,18 +30,18 @@ pub(crate) struct CreateKey {
     /// What it is for.
     #[schema(min_length = 1, max_length = 100)]
     name: String,
-    /// What it opens: `create` makes links and nothing else, `read` looks and nothing else, `full` does all that its owner may.
+    /// What it opens: `create` makes links and nothing else, `read` looks and nothing else, `full`
+    /// does all that its owner may.
     #[schema(schema_with = schemas::scope)]
     scope: String,
-    /// From this moment on it opens nothing: RFC 3339 with an offset, or a date meaning that day 00:00 UTC. A key that ends
-    /// makes no key that ends later.
+    /// From this moment on it opens nothing: RFC 3339 with an offset, or a date meaning that day
+    /// 00:00 UTC. A key that ends makes no key that ends later.
     #[serde(alias = "expiresAt")]
-    #[schema(
-        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
-    )]
+    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     expires_at: Option<String>,
-    /// How many links it may make, such as `100/h`; the server's setting by default. More than your own key, or than the setting,
-    /// only admins give; `0` is no limit.
+    /// How many links it may make, such as `100/h`; the server's setting by default. More than your
+    /// own key, or than the setting, only admins give; `0` is no limit.
     #[schema(max_length = 32)]
     plan: Option<String>,
 }
@@ -114,7 +114,11 @@ impl From<&ApiKey> for KeyBody {
 #[utoipa::path(get, path = "/api/v1/keys", operation_id = "list_keys", tag = "Account",
     responses((status = 200, description = "Your keys", body = KeyList), OwnReadProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(state): Web, Member(principal): Member, _: NoParams) -> Result<axum::Json<KeyList>, Problem> {
+pub(super) async fn list(
+    State(state): Web,
+    Member(principal): Member,
+    _: NoParams,
+) -> Result<axum::Json<KeyList>, Problem> {
     let account = account_of(&state, &principal).await?;
     keys_of(&state, account.id).await
 }
@@ -226,7 +230,12 @@ async fn make(
 }
 
 /// Makes a key: the key itself, to be shown once, and what is kept of it.
-pub(crate) async fn mint(state: &AppState, owner: OwnerId, wish: Wanted, actor: OwnerId) -> Result<(String, ApiKey), Problem> {
+pub(crate) async fn mint(
+    state: &AppState,
+    owner: OwnerId,
+    wish: Wanted,
+    actor: OwnerId,
+) -> Result<(String, ApiKey), Problem> {
     let Wanted { name, scope, expires_at, plan } = wish;
     let (key, hash) = Keys::generate().map_err(|error| {
         tracing::error!(%error, "no key could be made");
@@ -234,12 +243,18 @@ pub(crate) async fn mint(state: &AppState, owner: OwnerId, wish: Wanted, actor: 
     })?;
     let (prefix, at) = (key[..RECOGNISABLE].to_owned(), state.links.now());
     let plan = plan.map(|plan| plan.to_string());
-    let new = NewKey { owner, name, prefix, token: Token(hash), scope, created_at: at, expires_at, plan };
+    let new =
+        NewKey { owner, name, prefix, token: Token(hash), scope, created_at: at, expires_at, plan };
     let made = state.registry.add_key(new, state.by(actor, None)).await?;
     Ok((key, made))
 }
 
-async fn take_away(state: &AppState, owner: OwnerId, id: &str, actor: OwnerId) -> Result<StatusCode, Problem> {
+async fn take_away(
+    state: &AppState,
+    owner: OwnerId,
+    id: &str,
+    actor: OwnerId,
+) -> Result<StatusCode, Problem> {
     let id = number(id).ok_or_else(no_key)?;
     match state.registry.revoke_key(owner, KeyId(id), state.by(actor, None)).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
@@ -263,15 +278,26 @@ pub(crate) struct Wanted {
 impl CreateKey {
     fn parse(self, now: Timestamp) -> Result<Wanted, Problem> {
         let name = format("name", &self.name, MAX_NAME_LEN)?;
-        let scope = Scope::parse(&self.scope).ok_or_else(|| Problem::invalid("scope", "create, read or full"))?;
+        let scope = Scope::parse(&self.scope)
+            .ok_or_else(|| Problem::invalid("scope", "create, read or full"))?;
         let expires_at = match self.expires_at.as_deref().map(Timestamp::parse) {
             None => None,
             Some(Some(at)) if at > now => Some(at),
-            Some(Some(_)) => return Err(Problem::invalid("expires_at", "this moment has already passed")),
-            Some(None) => return Err(Problem::invalid("expires_at", "not an RFC 3339 time with offset nor a date")),
+            Some(Some(_)) => {
+                return Err(Problem::invalid("expires_at", "this moment has already passed"));
+            }
+            Some(None) => {
+                return Err(Problem::invalid(
+                    "expires_at",
+                    "not an RFC 3339 time with offset nor a date",
+                ));
+            }
         };
         let read = |plan: String| plan.parse().ok().filter(|_| plan.len() <= MAX_PLAN_LEN);
-        let plan = self.plan.map(|plan| read(plan).ok_or_else(|| Problem::invalid("plan", PLAN))).transpose()?;
+        let plan = self
+            .plan
+            .map(|plan| read(plan).ok_or_else(|| Problem::invalid("plan", PLAN)))
+            .transpose()?;
         Ok(Wanted { name, scope, expires_at, plan })
     }
 }
@@ -331,7 +357,8 @@ impl Wanted {
 
 /// Whether a limit allows no more than another, neither at once nor in the long run.
 fn is_within(limit: Limit, most: Limit) -> bool {
-    most.is_off() || !limit.is_off() && limit.count() <= most.count() && limit.interval() >= most.interval()
+    most.is_off()
+        || !limit.is_off() && limit.count() <= most.count() && limit.interval() >= most.interval()
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use terse_core::{Caller, Code, Domain, Hosts, Link, LinkError, LinkKey, Request, Revision, ValidationErrorKind};
+use terse_core::{
+    Caller, Code, Domain, Hosts, Link, LinkError, LinkKey, Request, Revision, ValidationErrorKind,
+};
 
 use super::answers::{CreateProblems, GetProblems, PatchProblems, TouchProblems};
 use super::counts::click_counts;
@@ -21,25 +23,29 @@ const REPLAYED: &str = "idempotency-replayed";
 
 /// Make a link
 ///
-/// Answers once the link is on stable storage and can be followed everywhere. Shortening the same target again, with no other
-/// wishes, gives back the same link (200) unless `reuse` is false. Without a key this works where the operator allows it, and
-/// such links do not live long.
+/// Answers once the link is on stable storage and can be followed everywhere. Shortening the same
+/// target again, with no other wishes, gives back the same link (200) unless `reuse` is false.
+/// Without a key this works where the operator allows it, and such links do not live long.
 #[utoipa::path(post, path = "/api/v1/urls", operation_id = "create_link", tag = "Links",
     request_body(content = CreateLinkBody),
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to send the same request again for 24 \
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to send the \
+        same request again for 24 \
         hours: the first answer is given once more. 1 to 255 visible ASCII characters.",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
     responses(
         (status = 201, description = "The new link", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
             ("Location" = String, description = "Where the API knows the link"),
-            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is limited"),
+            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is \
+                limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
             ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
         (status = 200, description = "A link that existed before", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
-            ("Idempotency-Replayed" = String, description = "`true` where an earlier request is answered again"),
-            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is limited"),
+            ("Idempotency-Replayed" = String, description = "`true` where an earlier request is \
+                answered again"),
+            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is \
+                limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
             ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
         CreateProblems),
@@ -63,13 +69,16 @@ pub(super) async fn create(
         (status = 201, description = "The new link", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
             ("Location" = String, description = "Where the API knows the link"),
-            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is limited"),
+            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is \
+                limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
             ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
         (status = 200, description = "A link that existed before", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
-            ("Idempotency-Replayed" = String, description = "`true` where an earlier request is answered again"),
-            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is limited"),
+            ("Idempotency-Replayed" = String, description = "`true` where an earlier request is \
+                answered again"),
+            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is \
+                limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
             ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
         CreateProblems),
@@ -84,9 +93,15 @@ pub(super) async fn shorten(
     create_one(&state, &creator, &headers, &body).await
 }
 
-async fn create_one(state: &AppState, creator: &Creator, headers: &HeaderMap, body: &Bytes) -> Result<Response, Problem> {
+async fn create_one(
+    state: &AppState,
+    creator: &Creator,
+    headers: &HeaderMap,
+    body: &Bytes,
+) -> Result<Response, Problem> {
     let key = idempotency_key(headers)?;
-    let create = parse_object::<CreateLinkBody>(body).inspect_err(|_| state.stats.count_create(CreateResult::Refused))?;
+    let create = parse_object::<CreateLinkBody>(body)
+        .inspect_err(|_| state.stats.count_create(CreateResult::Refused))?;
     let taken = state.limits.take(creator.allowance, 1).await;
     let mut taken = taken.inspect_err(|_| state.stats.count_create(CreateResult::Limited))?;
     let mut response = match create_link(state, creator, create, key.map(|key| (key, None))).await {
@@ -137,7 +152,9 @@ pub(super) async fn create_link(
     let request = key.map(|(key, place)| request_of(creator, key, place, &create));
     let refused = |_: &Problem| state.stats.count_create(CreateResult::Refused);
     check_ttl(create.ttl).inspect_err(refused)?;
-    let password = password_fields::hash(&state.passwords, create.password.take()).await.inspect_err(refused)?;
+    let password = password_fields::hash(&state.passwords, create.password.take())
+        .await
+        .inspect_err(refused)?;
     let result = state.links.create(creator.caller, create.into_wish(password), request).await;
     state.stats.count_create(CreateResult::of(&result));
     let created = result?;
@@ -148,7 +165,9 @@ pub(super) async fn create_link(
 /// The same bound as in the schema, whatever the time is.
 pub(super) fn check_ttl(ttl: Option<u64>) -> Result<(), Problem> {
     match ttl {
-        Some(ttl) if ttl > MAX_TTL => Err(Problem::new(&INVALID_EXPIRY, "too far in the future").on("ttl")),
+        Some(ttl) if ttl > MAX_TTL => {
+            Err(Problem::new(&INVALID_EXPIRY, "too far in the future").on("ttl"))
+        }
         _ => Ok(()),
     }
 }
@@ -157,16 +176,28 @@ pub(super) fn check_ttl(ttl: Option<u64>) -> Result<(), Problem> {
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let mut sent = headers.get_all("idempotency-key").iter();
     let Some(value) = sent.next() else { return Ok(None) };
-    let text = value.to_str().ok().filter(|text| (1..=255).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()));
+    let text = value.to_str().ok().filter(|text| {
+        (1..=255).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+    });
     match (text, sent.next()) {
         (Some(text), None) => Ok(Some(text)),
-        _ => Err(Problem::invalid("Idempotency-Key", "one key of 1 to 255 visible ASCII characters")),
+        _ => {
+            Err(Problem::invalid("Idempotency-Key", "one key of 1 to 255 visible ASCII characters"))
+        }
     }
 }
 
 /// Names an attempt per owner, and what was asked for.
-fn request_of(creator: &Creator, key: &str, place: Option<usize>, create: &CreateLinkBody) -> Request {
-    let mut id = Sha256::new().chain_update("idempotency").chain_update(creator.caller.owner().0.to_be_bytes()).chain_update(key);
+fn request_of(
+    creator: &Creator,
+    key: &str,
+    place: Option<usize>,
+    create: &CreateLinkBody,
+) -> Request {
+    let mut id = Sha256::new()
+        .chain_update("idempotency")
+        .chain_update(creator.caller.owner().0.to_be_bytes())
+        .chain_update(key);
     // No key contains a one either: strangers with the same key are told apart by where they are.
     id = id.chain_update("\x01").chain_update(&creator.place);
     if let Some(place) = place {
@@ -180,12 +211,20 @@ fn request_of(creator: &Creator, key: &str, place: Option<usize>, create: &Creat
 
 /// Read a link
 #[utoipa::path(get, path = "/api/v1/urls/{code}", operation_id = "get_link", tag = "Links",
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
-    responses((status = 200, description = "The link", body = LinkBody, headers(("ETag" = String, description = "The revision"))),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The \
+        link", body = LinkBody, headers(("ETag" = String, description = "The revision"))),
         GetProblems),
     security(("key" = [])))]
-pub(super) async fn get(State(state): Web, Keyed(caller): Keyed, params: Params, Name(code): Name) -> Result<Response, Problem> {
+pub(super) async fn get(
+    State(state): Web,
+    Keyed(caller): Keyed,
+    params: Params,
+    Name(code): Name,
+) -> Result<Response, Problem> {
     let link = readable(&state, caller, params, &code).await?;
     Ok(answer(&state, StatusCode::OK, &link).await)
 }
@@ -195,9 +234,12 @@ pub(super) async fn get(State(state): Web, Keyed(caller): Keyed, params: Params,
 /// With `If-Match`, only if the link is still at that revision.
 #[utoipa::path(patch, path = "/api/v1/urls/{code}", operation_id = "change_link", tag = "Links",
     request_body(content = PatchLink),
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false),
-        ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you know it, or `*`",
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false),
+        ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you know \
+            it, or `*`",
             min_length = 1, pattern = "^(\"[0-9]{1,19}\"|[0-9]{1,19}|[*])$", nullable = false)),
     responses((status = 200, description = "The link as it is now", body = LinkBody,
             headers(("ETag" = String, description = "The revision"))),
@@ -221,11 +263,13 @@ pub(super) async fn patch(
     Ok(answer(&state, StatusCode::OK, &link).await)
 }
 
-/// Why a link was not changed: somebody else was first, and whoever said what they expected is told so.
+/// Why a link was not changed: somebody else was first, and whoever said what they expected is told
+/// so.
 pub(super) fn conflict(error: LinkError, expected: Option<Revision>) -> Problem {
     match error {
         LinkError::Conflict if expected.is_some() => {
-            Problem::new(&PRECONDITION_FAILED, "the link was changed since; read it again").on("If-Match")
+            Problem::new(&PRECONDITION_FAILED, "the link was changed since; read it again")
+                .on("If-Match")
         }
         error => error.into(),
     }
@@ -235,8 +279,10 @@ pub(super) fn conflict(error: LinkError, expected: Option<Revision>) -> Problem 
 ///
 /// It stops redirecting at once. For a while it can be restored; deleting it again changes nothing.
 #[utoipa::path(delete, path = "/api/v1/urls/{code}", operation_id = "delete_link", tag = "Links",
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
     responses((status = 204, description = "It is deleted"), TouchProblems),
     security(("key" = [])))]
 pub(super) async fn delete(
@@ -252,8 +298,10 @@ pub(super) async fn delete(
 
 /// Restore a deleted link
 #[utoipa::path(post, path = "/api/v1/urls/{code}/restore", operation_id = "restore_link", tag = "Links",
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link, as before", body = LinkBody,
             headers(("ETag" = String, description = "The revision"))),
         TouchProblems),
@@ -270,18 +318,29 @@ pub(super) async fn restore(
 }
 
 /// The link a path and `?domain=` speak of. A code that no link can have is simply not there.
-pub(super) fn link_key(state: &AppState, mut params: Params, code: &str) -> Result<LinkKey, Problem> {
+pub(super) fn link_key(
+    state: &AppState,
+    mut params: Params,
+    code: &str,
+) -> Result<LinkKey, Problem> {
     let domain = params.take("domain");
     params.done()?;
-    let domain = domain.map(|host| domain_of(&state.links.rules().hosts, &host)).transpose()?.unwrap_or_else(Domain::primary);
+    let domain = domain
+        .map(|host| domain_of(&state.links.rules().hosts, &host))
+        .transpose()?
+        .unwrap_or_else(Domain::primary);
     let code = Code::parse(code).ok_or_else(Problem::no_link)?;
     Ok(LinkKey { domain, code })
 }
 
 pub(super) fn domain_of(hosts: &Hosts, host: &str) -> Result<Domain, Problem> {
     let refusal = || {
-        terse_core::ValidationError::new(ValidationErrorKind::InvalidRequest, "domain", "not a short domain of this server")
-            .into()
+        terse_core::ValidationError::new(
+            ValidationErrorKind::InvalidRequest,
+            "domain",
+            "not a short domain of this server",
+        )
+        .into()
     };
     hosts.domain_of(host).ok_or_else(refusal)
 }
@@ -300,12 +359,22 @@ pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem>
     }
     // Many clients lose the quotation marks on the way; what they mean is clear.
     let digits = text.strip_prefix('"').map_or(Some(text), |rest| rest.strip_suffix('"'));
-    let digits = digits.filter(|digits| (1..=19).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit()));
-    digits.and_then(|digits| digits.parse().ok()).map(|revision| Some(Revision(revision))).ok_or_else(refuse)
+    let digits = digits.filter(|digits| {
+        (1..=19).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
+    });
+    digits
+        .and_then(|digits| digits.parse().ok())
+        .map(|revision| Some(Revision(revision)))
+        .ok_or_else(refuse)
 }
 
 /// The link of the caller's that a path and `?domain=` speak of.
-pub(super) async fn readable(state: &AppState, caller: Caller, params: Params, code: &str) -> Result<Link, Problem> {
+pub(super) async fn readable(
+    state: &AppState,
+    caller: Caller,
+    params: Params,
+    code: &str,
+) -> Result<Link, Problem> {
     let link = state.links.get(caller, &link_key(state, params, code)?).await?;
     // A deleted link can still be listed and restored, but it is no longer there.
     if link.deleted_at.is_some() { Err(Problem::no_link()) } else { Ok(link) }

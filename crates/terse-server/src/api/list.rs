@@ -28,27 +28,50 @@ pub(crate) struct LinkList {
 
 /// List your links
 ///
-/// Newest first unless asked otherwise. Deleted links are listed only with `status=deleted`, archived ones only with `archived`.
+/// Newest first unless asked otherwise. Deleted links are listed only with `status=deleted`,
+/// archived ones only with `archived`.
 #[utoipa::path(get, path = "/api/v1/urls", operation_id = "list_links", tag = "Links",
     params(
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with the same filters",
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with \
+            the same filters",
             min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
-        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false),
-        ("q" = Option<String>, Query, description = "Only those whose code, target or title contains this text", max_length = 256, nullable = false),
-        ("tag" = Option<String>, Query, description = "Only those with this tag", min_length = 1, max_length = 50, nullable = false),
-        ("domain" = Option<String>, Query, description = "Only those on this short domain", max_length = 253, nullable = false),
-        ("status" = inline(Option<StatusWord>), Query, description = "Only those in this state", nullable = false),
-        ("archived" = inline(Option<ArchivedWord>), Query, description = "`true` is only those that are put away, `all` these too. \
-            `false` is the default, but for deleted links, which are listed either way", nullable = false),
-        ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is newest first", nullable = false)),
+        ("limit" = Option<u16>, Query, description = "At most this many; 50 by \
+            default", minimum = 1, maximum = 100, nullable = false),
+        ("q" = Option<String>, Query, description = "Only those whose code, target or title \
+            contains this text", max_length = 256, nullable = false),
+        ("tag" = Option<String>, Query, description = "Only those with this \
+            tag", min_length = 1, max_length = 50, nullable = false),
+        ("domain" = Option<String>, Query, description = "Only those on this short \
+            domain", max_length = 253, nullable = false),
+        ("status" = inline(Option<StatusWord>), Query, description = "Only those in this \
+            state", nullable = false),
+        ("archived" = inline(Option<ArchivedWord>), Query, description = "`true` is only those \
+            that are put away, `all` these too. \
+            `false` is the default, but for deleted links, which are listed either \
+            way", nullable = false),
+        ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is \
+            newest first", nullable = false)),
     responses((status = 200, description = "A part of the list", body = LinkList), ListProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(state): Web, Keyed(caller): Keyed, params: Params) -> Result<axum::Json<LinkList>, Problem> {
+pub(super) async fn list(
+    State(state): Web,
+    Keyed(caller): Keyed,
+    params: Params,
+) -> Result<axum::Json<LinkList>, Problem> {
     let (query, seal) = read_query(&state, params, caller, None)?;
     let listing = state.links.list(caller, query).await?;
-    let (hosts, counts) = (&state.links.rules().hosts, click_counts(&state, listing.page.links.iter()).await);
-    let links = listing.page.links.iter().zip(counts).map(|(link, clicks)| LinkBody::new(link, clicks, hosts, listing.now));
-    Ok(axum::Json(LinkList { links: links.collect(), next_cursor: listing.page.next.map(|cursor| seal.close(&cursor)) }))
+    let (hosts, counts) =
+        (&state.links.rules().hosts, click_counts(&state, listing.page.links.iter()).await);
+    let links = listing
+        .page
+        .links
+        .iter()
+        .zip(counts)
+        .map(|(link, clicks)| LinkBody::new(link, clicks, hosts, listing.now));
+    Ok(axum::Json(LinkList {
+        links: links.collect(),
+        next_cursor: listing.page.next.map(|cursor| seal.close(&cursor)),
+    }))
 }
 
 /// Which links are asked for, and what seals the cursors of their list.
@@ -63,7 +86,10 @@ pub(super) fn read_query(
     let text = short_enough("q", params.take("q"), 0, 256)?;
     let tag = short_enough("tag", params.take("tag"), 1, 50)?;
     let domain = params.take("domain").map(|host| domain_of(hosts, &host)).transpose()?;
-    let status = params.take("status").map(|word| Status::parse(&word).ok_or_else(|| bad_word("status"))).transpose()?;
+    let status = params
+        .take("status")
+        .map(|word| Status::parse(&word).ok_or_else(|| bad_word("status")))
+        .transpose()?;
     let archived = match params.take("archived").as_deref() {
         // Whoever wants to restore a link need not know that it was away.
         None if status == Some(Status::Deleted) => None,
@@ -91,8 +117,18 @@ pub(super) fn read_query(
     }
     let after = cursor.map(|text| seal.open(&text).ok_or_else(bad_cursor)).transpose()?;
     let text = text.filter(|text| !text.is_empty());
-    let query =
-        ListQuery { owner, domain, tag, text, status, archived, sort, after, limit: limit as usize, now: state.links.now() };
+    let query = ListQuery {
+        owner,
+        domain,
+        tag,
+        text,
+        status,
+        archived,
+        sort,
+        after,
+        limit: limit as usize,
+        now: state.links.now(),
+    };
     Ok((query, seal))
 }
 
@@ -134,7 +170,12 @@ fn bad_word(field: &'static str) -> Problem {
     Problem::invalid(field, "not one of the words known here")
 }
 
-fn short_enough(field: &'static str, text: Option<String>, least: usize, most: usize) -> Result<Option<String>, Problem> {
+fn short_enough(
+    field: &'static str,
+    text: Option<String>,
+    least: usize,
+    most: usize,
+) -> Result<Option<String>, Problem> {
     match &text {
         Some(given) if !(least..=most).contains(&given.chars().count()) => {
             Err(Problem::invalid(field, format!("expected {least} to {most} characters")))

@@ -22,11 +22,14 @@ use super::streamed::{self, Sender};
 use crate::principal::Principal;
 use crate::router::{AppState, Web};
 
-/// How often something is said when there is nothing to say, so that nobody in between takes the connection for dead.
+/// How often something is said when there is nothing to say, so that nobody in between takes the
+/// connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// At once, so that the client knows that it is heard: how long to wait before coming again, in milliseconds.
+/// At once, so that the client knows that it is heard: how long to wait before coming again, in
+/// milliseconds.
 const BEGIN: &[u8] = b"retry: 2000\n\n";
-/// How often it is asked whether a client may still look: its key or session may have ended, or the link.
+/// How often it is asked whether a client may still look: its key or session may have ended, or the
+/// link.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// How long a client may take to hear that it is over.
 const PARTING: Duration = Duration::from_secs(1);
@@ -35,13 +38,18 @@ const TOGETHER: usize = 64;
 
 /// Watch the clicks of a link
 ///
-/// Server-sent events: `click` with `at`, `country`, `city`, `device`, `browser`, `operating_system`, `language`, `referrer` and
-/// `bot` as JSON, from now on, as they are counted. One who reads too slowly misses some. Ends when the server stops; come again.
+/// Server-sent events: `click` with `at`, `country`, `city`, `device`, `browser`,
+/// `operating_system`, `language`, `referrer` and `bot` as JSON, from now on, as they are counted.
+/// One who reads too slowly misses some. Ends when the server stops; come again.
 #[utoipa::path(get, path = "/api/v1/urls/{code}/live", operation_id = "watch_link", tag = "Clicks",
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
-    responses((status = 200, description = "Events, until the client leaves or the server stops", body = String, content_type = "text/event-stream",
-            headers(("X-Accel-Buffering" = String, description = "Always `no`: proxies pass events on at once"))),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "Events, until the client leaves or the server \
+        stops", body = String, content_type = "text/event-stream",
+            headers(("X-Accel-Buffering" = String, description = "Always `no`: proxies pass \
+                events on at once"))),
         GetProblems),
     security(("key" = [])))]
 pub(super) async fn watch_link(
@@ -53,11 +61,14 @@ pub(super) async fn watch_link(
 ) -> Result<Response, Problem> {
     let link = readable(&state, caller, params, &code).await?;
     let watch = state.live.watch(LinkId::of(&link));
-    let watch = watch.ok_or_else(|| Problem::new(&STORE_UNAVAILABLE, "too many are watching; try again later"))?;
+    let watch = watch.ok_or_else(|| {
+        Problem::new(&STORE_UNAVAILABLE, "too many are watching; try again later")
+    })?;
     let (sender, body) = streamed::body();
     let stop = state.stop.clone();
     tokio::spawn(tell(watch, sender, Onlooker { state, headers, link: LinkId::of(&link) }, stop));
-    Ok(([(header::CONTENT_TYPE, "text/event-stream"), (X_ACCEL_BUFFERING, "no")], body).into_response())
+    Ok(([(header::CONTENT_TYPE, "text/event-stream"), (X_ACCEL_BUFFERING, "no")], body)
+        .into_response())
 }
 
 const X_ACCEL_BUFFERING: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");
@@ -70,11 +81,14 @@ struct Onlooker {
 }
 
 impl Onlooker {
-    /// Whether they would be let in now. A registry or a store that is away takes nothing from anybody.
+    /// Whether they would be let in now. A registry or a store that is away takes nothing from
+    /// anybody.
     async fn may_look(&self) -> bool {
         let Self { state, headers, link } = self;
         let principal = Principal::of(state, &Method::GET, headers).await;
-        let principal = principal.and_then(Principal::known).and_then(|principal| principal.in_scope(&Method::GET));
+        let principal = principal
+            .and_then(Principal::known)
+            .and_then(|principal| principal.in_scope(&Method::GET));
         let caller = match principal {
             Ok(principal) => principal.caller,
             Err(problem) => return problem.status() >= 500,
@@ -86,7 +100,12 @@ impl Onlooker {
     }
 }
 
-async fn tell(mut watch: Watch, sender: Sender, classifier: Onlooker, mut stop: watch::Receiver<bool>) {
+async fn tell(
+    mut watch: Watch,
+    sender: Sender,
+    classifier: Onlooker,
+    mut stop: watch::Receiver<bool>,
+) {
     let talk = async {
         let mut again = interval_at(Instant::now() + LOOK_AGAIN, LOOK_AGAIN);
         again.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,5 @@
-//! The REST API. Each call is described beside its handler; the OpenAPI document and the documentation page are made from that.
+//! The REST API. Each call is described beside its handler; the OpenAPI document and the
+//! documentation page are made from that.
 
 pub(crate) mod account;
 pub(crate) mod account_bodies;
@@ -59,7 +60,8 @@ use crate::router::AppState;
     info(
         title = "terse",
         version = "1",
-        description = "Short links. Names are in snake_case, times in RFC 3339, errors are application/problem+json with a stable \
+        description = "Short links. Names are in snake_case, times in RFC 3339, errors are \
+            application/problem+json with a stable \
             `code`. Unknown fields and parameters are refused.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
@@ -79,7 +81,9 @@ struct Base;
 /// Every call that is described, as a router and as a document: what is in one is in the other.
 pub(crate) fn described() -> OpenApiRouter<Arc<AppState>> {
     let mut base = Base::openapi();
-    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("Your key: `Authorization: Bearer terse_…`"));
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("Your key: `Authorization: Bearer terse_…`"));
     if let Some(components) = base.components.as_mut() {
         components.add_security_scheme("key", SecurityScheme::Http(bearer.build()));
     }
@@ -148,9 +152,13 @@ pub(crate) fn document(hosts: &[String]) -> String {
         let domain = &mut document["components"]["schemas"][name]["properties"]["domain"];
         domain["enum"] = hosts.iter().cloned().chain([Value::Null]).collect();
     }
-    let operations = document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
-    for operation in operations.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut()) {
-        for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
+    let operations =
+        document["paths"].as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
+    for operation in operations.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut())
+    {
+        for parameter in
+            operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten()
+        {
             // Where a domain is part of the path, it may be one that is not there yet.
             if parameter["name"] == "domain" && parameter["in"] == "query" {
                 parameter["schema"]["enum"] = json!(hosts);

@@ -1,4 +1,5 @@
-//! A link as moderators see it: whose it is and what is thought of it, and none of its owner's own notes.
+//! A link as moderators see it: whose it is and what is thought of it, and none of its owner's own
+//! notes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -19,7 +20,11 @@ use crate::router::AppState;
 pub(super) struct Names(HashMap<OwnerId, Option<String>>);
 
 impl Names {
-    pub(super) async fn of(&mut self, state: &AppState, owner: OwnerId) -> Result<OwnerBody, RegistryError> {
+    pub(super) async fn of(
+        &mut self,
+        state: &AppState,
+        owner: OwnerId,
+    ) -> Result<OwnerBody, RegistryError> {
         let name = match self.0.entry(owner) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(place) => {
@@ -96,7 +101,11 @@ pub(crate) struct ModeratedLink {
 }
 
 impl ModeratedLink {
-    pub(super) async fn new(state: &AppState, names: &mut Names, link: &Link) -> Result<Self, Problem> {
+    pub(super) async fn new(
+        state: &AppState,
+        names: &mut Names,
+        link: &Link,
+    ) -> Result<Self, Problem> {
         let hosts = &state.links.rules().hosts;
         let host = link.target.host().unwrap_or_default();
         let text = |at: Option<Timestamp>| at.map(|at| at.to_string());

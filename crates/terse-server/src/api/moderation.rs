@@ -1,12 +1,14 @@
-//! What moderators do about links and their owners. Each act is in the audit log before it is done: a crash in between leaves a
-//! line too many, never one too few.
+//! What moderators do about links and their owners. Each act is in the audit log before it is done:
+//! a crash in between leaves a line too many, never one too few.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use terse_core::registry::{Account, AccountChange, AuditAction, ChangeAccount, ReportState, Role, Suspension, subject};
+use terse_core::registry::{
+    Account, AccountChange, AuditAction, ChangeAccount, ReportState, Role, Suspension, subject,
+};
 use terse_core::{Caller, Link, LinkError, LinkKey, ModerationStatus, OwnerId, Patch, REPORTED};
 use utoipa::ToSchema;
 
@@ -37,8 +39,10 @@ pub(crate) struct RequiredReason {
 /// Judge a link
 #[utoipa::path(put, path = "/api/v1/admin/links/{code}/standing", operation_id = "judge_link", tag = "Admin",
     request_body(content = SetStanding),
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
             headers(("ETag" = String, description = "The revision"))),
         StandingProblems),
@@ -61,8 +65,10 @@ pub(super) async fn set_standing(
 /// It answers 451 from now on, and its code is never given out again. Its open reports are settled.
 #[utoipa::path(post, path = "/api/v1/admin/links/{code}/confirm", operation_id = "confirm_reports", tag = "Admin",
     request_body(content = RequiredReason),
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
             headers(("ETag" = String, description = "The revision"))),
         StandingProblems),
@@ -81,12 +87,14 @@ pub(super) async fn confirm(
 
 /// Clear a link: nothing is wrong with it
 ///
-/// It redirects from now on, whatever lists, flags and reports say, until its target changes or a moderator thinks otherwise. Its
-/// open reports are settled.
+/// It redirects from now on, whatever lists, flags and reports say, until its target changes or a
+/// moderator thinks otherwise. Its open reports are settled.
 #[utoipa::path(post, path = "/api/v1/admin/links/{code}/clear", operation_id = "clear_link", tag = "Admin",
     request_body(content = RequiredReason),
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The link as it is now", body = ModeratedLink,
             headers(("ETag" = String, description = "The revision"))),
         StandingProblems),
@@ -119,13 +127,16 @@ pub(crate) struct BannedOwner {
 
 /// Suspend a link's owner
 ///
-/// Their keys and sessions open nothing and their links lead nowhere, until they are reinstated. Only an admin suspends a moderator
-/// or an admin.
+/// Their keys and sessions open nothing and their links lead nowhere, until they are reinstated.
+/// Only an admin suspends a moderator or an admin.
 #[utoipa::path(post, path = "/api/v1/admin/links/{code}/ban_owner", operation_id = "ban_owner", tag = "Admin",
     request_body(content = RequiredReason),
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
-    responses((status = 200, description = "The owner as they are now", body = BannedOwner), BanProblems),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The owner as they are \
+        now", body = BannedOwner), BanProblems),
     security(("key" = [])))]
 pub(super) async fn ban_owner(
     State(state): Web,
@@ -228,6 +239,10 @@ fn told(link: &Link) -> Value {
 }
 
 fn told_after(link: &Link, standing: ModerationStatus) -> Value {
-    let flags: Vec<&str> = link.flags.iter().filter(|flag| standing != ModerationStatus::Clear || *flag != REPORTED).collect();
+    let flags: Vec<&str> = link
+        .flags
+        .iter()
+        .filter(|flag| standing != ModerationStatus::Clear || *flag != REPORTED)
+        .collect();
     json!({ "standing": standing_word(standing), "judged_by": "moderator", "flags": flags })
 }

@@ -16,13 +16,17 @@ pub(crate) struct PasswordFields(String);
 impl PasswordFields {
     /// What is kept of it.
     async fn hashed(self, passwords: &Passwords) -> Result<PasswordHash, Problem> {
-        let hash = passwords.hash(self.0).await.map_err(|error| Problem::from(error).on("password"))?;
+        let hash =
+            passwords.hash(self.0).await.map_err(|error| Problem::from(error).on("password"))?;
         Ok(PasswordHash::from_phc(hash))
     }
 }
 
 /// The hash of a password that may have been given.
-pub(crate) async fn hash(passwords: &Passwords, given: Option<PasswordFields>) -> Result<Option<PasswordHash>, Problem> {
+pub(crate) async fn hash(
+    passwords: &Passwords,
+    given: Option<PasswordFields>,
+) -> Result<Option<PasswordHash>, Problem> {
     match given {
         None => Ok(None),
         Some(text) => text.hashed(passwords).await.map(Some),
@@ -47,7 +51,8 @@ impl fmt::Debug for PasswordFields {
     }
 }
 
-/// Only that there is one: what a request is remembered by is kept for a day, and a password could be guessed from it.
+/// Only that there is one: what a request is remembered by is kept for a day, and a password could
+/// be guessed from it.
 impl Serialize for PasswordFields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_bool(true)

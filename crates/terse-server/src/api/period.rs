@@ -10,7 +10,8 @@ use terse_core::clicks::{Bots, Bucket, Interval, Period, Point, SeriesError, Uni
 use super::problem::Problem;
 use super::request::Params;
 
-/// Nobody looks back further unless they say so: what is older than this was certainly not clicked here.
+/// Nobody looks back further unless they say so: what is older than this was certainly not clicked
+/// here.
 const MAX_PERIOD: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The words of a query about clicks, not yet understood.
@@ -45,33 +46,58 @@ impl Words {
     }
 
     /// What is asked for. Without `from`, the answer begins where `since` says for its end.
-    pub(super) fn read(self, now: Timestamp, since: impl FnOnce(Timestamp) -> Timestamp) -> Result<Asked, Problem> {
+    pub(super) fn read(
+        self,
+        now: Timestamp,
+        since: impl FnOnce(Timestamp) -> Timestamp,
+    ) -> Result<Asked, Problem> {
         let zone = self.tz.as_deref().map_or(Ok(TimeZone::UTC), zone)?;
-        let interval = self.interval.map(|word| Interval::parse(&word).ok_or_else(bad_interval)).transpose()?;
-        let bots = self.bots.map(|word| Bots::parse(&word).ok_or_else(bad_bots)).transpose()?.unwrap_or_default();
+        let interval = self
+            .interval
+            .map(|word| Interval::parse(&word).ok_or_else(bad_interval))
+            .transpose()?;
+        let bots = self
+            .bots
+            .map(|word| Bots::parse(&word).ok_or_else(bad_bots))
+            .transpose()?
+            .unwrap_or_default();
         let from = self.from.map(|text| moment("from", &text, &zone)).transpose()?;
         let to = self.to.map(|text| moment("to", &text, &zone)).transpose()?;
-        let begin = from.unwrap_or_else(|| since(to.unwrap_or(now)).max(now.saturating_sub(MAX_PERIOD)));
+        let begin =
+            from.unwrap_or_else(|| since(to.unwrap_or(now)).max(now.saturating_sub(MAX_PERIOD)));
         // What has just begun has lasted for a moment at least.
         let end = to.unwrap_or_else(|| if from.is_none() { now.max(after(begin)) } else { now });
         if begin >= end {
             let field = if from.is_some() { "from" } else { "to" };
             return Err(Problem::invalid(
                 field,
-                "`to` must be after `from`; a date means its beginning, so for one day give the next one as `to`",
+                "`to` must be after `from`; a date means its beginning, so for one day give the \
+                 next one as `to`",
             ));
         }
-        Ok(Asked { from: begin, to: end, bots, whole: from.is_none() && to.is_none(), zone, interval })
+        Ok(Asked {
+            from: begin,
+            to: end,
+            bots,
+            whole: from.is_none() && to.is_none(),
+            zone,
+            interval,
+        })
     }
 }
 
 impl Asked {
     /// What to ask a store for.
     pub(super) fn period(&self) -> Period {
-        if self.whole { Period::default() } else { Period { from: Some(self.from), to: Some(self.to) } }
+        if self.whole {
+            Period::default()
+        } else {
+            Period { from: Some(self.from), to: Some(self.to) }
+        }
     }
 
-    /// Reaching to all that was found, where all was asked for: a clock may have been wrong when a link was made or visited.
+    /// Reaching to all that was found, where all was asked for: a clock may have been wrong when a
+    /// link was made or visited.
     pub(super) fn reaching(mut self, buckets: &[Bucket]) -> Self {
         if let (true, [first, ..], [.., last]) = (self.whole, buckets, buckets) {
             self.from = self.from.min(first.start);
@@ -93,7 +119,10 @@ impl Asked {
         let by_day = buckets.iter().any(|bucket| bucket.unit == Unit::Day);
         let interval = match self.interval {
             Some(Interval::Hour) if by_day => {
-                return Err(Problem::invalid("interval", "part of this period is no longer kept by the hour; take day"));
+                return Err(Problem::invalid(
+                    "interval",
+                    "part of this period is no longer kept by the hour; take day",
+                ));
             }
             Some(interval) => interval,
             None => match Interval::fitting(self.from, self.to) {
@@ -101,10 +130,15 @@ impl Asked {
                 fitting => fitting,
             },
         };
-        let points = series(buckets, self.from, self.to, interval, &self.zone).map_err(|error| match error {
-            SeriesError::TooMany => Problem::invalid("interval", "more than 2,000 points; take a longer one or a shorter period"),
-            SeriesError::OutOfRange => Problem::invalid("from", "this is outside the calendar"),
-        })?;
+        let points = series(buckets, self.from, self.to, interval, &self.zone).map_err(
+            |error| match error {
+                SeriesError::TooMany => Problem::invalid(
+                    "interval",
+                    "more than 2,000 points; take a longer one or a shorter period",
+                ),
+                SeriesError::OutOfRange => Problem::invalid("from", "this is outside the calendar"),
+            },
+        )?;
         Ok((interval, points))
     }
 }
@@ -122,14 +156,24 @@ fn bad_bots() -> Problem {
 }
 
 /// A moment, or a date: that day's beginning in the zone, which is not midnight everywhere.
-pub(super) fn moment(field: &'static str, text: &str, zone: &TimeZone) -> Result<Timestamp, Problem> {
-    let refuse = || Problem::invalid(field, "not an RFC 3339 time with offset (2030-01-31T12:00:00Z) nor a date (2030-01-31)");
+pub(super) fn moment(
+    field: &'static str,
+    text: &str,
+    zone: &TimeZone,
+) -> Result<Timestamp, Problem> {
+    let refuse = || {
+        Problem::invalid(
+            field,
+            "not an RFC 3339 time with offset (2030-01-31T12:00:00Z) nor a date (2030-01-31)",
+        )
+    };
     let at = Timestamp::parse(&with_plus(text)).ok_or_else(refuse)?;
     if text.len() > "2030-01-31".len() {
         return Ok(at);
     }
     let date: Date = text.parse().map_err(|_| refuse())?;
-    let start = date.to_zoned(zone.clone()).and_then(|day| day.start_of_day()).map_err(|_| refuse())?;
+    let start =
+        date.to_zoned(zone.clone()).and_then(|day| day.start_of_day()).map_err(|_| refuse())?;
     Ok(Timestamp::from_ms(start.timestamp().as_millisecond()))
 }
 
@@ -145,7 +189,9 @@ fn with_plus(text: &str) -> String {
 
 /// A zone of the IANA database, UTC, or an offset such as `+05:30`.
 fn zone(text: &str) -> Result<TimeZone, Problem> {
-    let refuse = || Problem::invalid("tz", "not a time zone known here, such as Europe/Berlin, UTC or +05:30");
+    let refuse = || {
+        Problem::invalid("tz", "not a time zone known here, such as Europe/Berlin, UTC or +05:30")
+    };
     let text = with_plus(text);
     if let [sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] = text.as_bytes() {
         let two = |tens: u8, ones: u8| {
@@ -159,7 +205,8 @@ fn zone(text: &str) -> Result<TimeZone, Problem> {
         let seconds = (hours * 60 + minutes) * 60 * if *sign == b'+' { 1 } else { -1 };
         return Offset::from_seconds(seconds).map(TimeZone::fixed).map_err(|_| refuse());
     }
-    let shaped = (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_+-/".contains(&b));
+    let shaped = (1..=64).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_+-/".contains(&b));
     if !shaped {
         return Err(refuse());
     }
@@ -195,8 +242,23 @@ mod tests {
             let zone = zone(tz).unwrap();
             assert_eq!(moment("from", text, &zone).unwrap().to_string(), want, "{text} {tz}");
         }
-        for bad in ["", "Mars/Olympus", "+24:00", "+1:00", "+00:60", "+05:3x", "Europe/Berlin ", "../etc/passwd", "é", "Z"] {
-            assert_eq!(zone(bad).err().and_then(|problem| problem.field().map(str::to_owned)).as_deref(), Some("tz"), "{bad}");
+        for bad in [
+            "",
+            "Mars/Olympus",
+            "+24:00",
+            "+1:00",
+            "+00:60",
+            "+05:3x",
+            "Europe/Berlin ",
+            "../etc/passwd",
+            "é",
+            "Z",
+        ] {
+            assert_eq!(
+                zone(bad).err().and_then(|problem| problem.field().map(str::to_owned)).as_deref(),
+                Some("tz"),
+                "{bad}"
+            );
         }
     }
 }

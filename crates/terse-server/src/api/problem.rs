@@ -1,4 +1,5 @@
-//! What went wrong, as programs are told: RFC 9457 with a stable `code`. The only place that knows which error has which status.
+//! What went wrong, as programs are told: RFC 9457 with a stable `code`. The only place that knows
+//! which error has which status.
 
 use std::borrow::Cow;
 
@@ -58,7 +59,8 @@ kinds! {
     SELF_REFERENCE = 422 "self_reference" "The URL leads back to us";
     DESTINATION_NOT_PUBLIC = 422 "destination_not_public" "The destination is not public";
     BLOCKED_DESTINATION = 422 "blocked_destination" "The destination is blocked";
-    IDEMPOTENCY_MISMATCH = 422 "idempotency_mismatch" "The idempotency key was used for something else";
+    IDEMPOTENCY_MISMATCH = 422 "idempotency_mismatch" "The idempotency key was used for something \
+        else";
     RATE_LIMITED = 429 "rate_limited" "Too much was asked for";
     STORE_UNAVAILABLE = 503 "store_unavailable" "The store is away or busy";
 }
@@ -76,7 +78,8 @@ pub(crate) struct Problem {
 /// What went wrong (RFC 9457, application/problem+json).
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Problem, example = json!({
-    "type": "/api/docs#alias_taken", "title": "The alias is taken", "status": 409, "code": "alias_taken",
+    "type": "/api/docs#alias_taken", "title": "The alias is \
+        taken", "status": 409, "code": "alias_taken",
     "detail": "this alias is taken", "field": "custom_alias"
 }))]
 pub(crate) struct ProblemBody {
@@ -146,16 +149,25 @@ impl Problem {
 
     pub(crate) fn into_body(self) -> ProblemBody {
         let Kind { status, code, title } = *self.kind;
-        ProblemBody { about: format!("/api/docs#{code}"), title, status, code, detail: self.detail, field: self.field }
+        ProblemBody {
+            about: format!("/api/docs#{code}"),
+            title,
+            status,
+            code,
+            detail: self.detail,
+            field: self.field,
+        }
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.kind.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status =
+            StatusCode::from_u16(self.kind.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let verdict = self.verdict;
         let body = serde_json::to_vec(&self.into_body()).unwrap_or_default();
-        let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
+        let mut response =
+            (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
         if let Some(verdict) = &verdict {
             limits::tell(verdict, response.headers_mut());
         }
@@ -193,12 +205,19 @@ impl From<LinkError> for Problem {
             LinkError::Refused(refusal) => refusal.into(),
             LinkError::NotFound => Self::no_link(),
             LinkError::KeyNeeded => Self::new(&UNAUTHORIZED, "this needs a key"),
-            LinkError::Conflict => Self::new(&CONFLICT, "somebody else changed the link at the same time; read it and try again"),
+            LinkError::Conflict => Self::new(
+                &CONFLICT,
+                "somebody else changed the link at the same time; read it and try again",
+            ),
             LinkError::RequestMismatch => {
-                Self::new(&IDEMPOTENCY_MISMATCH, "this key was used for another request").on("Idempotency-Key")
+                Self::new(&IDEMPOTENCY_MISMATCH, "this key was used for another request")
+                    .on("Idempotency-Key")
             }
-            LinkError::Store(StoreError::Busy) => Self::new(&STORE_UNAVAILABLE, "too much is waiting to be written; try again"),
-            // Corrupt and unavailable look alike from outside: nothing can be done but to try later. Inside they do not.
+            LinkError::Store(StoreError::Busy) => {
+                Self::new(&STORE_UNAVAILABLE, "too much is waiting to be written; try again")
+            }
+            // Corrupt and unavailable look alike from outside: nothing can be done but to try
+            // later. Inside they do not.
             error @ (LinkError::Store(_) | LinkError::NoCode(_)) => {
                 tracing::error!(error = chain(&error), "the store did not answer an API request");
                 Self::new(&STORE_UNAVAILABLE, "the store cannot be reached; try again")
@@ -216,11 +235,20 @@ impl From<StoreError> for Problem {
 impl From<RegistryError> for Problem {
     fn from(error: RegistryError) -> Self {
         match error {
-            RegistryError::NameTaken => Self::new(&NAME_TAKEN, "somebody else has this name").on("name"),
-            RegistryError::Conflict => Self::new(&CONFLICT, "somebody else changed this at the same time; read it and try again"),
+            RegistryError::NameTaken => {
+                Self::new(&NAME_TAKEN, "somebody else has this name").on("name")
+            }
+            RegistryError::Conflict => Self::new(
+                &CONFLICT,
+                "somebody else changed this at the same time; read it and try again",
+            ),
             RegistryError::Missing => Self::new(&NOT_FOUND, "there is no such thing"),
-            RegistryError::LastAdmin => Self::new(&LAST_ADMIN, "this is the last admin; make another one first"),
-            RegistryError::TooMany => Self::new(&TOO_MANY, "there are as many as there may be; remove one first"),
+            RegistryError::LastAdmin => {
+                Self::new(&LAST_ADMIN, "this is the last admin; make another one first")
+            }
+            RegistryError::TooMany => {
+                Self::new(&TOO_MANY, "there are as many as there may be; remove one first")
+            }
             RegistryError::Store(error) => error.into(),
         }
     }
@@ -230,7 +258,9 @@ impl From<PasswordError> for Problem {
     fn from(error: PasswordError) -> Self {
         match error {
             PasswordError::Length => Self::invalid("password", error.to_string()),
-            PasswordError::Busy => Self::new(&STORE_UNAVAILABLE, "too many passwords are being checked; try again"),
+            PasswordError::Busy => {
+                Self::new(&STORE_UNAVAILABLE, "too many passwords are being checked; try again")
+            }
             PasswordError::Failed => {
                 tracing::error!("a password could not be hashed");
                 Self::new(&STORE_UNAVAILABLE, "this could not be done; try again")
@@ -240,7 +270,8 @@ impl From<PasswordError> for Problem {
 }
 
 impl Problem {
-    /// No such link, or none of the caller's: the same words, so that nobody learns which codes exist.
+    /// No such link, or none of the caller's: the same words, so that nobody learns which codes
+    /// exist.
     pub(crate) fn no_link() -> Self {
         Self::new(&NOT_FOUND, "there is no such link")
     }

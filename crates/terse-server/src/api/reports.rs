@@ -12,7 +12,9 @@ use super::cursor::Seal;
 use super::links::link_key;
 use super::moderated::{ModeratedLink, Names};
 use super::problem::Problem;
-use super::request::{Anyone, Json, Moderator, Name, Params, Peer, SMALL, parse_object, whole_number};
+use super::request::{
+    Anyone, Json, Moderator, Name, Params, Peer, SMALL, parse_object, whole_number,
+};
 use super::schemas;
 use super::shapes::host_of;
 use crate::reporting::{self, Reason, Reporter};
@@ -33,12 +35,14 @@ pub(crate) struct WriteReport {
 
 /// Report a link
 ///
-/// Answers once the report is on stable storage. When three people report a link, each from an account or a network of their own,
-/// its visitors are warned; then a moderator decides.
+/// Answers once the report is on stable storage. When three people report a link, each from an
+/// account or a network of their own, its visitors are warned; then a moderator decides.
 #[utoipa::path(post, path = "/api/v1/urls/{code}/report", operation_id = "report_link", tag = "Links",
     request_body(content = WriteReport),
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
     responses((status = 202, description = "The report is kept"), ReportProblems),
     security((), ("key" = [])))]
 pub(super) async fn write(
@@ -51,7 +55,8 @@ pub(super) async fn write(
 ) -> Result<StatusCode, Problem> {
     let key = link_key(&state, params, &code)?;
     let WriteReport { reason, text } = parse_object(&body)?;
-    reporting::report(&state, Reporter { caller: principal.caller, address }, key, reason, text).await?;
+    reporting::report(&state, Reporter { caller: principal.caller, address }, key, reason, text)
+        .await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -118,11 +123,15 @@ enum StateWord {
 /// Those that have waited longest first.
 #[utoipa::path(get, path = "/api/v1/admin/reports", operation_id = "list_reports", tag = "Admin",
     params(
-        ("state" = inline(Option<StateWord>), Query, description = "Only reports in this state; `open` by default", nullable = false),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with the same filters",
+        ("state" = inline(Option<StateWord>), Query, description = "Only reports in this state; \
+            `open` by default", nullable = false),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before, with \
+            the same filters",
             min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
-        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false)),
-    responses((status = 200, description = "A part of the list", body = ReportList), AdminListProblems),
+        ("limit" = Option<u16>, Query, description = "At most this many; 50 by \
+            default", minimum = 1, maximum = 100, nullable = false)),
+    responses((status = 200, description = "A part of the \
+        list", body = ReportList), AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
@@ -131,7 +140,8 @@ pub(super) async fn list(
 ) -> Result<axum::Json<ReportList>, Problem> {
     let wanted = match params.take("state") {
         None => ReportState::Open,
-        Some(word) => ReportState::parse(&word).ok_or_else(|| Problem::invalid("state", "one of open, confirmed, cleared"))?,
+        Some(word) => ReportState::parse(&word)
+            .ok_or_else(|| Problem::invalid("state", "one of open, confirmed, cleared"))?,
     };
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
     params.done()?;
@@ -142,7 +152,10 @@ pub(super) async fn list(
     let after = cursor.map(|text| seal.open_number(&text)).transpose()?.map(ReportId);
     let limit = usize::try_from(limit).unwrap_or(100);
     let found = state.registry.reported(wanted, after, limit).await?;
-    let next = found.last().filter(|_| found.len() == limit).map(|last| Cursor(last.first.0.to_be_bytes().to_vec()));
+    let next = found
+        .last()
+        .filter(|_| found.len() == limit)
+        .map(|last| Cursor(last.first.0.to_be_bytes().to_vec()));
     let (mut reports, mut names) = (Vec::with_capacity(found.len()), Names::default());
     for reported in found {
         reports.push(body(&state, &mut names, reported).await?);
@@ -150,7 +163,11 @@ pub(super) async fn list(
     Ok(axum::Json(ReportList { reports, next_cursor: next.map(|cursor| seal.close(&cursor)) }))
 }
 
-async fn body(state: &AppState, names: &mut Names, reported: ReportedLink) -> Result<ReportedBody, Problem> {
+async fn body(
+    state: &AppState,
+    names: &mut Names,
+    reported: ReportedLink,
+) -> Result<ReportedBody, Problem> {
     let ReportedLink { link: key, born, count, reasons, since, last, texts, .. } = reported;
     // Another link that has got the same code since is none of theirs.
     let link = state.links.preview(&key).await?.filter(|link| link.created_at == born);

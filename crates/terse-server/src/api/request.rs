@@ -1,4 +1,5 @@
-//! What a request says: who is asking, the query, the body. Each is read strictly, so that a typo never passes silently.
+//! What a request says: who is asking, the query, the body. Each is read strictly, so that a typo
+//! never passes silently.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -16,7 +17,9 @@ use terse_core::Caller;
 use terse_core::registry::Role;
 use tokio::sync::Semaphore;
 
-use super::problem::{INVALID_REQUEST, Problem, STORE_UNAVAILABLE, TOO_LARGE, UNAUTHORIZED, UNSUPPORTED_MEDIA_TYPE};
+use super::problem::{
+    INVALID_REQUEST, Problem, STORE_UNAVAILABLE, TOO_LARGE, UNAUTHORIZED, UNSUPPORTED_MEDIA_TYPE,
+};
 use crate::limits::Allowance;
 use crate::principal::Principal;
 use crate::router::AppState;
@@ -31,9 +34,11 @@ static LARGE_BODIES: Semaphore = Semaphore::const_new(16);
 /// A body that trickles in is given up.
 const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Whoever asks, with a key or without. A key that is shown must be right, even where none is needed.
+/// Whoever asks, with a key or without. A key that is shown must be right, even where none is
+/// needed.
 pub(crate) struct Anyone(pub(crate) Principal);
-/// Whoever may make links here. Strangers who may not, and those who ask too often, are turned away before their body is read.
+/// Whoever may make links here. Strangers who may not, and those who ask too often, are turned away
+/// before their body is read.
 pub(crate) struct Creator {
     pub(crate) caller: Caller,
     /// Tells strangers apart, who have no key to be known by; empty for owners.
@@ -41,7 +46,8 @@ pub(crate) struct Creator {
     /// How much may be made.
     pub(crate) allowance: Allowance,
 }
-/// Whom a request is from, as far as whoever took it in knows: the client's address, not that of a proxy.
+/// Whom a request is from, as far as whoever took it in knows: the client's address, not that of a
+/// proxy.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 impl<S: Sync> FromRequestParts<S> for Peer {
@@ -49,11 +55,16 @@ impl<S: Sync> FromRequestParts<S> for Peer {
 
     async fn from_request_parts(request: &mut request::Parts, _: &S) -> Result<Self, Infallible> {
         // Those of whom nobody knows where they are count as one.
-        Ok(request.extensions.get().copied().unwrap_or(Self(std::net::Ipv4Addr::UNSPECIFIED.into())))
+        Ok(request
+            .extensions
+            .get()
+            .copied()
+            .unwrap_or(Self(std::net::Ipv4Addr::UNSPECIFIED.into())))
     }
 }
 
-/// Somebody with a key or a session, good for looking if the method only looks, else for everything.
+/// Somebody with a key or a session, good for looking if the method only looks, else for
+/// everything.
 pub(crate) struct Keyed(pub(crate) Caller);
 /// The same for a method that says more than it does: it looks, and changes nothing.
 pub(crate) struct ReadOnly(pub(crate) Caller);
@@ -67,7 +78,10 @@ pub(crate) struct Operator(pub(crate) Caller);
 impl FromRequestParts<Arc<AppState>> for Anyone {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
+    async fn from_request_parts(
+        request: &mut request::Parts,
+        state: &Arc<AppState>,
+    ) -> Result<Self, Problem> {
         Principal::of(state, &request.method, &request.headers).await.map(Self)
     }
 }
@@ -75,16 +89,28 @@ impl FromRequestParts<Arc<AppState>> for Anyone {
 impl FromRequestParts<Arc<AppState>> for Creator {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
+    async fn from_request_parts(
+        request: &mut request::Parts,
+        state: &Arc<AppState>,
+    ) -> Result<Self, Problem> {
         let principal = Anyone::from_request_parts(request, state).await?.0.may_create()?;
         let caller = principal.caller;
         if caller == Caller::Anonymous && !state.links.rules().anonymous_create {
-            return Err(Problem::new(&UNAUTHORIZED, "making links needs a key here").on("Authorization"));
+            return Err(
+                Problem::new(&UNAUTHORIZED, "making links needs a key here").on("Authorization")
+            );
         }
         let peer = request.extensions.get::<Peer>().map(|peer| peer.0);
         let allowance = state.limits.allowance(&principal, peer);
-        state.limits.ask(allowance).await.inspect_err(|_| state.stats.count_create(CreateResult::Limited))?;
-        let place = peer.filter(|_| caller == Caller::Anonymous).map(|peer| peer.to_string()).unwrap_or_default();
+        state
+            .limits
+            .ask(allowance)
+            .await
+            .inspect_err(|_| state.stats.count_create(CreateResult::Limited))?;
+        let place = peer
+            .filter(|_| caller == Caller::Anonymous)
+            .map(|peer| peer.to_string())
+            .unwrap_or_default();
         Ok(Self { caller, place, allowance })
     }
 }
@@ -92,7 +118,10 @@ impl FromRequestParts<Arc<AppState>> for Creator {
 impl FromRequestParts<Arc<AppState>> for Keyed {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
+    async fn from_request_parts(
+        request: &mut request::Parts,
+        state: &Arc<AppState>,
+    ) -> Result<Self, Problem> {
         known(request, state).await.map(|principal| Self(principal.caller))
     }
 }
@@ -100,8 +129,15 @@ impl FromRequestParts<Arc<AppState>> for Keyed {
 impl FromRequestParts<Arc<AppState>> for ReadOnly {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
-        let principal = Anyone::from_request_parts(request, state).await?.0.known()?.in_scope(&axum::http::Method::GET)?;
+    async fn from_request_parts(
+        request: &mut request::Parts,
+        state: &Arc<AppState>,
+    ) -> Result<Self, Problem> {
+        let principal = Anyone::from_request_parts(request, state)
+            .await?
+            .0
+            .known()?
+            .in_scope(&axum::http::Method::GET)?;
         Ok(Self(principal.caller))
     }
 }
@@ -109,7 +145,10 @@ impl FromRequestParts<Arc<AppState>> for ReadOnly {
 impl FromRequestParts<Arc<AppState>> for Member {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
+    async fn from_request_parts(
+        request: &mut request::Parts,
+        state: &Arc<AppState>,
+    ) -> Result<Self, Problem> {
         known(request, state).await.map(Self)
     }
 }
@@ -117,7 +156,10 @@ impl FromRequestParts<Arc<AppState>> for Member {
 impl FromRequestParts<Arc<AppState>> for Moderator {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
+    async fn from_request_parts(
+        request: &mut request::Parts,
+        state: &Arc<AppState>,
+    ) -> Result<Self, Problem> {
         known(request, state).await?.at_least(Role::Moderator).map(Self)
     }
 }
@@ -125,7 +167,10 @@ impl FromRequestParts<Arc<AppState>> for Moderator {
 impl FromRequestParts<Arc<AppState>> for Operator {
     type Rejection = Problem;
 
-    async fn from_request_parts(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Self, Problem> {
+    async fn from_request_parts(
+        request: &mut request::Parts,
+        state: &Arc<AppState>,
+    ) -> Result<Self, Problem> {
         known(request, state).await?.at_least(Role::Admin).map(|principal| Self(principal.caller))
     }
 }
@@ -135,32 +180,43 @@ async fn known(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Pr
     Anyone::from_request_parts(request, state).await?.0.known()?.in_scope(&request.method)
 }
 
-/// The variable part of a path. What is not even UTF-8 is empty, and so never found, rather than an error of its own.
+/// The variable part of a path. What is not even UTF-8 is empty, and so never found, rather than an
+/// error of its own.
 pub(crate) struct Name(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
     type Rejection = Infallible;
 
-    async fn from_request_parts(request: &mut request::Parts, state: &S) -> Result<Self, Infallible> {
+    async fn from_request_parts(
+        request: &mut request::Parts,
+        state: &S,
+    ) -> Result<Self, Infallible> {
         let name = Path::<String>::from_request_parts(request, state).await;
         Ok(Self(name.map(|Path(name)| name).unwrap_or_default()))
     }
 }
 
-/// The query, taken apart. Whoever reads it takes what they know and then says `done`: what is left was a mistake.
+/// The query, taken apart. Whoever reads it takes what they know and then says `done`: what is left
+/// was a mistake.
 #[derive(Debug)]
 pub(crate) struct Params(Vec<(String, String)>);
 
 impl Params {
-    /// From `a=b&c=d`, as in a query or a form. A name given twice is refused: one of the two would be ignored.
+    /// From `a=b&c=d`, as in a query or a form. A name given twice is refused: one of the two would
+    /// be ignored.
     pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let mut params: Vec<(String, String)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let name = decode(name).ok_or_else(|| Problem::new(&INVALID_REQUEST, "a name in the query is not UTF-8"))?;
+            let name = decode(name).ok_or_else(|| {
+                Problem::new(&INVALID_REQUEST, "a name in the query is not UTF-8")
+            })?;
             let value = decode(value).ok_or_else(|| Problem::invalid(short(&name), "not UTF-8"))?;
             if params.iter().any(|(have, _)| *have == name) {
-                return Err(Problem::invalid(short(&name), format!("`{}` is given twice", short(&name))));
+                return Err(Problem::invalid(
+                    short(&name),
+                    format!("`{}` is given twice", short(&name)),
+                ));
             }
             params.push((name, value));
             if params.len() > 32 {
@@ -180,7 +236,10 @@ impl Params {
     pub(crate) fn done(self) -> Result<(), Problem> {
         match self.0.first() {
             None => Ok(()),
-            Some((name, _)) => Err(Problem::invalid(short(name), format!("`{}` is not a parameter of this call", short(name)))),
+            Some((name, _)) => Err(Problem::invalid(
+                short(name),
+                format!("`{}` is not a parameter of this call", short(name)),
+            )),
         }
     }
 }
@@ -214,9 +273,11 @@ fn short(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
-/// A number from 1 to `most`. Digits only, so that neither a sign nor a space passes; zeros in front do not make it octal.
+/// A number from 1 to `most`. Digits only, so that neither a sign nor a space passes; zeros in
+/// front do not make it octal.
 pub(crate) fn whole_number(field: &'static str, text: &str, most: u64) -> Result<u64, Problem> {
-    let digits = !text.is_empty() && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let digits =
+        !text.is_empty() && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.then(|| text.trim_start_matches('0').parse().ok()).flatten();
     let number = number.filter(|number| (1..=most).contains(number));
     number.ok_or_else(|| Problem::invalid(field, format!("a whole number from 1 to {most}")))
@@ -230,16 +291,26 @@ impl<const LIMIT: usize> FromRequest<Arc<AppState>> for Json<LIMIT> {
 
     async fn from_request(request: Request, _: &Arc<AppState>) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
-        let essence = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let essence = head
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
         let essence = essence.split(';').next().unwrap_or_default().trim();
         if !essence.eq_ignore_ascii_case("application/json") {
-            return Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "the body should be application/json").on("Content-Type"));
+            return Err(Problem::new(
+                &UNSUPPORTED_MEDIA_TYPE,
+                "the body should be application/json",
+            )
+            .on("Content-Type"));
         }
         refuse_encoding(&head.headers)?;
         if LIMIT <= SMALL {
             return read(body, LIMIT).await.map(Self);
         }
-        let _turn = LARGE_BODIES.try_acquire().map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many long lists at once"))?;
+        let _turn = LARGE_BODIES
+            .try_acquire()
+            .map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many long lists at once"))?;
         read(body, LIMIT).await.map(Self)
     }
 }
@@ -252,12 +323,15 @@ impl<const LIMIT: usize> FromRequest<Arc<AppState>> for MaybeJson<LIMIT> {
 
     async fn from_request(request: Request, state: &Arc<AppState>) -> Result<Self, Problem> {
         if request.headers().contains_key(CONTENT_TYPE) {
-            return Json::<LIMIT>::from_request(request, state).await.map(|Json(body)| Self(Some(body)));
+            return Json::<LIMIT>::from_request(request, state)
+                .await
+                .map(|Json(body)| Self(Some(body)));
         }
         if read(request.into_body(), LIMIT).await?.is_empty() {
             return Ok(Self(None));
         }
-        Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "the body should be application/json").on("Content-Type"))
+        Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "the body should be application/json")
+            .on("Content-Type"))
     }
 }
 
@@ -265,7 +339,8 @@ impl<const LIMIT: usize> FromRequest<Arc<AppState>> for MaybeJson<LIMIT> {
 fn refuse_encoding(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get(CONTENT_ENCODING) {
         Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
-            Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "compressed bodies are not taken").on("Content-Encoding"))
+            Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "compressed bodies are not taken")
+                .on("Content-Encoding"))
         }
         _ => Ok(()),
     }
@@ -299,10 +374,15 @@ pub(crate) fn parse_object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, 
     // A struct could also be read from an array of its values in order, which nobody means.
     if json.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|&byte| byte != b'{') {
         let problem = Problem::new(&INVALID_REQUEST, "expected a JSON object");
-        return Err(if serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok() { problem } else { not_json() });
+        return Err(if serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok() {
+            problem
+        } else {
+            not_json()
+        });
     }
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| describe(&error))?;
+    let value =
+        serde_path_to_error::deserialize(&mut deserializer).map_err(|error| describe(&error))?;
     deserializer.end().map_err(|_| not_json())?;
     Ok(value)
 }
@@ -317,7 +397,8 @@ fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
         return not_json();
     }
     let message = inner.to_string();
-    // serde names the field in the text only; where it is missing or unknown the path stops at its parent.
+    // serde names the field in the text only; where it is missing or unknown the path stops at its
+    // parent.
     for start in ["unknown field `", "missing field `", "duplicate field `"] {
         if let Some(name) = message.strip_prefix(start).and_then(|rest| rest.split('`').next()) {
             let what = start.trim_end_matches(" field `");
@@ -328,7 +409,9 @@ fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
     let message = message.split(" at line ").next().unwrap_or_default();
     let mut detail: String = message.chars().take(200).collect();
     // The names of our own types mean nothing to a client.
-    for (ours, theirs) in [("u64", "a whole number, 0 or more"), ("a sequence", "a list"), ("struct ", "an object ")] {
+    for (ours, theirs) in
+        [("u64", "a whole number, 0 or more"), ("a sequence", "a list"), ("struct ", "an object ")]
+    {
         detail = detail.replace(&format!("expected {ours}"), &format!("expected {theirs}"));
     }
     match path.as_str() {

@@ -73,12 +73,20 @@ pub(crate) struct FieldChange {
 
 impl Earlier {
     fn new(before: &Link, after: &Link, until: Timestamp, hosts: &Hosts) -> Self {
-        let told = |link: &Link| serde_json::to_value(LinkBody::new(link, None, hosts, until)).unwrap_or_default();
+        let told = |link: &Link| {
+            serde_json::to_value(LinkBody::new(link, None, hosts, until)).unwrap_or_default()
+        };
         let (old, new) = (told(before), told(after));
-        let differs =
-            |field: &&str| old[*field] != new[*field] || (*field == "has_password" && before.password != after.password);
+        let differs = |field: &&str| {
+            old[*field] != new[*field]
+                || (*field == "has_password" && before.password != after.password)
+        };
         let changes = FIELDS.into_iter().filter(differs);
-        let changes = changes.map(|field| FieldChange { field, before: old[field].clone(), after: new[field].clone() });
+        let changes = changes.map(|field| FieldChange {
+            field,
+            before: old[field].clone(),
+            after: new[field].clone(),
+        });
         Self { revision: before.revision.0, until: until.to_string(), changes: changes.collect() }
     }
 }
@@ -87,9 +95,12 @@ impl Earlier {
 ///
 /// What its owner changed, and when. What moderation thinks of a link is not among it.
 #[utoipa::path(get, path = "/api/v1/urls/{code}/revisions", operation_id = "list_revisions", tag = "Links",
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
-    responses((status = 200, description = "The earlier revisions, the latest first", body = Revisions), GetProblems),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
+    responses((status = 200, description = "The earlier revisions, the latest \
+        first", body = Revisions), GetProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
@@ -121,14 +132,17 @@ pub(crate) struct Undo {
 
 /// Undo a change
 ///
-/// Takes a link back to what it was before its last change, or at an earlier revision: all that its owner can change, its password too.
-/// That is a change like any other, under the same rules, and can itself be undone. With `If-Match`, only if the link is still
-/// at that revision.
+/// Takes a link back to what it was before its last change, or at an earlier revision: all that its
+/// owner can change, its password too. That is a change like any other, under the same rules, and
+/// can itself be undone. With `If-Match`, only if the link is still at that revision.
 #[utoipa::path(post, path = "/api/v1/urls/{code}/undo", operation_id = "undo_change", tag = "Links",
     request_body(content = Option<Undo>),
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false),
-        ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you know it, or `*`",
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false),
+        ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you know \
+            it, or `*`",
             min_length = 1, pattern = "^(\"[0-9]{1,19}\"|[0-9]{1,19}|[*])$", nullable = false)),
     responses((status = 200, description = "The link as it is now", body = LinkBody,
             headers(("ETag" = String, description = "The revision"))),
@@ -144,7 +158,8 @@ pub(super) async fn undo(
 ) -> Result<Response, Problem> {
     let key = link_key(&state, params, &code)?;
     let expected = if_match(&headers)?;
-    let wanted = body.map(|body| parse_object::<Undo>(&body)).transpose()?.and_then(|undo| undo.revision);
+    let wanted =
+        body.map(|body| parse_object::<Undo>(&body)).transpose()?.and_then(|undo| undo.revision);
     let undone = state.links.undo(caller, &key, wanted.map(Revision), expected).await;
     let link = undone.map_err(|error| conflict(error, expected))?;
     Ok(answer(&state, StatusCode::OK, &link).await)

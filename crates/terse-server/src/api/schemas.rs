@@ -3,17 +3,21 @@
 use serde_json::json;
 use terse_core::Status;
 use terse_core::registry::{Role, Scope};
-use utoipa::openapi::schema::{AdditionalProperties, AnyOf, Array, Object, ObjectBuilder, OneOf, Ref, SchemaType, Type};
+use utoipa::openapi::schema::{
+    AdditionalProperties, AnyOf, Array, Object, ObjectBuilder, OneOf, Ref, SchemaType, Type,
+};
 use utoipa::openapi::{RefOr, Schema};
 
 use crate::reporting::Reason;
 
-/// The furthest end that can be asked for in seconds: about 7,900 years, so that now plus it is still a date.
+/// The furthest end that can be asked for in seconds: about 7,900 years, so that now plus it is
+/// still a date.
 pub(crate) const MAX_TTL: u64 = 250_000_000_000;
 /// How many links one request may bring.
 pub(crate) const MAX_ITEMS: usize = 1000;
 
-const REDIRECT: &str = "The status the link redirects with: 302 unless wished otherwise. Browsers remember 301 and 308 for long.";
+const REDIRECT: &str = "The status the link redirects with: 302 unless wished otherwise. Browsers \
+    remember 301 and 308 for long.";
 
 fn kind(of: Type) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(of))
@@ -36,11 +40,17 @@ pub(super) fn redirect_or_null() -> Object {
 
 pub(super) fn standing() -> Object {
     let about = "`suspicious` puts a warning page before the link, `blocked` takes it down.";
-    kind(Type::String).description(Some(about)).enum_values(Some(["clear", "suspicious", "blocked"])).build()
+    kind(Type::String)
+        .description(Some(about))
+        .enum_values(Some(["clear", "suspicious", "blocked"]))
+        .build()
 }
 
 pub(super) fn status() -> Object {
-    kind(Type::String).description(Some("What it is right now.")).enum_values(Some(Status::ALL.map(Status::as_str))).build()
+    kind(Type::String)
+        .description(Some("What it is right now."))
+        .enum_values(Some(Status::ALL.map(Status::as_str)))
+        .build()
 }
 
 pub(super) fn role() -> Object {
@@ -49,11 +59,15 @@ pub(super) fn role() -> Object {
 
 pub(super) fn role_or_null() -> Object {
     let format = Role::ALL.map(|role| json!(role.as_str())).into_iter().chain([json!(null)]);
-    or_null(Type::String).description(Some("What somebody may do.")).enum_values(Some(format)).build()
+    or_null(Type::String)
+        .description(Some("What somebody may do."))
+        .enum_values(Some(format))
+        .build()
 }
 
 pub(super) fn scope() -> Object {
-    let about = "What a key opens: `create` makes links and nothing else, `read` looks and nothing else, `full` does all that its owner may.";
+    let about = "What a key opens: `create` makes links and nothing else, `read` looks and \
+        nothing else, `full` does all that its owner may.";
     word(about, &Scope::ALL.map(Scope::as_str))
 }
 
@@ -63,7 +77,8 @@ pub(super) fn reason() -> Object {
 
 pub(super) fn status_or_null() -> Object {
     let format = Status::ALL.into_iter().map(|status| json!(status.as_str())).chain([json!(null)]);
-    let about = "What the link is right now: only an active one redirects. Null for rules that no link has.";
+    let about = "What the link is right now: only an active one redirects. Null for rules that no \
+        link has.";
     or_null(Type::String).description(Some(about)).enum_values(Some(format)).build()
 }
 
@@ -79,7 +94,8 @@ fn tag() -> Object {
 
 pub(super) fn tags() -> Array {
     let mut tags = Array::new(tag());
-    tags.description = Some("Words to find the link by. In a change they replace the old ones.".into());
+    tags.description =
+        Some("Words to find the link by. In a change they replace the old ones.".into());
     tags.max_items = Some(20);
     tags
 }
@@ -93,14 +109,18 @@ pub(super) fn tags_or_null() -> Array {
 /// A list of links to be made: as it is, or as the only member of an object.
 fn list_of(item: &str, names: &[&str]) -> RefOr<Schema> {
     let anything = kind(Type::Object);
-    let anything = anything.schema_type(SchemaType::AnyValue).description(Some("Anything else becomes a problem in its place."));
+    let anything = anything
+        .schema_type(SchemaType::AnyValue)
+        .description(Some("Anything else becomes a problem in its place."));
     let items = AnyOf::builder().item(Ref::from_schema_name(item)).item(anything.build()).build();
     let mut list = Array::new(Schema::AnyOf(items));
     (list.min_items, list.max_items) = (Some(1), Some(MAX_ITEMS));
     let mut shapes = OneOf::builder().item(list.clone());
     for name in names {
         let wrapped = kind(Type::Object).property(*name, list.clone()).required(*name);
-        shapes = shapes.item(wrapped.additional_properties(Some(AdditionalProperties::FreeForm(false))).build());
+        shapes = shapes.item(
+            wrapped.additional_properties(Some(AdditionalProperties::FreeForm(false))).build(),
+        );
     }
     Schema::OneOf(shapes.build()).into()
 }
@@ -119,7 +139,10 @@ impl utoipa::ToSchema for CreateLinks {
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        schemas.push(("CreateLink".into(), <super::shapes::CreateLinkBody as utoipa::PartialSchema>::schema()));
+        schemas.push((
+            "CreateLink".into(),
+            <super::shapes::CreateLinkBody as utoipa::PartialSchema>::schema(),
+        ));
     }
 }
 
@@ -137,6 +160,9 @@ impl utoipa::ToSchema for ImportLinks {
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        schemas.push(("ImportLink".into(), <super::shapes::ImportLink as utoipa::PartialSchema>::schema()));
+        schemas.push((
+            "ImportLink".into(),
+            <super::shapes::ImportLink as utoipa::PartialSchema>::schema(),
+        ));
     }
 }

@@ -42,9 +42,14 @@ pub(crate) struct SessionList {
 
 /// List your sessions
 #[utoipa::path(get, path = "/api/v1/account/sessions", operation_id = "list_sessions", tag = "Account",
-    responses((status = 200, description = "Where you are signed in", body = SessionList), OwnReadProblems),
+    responses((status = 200, description = "Where you are signed \
+        in", body = SessionList), OwnReadProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(state): Web, Member(principal): Member, _: NoParams) -> Result<axum::Json<SessionList>, Problem> {
+pub(super) async fn list(
+    State(state): Web,
+    Member(principal): Member,
+    _: NoParams,
+) -> Result<axum::Json<SessionList>, Problem> {
     let account = account_of(&state, &principal).await?;
     let sessions = state.registry.sessions(account.id, state.links.now()).await?;
     let told = |session: &Session| SessionBody {
@@ -62,7 +67,11 @@ pub(super) async fn list(State(state): Web, Member(principal): Member, _: NoPara
 #[utoipa::path(delete, path = "/api/v1/account/sessions", operation_id = "end_sessions", tag = "Account",
     responses((status = 204, description = "They are ended"), OwnChangeProblems),
     security(("key" = [])))]
-pub(super) async fn end_all(State(state): Web, Member(principal): Member, _: NoParams) -> Result<StatusCode, Problem> {
+pub(super) async fn end_all(
+    State(state): Web,
+    Member(principal): Member,
+    _: NoParams,
+) -> Result<StatusCode, Problem> {
     let account = account_of(&state, &principal).await?;
     let but = match &principal.credential {
         Credential::Session(token) => Some(token),
@@ -91,7 +100,8 @@ pub(super) async fn end(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Names what a token stands for: the beginning of the hash of a secret, which tells nothing of the secret.
+/// Names what a token stands for: the beginning of the hash of a secret, which tells nothing of the
+/// secret.
 pub(super) fn handle(token: &Token) -> String {
     token.0[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -3,18 +3,22 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use terse_core::rules::{RawRules, Rules};
-use terse_core::{CreateLink, Hosts, Link, LinkKey, ModerationStatus, PasswordHash, Patch, PatchField, Timestamp};
+use terse_core::{
+    CreateLink, Hosts, Link, LinkKey, ModerationStatus, PasswordHash, Patch, PatchField, Timestamp,
+};
 use utoipa::ToSchema;
 
 use super::password_fields::PasswordFields;
 use super::{rule_schemas, schemas};
 
-/// A link to be made. Only `long_url` is required; null means absent. The camelCase spelling of each name is accepted too.
+/// A link to be made. Only `long_url` is required; null means absent. The camelCase spelling of
+/// each name is accepted too.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
     "long_url": "https://example.com/a/rather/long/path?with=parameters",
-    "custom_alias": "spring-sale", "expires_at": "2030-01-31T12:00:00Z", "title": "Spring sale", "tags": ["spring", "sale"]
+    "custom_alias": "spring-sale", "expires_at": "2030-01-31T12:00:00Z", "title": "Spring \
+        sale", "tags": ["spring", "sale"]
 }))]
 pub(crate) struct CreateLinkBody {
     /// Where the link leads: an absolute http or https URL of at most 8,192 octets.
@@ -25,20 +29,19 @@ pub(crate) struct CreateLinkBody {
     #[serde(alias = "customAlias", alias = "alias")]
     #[schema(min_length = 3, max_length = 64, pattern = "^[A-Za-z0-9_-]{3,64}$")]
     pub(crate) custom_alias: Option<String>,
-    /// When the link ends: RFC 3339 with an offset, or a date meaning that day 00:00 UTC. Not together with `ttl`.
+    /// When the link ends: RFC 3339 with an offset, or a date meaning that day 00:00 UTC. Not
+    /// together with `ttl`.
     #[serde(alias = "expiresAt")]
-    #[schema(
-        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
-    )]
+    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     pub(crate) expires_at: Option<String>,
     /// When the link ends, in seconds from now. Not together with `expires_at`.
     #[schema(minimum = 1, maximum = 250_000_000_000_usize)]
     pub(crate) ttl: Option<u64>,
     /// When the link begins. Before, visitors are told that it does not exist.
     #[serde(alias = "validFrom")]
-    #[schema(
-        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
-    )]
+    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     pub(crate) valid_from: Option<String>,
     /// How many visits the link is good for.
     #[serde(alias = "maxClicks")]
@@ -116,24 +119,21 @@ pub(crate) struct ImportLink {
     short_code: Option<String>,
     /// When it was made; now by default, and never later than now.
     #[serde(alias = "createdAt")]
-    #[schema(
-        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
-    )]
+    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     pub(crate) created_at: Option<String>,
     /// When the link ends.
     #[serde(alias = "expiresAt")]
-    #[schema(
-        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
-    )]
+    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     expires_at: Option<String>,
     /// When the link ends, in seconds from now.
     #[schema(minimum = 1, maximum = 250_000_000_000_usize)]
     ttl: Option<u64>,
     /// When the link begins.
     #[serde(alias = "validFrom")]
-    #[schema(
-        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
-    )]
+    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     valid_from: Option<String>,
     /// How many visits the link is good for.
     #[serde(alias = "maxClicks")]
@@ -193,7 +193,8 @@ impl ImportLink {
     }
 }
 
-/// Changes to a link. What is absent stays; null clears what may be absent. Code, owner and domain never change.
+/// Changes to a link. What is absent stays; null clears what may be absent. Code, owner and domain
+/// never change.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "long_url": "https://example.com/elsewhere", "expires_at": null }))]
@@ -204,9 +205,8 @@ pub(crate) struct PatchLink {
     long_url: Option<String>,
     /// A new end; null for none.
     #[serde(alias = "expiresAt", default, deserialize_with = "given")]
-    #[schema(
-        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
-    )]
+    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     expires_at: Option<Option<String>>,
     /// A new end, in seconds from now.
     #[serde(default, deserialize_with = "given")]
@@ -214,9 +214,8 @@ pub(crate) struct PatchLink {
     ttl: Option<u64>,
     /// A new beginning; null for none.
     #[serde(alias = "validFrom", default, deserialize_with = "given")]
-    #[schema(
-        pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$"
-    )]
+    #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+            ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     valid_from: Option<Option<String>>,
     /// A new limit; null for none.
     #[serde(alias = "maxClicks", default, deserialize_with = "given")]
@@ -261,7 +260,9 @@ pub(crate) struct PatchLink {
 }
 
 /// Present, whatever it is: keeps an explicit null apart from an absent field.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
@@ -396,7 +397,8 @@ pub(crate) struct LinkBody {
     /// What it is right now.
     #[schema(schema_with = schemas::status)]
     status: &'static str,
-    /// What is odd about where it leads, such as `look_alike` or `shortener`. Some of them put a warning page before the link.
+    /// What is odd about where it leads, such as `look_alike` or `shortener`. Some of them put a
+    /// warning page before the link.
     #[schema(max_items = 32)]
     flags: Vec<String>,
     /// When it was deleted.
@@ -412,7 +414,12 @@ pub(crate) struct LinkBody {
 }
 
 impl LinkBody {
-    pub(crate) fn new(link: &Link, click_count: Option<u64>, hosts: &Hosts, now: Timestamp) -> Self {
+    pub(crate) fn new(
+        link: &Link,
+        click_count: Option<u64>,
+        hosts: &Hosts,
+        now: Timestamp,
+    ) -> Self {
         let short_url = short_url(&link.key, hosts);
         let text = |at: Option<Timestamp>| at.map(|at| at.to_string());
         Self {

@@ -1,4 +1,5 @@
-//! Clicks summed up: of a link, of all links, of visits that led nowhere; and who is busiest right now.
+//! Clicks summed up: of a link, of all links, of visits that led nowhere; and who is busiest right
+//! now.
 
 use std::time::Duration;
 
@@ -25,18 +26,32 @@ const CANDIDATES: usize = 1000;
 
 /// The clicks of a link, summed up
 ///
-/// From its creation until now, unless asked otherwise. Clicks are counted within about two seconds. Old ones are kept by the
-/// day rather than by the hour, in UTC; where such a day reaches into another one of the time zone, it counts where it begins.
+/// From its creation until now, unless asked otherwise. Clicks are counted within about two
+/// seconds. Old ones are kept by the day rather than by the hour, in UTC; where such a day reaches
+/// into another one of the time zone, it counts where it begins.
 #[utoipa::path(get, path = "/api/v1/urls/{code}/stats", operation_id = "link_stats", tag = "Clicks",
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or from the beginning of this date in the time zone",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("to" = Option<String>, Query, description = "To before this moment, or this date; now by default",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("interval" = inline(Option<IntervalWord>), Query, description = "How the series is put together; fitting the period by default", nullable = false),
-        ("bots" = inline(Option<BotsWord>), Query, description = "Whether clicks by machines are included (the default), excluded, or the only ones. Also true and false", nullable = false),
-        ("tz" = Option<String>, Query, description = "The time zone of dates and days: `Europe/Berlin`, `UTC` (the default), `+05:30`", min_length = 1, max_length = 64, nullable = false),
-        ("domain" = Option<String>, Query, description = "The link's short domain, if not the primary one", max_length = 253, nullable = false)),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or from \
+            the beginning of this date in the time zone",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
+                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("to" = Option<String>, Query, description = "To before this moment, or this date; now by \
+            default",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
+                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("interval" = inline(Option<IntervalWord>), Query, description = "How the series is put \
+            together; fitting the period by default", nullable = false),
+        ("bots" = inline(Option<BotsWord>), Query, description = "Whether clicks by machines are \
+            included (the default), excluded, or the only ones. Also true and \
+            false", nullable = false),
+        ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
+            `Europe/Berlin`, `UTC` (the default), \
+            `+05:30`", min_length = 1, max_length = 64, nullable = false),
+        ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
+            primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The sums", body = LinkStats), GetProblems),
     security(("key" = [])))]
 pub(super) async fn link_stats(
@@ -49,23 +64,39 @@ pub(super) async fn link_stats(
     let link = readable(&state, caller, params, &code).await?;
     let asked = format.read(state.links.now(), |_| link.created_at)?;
     let report = report(&state, &ClickSubject::Link(LinkId::of(&link)), &asked).await?;
-    LinkStats::new(&link, &state.links.rules().hosts, &asked.reaching(&report.buckets), &report).map(Json)
+    LinkStats::new(&link, &state.links.rules().hosts, &asked.reaching(&report.buckets), &report)
+        .map(Json)
 }
 
 /// The clicks of all your links, summed up
 ///
 /// Of the last 30 days, unless asked otherwise. Links that have been deleted are part of the sums.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "all_stats", tag = "Clicks",
-    params(("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or from the beginning of this date in the time zone",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("to" = Option<String>, Query, description = "To before this moment, or this date; now by default",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("interval" = inline(Option<IntervalWord>), Query, description = "How the series is put together; fitting the period by default", nullable = false),
-        ("bots" = inline(Option<BotsWord>), Query, description = "Whether clicks by machines are included (the default), excluded, or the only ones. Also true and false", nullable = false),
-        ("tz" = Option<String>, Query, description = "The time zone of dates and days: `Europe/Berlin`, `UTC` (the default), `+05:30`", min_length = 1, max_length = 64, nullable = false)),
+    params(("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or \
+        from the beginning of this date in the time zone",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
+                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("to" = Option<String>, Query, description = "To before this moment, or this date; now by \
+            default",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
+                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("interval" = inline(Option<IntervalWord>), Query, description = "How the series is put \
+            together; fitting the period by default", nullable = false),
+        ("bots" = inline(Option<BotsWord>), Query, description = "Whether clicks by machines are \
+            included (the default), excluded, or the only ones. Also true and \
+            false", nullable = false),
+        ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
+            `Europe/Berlin`, `UTC` (the default), \
+            `+05:30`", min_length = 1, max_length = 64, nullable = false)),
     responses((status = 200, description = "The sums", body = AllStats), ListProblems),
     security(("key" = [])))]
-pub(super) async fn all_stats(State(state): Web, Keyed(caller): Keyed, params: Params) -> Result<Json<AllStats>, Problem> {
+pub(super) async fn all_stats(
+    State(state): Web,
+    Keyed(caller): Keyed,
+    params: Params,
+) -> Result<Json<AllStats>, Problem> {
     let now = state.links.now();
     let asked = read_all(params, &state)?;
     let subject = match caller {
@@ -79,18 +110,34 @@ pub(super) async fn all_stats(State(state): Web, Keyed(caller): Keyed, params: P
 
 /// The visits that led nowhere, summed up
 ///
-/// Unknown codes, links that have ended, and links that were taken down. Under a flood they are counted by samples.
+/// Unknown codes, links that have ended, and links that were taken down. Under a flood they are
+/// counted by samples.
 #[utoipa::path(get, path = "/api/v1/admin/orphans", operation_id = "orphan_stats", tag = "Admin",
-    params(("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or from the beginning of this date in the time zone",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("to" = Option<String>, Query, description = "To before this moment, or this date; now by default",
-            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("interval" = inline(Option<IntervalWord>), Query, description = "How the series is put together; fitting the period by default", nullable = false),
-        ("bots" = inline(Option<BotsWord>), Query, description = "Whether visits by machines are included (the default), excluded, or the only ones. Also true and false", nullable = false),
-        ("tz" = Option<String>, Query, description = "The time zone of dates and days: `Europe/Berlin`, `UTC` (the default), `+05:30`", min_length = 1, max_length = 64, nullable = false)),
+    params(("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or \
+        from the beginning of this date in the time zone",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
+                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("to" = Option<String>, Query, description = "To before this moment, or this date; now by \
+            default",
+            max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
+                ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
+                -][0-9]{2}:[0-9]{2}))?$", nullable = false),
+        ("interval" = inline(Option<IntervalWord>), Query, description = "How the series is put \
+            together; fitting the period by default", nullable = false),
+        ("bots" = inline(Option<BotsWord>), Query, description = "Whether visits by machines are \
+            included (the default), excluded, or the only ones. Also true and \
+            false", nullable = false),
+        ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
+            `Europe/Berlin`, `UTC` (the default), \
+            `+05:30`", min_length = 1, max_length = 64, nullable = false)),
     responses((status = 200, description = "The sums", body = OrphanStats), AdminListProblems),
     security(("key" = [])))]
-pub(super) async fn orphan_stats(State(state): Web, _: Operator, params: Params) -> Result<Json<OrphanStats>, Problem> {
+pub(super) async fn orphan_stats(
+    State(state): Web,
+    _: Operator,
+    params: Params,
+) -> Result<Json<OrphanStats>, Problem> {
     let asked = read_all(params, &state)?;
     let report = report(&state, &ClickSubject::Orphans, &asked).await?;
     OrphanStats::new(&asked, &report).map(Json)
@@ -135,17 +182,24 @@ pub(crate) struct BusyLink {
 ///
 /// As this server has seen it since it was started.
 #[utoipa::path(get, path = "/api/v1/top", operation_id = "top_links", tag = "Clicks",
-    params(("minutes" = Option<u8>, Query, description = "Of how many minutes, the present one included; 5 by default", minimum = 1, maximum = 60, nullable = false),
-        ("limit" = Option<u8>, Query, description = "At most this many; 20 by default", minimum = 1, maximum = 100, nullable = false)),
+    params(("minutes" = Option<u8>, Query, description = "Of how many minutes, the present one \
+        included; 5 by default", minimum = 1, maximum = 60, nullable = false),
+        ("limit" = Option<u8>, Query, description = "At most this many; 20 by \
+            default", minimum = 1, maximum = 100, nullable = false)),
     responses((status = 200, description = "The busiest first", body = Top), ListProblems),
     security(("key" = [])))]
-pub(super) async fn top(State(state): Web, Keyed(caller): Keyed, mut params: Params) -> Result<Json<Top>, Problem> {
+pub(super) async fn top(
+    State(state): Web,
+    Keyed(caller): Keyed,
+    mut params: Params,
+) -> Result<Json<Top>, Problem> {
     let (minutes, limit) = (params.take("minutes"), params.take("limit"));
     params.done()?;
     let minutes = minutes.map_or(Ok(5), |text| whole_number("minutes", &text, 60))?;
     let limit = limit.map_or(Ok(20), |text| whole_number("limit", &text, 100))?;
     let hosts = &state.links.rules().hosts;
-    let busy = state.live.busiest(whose(caller), minutes.cast_signed(), state.links.now(), limit as usize);
+    let busy =
+        state.live.busiest(whose(caller), minutes.cast_signed(), state.links.now(), limit as usize);
     let links = busy.into_iter().map(|busy| BusyLink {
         short_code: busy.link.key.code.to_string(),
         domain: host_of(&busy.link.key, hosts).to_owned(),
@@ -172,7 +226,11 @@ fn read_all(mut params: Params, state: &AppState) -> Result<Asked, Problem> {
     Ok(asked)
 }
 
-async fn report(state: &AppState, subject: &ClickSubject, asked: &Asked) -> Result<ClickReport, Problem> {
+async fn report(
+    state: &AppState,
+    subject: &ClickSubject,
+    asked: &Asked,
+) -> Result<ClickReport, Problem> {
     // Too many points are refused before anybody sums them up.
     asked.series(&[])?;
     Ok(state.clicks.report(subject, asked.period(), state.links.now()).await?)

@@ -1,7 +1,9 @@
 //! What is told about clicks.
 
 use serde::Serialize;
-use terse_core::clicks::{Bots, Busy, ClickReport, Count, Dimension, Interval, Point, Tally, Values};
+use terse_core::clicks::{
+    Bots, Busy, ClickReport, Count, Dimension, Interval, Point, Tally, Values,
+};
 use terse_core::{Hosts, Link};
 use utoipa::ToSchema;
 
@@ -54,7 +56,8 @@ pub(crate) struct TopLink {
 impl TopLink {
     /// The busiest, of whatever is wanted of each.
     pub(super) fn ranked(busy: Vec<Busy>, bots: Bots, hosts: &Hosts) -> Vec<Self> {
-        let mut busy: Vec<(u64, Busy)> = busy.into_iter().map(|busy| (bots.of(busy.clicks), busy)).collect();
+        let mut busy: Vec<(u64, Busy)> =
+            busy.into_iter().map(|busy| (bots.of(busy.clicks), busy)).collect();
         busy.retain(|(clicks, _)| *clicks > 0);
         busy.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.link.cmp(&other.link)));
         busy.truncate(BUSIEST);
@@ -78,7 +81,8 @@ fn bots_word() -> utoipa::openapi::schema::Object {
     super::schemas::word("Whose clicks are shown.", &["include", "exclude", "only"])
 }
 
-/// The bodies have most fields in common, and each is to be one flat object with a schema of its own.
+/// The bodies have most fields in common, and each is to be one flat object with a schema of its
+/// own.
 macro_rules! stats_bodies {
     ($($(#[$about:meta])* $name:ident { $($first:tt)* } { $($last:tt)* })*) => { $(
         #[derive(Serialize, ToSchema)]
@@ -247,7 +251,12 @@ macro_rules! stats_body {
 }
 
 impl LinkStats {
-    pub(super) fn new(link: &Link, hosts: &Hosts, asked: &Asked, report: &ClickReport) -> Result<Self, Problem> {
+    pub(super) fn new(
+        link: &Link,
+        hosts: &Hosts,
+        asked: &Asked,
+        report: &ClickReport,
+    ) -> Result<Self, Problem> {
         Ok(stats_body!(LinkStats, asked, report, {
             short_code: |_: &Lists<'_>| link.key.code.to_string(),
             short_url: |_: &Lists<'_>| short_url(&link.key, hosts),
@@ -256,8 +265,15 @@ impl LinkStats {
 }
 
 impl AllStats {
-    pub(super) fn new(busy: Vec<Busy>, hosts: &Hosts, asked: &Asked, report: &ClickReport) -> Result<Self, Problem> {
-        Ok(stats_body!(AllStats, asked, report, { top_links: |lists: &Lists<'_>| TopLink::ranked(busy, lists.bots, hosts) }))
+    pub(super) fn new(
+        busy: Vec<Busy>,
+        hosts: &Hosts,
+        asked: &Asked,
+        report: &ClickReport,
+    ) -> Result<Self, Problem> {
+        Ok(
+            stats_body!(AllStats, asked, report, { top_links: |lists: &Lists<'_>| TopLink::ranked(busy, lists.bots, hosts) }),
+        )
     }
 }
 
@@ -304,7 +320,8 @@ impl Lists<'_> {
         let nothing = Values::default();
         let values = self.tally.values(dimension).unwrap_or(&nothing);
         let mut other = self.bots.of(values.other());
-        let mut missing = if unknown { self.bots.of(self.tally.clicks.without(values.sum())) } else { 0 };
+        let mut missing =
+            if unknown { self.bots.of(self.tally.clicks.without(values.sum())) } else { 0 };
         let mut named = Vec::new();
         for (name, count) in values.named() {
             match (&**name, self.bots.of(count)) {
@@ -317,7 +334,8 @@ impl Lists<'_> {
         }
         named.sort_by(|a, b| b.clicks.cmp(&a.clicks).then_with(|| a.name.cmp(&b.name)));
         other += named.drain(named.len().min(MAX_LISTED)..).map(|named| named.clicks).sum::<u64>();
-        let rest = [("unknown", missing), ("other", other)].into_iter().filter(|(_, clicks)| *clicks > 0);
+        let rest =
+            [("unknown", missing), ("other", other)].into_iter().filter(|(_, clicks)| *clicks > 0);
         named.extend(rest.map(|(name, clicks)| Named { name: name.to_owned(), clicks }));
         named
     }

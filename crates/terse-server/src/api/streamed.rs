@@ -1,7 +1,7 @@
 //! Answers that are sent while they are made.
 //!
-//! They are made by a task of the back office, a portion at a time, and only as fast as the client takes them: the thread that
-//! sends them also sends visitors on, and has better things to do.
+//! They are made by a task of the back office, a portion at a time, and only as fast as the client
+//! takes them: the thread that sends them also sends visitors on, and has better things to do.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -17,7 +17,8 @@ enum Portion {
     End,
 }
 
-/// Takes the portions of an answer. Dropped without `end`, it breaks the answer off: no client takes a part for the whole.
+/// Takes the portions of an answer. Dropped without `end`, it breaks the answer off: no client
+/// takes a part for the whole.
 pub(super) struct Sender(mpsc::Sender<Portion>);
 
 impl Sender {

@@ -69,7 +69,11 @@ pub(crate) struct Retagged {
 #[utoipa::path(get, path = "/api/v1/tags", operation_id = "list_tags", tag = "Tags",
     responses((status = 200, description = "Your tags", body = TagList), ListProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(state): Web, Keyed(caller): Keyed, _: NoParams) -> Result<axum::Json<TagList>, Problem> {
+pub(super) async fn list(
+    State(state): Web,
+    Keyed(caller): Keyed,
+    _: NoParams,
+) -> Result<axum::Json<TagList>, Problem> {
     let tags = state.links.tags(caller, MAX_SHOWN).await?;
     let tags = tags.into_iter().map(|count| TagBody { tag: count.tag, links: count.links });
     Ok(axum::Json(TagList { tags: tags.collect() }))
@@ -77,12 +81,13 @@ pub(super) async fn list(State(state): Web, Keyed(caller): Keyed, _: NoParams) -
 
 /// Rename a tag
 ///
-/// On all your links that have it, but for deleted ones; up to 1,000 a call. Calling again goes on where it ended, and changes
-/// nothing when all is done.
+/// On all your links that have it, but for deleted ones; up to 1,000 a call. Calling again goes on
+/// where it ended, and changes nothing when all is done.
 #[utoipa::path(patch, path = "/api/v1/tags/{tag}", operation_id = "rename_tag", tag = "Tags",
     request_body(content = RenameTag),
     params(("tag" = String, Path, description = "The tag", min_length = 1, max_length = 50)),
-    responses((status = 200, description = "How far it has come", body = Retagged), RenameTagProblems),
+    responses((status = 200, description = "How far it has \
+        come", body = Retagged), RenameTagProblems),
     security(("key" = [])))]
 pub(super) async fn rename(
     State(state): Web,
@@ -106,7 +111,8 @@ pub(super) async fn rename(
 /// From all your links that have it, as renaming does. The links stay.
 #[utoipa::path(delete, path = "/api/v1/tags/{tag}", operation_id = "remove_tag", tag = "Tags",
     params(("tag" = String, Path, description = "The tag", min_length = 1, max_length = 50)),
-    responses((status = 200, description = "How far it has come", body = Retagged), TouchTagProblems),
+    responses((status = 200, description = "How far it has \
+        come", body = Retagged), TouchTagProblems),
     security(("key" = [])))]
 pub(super) async fn remove(
     State(state): Web,
@@ -124,7 +130,12 @@ fn one(text: &str, field: &'static str) -> Result<String, Problem> {
 }
 
 /// Changes what is found, until there is no more, or until it was enough for one call.
-async fn retag(state: &AppState, caller: Caller, tag: &str, by: Option<&str>) -> Result<Retagged, Problem> {
+async fn retag(
+    state: &AppState,
+    caller: Caller,
+    tag: &str,
+    by: Option<&str>,
+) -> Result<Retagged, Problem> {
     // An admin sees everyone's links, but tags are about one's own.
     let caller = Caller::Owner(caller.owner());
     let (begun, mut changed) = (Instant::now(), 0);

@@ -13,16 +13,20 @@ use super::account_bodies::{UserBody, hash_password, reason, user_name, user_num
 use super::answers::{AdminListProblems, UserChangeProblems, UserReadProblems};
 use super::cursor::Seal;
 use super::problem::{CONFLICT, FORBIDDEN, Problem};
-use super::request::{Json, Moderator, Name, NoParams, Operator, Params, SMALL, parse_object, whole_number};
+use super::request::{
+    Json, Moderator, Name, NoParams, Operator, Params, SMALL, parse_object, whole_number,
+};
 use super::schemas;
 use crate::router::{AppState, Web};
 
 /// An account to be made.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({ "name": "ann", "role": "user", "password": "correct horse battery staple" }))]
+#[schema(example = json!({ "name": "ann", "role": "user", "password": "correct horse battery \
+    staple" }))]
 pub(crate) struct CreateUser {
-    /// What they sign in with: letters, digits and `. _ - + @`. Two that differ only by case are the same.
+    /// What they sign in with: letters, digits and `. _ - + @`. Two that differ only by case are
+    /// the same.
     #[schema(min_length = 3, max_length = 64)]
     name: String,
     /// What they may do; `account` by default.
@@ -93,10 +97,13 @@ pub(crate) struct UserList {
     params(
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before",
             min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+$", nullable = false),
-        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false),
-        ("name" = Option<String>, Query, description = "Only the one with this name, in any case", min_length = 3, max_length = 64,
+        ("limit" = Option<u16>, Query, description = "At most this many; 50 by \
+            default", minimum = 1, maximum = 100, nullable = false),
+        ("name" = Option<String>, Query, description = "Only the one with this name, in any \
+            case", min_length = 3, max_length = 64,
             pattern = "^[A-Za-z0-9][A-Za-z0-9._@+-]{2,63}$", nullable = false)),
-    responses((status = 200, description = "A part of the list", body = UserList), AdminListProblems),
+    responses((status = 200, description = "A part of the \
+        list", body = UserList), AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
@@ -107,18 +114,30 @@ pub(super) async fn list(
     params.done()?;
     if let Some(name) = name {
         let found = state.registry.user_named(&user_name(&name)?).await?;
-        return Ok(axum::Json(UserList { users: found.iter().map(UserBody::from).collect(), next_cursor: None }));
+        return Ok(axum::Json(UserList {
+            users: found.iter().map(UserBody::from).collect(),
+            next_cursor: None,
+        }));
     }
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))? as usize;
     let mut seal = Seal::new(&state.cursor_key, caller);
     seal.bind(Some("users"));
-    let bad_cursor = || Problem::invalid("cursor", "not a cursor that we gave out for this list; start again without one");
-    let read = |text: String| seal.open(&text).and_then(|Cursor(id)| Some(OwnerId(u64::from_be_bytes(id.try_into().ok()?))));
+    let bad_cursor = || {
+        Problem::invalid(
+            "cursor",
+            "not a cursor that we gave out for this list; start again without one",
+        )
+    };
+    let read = |text: String| {
+        seal.open(&text)
+            .and_then(|Cursor(id)| Some(OwnerId(u64::from_be_bytes(id.try_into().ok()?))))
+    };
     let after = cursor.map(|text| read(text).ok_or_else(bad_cursor)).transpose()?;
     let mut users = state.registry.accounts(after, limit + 1).await?;
     let more = users.len() > limit;
     users.truncate(limit);
-    let last = users.last().filter(|_| more).map(|account| Cursor(account.id.0.to_be_bytes().to_vec()));
+    let last =
+        users.last().filter(|_| more).map(|account| Cursor(account.id.0.to_be_bytes().to_vec()));
     let next_cursor = last.map(|cursor| seal.close(&cursor));
     Ok(axum::Json(UserList { users: users.iter().map(UserBody::from).collect(), next_cursor }))
 }
@@ -169,7 +188,8 @@ pub(super) async fn get(
 #[utoipa::path(patch, path = "/api/v1/admin/users/{id}", operation_id = "change_user", tag = "Admin",
     request_body(content = PatchUser),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
-    responses((status = 200, description = "The account as it is now", body = UserBody), UserChangeProblems),
+    responses((status = 200, description = "The account as it is \
+        now", body = UserBody), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn patch(
     State(state): Web,
@@ -179,7 +199,10 @@ pub(super) async fn patch(
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<UserBody>, Problem> {
     let PatchUser { name, role, password, suspended, why } = parse_object(&body)?;
-    let (name, role) = (name.map(|name| user_name(&name)).transpose()?, role.map(|word| role_of(&word)).transpose()?);
+    let (name, role) = (
+        name.map(|name| user_name(&name)).transpose()?,
+        role.map(|word| role_of(&word)).transpose()?,
+    );
     let why = why.as_deref().map(reason).transpose()?;
     let account = user_numbered(&state, &id).await?;
     let suspended = match suspended {
@@ -188,7 +211,9 @@ pub(super) async fn patch(
         Some(_) if account.id == caller.owner() => return Err(not_yourself().on("suspended")),
         Some(false) => Some(None),
         Some(true) => {
-            let why = why.clone().ok_or_else(|| Problem::invalid("why", "a suspension needs a reason"))?;
+            let why = why
+                .clone()
+                .ok_or_else(|| Problem::invalid("why", "a suspension needs a reason"))?;
             Some(Some(suspension(&state, &account, why)))
         }
     };
@@ -206,7 +231,8 @@ pub(super) async fn patch(
 #[utoipa::path(delete, path = "/api/v1/admin/users/{id}", operation_id = "erase_user", tag = "Admin",
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
     responses((status = 204, description = "All is gone"),
-        (status = 202, description = "The account is closed, and the rest is being erased"), UserChangeProblems),
+        (status = 202, description = "The account is closed, and the rest is being \
+            erased"), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn erase(
     State(state): Web,
@@ -216,19 +242,23 @@ pub(super) async fn erase(
 ) -> Result<StatusCode, Problem> {
     let account = user_numbered(&state, &id).await?;
     if account.id == caller.owner() {
-        return Err(Problem::new(&FORBIDDEN, "this is your own account; DELETE /api/v1/account erases it"));
+        return Err(Problem::new(
+            &FORBIDDEN,
+            "this is your own account; DELETE /api/v1/account erases it",
+        ));
     }
     erase_account(&state, &account, state.by(caller.owner(), None)).await
 }
 
 /// Suspend an account
 ///
-/// Its links lead nowhere, its keys open nothing and its sessions end, in one step. Moderators suspend users, admins anyone but
-/// themselves.
+/// Its links lead nowhere, its keys open nothing and its sessions end, in one step. Moderators
+/// suspend users, admins anyone but themselves.
 #[utoipa::path(post, path = "/api/v1/admin/users/{id}/suspend", operation_id = "suspend_user", tag = "Admin",
     request_body(content = SuspendUser),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
-    responses((status = 200, description = "The account as it is now", body = UserBody), UserChangeProblems),
+    responses((status = 200, description = "The account as it is \
+        now", body = UserBody), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn suspend(
     State(state): Web,
@@ -251,7 +281,8 @@ pub(super) async fn suspend(
 #[utoipa::path(post, path = "/api/v1/admin/users/{id}/reinstate", operation_id = "reinstate_user", tag = "Admin",
     request_body(content = ReinstateUser),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
-    responses((status = 200, description = "The account as it is now", body = UserBody), UserChangeProblems),
+    responses((status = 200, description = "The account as it is \
+        now", body = UserBody), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn reinstate(
     State(state): Web,
@@ -268,7 +299,12 @@ pub(super) async fn reinstate(
 }
 
 /// The account that somebody is about to judge, if it is theirs to judge.
-async fn judged(state: &AppState, id: &str, role: Role, judge: OwnerId) -> Result<Account, Problem> {
+async fn judged(
+    state: &AppState,
+    id: &str,
+    role: Role,
+    judge: OwnerId,
+) -> Result<Account, Problem> {
     let account = user_numbered(state, id).await?;
     if account.id == judge {
         return Err(not_yourself());
@@ -281,7 +317,8 @@ async fn judged(state: &AppState, id: &str, role: Role, judge: OwnerId) -> Resul
 
 /// Suspended, since when it already was.
 fn suspension(state: &AppState, account: &Account, why: String) -> Suspension {
-    let since = account.suspended.as_ref().map_or_else(|| state.links.now(), |suspended| suspended.at);
+    let since =
+        account.suspended.as_ref().map_or_else(|| state.links.now(), |suspended| suspended.at);
     Suspension { at: since, why }
 }
 
@@ -294,7 +331,10 @@ async fn change_account(
     why: Option<String>,
 ) -> Result<axum::Json<UserBody>, Problem> {
     if account.suspended.as_ref().is_some_and(Suspension::is_erasure) {
-        return Err(Problem::new(&CONFLICT, "this account is being erased, which cannot be undone"));
+        return Err(Problem::new(
+            &CONFLICT,
+            "this account is being erased, which cannot be undone",
+        ));
     }
     let change = ChangeAccount { id: account.id, change, expected: Some(account.revision) };
     let changed = state.registry.change_account(change, state.by(actor, why)).await?;

@@ -5,7 +5,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::registry::{
-    Delivery, Disabled, EventKind, Events, NewEvent, NewWebhook, RegistryError, Webhook, WebhookChange, WebhookId, receiver,
+    Delivery, Disabled, EventKind, Events, NewEvent, NewWebhook, RegistryError, Webhook,
+    WebhookChange, WebhookId, receiver,
 };
 use terse_core::{OwnerId, Timestamp};
 use utoipa::ToSchema;
@@ -180,18 +181,26 @@ pub(crate) struct TestSent {
 #[utoipa::path(get, path = "/api/v1/webhooks", operation_id = "list_webhooks", tag = "Webhooks",
     responses((status = 200, description = "All of them", body = WebhookList), WebhookListProblems),
     security(("key" = [])))]
-pub(super) async fn list(State(state): Web, Keyed(caller): Keyed, _: NoParams) -> Result<Answer<WebhookList>, Problem> {
+pub(super) async fn list(
+    State(state): Web,
+    Keyed(caller): Keyed,
+    _: NoParams,
+) -> Result<Answer<WebhookList>, Problem> {
     switched_on(&state)?;
     let webhooks = state.registry.webhooks(caller.owner()).await?;
-    Ok(Answer(WebhookList { webhooks: webhooks.iter().map(|webhook| WebhookBody::new(webhook, None)).collect() }))
+    Ok(Answer(WebhookList {
+        webhooks: webhooks.iter().map(|webhook| WebhookBody::new(webhook, None)).collect(),
+    }))
 }
 
 /// Make a webhook
 ///
-/// From now on the receiver is told what happens to your links. The secret in the answer is shown only this once.
+/// From now on the receiver is told what happens to your links. The secret in the answer is shown
+/// only this once.
 #[utoipa::path(post, path = "/api/v1/webhooks", operation_id = "create_webhook", tag = "Webhooks",
     request_body(content = CreateWebhook),
-    responses((status = 201, description = "The new webhook, with its secret", body = WebhookBody), WebhookChangeProblems),
+    responses((status = 201, description = "The new webhook, with its \
+        secret", body = WebhookBody), WebhookChangeProblems),
     security(("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
@@ -201,9 +210,12 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, Answer<WebhookBody>), Problem> {
     let webhooks = switched_on(&state)?;
     let wish: CreateWebhook = parse_object(&body)?;
-    let events = wish.events.map_or_else(|| Ok(EventKind::ALL.into_iter().collect()), |format| events(&format))?;
+    let events = wish
+        .events
+        .map_or_else(|| Ok(EventKind::ALL.into_iter().collect()), |format| events(&format))?;
     let (owner, now) = (caller.owner(), state.links.now());
-    let webhook = NewWebhook { owner, url: receiver(&wish.url, &webhooks.rules)?, events, created_at: now };
+    let webhook =
+        NewWebhook { owner, url: receiver(&wish.url, &webhooks.rules)?, events, created_at: now };
     let webhook = state.registry.add_webhook(webhook, state.by(owner, None)).await?;
     webhooks.owners.add(owner);
     let secret = webhooks.key.secret(&webhook);
@@ -230,7 +242,8 @@ pub(super) async fn get(
 #[utoipa::path(patch, path = "/api/v1/webhooks/{id}", operation_id = "change_webhook", tag = "Webhooks",
     request_body(content = PatchWebhook),
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
-    responses((status = 200, description = "The webhook as it is now, with its secret if that is new", body = WebhookBody),
+    responses((status = 200, description = "The webhook as it is now, with its secret if that is \
+        new", body = WebhookBody),
         WebhookChangeProblems),
     security(("key" = [])))]
 pub(super) async fn patch(
@@ -247,10 +260,13 @@ pub(super) async fn patch(
     let change = WebhookChange {
         url: wish.url.as_deref().map(|url| receiver(url, &webhooks.rules)).transpose()?,
         events: wish.events.as_deref().map(events).transpose()?,
-        disabled: wish.enabled.map(|on| (!on).then(|| Disabled { at: now, why: "switched off by its owner".into() })),
+        disabled: wish
+            .enabled
+            .map(|on| (!on).then(|| Disabled { at: now, why: "switched off by its owner".into() })),
         rotate: rotates.then_some(now),
     };
-    let changed = state.registry.change_webhook(owner, id_of(&id)?, change, state.by(owner, None)).await;
+    let changed =
+        state.registry.change_webhook(owner, id_of(&id)?, change, state.by(owner, None)).await;
     let webhook = changed.map_err(missing)?;
     if webhook.disabled.is_none() {
         webhooks.owners.add(owner);
@@ -267,16 +283,26 @@ pub(super) async fn patch(
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
     responses((status = 204, description = "It is gone"), WebhookProblems),
     security(("key" = [])))]
-pub(super) async fn delete(State(state): Web, Keyed(caller): Keyed, _: NoParams, Name(id): Name) -> Result<StatusCode, Problem> {
+pub(super) async fn delete(
+    State(state): Web,
+    Keyed(caller): Keyed,
+    _: NoParams,
+    Name(id): Name,
+) -> Result<StatusCode, Problem> {
     switched_on(&state)?;
     let owner = caller.owner();
-    state.registry.remove_webhook(owner, id_of(&id)?, state.by(owner, None)).await.map_err(missing)?;
+    state
+        .registry
+        .remove_webhook(owner, id_of(&id)?, state.by(owner, None))
+        .await
+        .map_err(missing)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Try a webhook
 ///
-/// Sends an event `webhook.test`, whatever the webhook is for. What became of it is among its deliveries.
+/// Sends an event `webhook.test`, whatever the webhook is for. What became of it is among its
+/// deliveries.
 #[utoipa::path(post, path = "/api/v1/webhooks/{id}/test", operation_id = "test_webhook", tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
     responses((status = 202, description = "It is on its way", body = TestSent), WebhookProblems),
@@ -293,7 +319,8 @@ pub(super) async fn test(
     if webhook.disabled.is_some() {
         return Err(Problem::invalid("enabled", "the webhook is switched off; switch it on first"));
     }
-    let Some(event) = NewEvent::new(EventKind::Test, owner, at, &[("webhook_id", id.into())]) else {
+    let Some(event) = NewEvent::new(EventKind::Test, owner, at, &[("webhook_id", id.into())])
+    else {
         return Err(RegistryError::Store(terse_core::StoreError::Busy).into());
     };
     let event_id = event.id.clone();
@@ -307,8 +334,10 @@ pub(super) async fn test(
 /// The latest first: all that waits, and the last hundred that were delivered or given up.
 #[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries", operation_id = "list_deliveries", tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$"),
-        ("limit" = Option<u16>, Query, description = "At most this many; 50 by default", minimum = 1, maximum = 100, nullable = false)),
-    responses((status = 200, description = "The latest of them", body = DeliveryList), WebhookProblems),
+        ("limit" = Option<u16>, Query, description = "At most this many; 50 by \
+            default", minimum = 1, maximum = 100, nullable = false)),
+    responses((status = 200, description = "The latest of \
+        them", body = DeliveryList), WebhookProblems),
     security(("key" = [])))]
 pub(super) async fn deliveries(
     State(state): Web,
@@ -320,12 +349,17 @@ pub(super) async fn deliveries(
     let limit = params.take("limit");
     params.done()?;
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
-    let found = state.registry.deliveries(caller.owner(), id_of(&id)?, limit as usize).await.map_err(missing)?;
+    let found = state
+        .registry
+        .deliveries(caller.owner(), id_of(&id)?, limit as usize)
+        .await
+        .map_err(missing)?;
     Ok(Answer(DeliveryList { deliveries: found.into_iter().map(Into::into).collect() }))
 }
 
 fn switched_on(state: &AppState) -> Result<&Webhooks, Problem> {
-    let how = "webhooks are switched off on this server; its operator can switch them on with outgoing.webhooks = true";
+    let how = "webhooks are switched off on this server; its operator can switch them on with \
+        outgoing.webhooks = true";
     state.webhooks.as_ref().ok_or_else(|| Problem::new(&WEBHOOKS_OFF, how))
 }
 
@@ -335,7 +369,9 @@ async fn find(state: &AppState, owner: OwnerId, id: WebhookId) -> Result<Webhook
 }
 
 fn id_of(text: &str) -> Result<WebhookId, Problem> {
-    let digits = (1..=19).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    let digits = (1..=19).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_digit())
+        && !text.starts_with('0');
     digits.then(|| text.parse().ok()).flatten().map(WebhookId).ok_or_else(no_webhook)
 }
 

@@ -1,4 +1,5 @@
-//! What a browser holds between leaving for the provider and coming back, signed so that nobody else can write it.
+//! What a browser holds between leaving for the provider and coming back, signed so that nobody
+//! else can write it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -56,7 +57,8 @@ impl Flow {
 }
 
 fn sign(key: &[u8; 32], body: &str) -> [u8; 32] {
-    let mut mac = <Hmac<Sha256>>::new_from_slice(key).unwrap_or_else(|_| unreachable!("any length is a key"));
+    let mut mac =
+        <Hmac<Sha256>>::new_from_slice(key).unwrap_or_else(|_| unreachable!("any length is a key"));
     mac.update(b"terse oidc flow v1\0");
     mac.update(body.as_bytes());
     mac.finalize().into_bytes().into()
@@ -77,7 +79,10 @@ mod tests {
         };
         let (key, at) = ([7; 32], Timestamp::from_ms(99));
         let cookie = flow.seal(&key);
-        assert_eq!(Flow::open(&key, &cookie, "s", at).map(|flow| flow.purpose), Some(Purpose::Connect { owner: 1000 }));
+        assert_eq!(
+            Flow::open(&key, &cookie, "s", at).map(|flow| flow.purpose),
+            Some(Purpose::Connect { owner: 1000 })
+        );
         assert!(Flow::open(&key, &cookie, "t", at).is_none(), "another state");
         assert!(Flow::open(&key, &cookie, "", at).is_none(), "no state");
         assert!(Flow::open(&key, &cookie, "s", Timestamp::from_ms(100)).is_none(), "too late");

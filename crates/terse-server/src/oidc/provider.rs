@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use openidconnect::core::{
-    CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreJwsSigningAlgorithm as Signed, CoreProviderMetadata,
+    CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreJwsSigningAlgorithm as Signed,
+    CoreProviderMetadata,
 };
 use openidconnect::{
-    AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, ClientSecret, CsrfToken, IssuerUrl, Nonce, PkceCodeChallenge,
-    PkceCodeVerifier, RedirectUrl, Scope, SignatureVerificationError, TokenResponse as _,
+    AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, ClientSecret, CsrfToken,
+    IssuerUrl, Nonce, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, Scope,
+    SignatureVerificationError, TokenResponse as _,
 };
 use terse_core::Timestamp;
 use terse_core::registry::ForeignIdentity;
@@ -25,7 +27,8 @@ const FRESH: Duration = Duration::from_secs(3600);
 const PAUSE: Duration = Duration::from_secs(1);
 /// So many ask the provider at once; others are told to try again.
 const AT_ONCE: usize = 8;
-/// Signatures that can be checked by whoever has the provider's public keys. Never none, and none by a shared secret.
+/// Signatures that can be checked by whoever has the provider's public keys. Never none, and none
+/// by a shared secret.
 const ALGORITHMS: [Signed; 9] = [
     Signed::RsaSsaPkcs1V15Sha256,
     Signed::RsaSsaPkcs1V15Sha384,
@@ -102,22 +105,35 @@ impl Oidc {
     }
 
     /// Where to send a browser, and what it must bring back.
-    pub(crate) async fn leave(self: &Arc<Self>, purpose: Purpose, now: Timestamp) -> Result<(String, Flow), OidcError> {
+    pub(crate) async fn leave(
+        self: &Arc<Self>,
+        purpose: Purpose,
+        now: Timestamp,
+    ) -> Result<(String, Flow), OidcError> {
         let metadata = self.ask(Self::metadata).await?;
         let client = self.client(metadata)?;
         let client = client.set_redirect_uri(self.redirect_url()?);
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         let flow = CoreAuthenticationFlow::AuthorizationCode;
-        let request = client.authorize_url(flow, || CsrfToken::new_random_len(32), || Nonce::new_random_len(32));
+        let request = client.authorize_url(
+            flow,
+            || CsrfToken::new_random_len(32),
+            || Nonce::new_random_len(32),
+        );
         let scopes = ["profile", "email"].map(|scope| Scope::new(scope.into()));
         let (url, state, nonce) = request.add_scopes(scopes).set_pkce_challenge(challenge).url();
         let until = now.as_ms() + i64::try_from(TIMEOUT * 1000).unwrap_or_default();
-        let (state, nonce, verifier) = (state.into_secret(), nonce.secret().clone(), verifier.into_secret());
+        let (state, nonce, verifier) =
+            (state.into_secret(), nonce.secret().clone(), verifier.into_secret());
         Ok((url.to_string(), Flow { state, nonce, verifier, purpose, until }))
     }
 
     /// Who has come back with this code.
-    pub(crate) async fn arrive(self: &Arc<Self>, flow: Flow, code: String) -> Result<Person, OidcError> {
+    pub(crate) async fn arrive(
+        self: &Arc<Self>,
+        flow: Flow,
+        code: String,
+    ) -> Result<Person, OidcError> {
         self.ask(move |oidc| oidc.exchange(flow, code)).await
     }
 
@@ -127,13 +143,16 @@ impl Oidc {
         work: impl FnOnce(&Self) -> Result<T, OidcError> + Send + 'static,
     ) -> Result<T, OidcError> {
         let busy = |_| OidcError::Away("too many ask at once".into());
-        let (turn, oidc) = (Arc::clone(&self.turns).try_acquire_owned().map_err(busy)?, Arc::clone(self));
+        let (turn, oidc) =
+            (Arc::clone(&self.turns).try_acquire_owned().map_err(busy)?, Arc::clone(self));
         // The turn goes with the work, which ends by itself even if nobody waits for it any more.
         let work = move || {
             let _turn = turn;
             work(&oidc)
         };
-        tokio::task::spawn_blocking(work).await.map_err(|error| OidcError::Away(error.to_string()))?
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|error| OidcError::Away(error.to_string()))?
     }
 
     /// What is known of the provider; found anew when that is old.
@@ -141,8 +160,12 @@ impl Oidc {
         {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             match (&known.metadata, known.asked) {
-                (Some(metadata), Some(asked)) if asked.elapsed() < FRESH => return Ok(metadata.clone()),
-                (None, Some(asked)) if asked.elapsed() < PAUSE => return Err(OidcError::Away("it was away just now".into())),
+                (Some(metadata), Some(asked)) if asked.elapsed() < FRESH => {
+                    return Ok(metadata.clone());
+                }
+                (None, Some(asked)) if asked.elapsed() < PAUSE => {
+                    return Err(OidcError::Away("it was away just now".into()));
+                }
                 _ => {}
             }
         }
@@ -152,7 +175,8 @@ impl Oidc {
     /// Finds the provider and its keys, unless somebody has just done so.
     fn discover(&self) -> Result<CoreProviderMetadata, OidcError> {
         let issuer = IssuerUrl::new(self.settings.issuer.clone()).map_err(away)?;
-        let found = CoreProviderMetadata::discover(&issuer, &|request| self.wire.carry(request)).map_err(away);
+        let found = CoreProviderMetadata::discover(&issuer, &|request| self.wire.carry(request))
+            .map_err(away);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.asked = Some(Instant::now());
         match found {
@@ -171,14 +195,16 @@ impl Oidc {
 
     fn client(&self, metadata: CoreProviderMetadata) -> Result<Client, OidcError> {
         let OidcSettings { client_id, client_secret, .. } = &self.settings;
-        let token_endpoint = metadata.token_endpoint().cloned().ok_or_else(|| away("it has no token endpoint"))?;
+        let token_endpoint =
+            metadata.token_endpoint().cloned().ok_or_else(|| away("it has no token endpoint"))?;
         let ways = metadata.token_endpoint_auth_methods_supported().cloned().unwrap_or_default();
-        let in_body =
-            ways.contains(&CoreClientAuthMethod::ClientSecretPost) && !ways.contains(&CoreClientAuthMethod::ClientSecretBasic);
+        let in_body = ways.contains(&CoreClientAuthMethod::ClientSecretPost)
+            && !ways.contains(&CoreClientAuthMethod::ClientSecretBasic);
         let secret = client_secret.clone().map(ClientSecret::new);
-        let client = CoreClient::from_provider_metadata(metadata, ClientId::new(client_id.clone()), secret)
-            .set_token_uri(token_endpoint)
-            .set_auth_type(if in_body { AuthType::RequestBody } else { AuthType::BasicAuth });
+        let client =
+            CoreClient::from_provider_metadata(metadata, ClientId::new(client_id.clone()), secret)
+                .set_token_uri(token_endpoint)
+                .set_auth_type(if in_body { AuthType::RequestBody } else { AuthType::BasicAuth });
         Ok(client)
     }
 
@@ -187,12 +213,15 @@ impl Oidc {
         let client = self.client(self.metadata()?)?;
         let redirect = self.redirect_url()?;
         let request = client.exchange_code(AuthorizationCode::new(code));
-        let request = request.set_pkce_verifier(PkceCodeVerifier::new(flow.verifier)).set_redirect_uri(Cow::Owned(redirect));
-        let answer = request.request(&|request| self.wire.carry(request)).map_err(|error| match error {
-            openidconnect::RequestTokenError::ServerResponse(said) => refused(said.error()),
-            openidconnect::RequestTokenError::Request(error) => away(error),
-            _ => away("its answer makes no sense"),
-        })?;
+        let request = request
+            .set_pkce_verifier(PkceCodeVerifier::new(flow.verifier))
+            .set_redirect_uri(Cow::Owned(redirect));
+        let answer =
+            request.request(&|request| self.wire.carry(request)).map_err(|error| match error {
+                openidconnect::RequestTokenError::ServerResponse(said) => refused(said.error()),
+                openidconnect::RequestTokenError::Request(error) => away(error),
+                _ => away("its answer makes no sense"),
+            })?;
         let token = answer.id_token().ok_or_else(|| refused("there is no token"))?;
         let nonce = Nonce::new(flow.nonce);
         let check = |client: &Client| {
@@ -201,15 +230,21 @@ impl Oidc {
         };
         let claims = match check(&client) {
             // It may have begun to sign with another key since we looked.
-            Err(ClaimsVerificationError::SignatureVerification(SignatureVerificationError::NoMatchingKey)) if self.may_ask() => {
-                check(&self.client(self.discover()?)?)
-            }
+            Err(ClaimsVerificationError::SignatureVerification(
+                SignatureVerificationError::NoMatchingKey,
+            )) if self.may_ask() => check(&self.client(self.discover()?)?),
             checked => checked,
         };
         let claims = claims.map_err(refused)?;
-        let names = [claims.preferred_username().map(|name| name.as_str()), claims.email().map(|email| email.as_str())];
+        let names = [
+            claims.preferred_username().map(|name| name.as_str()),
+            claims.email().map(|email| email.as_str()),
+        ];
         Ok(Person {
-            identity: ForeignIdentity { issuer: self.settings.issuer.clone(), subject: claims.subject().to_string() },
+            identity: ForeignIdentity {
+                issuer: self.settings.issuer.clone(),
+                subject: claims.subject().to_string(),
+            },
             names: names.into_iter().flatten().map(str::to_owned).collect(),
         })
     }

@@ -1,5 +1,5 @@
-//! The way to the provider. It is the operator's choice, so it may be on a private network; but it has little time and space,
-//! and is followed nowhere else.
+//! The way to the provider. It is the operator's choice, so it may be on a private network; but it
+//! has little time and space, and is followed nowhere else.
 
 use std::io;
 use std::time::Duration;

@@ -8,7 +8,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use terse_core::Timestamp;
-use terse_core::registry::{Account, AccountChange, ApiKey, ChangeAccount, KeyId, RegistryError, Scope};
+use terse_core::registry::{
+    Account, AccountChange, ApiKey, ChangeAccount, KeyId, RegistryError, Scope,
+};
 
 use super::form::{Wrong, own_fields, sentence, shown_again};
 use super::format::{ago, moment};
@@ -23,7 +25,8 @@ use crate::api::request::{Params, Peer};
 use crate::router::{AppState, Web};
 
 /// How long keys can be made to live, in days.
-const LIVES: [(u64, &str); 4] = [(30, "30 days"), (90, "90 days"), (365, "a year"), (0, "until I revoke it")];
+const LIVES: [(u64, &str); 4] =
+    [(30, "30 days"), (90, "90 days"), (365, "a year"), (0, "until I revoke it")];
 
 #[derive(Template)]
 #[template(path = "account.html")]
@@ -91,7 +94,10 @@ impl AccountPage {
             role: account.role.as_str(),
             since: moment(account.created_at),
             has_password: account.password.is_some(),
-            provider: state.accounts.provider().map(|provider| (provider, account.identity.is_some())),
+            provider: state
+                .accounts
+                .provider()
+                .map(|provider| (provider, account.identity.is_some())),
             keys: keys.into_iter().map(|key| Key::new(key, now)).collect(),
             fresh: None,
             done: None,
@@ -127,7 +133,11 @@ fn said(word: &str) -> Option<&'static str> {
     })
 }
 
-pub(super) async fn show(State(state): Web, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
+pub(super) async fn show(
+    State(state): Web,
+    headers: HeaderMap,
+    params: Result<Params, Problem>,
+) -> Response {
     let here = match who(&state, &headers).await {
         Ok(here) => here,
         Err(response) => return response,
@@ -152,13 +162,23 @@ async fn who(state: &AppState, headers: &HeaderMap) -> Result<SignedIn, Response
 }
 
 /// Whoever sent a form of ours, and what is in it.
-async fn sent(state: &AppState, headers: &HeaderMap, body: Body) -> Result<(SignedIn, Params), Response> {
+async fn sent(
+    state: &AppState,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(SignedIn, Params), Response> {
     let fields = own_fields(state, headers, body).await?;
     Ok((who(state, headers).await?, fields))
 }
 
 /// The page again, with what is wrong and what was typed.
-async fn again(state: &AppState, account: &Account, form: KeyForm, field: &'static str, problem: &Problem) -> Response {
+async fn again(
+    state: &AppState,
+    account: &Account,
+    form: KeyForm,
+    field: &'static str,
+    problem: &Problem,
+) -> Response {
     match AccountPage::of(state, account).await {
         Ok(mut account) => {
             account.form = form;
@@ -197,13 +217,19 @@ pub(super) async fn make_key(State(state): Web, headers: HeaderMap, body: Body) 
 async fn new_key(state: &AppState, account: &Account, form: &KeyForm) -> Result<String, Problem> {
     let name = form.name.trim();
     if !(1..=64).contains(&name.chars().count()) || name.chars().any(char::is_control) {
-        return Err(Problem::invalid("key", "a key needs a name of 1 to 64 characters, so that you know it again"));
+        return Err(Problem::invalid(
+            "key",
+            "a key needs a name of 1 to 64 characters, so that you know it again",
+        ));
     }
-    let scope = Scope::parse(&form.scope).ok_or_else(|| Problem::invalid("key", "choose what the key opens"))?;
-    let offered = LIVES.into_iter().map(|(days, _)| days).find(|days| days.to_string() == form.days);
+    let scope = Scope::parse(&form.scope)
+        .ok_or_else(|| Problem::invalid("key", "choose what the key opens"))?;
+    let offered =
+        LIVES.into_iter().map(|(days, _)| days).find(|days| days.to_string() == form.days);
     let days = offered.ok_or_else(|| Problem::invalid("key", "choose how long the key lives"))?;
     let now = state.links.now();
-    let expires_at = (days > 0).then(|| now.checked_add(Duration::from_secs(days * 86_400)).unwrap_or(Timestamp::MAX));
+    let expires_at = (days > 0)
+        .then(|| now.checked_add(Duration::from_secs(days * 86_400)).unwrap_or(Timestamp::MAX));
     state.limits.make_key(account).await?;
     let wish = Wanted { name: name.to_owned(), scope, expires_at, plan: None };
     mint(state, account.id, wish, account.id).await.map(|(key, _)| key)
@@ -216,7 +242,9 @@ pub(super) async fn revoke_key(State(state): Web, headers: HeaderMap, body: Body
     };
     let id = fields.take("id").and_then(|id| id.parse().ok()).map(KeyId);
     let revoked = match id {
-        Some(id) => state.registry.revoke_key(here.account.id, id, state.by(here.account.id, None)).await,
+        Some(id) => {
+            state.registry.revoke_key(here.account.id, id, state.by(here.account.id, None)).await
+        }
         None => Err(RegistryError::Missing),
     };
     match revoked {
@@ -237,7 +265,12 @@ pub(super) async fn end_sessions(State(state): Web, headers: HeaderMap, body: Bo
     }
 }
 
-pub(super) async fn change_password(State(state): Web, peer: Peer, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn change_password(
+    State(state): Web,
+    peer: Peer,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     let (here, mut fields) = match sent(&state, &headers, body).await {
         Ok(sent) => sent,
         Err(response) => return response,
@@ -275,22 +308,41 @@ async fn new_password(
     let password = Some(Some(state.passwords.hash(password).await?));
     let change = AccountChange { password, ..AccountChange::default() };
     let expected = Some(account.revision);
-    Ok(state.registry.change_account(ChangeAccount { id: account.id, change, expected }, state.by(account.id, None)).await?)
+    Ok(state
+        .registry
+        .change_account(
+            ChangeAccount { id: account.id, change, expected },
+            state.by(account.id, None),
+        )
+        .await?)
 }
 
-/// Somebody who sits at another's open browser does not know their password. Where there is none, the session is all there is.
-async fn prove(state: &AppState, Peer(address): Peer, account: &Account, password: String) -> Result<Account, Problem> {
+/// Somebody who sits at another's open browser does not know their password. Where there is none,
+/// the session is all there is.
+async fn prove(
+    state: &AppState,
+    Peer(address): Peer,
+    account: &Account,
+    password: String,
+) -> Result<Account, Problem> {
     if account.password.is_none() {
         return Ok(account.clone());
     }
     let proven = try_password(state, address, account.name.as_str(), password).await;
     proven.map_err(|problem| match problem.verdict() {
-        None if problem.status() == FORBIDDEN.status => Problem::new(&FORBIDDEN, "this is not your password"),
+        None if problem.status() == FORBIDDEN.status => {
+            Problem::new(&FORBIDDEN, "this is not your password")
+        }
         _ => problem,
     })
 }
 
-pub(super) async fn delete(State(state): Web, peer: Peer, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn delete(
+    State(state): Web,
+    peer: Peer,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     let (here, mut fields) = match sent(&state, &headers, body).await {
         Ok(sent) => sent,
         Err(response) => return response,
@@ -299,9 +351,14 @@ pub(super) async fn delete(State(state): Web, peer: Peer, headers: HeaderMap, bo
     let (typed, password) = (take("typed"), take("proof"));
     let erased = async {
         if !typed.trim().eq_ignore_ascii_case(here.account.name.as_str()) {
-            return Err(Problem::invalid("typed", "type your name, so that this does not happen by accident"));
+            return Err(Problem::invalid(
+                "typed",
+                "type your name, so that this does not happen by accident",
+            ));
         }
-        let account = prove(&state, peer, &here.account, password).await.map_err(|problem| problem.on("proof"))?;
+        let account = prove(&state, peer, &here.account, password)
+            .await
+            .map_err(|problem| problem.on("proof"))?;
         erase_account(&state, &account, state.by(account.id, None)).await.map(|_| ())
     };
     match erased.await {

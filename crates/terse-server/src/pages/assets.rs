@@ -1,4 +1,5 @@
-//! The few files that pages need. Their names change with their content, so that browsers may keep them for good.
+//! The few files that pages need. Their names change with their content, so that browsers may keep
+//! them for good.
 
 use std::sync::LazyLock;
 
@@ -21,10 +22,12 @@ impl Asset {
     }
 }
 
-static CSS: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("css", "text/css; charset=utf-8", include_str!("../../assets/terse.css")));
-static JS: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("js", "text/javascript; charset=utf-8", include_str!("../../assets/terse.js")));
+static CSS: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("css", "text/css; charset=utf-8", include_str!("../../assets/terse.css"))
+});
+static JS: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("js", "text/javascript; charset=utf-8", include_str!("../../assets/terse.js"))
+});
 const ICON: &str = include_str!("../../assets/favicon.svg");
 
 /// Where the style sheet is.
@@ -38,10 +41,14 @@ pub(crate) fn js() -> &'static str {
 }
 
 pub(super) async fn asset(Name(name): Name) -> Response {
-    let found = [&*CSS, &*JS].into_iter().find(|asset| asset.path.strip_prefix("/assets/") == Some(&*name));
+    let found =
+        [&*CSS, &*JS].into_iter().find(|asset| asset.path.strip_prefix("/assets/") == Some(&*name));
     match found {
         Some(asset) => {
-            let headers = [(header::CONTENT_TYPE, asset.kind), (header::CACHE_CONTROL, "public, max-age=31536000, immutable")];
+            let headers = [
+                (header::CONTENT_TYPE, asset.kind),
+                (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+            ];
             (headers, asset.body).into_response()
         }
         None => super::not_found(),
@@ -49,10 +56,16 @@ pub(super) async fn asset(Name(name): Name) -> Response {
 }
 
 pub(super) async fn icon() -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "image/svg+xml"), (header::CACHE_CONTROL, "public, max-age=86400")], ICON)
+    (
+        [(header::CONTENT_TYPE, "image/svg+xml"), (header::CACHE_CONTROL, "public, max-age=86400")],
+        ICON,
+    )
 }
 
 pub(super) async fn robots() -> impl IntoResponse {
-    let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "public, max-age=86400")];
+    let headers = [
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (header::CACHE_CONTROL, "public, max-age=86400"),
+    ];
     (headers, "User-agent: *\nAllow: /\nDisallow: /api/\n")
 }

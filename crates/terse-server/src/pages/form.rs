@@ -31,13 +31,18 @@ pub(super) async fn fields(headers: &HeaderMap, body: Body) -> Result<Params, Pr
         return Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "this is not what our form sends"));
     }
     let bytes = read(body, SMALL).await?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| Problem::new(&INVALID_REQUEST, "this is not what our form sends"))?;
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|_| Problem::new(&INVALID_REQUEST, "this is not what our form sends"))?;
     Params::parse(text)
 }
 
-/// The fields of a form that only a page of ours may send, because of what it does: in somebody's name, or to their cookies.
-/// A browser that says nothing about who asks is refused too.
-pub(super) async fn own_fields(state: &AppState, headers: &HeaderMap, body: Body) -> Result<Params, Response> {
+/// The fields of a form that only a page of ours may send, because of what it does: in somebody's
+/// name, or to their cookies. A browser that says nothing about who asks is refused too.
+pub(super) async fn own_fields(
+    state: &AppState,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Params, Response> {
     if !is_ours(headers) && !names_base(state, headers) {
         return Err(message(&FOREIGN));
     }
@@ -75,7 +80,8 @@ pub(super) fn sentence(problem: &Problem) -> String {
 
 /// A page that shows what is wrong, with the status and the fields that go with it.
 pub(super) fn shown_again(problem: &Problem, text: String) -> Response {
-    let mut response = page(StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST), text);
+    let mut response =
+        page(StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST), text);
     if let Some(verdict) = problem.verdict() {
         limits::tell(verdict, response.headers_mut());
     }

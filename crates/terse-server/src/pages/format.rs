@@ -23,10 +23,16 @@ pub(super) fn ago(at: Timestamp, now: Timestamp) -> String {
 
 /// How long something lasts, in its largest unit.
 pub(super) fn span(of: Duration) -> String {
-    const UNITS: [(u64, &str); 5] =
-        [(365 * 86_400, "year"), (30 * 86_400, "month"), (86_400, "day"), (3600, "hour"), (60, "minute")];
+    const UNITS: [(u64, &str); 5] = [
+        (365 * 86_400, "year"),
+        (30 * 86_400, "month"),
+        (86_400, "day"),
+        (3600, "hour"),
+        (60, "minute"),
+    ];
     let seconds = of.as_secs();
-    let (length, name) = UNITS.into_iter().find(|(length, _)| seconds >= *length).unwrap_or((1, "second"));
+    let (length, name) =
+        UNITS.into_iter().find(|(length, _)| seconds >= *length).unwrap_or((1, "second"));
     let count = seconds / length;
     if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
 }
@@ -43,9 +49,13 @@ mod tests {
 
     #[test]
     fn spans_are_told_in_their_largest_unit() {
-        for (seconds, want) in
-            [(1, "1 second"), (59, "59 seconds"), (3600, "1 hour"), (28_800, "8 hours"), (86_400 * 59, "1 month")]
-        {
+        for (seconds, want) in [
+            (1, "1 second"),
+            (59, "59 seconds"),
+            (3600, "1 hour"),
+            (28_800, "8 hours"),
+            (86_400 * 59, "1 month"),
+        ] {
             assert_eq!(span(Duration::from_secs(seconds)), want);
         }
         assert_eq!(ago(Timestamp::from_ms(0), Timestamp::from_ms(59_999)), "just now");

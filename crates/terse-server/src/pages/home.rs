@@ -47,10 +47,13 @@ struct Here {
 }
 
 impl Here {
-    /// A session that has ended is none, or the page would promise a link that stays, and make one that does not.
+    /// A session that has ended is none, or the page would promise a link that stays, and make one
+    /// that does not.
     async fn of(state: &AppState, uri: &Uri, headers: &HeaderMap) -> Self {
         let known = cookie(headers, session_cookie(state)).is_some()
-            && Principal::of(state, &Method::GET, headers).await.is_ok_and(|principal| principal.caller != Caller::Anonymous);
+            && Principal::of(state, &Method::GET, headers)
+                .await
+                .is_ok_and(|principal| principal.caller != Caller::Anonymous);
         Self { domain: domain_of(state, uri, headers), known }
     }
 }
@@ -94,14 +97,18 @@ impl Made {
 impl Home {
     fn new(state: &AppState, here: &Here, form: Form) -> Self {
         let rules = state.links.rules();
-        let shorter = LIVES.into_iter().filter(|life| here.known || Duration::from_secs(*life) < rules.anonymous_ttl);
+        let shorter = LIVES
+            .into_iter()
+            .filter(|life| here.known || Duration::from_secs(*life) < rules.anonymous_ttl);
         let base = rules.hosts.base_of(&here.domain);
         Self {
             known: here.known,
             open: rules.anonymous_create || here.known,
             longest: span(rules.anonymous_ttl),
             base: base.split_once("://").map_or(base.as_str(), |(_, rest)| rest).to_owned(),
-            lives: shorter.map(|life| (life, span(Duration::from_secs(life)), form.ttl == life.to_string())).collect(),
+            lives: shorter
+                .map(|life| (life, span(Duration::from_secs(life)), form.ttl == life.to_string()))
+                .collect(),
             form,
             made: None,
             problem: None,
@@ -110,10 +117,19 @@ impl Home {
 }
 
 pub(super) async fn show(State(state): Web, uri: Uri, headers: HeaderMap) -> Response {
-    page(StatusCode::OK, html(&Home::new(&state, &Here::of(&state, &uri, &headers).await, Form::default())))
+    page(
+        StatusCode::OK,
+        html(&Home::new(&state, &Here::of(&state, &uri, &headers).await, Form::default())),
+    )
 }
 
-pub(super) async fn shorten(State(state): Web, Peer(address): Peer, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn shorten(
+    State(state): Web,
+    Peer(address): Peer,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     let here = Here::of(&state, &uri, &headers).await;
     let base = state.links.rules().hosts.base_of(&here.domain);
     if !is_own_form(&headers, &uri, &base) {
@@ -124,7 +140,10 @@ pub(super) async fn shorten(State(state): Web, Peer(address): Peer, uri: Uri, he
         refused(&state, &here, form, problem)
     };
     // Whoever is signed in makes links of their own.
-    let principal = match Principal::of(&state, &Method::POST, &headers).await.and_then(Principal::may_create) {
+    let principal = match Principal::of(&state, &Method::POST, &headers)
+        .await
+        .and_then(Principal::may_create)
+    {
         Ok(principal) => principal,
         Err(problem) => return refused(&state, &here, Form::default(), &problem),
     };
@@ -173,25 +192,31 @@ fn refused(state: &AppState, here: &Here, form: Form, problem: &Problem) -> Resp
     shown_again(problem, html(&home))
 }
 
-/// Whether a form was sent from a page of ours, as far as the browser tells. Programs that tell nothing are fine: without a
-/// cookie there is nothing that another site could abuse, and with one more is asked for.
+/// Whether a form was sent from a page of ours, as far as the browser tells. Programs that tell
+/// nothing are fine: without a cookie there is nothing that another site could abuse, and with one
+/// more is asked for.
 pub(crate) fn is_own_form(headers: &HeaderMap, uri: &Uri, base: &str) -> bool {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     if let Some(site) = text("sec-fetch-site") {
         return matches!(site, "same-origin" | "none");
     }
     let Some(origin) = text("origin") else { return true };
-    // HTTP/2 names the host in the request line. Behind a proxy that renames us, browsers still name what people know.
-    let host = text("host").or_else(|| uri.authority().map(http::uri::Authority::as_str)).unwrap_or_default();
+    // HTTP/2 names the host in the request line. Behind a proxy that renames us, browsers still
+    // name what people know.
+    let host = text("host")
+        .or_else(|| uri.authority().map(http::uri::Authority::as_str))
+        .unwrap_or_default();
     let sender = origin.split_once("://").map_or("", |(_, sender)| sender);
-    let known = base.split_once("://").map_or("", |(_, known)| known.split('/').next().unwrap_or_default());
+    let known =
+        base.split_once("://").map_or("", |(_, known)| known.split('/').next().unwrap_or_default());
     !sender.is_empty() && (sender.eq_ignore_ascii_case(host) || sender.eq_ignore_ascii_case(known))
 }
 
 async fn read_form(headers: &HeaderMap, body: Body) -> Result<Form, Problem> {
     let mut params = fields(headers, body).await?;
     let mut take = |name| params.take(name).unwrap_or_default();
-    let form = Form { long_url: with_scheme(&take("long_url")), alias: take("alias"), ttl: take("ttl") };
+    let form =
+        Form { long_url: with_scheme(&take("long_url")), alias: take("alias"), ttl: take("ttl") };
     params.done()?;
     if !form.ttl.is_empty() && !LIVES.iter().any(|life| life.to_string() == form.ttl) {
         return Err(Problem::invalid("ttl", "choose one of the times offered"));
@@ -199,14 +224,20 @@ async fn read_form(headers: &HeaderMap, body: Body) -> Result<Form, Problem> {
     Ok(form)
 }
 
-/// People type `example.com`. Here, where they see what becomes of it, that may mean `https://example.com`.
+/// People type `example.com`. Here, where they see what becomes of it, that may mean
+/// `https://example.com`.
 fn with_scheme(text: &str) -> String {
     let text = text.trim();
     let first = text.split(['/', '?', '#']).next().unwrap_or_default();
-    // In `example.com:8080` what stands before the colon is a host; in `mailto:me@example.com` it is not.
+    // In `example.com:8080` what stands before the colon is a host; in `mailto:me@example.com` it
+    // is not.
     let has_scheme = match first.split_once(':') {
         None => false,
-        Some((before, port)) => !(before.contains('.') && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())),
+        Some((before, port)) => {
+            !(before.contains('.')
+                && !port.is_empty()
+                && port.bytes().all(|byte| byte.is_ascii_digit()))
+        }
     };
     if has_scheme || first.is_empty() { text.to_owned() } else { format!("https://{text}") }
 }

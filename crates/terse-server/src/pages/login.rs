@@ -31,11 +31,21 @@ struct Login {
 
 impl Login {
     fn new(state: &AppState, name: String, next: String) -> Self {
-        Self { open: state.accounts.open, provider: state.accounts.provider(), name, next, wrong: None }
+        Self {
+            open: state.accounts.open,
+            provider: state.accounts.provider(),
+            name,
+            next,
+            wrong: None,
+        }
     }
 }
 
-pub(super) async fn show(State(state): Web, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
+pub(super) async fn show(
+    State(state): Web,
+    headers: HeaderMap,
+    params: Result<Params, Problem>,
+) -> Response {
     let next = params.ok().and_then(|mut params| params.take("next")).unwrap_or_default();
     match signed_in(&state, &headers).await {
         Ok(Some(_)) => go(inside(&next)),
@@ -47,7 +57,12 @@ pub(super) async fn show(State(state): Web, headers: HeaderMap, params: Result<P
     }
 }
 
-pub(super) async fn sign_in(State(state): Web, Peer(address): Peer, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn sign_in(
+    State(state): Web,
+    Peer(address): Peer,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     let mut fields = match own_fields(&state, &headers, body).await {
         Ok(fields) => fields,
         Err(response) => return response,
@@ -78,8 +93,8 @@ pub(super) async fn sign_out(State(state): Web, headers: HeaderMap, body: Body) 
     }
 }
 
-/// Whose name and password these are. It takes as long, and says the same, whether nobody has the name, or the password is
-/// wrong, or there is none.
+/// Whose name and password these are. It takes as long, and says the same, whether nobody has the
+/// name, or the password is wrong, or there is none.
 pub(super) async fn try_password(
     state: &AppState,
     address: std::net::IpAddr,
@@ -121,7 +136,8 @@ pub(super) fn away(error: &RegistryError) -> Response {
     message(&UNAVAILABLE)
 }
 
-/// Where to go next: a path of ours, in plain characters, or home. `//host` and `/\host` lead elsewhere.
+/// Where to go next: a path of ours, in plain characters, or home. `//host` and `/\host` lead
+/// elsewhere.
 pub(super) fn inside(next: &str) -> &str {
     let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     let ours = next.starts_with('/') && !next.starts_with("//");

@@ -1,7 +1,8 @@
 //! The pages: home, previews, warnings, and what a visitor sees when a link does not work.
 //!
-//! Made on the server, readable without scripts, nothing loaded from elsewhere. What people typed is escaped by the templates,
-//! and what was asked for is never repeated on a page that says it is not there.
+//! Made on the server, readable without scripts, nothing loaded from elsewhere. What people typed
+//! is escaped by the templates, and what was asked for is never repeated on a page that says it is
+//! not there.
 
 mod account;
 mod assets;
@@ -35,8 +36,10 @@ pub(crate) use session::is_secure;
 
 use crate::router::AppState;
 
-/// The `Content-Security-Policy` of every page: one style sheet and one script of our own, nothing from elsewhere.
-pub const CSP: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; form-action 'self'; \
+/// The `Content-Security-Policy` of every page: one style sheet and one script of our own, nothing
+/// from elsewhere.
+pub const CSP: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' \
+    data:; form-action 'self'; \
     base-uri 'none'; frame-ancestors 'none'";
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -88,7 +91,8 @@ struct Message {
 const NOT_FOUND: Message = Message {
     status: 404,
     heading: "Nothing here",
-    text: "This short link does not lead anywhere. It may have been mistyped, or its owner has removed it.",
+    text: "This short link does not lead anywhere. It may have been mistyped, or its owner has \
+        removed it.",
     hint: "Capital and small letters matter: check the link against where you found it.",
 };
 const GONE: Message = Message {
@@ -100,7 +104,8 @@ const GONE: Message = Message {
 const BLOCKED: Message = Message {
     status: 451,
     heading: "This link is blocked",
-    text: "It was taken down, because of where it leads or because of its owner. We do not show where it led.",
+    text: "It was taken down, because of where it leads or because of its owner. We do not show \
+        where it led.",
     hint: "You did nothing wrong by following it, and nothing was opened.",
 };
 const UNAVAILABLE: Message = Message {
@@ -169,7 +174,8 @@ pub fn pages() -> Pages {
     }
 }
 
-/// What a template says. Writing into a string cannot fail, and no template of ours calls anything that does.
+/// What a template says. Writing into a string cannot fail, and no template of ours calls anything
+/// that does.
 fn html(template: &impl Template) -> String {
     template.render().unwrap_or_else(|error| {
         tracing::error!(%error, "a page could not be written");
@@ -212,13 +218,22 @@ pub(crate) fn wrong_method() -> Response {
 }
 
 /// Which link a path on the host of this request speaks of, if it can be one.
-pub(crate) fn key_of(state: &AppState, uri: &Uri, headers: &HeaderMap, code: &str) -> Option<LinkKey> {
+pub(crate) fn key_of(
+    state: &AppState,
+    uri: &Uri,
+    headers: &HeaderMap,
+    code: &str,
+) -> Option<LinkKey> {
     Some(LinkKey { domain: domain_of(state, uri, headers), code: Code::parse(code)? })
 }
 
 /// The short domain that a request came to.
 fn domain_of(state: &AppState, uri: &Uri, headers: &HeaderMap) -> Domain {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).or_else(|| uri.host()).unwrap_or_default();
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok())
+        .or_else(|| uri.host())
+        .unwrap_or_default();
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,
         _ => host,

@@ -9,7 +9,8 @@ use axum::http::header::{HOST, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use terse_core::registry::{
-    Account, AccountChange, AccountName, Actor, Attribution, ChangeAccount, NewAccount, RegistryError, Role, Token,
+    Account, AccountChange, AccountName, Actor, Attribution, ChangeAccount, NewAccount,
+    RegistryError, Role, Token,
 };
 use terse_core::{Domain, OwnerId};
 
@@ -33,14 +34,16 @@ const AWAY: Message = Message {
 const FAILED: Message = Message {
     status: 403,
     heading: "That did not work",
-    text: "We could not make sure who you are. Perhaps it took too long, or was begun in another window.",
+    text: "We could not make sure who you are. Perhaps it took too long, or was begun in another \
+        window.",
     hint: "Start again from the sign-in page.",
 };
 const UNKNOWN: Message = Message {
     status: 403,
     heading: "No account here",
     text: "You are known there, but nobody here has connected that with an account.",
-    hint: "Sign in with your password and connect it on your account page, or ask for an invitation.",
+    hint: "Sign in with your password and connect it on your account page, or ask for an \
+        invitation.",
 };
 const SUSPENDED: Message = Message {
     status: 403,
@@ -67,7 +70,8 @@ const ONLY_WAY: Message = Message {
     hint: "Give yourself a password first.",
 };
 
-/// A page with a link to the provider. A form may not lead there by itself: that is what keeps forms from leading anywhere else.
+/// A page with a link to the provider. A form may not lead there by itself: that is what keeps
+/// forms from leading anywhere else.
 #[derive(Template)]
 #[template(path = "redirecting.html")]
 struct Onward {
@@ -76,7 +80,12 @@ struct Onward {
 }
 
 /// `/auth/oidc`: the way there.
-pub(super) async fn leave(State(state): Web, uri: Uri, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
+pub(super) async fn leave(
+    State(state): Web,
+    uri: Uri,
+    headers: HeaderMap,
+    params: Result<Params, Problem>,
+) -> Response {
     let Some(oidc) = &state.accounts.oidc else { return nothing_here(uri, headers).await };
     // The provider sends everybody back to one address: only there is the cookie seen again.
     let base = state.links.rules().hosts.base_of(&Domain::primary());
@@ -106,7 +115,12 @@ pub(super) async fn join(State(state): Web, uri: Uri, headers: HeaderMap, body: 
 }
 
 /// Somebody who is signed in wants to sign in from elsewhere later.
-pub(super) async fn connect(State(state): Web, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn connect(
+    State(state): Web,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     let Some(oidc) = &state.accounts.oidc else { return nothing_here(uri, headers).await };
     if let Err(response) = own_fields(&state, &headers, body).await {
         return response;
@@ -134,7 +148,10 @@ pub(super) async fn disconnect(State(state): Web, headers: HeaderMap, body: Body
     let change = AccountChange { identity: Some(None), ..AccountChange::default() };
     match state
         .registry
-        .change_account(ChangeAccount { id: account.id, change, expected: Some(account.revision) }, state.by(account.id, None))
+        .change_account(
+            ChangeAccount { id: account.id, change, expected: Some(account.revision) },
+            state.by(account.id, None),
+        )
         .await
     {
         Ok(_) => go("/account?done=disconnected"),
@@ -201,20 +218,31 @@ async fn come(
 ) -> Result<Response, Turned> {
     let mut params = params.map_err(|_| &FAILED)?;
     let flow_state = params.take("state").unwrap_or_default();
-    let held =
-        cookie(headers, flow_name(state)).and_then(|held| Flow::open(&oidc.settings().key, held, &flow_state, state.links.now()));
+    let held = cookie(headers, flow_name(state))
+        .and_then(|held| Flow::open(&oidc.settings().key, held, &flow_state, state.links.now()));
     let flow = held.ok_or(&FAILED)?;
     // Where a provider says who it is, it must be the one that was asked.
-    if params.take("iss").is_some_and(|issuer| issuer.trim_end_matches('/') != oidc.settings().issuer.trim_end_matches('/')) {
+    if params.take("iss").is_some_and(|issuer| {
+        issuer.trim_end_matches('/') != oidc.settings().issuer.trim_end_matches('/')
+    }) {
         return Err((&FAILED).into());
     }
-    let code = params.take("code").filter(|code| !code.is_empty() && code.len() <= 4096).ok_or(&FAILED)?;
+    let code =
+        params.take("code").filter(|code| !code.is_empty() && code.len() <= 4096).ok_or(&FAILED)?;
     let attempt = match state.limits.sign_in(address, None).await {
         Ok(attempt) => attempt,
-        Err(problem) => return Err(Turned::Response(Box::new(super::form::shown_again(&problem, html(&super::LIMITED))))),
+        Err(problem) => {
+            return Err(Turned::Response(Box::new(super::form::shown_again(
+                &problem,
+                html(&super::LIMITED),
+            ))));
+        }
     };
     let purpose = flow.purpose.clone();
-    let person = oidc.arrive(flow, code).await.map_err(|error| Turned::Response(Box::new(failed(&error))))?;
+    let person = oidc
+        .arrive(flow, code)
+        .await
+        .map_err(|error| Turned::Response(Box::new(failed(&error))))?;
     state.limits.succeeded(attempt).await;
     match purpose {
         Purpose::SignIn { next } => {
@@ -230,9 +258,17 @@ async fn come(
             enter(state, headers, &account, HOME).await
         }
         Purpose::Connect { owner } => {
-            let here = signed_in(state, headers).await?.filter(|here| here.account.id == OwnerId(owner)).ok_or(&FAILED)?;
-            let change = AccountChange { identity: Some(Some(person.identity)), ..AccountChange::default() };
-            let change = ChangeAccount { id: here.account.id, change, expected: Some(here.account.revision) };
+            let here = signed_in(state, headers)
+                .await?
+                .filter(|here| here.account.id == OwnerId(owner))
+                .ok_or(&FAILED)?;
+            let change =
+                AccountChange { identity: Some(Some(person.identity)), ..AccountChange::default() };
+            let change = ChangeAccount {
+                id: here.account.id,
+                change,
+                expected: Some(here.account.revision),
+            };
             match state.registry.change_account(change, state.by(here.account.id, None)).await {
                 Ok(_) => Ok(go("/account?done=connected")),
                 Err(RegistryError::NameTaken) => Err((&OTHERS).into()),
@@ -242,7 +278,12 @@ async fn come(
     }
 }
 
-async fn enter(state: &AppState, headers: &HeaderMap, account: &Account, next: &str) -> Result<Response, Turned> {
+async fn enter(
+    state: &AppState,
+    headers: &HeaderMap,
+    account: &Account,
+    next: &str,
+) -> Result<Response, Turned> {
     match begin(state, headers, account).await {
         Ok(cookie) => Ok(go_with(next, cookie)),
         Err(RegistryError::Missing) => Err((&SUSPENDED).into()),
@@ -250,14 +291,22 @@ async fn enter(state: &AppState, headers: &HeaderMap, account: &Account, next: &
     }
 }
 
-/// Makes an account for somebody, by an invitation or without: under the name they have there, or one like it.
-async fn make(state: &AppState, person: &Person, invitation: Option<Token>) -> Result<Account, Turned> {
+/// Makes an account for somebody, by an invitation or without: under the name they have there, or
+/// one like it.
+async fn make(
+    state: &AppState,
+    person: &Person,
+    invitation: Option<Token>,
+) -> Result<Account, Turned> {
     // An identity has one account. Two at once end in `NameTaken`, and the second look finds it.
     let mut random = [0; 4];
     let _ = getrandom::fill(&mut random);
     let suffix = super::hex(&random);
     let known = person.names.iter().filter_map(|name| AccountName::parse(name));
-    let spare = person.names.iter().filter_map(|name| AccountName::parse(&format!("{name}-{}", &suffix[..4])));
+    let spare = person
+        .names
+        .iter()
+        .filter_map(|name| AccountName::parse(&format!("{name}-{}", &suffix[..4])));
     let last = AccountName::parse(&format!("user-{suffix}"));
     let created_at = state.links.now();
     for name in known.chain(spare).chain(last) {
@@ -265,10 +314,20 @@ async fn make(state: &AppState, person: &Person, invitation: Option<Token>) -> R
         let account = NewAccount { name, role: Role::User, password: None, identity, created_at };
         let made = match &invitation {
             Some(token) => state.registry.accept(token, account).await,
-            None => state.registry.add_account(account, Attribution { actor: Actor::Terse, at: created_at, why: None }).await,
+            None => {
+                state
+                    .registry
+                    .add_account(
+                        account,
+                        Attribution { actor: Actor::Terse, at: created_at, why: None },
+                    )
+                    .await
+            }
         };
         match made {
-            Err(RegistryError::NameTaken) if state.registry.account_by_identity(&person.identity).await?.is_some() => {
+            Err(RegistryError::NameTaken)
+                if state.registry.account_by_identity(&person.identity).await?.is_some() =>
+            {
                 return Err((&OTHERS).into());
             }
             Err(RegistryError::NameTaken) => {}
@@ -286,7 +345,8 @@ fn flow_name(state: &AppState) -> &'static str {
 
 /// The cookie for the way there and back, or none any more.
 fn flow_cookie(state: &AppState, oidc: &Oidc, flow: Option<&Flow>) -> HeaderValue {
-    let (value, seconds) = flow.map_or((String::new(), 0), |flow| (flow.seal(&oidc.settings().key), crate::oidc::TIMEOUT));
+    let (value, seconds) = flow
+        .map_or((String::new(), 0), |flow| (flow.seal(&oidc.settings().key), crate::oidc::TIMEOUT));
     set_cookie(state, flow_name(state), &value, seconds)
 }
 
@@ -298,7 +358,10 @@ fn failed(error: &OidcError) -> Response {
             message(&AWAY)
         }
         OidcError::Refused(why) => {
-            tracing::info!(why, "somebody came back from the OpenID Connect provider without proof");
+            tracing::info!(
+                why,
+                "somebody came back from the OpenID Connect provider without proof"
+            );
             message(&FAILED)
         }
     }

@@ -1,4 +1,5 @@
-//! The page that asks for a link's password. It says nothing of where the link leads, of its title or its notes.
+//! The page that asks for a link's password. It says nothing of where the link leads, of its title
+//! or its notes.
 
 use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -29,7 +30,10 @@ pub(crate) fn password_page(
     problem: Option<&str>,
 ) -> Response {
     let suspicious = link.status(state.links.now()) == Status::Suspicious;
-    let query = query.filter(|query| !query.is_empty()).map(|query| format!("?{query}")).unwrap_or_default();
+    let query = query
+        .filter(|query| !query.is_empty())
+        .map(|query| format!("?{query}"))
+        .unwrap_or_default();
     let asking = Password {
         code: link.key.code.as_str(),
         action: format!("/{}{query}", link.key.code),
@@ -39,8 +43,11 @@ pub(crate) fn password_page(
     };
     let mut response = page(status, html(&asking));
     let headers = response.headers_mut();
-    // Browsers hold `form-action` against where an answered form leads to, and this one leads to wherever the link does.
-    if let Ok(policy) = HeaderValue::try_from(CSP.replace("form-action 'self'", "form-action http: https:")) {
+    // Browsers hold `form-action` against where an answered form leads to, and this one leads to
+    // wherever the link does.
+    if let Ok(policy) =
+        HeaderValue::try_from(CSP.replace("form-action 'self'", "form-action http: https:"))
+    {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -1,4 +1,5 @@
-//! What anyone may see of a link: where it leads, how old it is, whether it is safe. Never goes there by itself.
+//! What anyone may see of a link: where it leads, how old it is, whether it is safe. Never goes
+//! there by itself.
 
 use std::sync::Arc;
 
@@ -88,12 +89,22 @@ fn elsewhere<'a>(link: &'a Link, credential: &Target) -> Vec<&'a str> {
     places
 }
 
-/// The page before a suspicious link: 200, and going on takes a click. It names the place where this visitor would go, and leads
-/// there: whoever is warned of one host must not come to another.
-async fn warning(state: &AppState, link: &Link, headers: &HeaderMap, Peer(address): Peer, query: &str) -> Response {
+/// The page before a suspicious link: 200, and going on takes a click. It names the place where
+/// this visitor would go, and leads there: whoever is warned of one host must not come to another.
+async fn warning(
+    state: &AppState,
+    link: &Link,
+    headers: &HeaderMap,
+    Peer(address): Peer,
+    query: &str,
+) -> Response {
     let target = resolve_target(state, link, headers, address, query).await;
     let host = target.host().unwrap_or_default();
-    let whole = if link.forward_query && !query.is_empty() { target.with_query(query) } else { target.to_string() };
+    let whole = if link.forward_query && !query.is_empty() {
+        target.with_query(query)
+    } else {
+        target.to_string()
+    };
     let warning = Warning {
         code: link.key.code.as_str(),
         target: &whole,
@@ -106,14 +117,21 @@ async fn warning(state: &AppState, link: &Link, headers: &HeaderMap, Peer(addres
 }
 
 /// `/{code}+`. A path without the plus is a short link, which is none of our business, or nothing.
-pub(super) async fn preview(State(state): Web, peer: Peer, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
+pub(super) async fn preview(
+    State(state): Web,
+    peer: Peer,
+    uri: Uri,
+    headers: HeaderMap,
+    Name(code): Name,
+) -> Response {
     match code.strip_suffix('+') {
         Some(code) => by_state(&state, peer, &uri, &headers, code, None).await,
         None => nothing_here(uri, headers).await,
     }
 }
 
-/// `/r/{code}`: where redirects that failed may send a browser. Tells how the link is now, whatever the query claims.
+/// `/r/{code}`: where redirects that failed may send a browser. Tells how the link is now, whatever
+/// the query claims.
 pub(super) async fn state_page(
     State(state): Web,
     peer: Peer,
@@ -126,7 +144,8 @@ pub(super) async fn state_page(
     by_state(&state, peer, &uri, &headers, &code, Some(&query)).await
 }
 
-/// `stopped` is what somebody brought who was on the way to the target; `None` for whoever only asks about the link.
+/// `stopped` is what somebody brought who was on the way to the target; `None` for whoever only
+/// asks about the link.
 async fn by_state(
     state: &Arc<AppState>,
     peer: Peer,
@@ -148,15 +167,26 @@ async fn by_state(
         Status::Deleted | Status::Scheduled => unknown(state, peer).await,
         Status::Expired | Status::UsedUp => message(&GONE),
         Status::Blocked => message(&BLOCKED),
-        // Where a link with a password leads is for those who know it; for strangers there is not much to see.
+        // Where a link with a password leads is for those who know it; for strangers there is not
+        // much to see.
         _ if link.password.is_some() && stopped.is_none() => closed_page(state, &link),
-        _ if link.password.is_some() && !AccessCookies::new(&state.pass_key).credential(headers, &link, state.links.now()) => {
+        _ if link.password.is_some()
+            && !AccessCookies::new(&state.pass_key).credential(
+                headers,
+                &link,
+                state.links.now(),
+            ) =>
+        {
             password_page(state, &link, stopped, StatusCode::OK, None)
         }
-        // Somebody on the way to the target is warned; somebody who asked about the link is told about it.
+        // Somebody on the way to the target is warned; somebody who asked about the link is told
+        // about it.
         status => match stopped.filter(|_| status == Status::Suspicious) {
             Some(query) => warning(state, &link, headers, peer, query).await,
-            None => page(StatusCode::OK, html(&Preview::new(&link, state, status == Status::Suspicious))),
+            None => page(
+                StatusCode::OK,
+                html(&Preview::new(&link, state, status == Status::Suspicious)),
+            ),
         },
     }
 }

@@ -69,7 +69,10 @@ impl Drawing {
 
 fn number(field: &'static str, text: &str, least: u32, most: u32) -> Result<u32, Problem> {
     let digits = (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = digits.then(|| text.parse().ok()).flatten().filter(|number| (least..=most).contains(number));
+    let number = digits
+        .then(|| text.parse().ok())
+        .flatten()
+        .filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| Problem::invalid(field, format!("a whole number from {least} to {most}")))
 }
 
@@ -77,8 +80,11 @@ fn colour(field: &'static str, text: &str) -> Result<[u8; 3], Problem> {
     let digits = text.strip_prefix('#').unwrap_or(text);
     let hex = digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = hex.then(|| u32::from_str_radix(digits, 16).ok()).flatten();
-    let [_, red, green, blue] =
-        number.ok_or_else(|| Problem::invalid(field, "a colour as six hexadecimal digits, such as 1a2b3c"))?.to_be_bytes();
+    let [_, red, green, blue] = number
+        .ok_or_else(|| {
+            Problem::invalid(field, "a colour as six hexadecimal digits, such as 1a2b3c")
+        })?
+        .to_be_bytes();
     Ok([red, green, blue])
 }
 
@@ -86,15 +92,24 @@ fn colour(field: &'static str, text: &str) -> Result<[u8; 3], Problem> {
 ///
 /// For links that exist and are neither deleted nor blocked.
 #[utoipa::path(get, path = "/{code}/qr", operation_id = "draw_qr", tag = "Pages",
-    params(("code" = String, Path, description = "The link's code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("format" = inline(Option<FormatWord>), Query, description = "`svg` by default", nullable = false),
-        ("size" = Option<u32>, Query, description = "Width and height in pixels, 256 by default. A PNG has whole pixels per \
-            module, and is larger where the modules would not fit.", minimum = 64, maximum = 2048, nullable = false),
-        ("margin" = Option<u32>, Query, description = "The quiet zone in modules, 4 by default", minimum = 0, maximum = 16, nullable = false),
-        ("level" = inline(Option<LevelWord>), Query, description = "How much damage it survives, `M` by default", nullable = false),
-        ("fg" = Option<String>, Query, description = "The ink, 000000 by default", pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false),
-        ("bg" = Option<String>, Query, description = "The paper, ffffff by default", pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false)),
-    responses((status = 200, description = "The picture", content((String = "image/svg+xml"), (String = "image/png"))),
+    params(("code" = String, Path, description = "The link's \
+        code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
+        ("format" = inline(Option<FormatWord>), Query, description = "`svg` by \
+            default", nullable = false),
+        ("size" = Option<u32>, Query, description = "Width and height in pixels, 256 by default. \
+            A PNG has whole pixels per \
+            module, and is larger where the modules would not \
+            fit.", minimum = 64, maximum = 2048, nullable = false),
+        ("margin" = Option<u32>, Query, description = "The quiet zone in modules, 4 by \
+            default", minimum = 0, maximum = 16, nullable = false),
+        ("level" = inline(Option<LevelWord>), Query, description = "How much damage it survives, \
+            `M` by default", nullable = false),
+        ("fg" = Option<String>, Query, description = "The ink, 000000 by \
+            default", pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false),
+        ("bg" = Option<String>, Query, description = "The paper, ffffff by \
+            default", pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false)),
+    responses((status = 200, description = "The \
+        picture", content((String = "image/svg+xml"), (String = "image/png"))),
         QrProblems))]
 pub(crate) async fn draw(
     State(state): Web,
@@ -109,13 +124,18 @@ pub(crate) async fn draw(
         state.limits.guess(Some(address)).await?;
         return Err(Problem::no_link());
     };
-    let matrix = Matrix::of(&text, drawing.level).ok_or_else(|| Problem::invalid("level", "too long for a QR code"))?;
+    let matrix = Matrix::of(&text, drawing.level)
+        .ok_or_else(|| Problem::invalid("level", "too long for a QR code"))?;
     let (kind, bytes) = match drawing.png {
         false => ("image/svg+xml", matrix.svg(&drawing).into_bytes()),
-        true => ("image/png", matrix.png(&drawing).ok_or_else(|| Problem::invalid("size", "this cannot be drawn"))?),
+        true => (
+            "image/png",
+            matrix.png(&drawing).ok_or_else(|| Problem::invalid("size", "this cannot be drawn"))?,
+        ),
     };
     let etag = format!("\"{}\"", super::hex(&Sha256::digest(&bytes)[..8]));
-    let known = headers.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == etag.as_bytes());
+    let known =
+        headers.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == etag.as_bytes());
     let headers = [(header::ETAG, etag.as_str()), (header::CACHE_CONTROL, "public, max-age=86400")];
     if known {
         return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
@@ -124,10 +144,17 @@ pub(crate) async fn draw(
 }
 
 /// The short URL, if there is such a link to be drawn.
-async fn existing(state: &Arc<AppState>, uri: &Uri, headers: &HeaderMap, code: &str) -> Result<Option<String>, StoreError> {
+async fn existing(
+    state: &Arc<AppState>,
+    uri: &Uri,
+    headers: &HeaderMap,
+    code: &str,
+) -> Result<Option<String>, StoreError> {
     let Some(key) = key_of(state, uri, headers, code) else { return Ok(None) };
     let link = state.links.preview(&key).await?;
-    let link = link.filter(|link| !matches!(link.status(state.links.now()), Status::Deleted | Status::Blocked));
+    let link = link.filter(|link| {
+        !matches!(link.status(state.links.now()), Status::Deleted | Status::Blocked)
+    });
     Ok(link.map(|link| short_url(&link.key, &state.links.rules().hosts)))
 }
 
@@ -141,7 +168,10 @@ impl Matrix {
     pub(super) fn of(text: &str, level: EcLevel) -> Option<Self> {
         let code = QrCode::with_error_correction_level(text, level).ok()?;
         let width = u32::try_from(code.width()).ok()?;
-        Some(Self { width, dark: code.to_colors().into_iter().map(|module| module == Color::Dark).collect() })
+        Some(Self {
+            width,
+            dark: code.to_colors().into_iter().map(|module| module == Color::Dark).collect(),
+        })
     }
 
     fn is_dark(&self, x: u32, y: u32) -> bool {
@@ -170,11 +200,14 @@ impl Matrix {
     }
 
     fn svg(&self, drawing: &Drawing) -> String {
-        let (size, across, path) = (drawing.size, self.across(drawing.margin), self.path(drawing.margin));
+        let (size, across, path) =
+            (drawing.size, self.across(drawing.margin), self.path(drawing.margin));
         let (ink, paper) = (super::hex(&drawing.ink), super::hex(&drawing.paper));
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{size}\" height=\"{size}\" viewBox=\"0 0 {across} {across}\" \
-             shape-rendering=\"crispEdges\"><path fill=\"#{paper}\" d=\"M0 0h{across}v{across}H0z\"/>\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{size}\" height=\"{size}\" \
+             viewBox=\"0 0 {across} {across}\" \
+             shape-rendering=\"crispEdges\"><path fill=\"#{paper}\" d=\"M0 \
+             0h{across}v{across}H0z\"/>\
              <path fill=\"#{ink}\" d=\"{path}\"/></svg>"
         )
     }

@@ -47,7 +47,9 @@ impl ReportForm {
             sent: false,
             code: key.code.to_string(),
             short: short_url(key, &state.links.rules().hosts),
-            reasons: Reason::ALL.map(|reason| (reason.as_str(), format(reason), chosen == Some(reason))).to_vec(),
+            reasons: Reason::ALL
+                .map(|reason| (reason.as_str(), format(reason), chosen == Some(reason)))
+                .to_vec(),
             text,
             most: MAX_REPORT_TEXT,
             problem: None,
@@ -56,7 +58,13 @@ impl ReportForm {
 }
 
 /// The form, or, once it was sent, a word of thanks.
-pub(super) async fn show(State(state): Web, peer: Peer, uri: Uri, headers: HeaderMap, Name(code): Name) -> Response {
+pub(super) async fn show(
+    State(state): Web,
+    peer: Peer,
+    uri: Uri,
+    headers: HeaderMap,
+    Name(code): Name,
+) -> Response {
     let Some(key) = key_of(&state, &uri, &headers, &code) else { return message(&NOT_FOUND) };
     let mut form = ReportForm::new(&state, &key, None, String::new());
     if uri.query() == Some("sent") {
@@ -92,13 +100,21 @@ pub(super) async fn send(
         return message(&CROSS_SITE);
     }
     // Who is not who they say they are is a stranger; and a stranger may report.
-    let caller = Principal::of(&state, &Method::POST, &headers).await.map_or(Caller::Anonymous, |principal| principal.caller);
+    let caller = Principal::of(&state, &Method::POST, &headers)
+        .await
+        .map_or(Caller::Anonymous, |principal| principal.caller);
     let (reason, text) = match read_form(&headers, body).await {
         Ok(form) => form,
         Err(problem) => return refused(&state, &key, None, String::new(), &problem),
     };
     let Some(chosen) = reason else {
-        return refused(&state, &key, None, text, &Problem::invalid("reason", "choose one of the reasons"));
+        return refused(
+            &state,
+            &key,
+            None,
+            text,
+            &Problem::invalid("reason", "choose one of the reasons"),
+        );
     };
     let said = Some(text.clone());
     match reporting::report(&state, Reporter { caller, address }, key.clone(), chosen, said).await {
@@ -124,7 +140,13 @@ async fn read_form(headers: &HeaderMap, body: Body) -> Result<(Option<Reason>, S
 }
 
 /// The form again, with what was typed and what is wrong with it.
-fn refused(state: &Arc<AppState>, key: &LinkKey, reason: Option<Reason>, text: String, problem: &Problem) -> Response {
+fn refused(
+    state: &Arc<AppState>,
+    key: &LinkKey,
+    reason: Option<Reason>,
+    text: String,
+    problem: &Problem,
+) -> Response {
     let mut form = ReportForm::new(state, key, reason, text);
     form.problem = Some(sentence(problem));
     shown_again(problem, html(&form))

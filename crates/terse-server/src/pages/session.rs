@@ -20,25 +20,43 @@ pub(super) struct SignedIn {
 }
 
 /// Who is signed in, if anybody is.
-pub(super) async fn signed_in(state: &AppState, headers: &HeaderMap) -> Result<Option<SignedIn>, RegistryError> {
+pub(super) async fn signed_in(
+    state: &AppState,
+    headers: &HeaderMap,
+) -> Result<Option<SignedIn>, RegistryError> {
     let Some(token) = token(state, headers) else { return Ok(None) };
     let found = state.registry.session(&token, state.links.now()).await?;
-    Ok(found.filter(|(_, account)| account.suspended.is_none()).map(|(_, account)| SignedIn { token, account }))
+    Ok(found
+        .filter(|(_, account)| account.suspended.is_none())
+        .map(|(_, account)| SignedIn { token, account }))
 }
 
 fn token(state: &AppState, headers: &HeaderMap) -> Option<Token> {
     cookie(headers, session_cookie(state)).and_then(Keys::checked_hash).map(Token)
 }
 
-/// Begins a session of somebody who has shown who they are, in place of the one their browser had, and gives back what the
-/// cookie is set with. The account must still be as it was when that was checked.
-pub(super) async fn begin(state: &AppState, headers: &HeaderMap, account: &Account) -> Result<HeaderValue, RegistryError> {
+/// Begins a session of somebody who has shown who they are, in place of the one their browser had,
+/// and gives back what the cookie is set with. The account must still be as it was when that was
+/// checked.
+pub(super) async fn begin(
+    state: &AppState,
+    headers: &HeaderMap,
+    account: &Account,
+) -> Result<HeaderValue, RegistryError> {
     let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(|error| StoreError::Unavailable(error.to_string().into()))?;
+    getrandom::fill(&mut secret)
+        .map_err(|error| StoreError::Unavailable(error.to_string().into()))?;
     let secret = URL_SAFE_NO_PAD.encode(secret);
     let (now, ttl) = (state.links.now(), state.accounts.session_ttl);
-    let (token, expires_at) = (Token(Keys::hash(&secret)), now.checked_add(ttl).unwrap_or(Timestamp::MAX));
-    state.registry.add_session(Session { token, owner: account.id, created_at: now, expires_at }, account.revision).await?;
+    let (token, expires_at) =
+        (Token(Keys::hash(&secret)), now.checked_add(ttl).unwrap_or(Timestamp::MAX));
+    state
+        .registry
+        .add_session(
+            Session { token, owner: account.id, created_at: now, expires_at },
+            account.revision,
+        )
+        .await?;
     // Whoever has set a cookie in this browser before gains nothing by it.
     if let Some(before) = self::token(state, headers) {
         state.registry.end_session(&before).await?;
@@ -47,7 +65,10 @@ pub(super) async fn begin(state: &AppState, headers: &HeaderMap, account: &Accou
 }
 
 /// Ends the session of this browser, and gives back what takes its cookie away.
-pub(super) async fn end(state: &AppState, headers: &HeaderMap) -> Result<HeaderValue, RegistryError> {
+pub(super) async fn end(
+    state: &AppState,
+    headers: &HeaderMap,
+) -> Result<HeaderValue, RegistryError> {
     if let Some(token) = token(state, headers) {
         state.registry.end_session(&token).await?;
     }
@@ -59,7 +80,8 @@ pub(super) fn no_cookie(state: &AppState) -> HeaderValue {
     set_cookie(state, session_cookie(state), "", 0)
 }
 
-/// A cookie that no script reads, that other sites' forms do not bring, and that goes by https alone where we have it.
+/// A cookie that no script reads, that other sites' forms do not bring, and that goes by https
+/// alone where we have it.
 pub(super) fn set_cookie(state: &AppState, name: &str, value: &str, seconds: u64) -> HeaderValue {
     let secure = if is_secure(state) { "; Secure" } else { "" };
     let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
@@ -93,8 +115,8 @@ pub(super) fn private_page(status: StatusCode, html: String) -> Response {
     response
 }
 
-/// Nobody keeps it, and what stands in its address is told to nobody: not even to ourselves. With `no-referrer` browsers would
-/// not say that our own forms are ours.
+/// Nobody keeps it, and what stands in its address is told to nobody: not even to ourselves. With
+/// `no-referrer` browsers would not say that our own forms are ours.
 pub(super) fn guard(headers: &mut HeaderMap) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("strict-origin"));

@@ -1,4 +1,5 @@
-//! How somebody comes to have an account: by the set-up link, by an invitation, or by themselves where that is allowed.
+//! How somebody comes to have an account: by the set-up link, by an invitation, or by themselves
+//! where that is allowed.
 
 use std::net::IpAddr;
 
@@ -7,7 +8,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
-use terse_core::registry::{Account, AccountName, Actor, Attribution, NewAccount, RegistryError, Role, Token};
+use terse_core::registry::{
+    Account, AccountName, Actor, Attribution, NewAccount, RegistryError, Role, Token,
+};
 
 use super::form::{Wrong, own_fields, sentence, shown_again};
 use super::login::{HOME, away};
@@ -46,9 +49,14 @@ impl Door {
 
     fn lead(self) -> &'static str {
         match self {
-            Self::Setup => "This makes the first account, which may do everything. The link that brought you here works once.",
+            Self::Setup => {
+                "This makes the first account, which may do everything. The link that brought you \
+                 here works once."
+            }
             Self::Join => "Choose a name and a password, and you are in.",
-            Self::SignUp => "With an account your links stay as long as you like, and are yours to change.",
+            Self::SignUp => {
+                "With an account your links stay as long as you like, and are yours to change."
+            }
         }
     }
 
@@ -84,7 +92,12 @@ struct SignupPage {
     wrong: Option<Wrong>,
 }
 
-pub(super) async fn setup(State(state): Web, uri: Uri, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
+pub(super) async fn setup(
+    State(state): Web,
+    uri: Uri,
+    headers: HeaderMap,
+    params: Result<Params, Problem>,
+) -> Response {
     let token = token_in(params);
     match state.registry.awaits_setup_by(&hashed(&token)).await {
         Ok(true) => form(&state, Door::Setup, token),
@@ -93,7 +106,12 @@ pub(super) async fn setup(State(state): Web, uri: Uri, headers: HeaderMap, param
     }
 }
 
-pub(super) async fn join(State(state): Web, uri: Uri, headers: HeaderMap, params: Result<Params, Problem>) -> Response {
+pub(super) async fn join(
+    State(state): Web,
+    uri: Uri,
+    headers: HeaderMap,
+    params: Result<Params, Problem>,
+) -> Response {
     match token_in(params) {
         token if token.is_empty() => nothing_here(uri, headers).await,
         // Said before anything is typed.
@@ -105,7 +123,8 @@ pub(super) async fn join(State(state): Web, uri: Uri, headers: HeaderMap, params
     }
 }
 
-/// Whether an invitation is still there to be taken. Whether whoever wrote it may still invite is asked when it is taken.
+/// Whether an invitation is still there to be taken. Whether whoever wrote it may still invite is
+/// asked when it is taken.
 async fn is_open(state: &AppState, token: &Token) -> Result<bool, RegistryError> {
     let open = state.registry.invitations(state.links.now(), MAX_INVITATIONS).await?;
     Ok(open.iter().any(|invitation| invitation.token == *token))
@@ -118,21 +137,43 @@ pub(super) async fn sign_up(State(state): Web, uri: Uri, headers: HeaderMap) -> 
     }
 }
 
-pub(super) async fn set_up(web: Web, peer: Peer, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn set_up(
+    web: Web,
+    peer: Peer,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     come(Door::Setup, &web.0, peer, uri, headers, body).await
 }
 
-pub(super) async fn joined(web: Web, peer: Peer, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn joined(
+    web: Web,
+    peer: Peer,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     come(Door::Join, &web.0, peer, uri, headers, body).await
 }
 
-pub(super) async fn signed_up(web: Web, peer: Peer, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn signed_up(
+    web: Web,
+    peer: Peer,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     come(Door::SignUp, &web.0, peer, uri, headers, body).await
 }
 
 /// The token in a link; empty if there is none.
 fn token_in(params: Result<Params, Problem>) -> String {
-    params.ok().and_then(|mut params| params.take("token")).filter(|token| token.len() <= 512).unwrap_or_default()
+    params
+        .ok()
+        .and_then(|mut params| params.take("token"))
+        .filter(|token| token.len() <= 512)
+        .unwrap_or_default()
 }
 
 fn hashed(token: &str) -> Token {
@@ -141,16 +182,27 @@ fn hashed(token: &str) -> Token {
 
 fn form(state: &AppState, door: Door, token: String) -> Response {
     let provider = door.provider(state);
-    private_page(StatusCode::OK, html(&SignupPage { door, token, name: String::new(), provider, wrong: None }))
+    private_page(
+        StatusCode::OK,
+        html(&SignupPage { door, token, name: String::new(), provider, wrong: None }),
+    )
 }
 
-async fn come(door: Door, state: &AppState, Peer(address): Peer, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+async fn come(
+    door: Door,
+    state: &AppState,
+    Peer(address): Peer,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
     let mut fields = match own_fields(state, &headers, body).await {
         Ok(fields) => fields,
         Err(response) => return response,
     };
     let mut take = |name| fields.take(name).unwrap_or_default();
-    let (token, name, password, again) = (take("token"), take("name"), take("password"), take("again"));
+    let (token, name, password, again) =
+        (take("token"), take("name"), take("password"), take("again"));
     // A door that is closed looks like no door, whatever is brought to it.
     let closed = match door {
         Door::Setup => state.registry.awaits_setup_by(&hashed(&token)).await.map(|waits| !waits),
@@ -182,7 +234,8 @@ async fn come(door: Door, state: &AppState, Peer(address): Peer, uri: Uri, heade
     };
     let name = name.chars().take(64).collect();
     let provider = door.provider(state);
-    let credential = SignupPage { door, token, name, provider, wrong: Some((field, sentence(&problem))) };
+    let credential =
+        SignupPage { door, token, name, provider, wrong: Some((field, sentence(&problem))) };
     let mut response = shown_again(&problem, html(&credential));
     guard(response.headers_mut());
     response
@@ -221,7 +274,15 @@ async fn make(
         Door::Setup => state.registry.take_setup(&hashed(token), account).await,
         Door::Join => state.registry.accept(&hashed(token), account).await,
         // Whoever comes by themselves does it in nobody's name: they have none before.
-        Door::SignUp => state.registry.add_account(account, Attribution { actor: Actor::Terse, at: created_at, why: None }).await,
+        Door::SignUp => {
+            state
+                .registry
+                .add_account(
+                    account,
+                    Attribution { actor: Actor::Terse, at: created_at, why: None },
+                )
+                .await
+        }
     };
     made.map_err(|error| match error {
         RegistryError::Missing => Refused::Over,
@@ -231,17 +292,24 @@ async fn make(
 
 /// A name that somebody chose.
 fn user_name(text: &str) -> Result<AccountName, Problem> {
-    let format = "a name has 3 to 64 letters, digits and . _ - + @, and begins with a letter or digit";
+    let format =
+        "a name has 3 to 64 letters, digits and . _ - + @, and begins with a letter or digit";
     AccountName::parse(text.trim()).ok_or_else(|| Problem::invalid("name", format))
 }
 
 /// A password that somebody chose.
 pub(super) fn check_new(name: &AccountName, password: &str, again: &str) -> Result<(), Problem> {
     if password.chars().count() < MIN_PASSWORD_LEN {
-        return Err(Problem::invalid("password", format!("a password has at least {MIN_PASSWORD_LEN} characters")));
+        return Err(Problem::invalid(
+            "password",
+            format!("a password has at least {MIN_PASSWORD_LEN} characters"),
+        ));
     }
     if password.eq_ignore_ascii_case(name.as_str()) {
-        return Err(Problem::invalid("password", "the name is the first password that anybody tries"));
+        return Err(Problem::invalid(
+            "password",
+            "the name is the first password that anybody tries",
+        ));
     }
     if password != again {
         // Neither is shown again, so both are to be typed.

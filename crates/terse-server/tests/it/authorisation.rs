@@ -1,7 +1,9 @@
-//! Who may do what: `authorisation.txt` has a row for every method of every route, and each cell is tried.
+//! Who may do what: `authorisation.txt` has a row for every method of every route, and each cell is
+//! tried.
 //!
-//! The routes are taken from the router itself, so none can be forgotten. Each cell is one request with a valid body; only who
-//! asks decides. What is refused must change nothing, and what is another's must look as if it were not there.
+//! The routes are taken from the router itself, so none can be forgotten. Each cell is one request
+//! with a valid body; only who asks decides. What is refused must change nothing, and what is
+//! another's must look as if it were not there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +12,8 @@ use axum::http::HeaderMap;
 use serde_json::{Value, json};
 use terse_core::clicks::{Click, ClickTarget, LinkId};
 use terse_core::registry::{
-    AccountChange, Actor, Attribution, ChangeAccount, Invitation, KeyId, Registry, Role, Scope, Suspension, Token,
+    AccountChange, Actor, Attribution, ChangeAccount, Invitation, KeyId, Registry, Role, Scope,
+    Suspension, Token,
 };
 use terse_core::{Code, Domain, LinkKey, LinkStore, OwnerId, Timestamp};
 use terse_server::Keys;
@@ -77,7 +80,11 @@ impl Row {
 
     /// As it should stand in the table.
     fn written(&self, statuses: &[u16]) -> String {
-        let statuses: String = statuses.iter().zip(WHO).map(|(status, who)| format!(" {status:>0$}", who.name.len())).collect();
+        let statuses: String = statuses
+            .iter()
+            .zip(WHO)
+            .map(|(status, who)| format!(" {status:>0$}", who.name.len()))
+            .collect();
         let body = if self.body.is_empty() { String::new() } else { format!(" | {}", self.body) };
         format!("{:<6} {:<40}{statuses}{body}", self.method, self.path)
     }
@@ -89,8 +96,14 @@ fn rows() -> Vec<Row> {
         let (head, body) = line.split_once('|').unwrap_or((line, ""));
         let mut words = head.split_whitespace().map(str::to_owned);
         let (method, path) = (words.next().unwrap(), words.next().unwrap_or_default());
-        let expected: Vec<_> = words.map(|word| (word != "?").then(|| word.parse().expect("a status or ?"))).collect();
-        assert_eq!(expected.len(), WHO.len(), "authorisation.txt: a row has {} statuses: {line}", WHO.len());
+        let expected: Vec<_> =
+            words.map(|word| (word != "?").then(|| word.parse().expect("a status or ?"))).collect();
+        assert_eq!(
+            expected.len(),
+            WHO.len(),
+            "authorisation.txt: a row has {} statuses: {line}",
+            WHO.len()
+        );
         Row { method, path, expected, body: body.trim().to_owned() }
     });
     rows.collect()
@@ -113,36 +126,47 @@ impl World {
     async fn new() -> Self {
         let web = Web::with_webhooks();
         let by = || Attribution { actor: Actor::Terse, at: Timestamp::from_ms(1), why: None };
-        for (name, role) in
-            [("moderator", Role::Moderator), ("admin", Role::Admin), ("admin-2", Role::Admin), ("suspended", Role::User)]
-        {
+        for (name, role) in [
+            ("moderator", Role::Moderator),
+            ("admin", Role::Admin),
+            ("admin-2", Role::Admin),
+            ("suspended", Role::User),
+        ] {
             web.person(name, role).await;
         }
         let victim = web.person("victim", Role::User).await;
         let victims_key = web.give_key(victim, "terse_victims", |_| ()).await;
         let revoked = web.give_key(OWNER.1, "terse_revoked", |_| ()).await;
         web.registry.revoke_key(OWNER.1, revoked, by()).await.unwrap();
-        web.give_key(OWNER.1, "terse_expired", |key| key.expires_at = Some(Timestamp::from_ms(2))).await;
+        web.give_key(OWNER.1, "terse_expired", |key| key.expires_at = Some(Timestamp::from_ms(2)))
+            .await;
         web.give_key(OWNER.1, "terse_create", |key| key.scope = Scope::Create).await;
         web.give_key(OWNER.1, "terse_read", |key| key.scope = Scope::Read).await;
         let spare_key = web.give_key(OWNER.1, "terse_spare", |_| ()).await;
         let suspended = account(&web, "suspended").await;
         let suspension = Some(Some(Suspension { at: Timestamp::from_ms(2), why: "spam".into() }));
         let change = AccountChange { suspended: suspension, ..AccountChange::default() };
-        web.registry.change_account(ChangeAccount { id: suspended, change, expected: None }, by()).await.unwrap();
+        web.registry
+            .change_account(ChangeAccount { id: suspended, change, expected: None }, by())
+            .await
+            .unwrap();
         let cookie = web.sign_in(OWNER.1, "cookie").await;
         web.sign_in(OWNER.1, "spare").await;
         let spare_session = handle("spare");
         let writer = account(&web, "moderator").await;
         let token = Token(Keys::hash("invitation"));
-        let invitation = Invitation { token, role: Role::User, by: writer, expires_at: Timestamp::MAX };
+        let invitation =
+            Invitation { token, role: Role::User, by: writer, expires_at: Timestamp::MAX };
         web.registry.invite(invitation, by()).await.unwrap();
         let wish = json!({ "long_url": "https://example.com/owned", "alias": "owned", "tags": ["spring"] });
         assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, wish).await.status, 201);
         let key = LinkKey { domain: Domain::primary(), code: Code::parse("owned").unwrap() };
         let born = web.store.get(&key).await.unwrap().unwrap().created_at;
-        web.clicks.add([Click::bare(web.clock.now(), ClickTarget::Link(LinkId { key, born }, OWNER.1))]);
-        let hook = web.as_owner("POST /api/v1/webhooks", OWNER.0, json!({ "url": "https://hooks.example/" })).await;
+        web.clicks
+            .add([Click::bare(web.clock.now(), ClickTarget::Link(LinkId { key, born }, OWNER.1))]);
+        let hook = web
+            .as_owner("POST /api/v1/webhooks", OWNER.0, json!({ "url": "https://hooks.example/" }))
+            .await;
         let webhook = hook.json()["id"].as_str().unwrap().to_owned();
         let change = json!({ "title": "Changed" });
         assert_eq!(web.as_owner("PATCH /api/v1/urls/owned", OWNER.0, change).await.status, 200);
@@ -150,33 +174,63 @@ impl World {
         assert_eq!(web.api("POST /api/v1/admin/blocklist", blocked).await.status, 201);
         assert_eq!(web.api("PUT /api/v1/domains/added.example", json!({})).await.status, 200);
         let home = web.page("/").await.text();
-        let asset = home.split("/assets/").nth(1).and_then(|rest| rest.split('"').next()).unwrap().to_owned();
-        Self { web, cookie, spare_key, victim, victims_key, spare_session, invitation: handle("invitation"), webhook, asset }
+        let asset = home
+            .split("/assets/")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next())
+            .unwrap()
+            .to_owned();
+        Self {
+            web,
+            cookie,
+            spare_key,
+            victim,
+            victims_key,
+            spare_session,
+            invitation: handle("invitation"),
+            webhook,
+            asset,
+        }
     }
 
-    /// What the variable parts of a path are, by what stands before them; or the same for something that is not there.
+    /// What the variable parts of a path are, by what stands before them; or the same for something
+    /// that is not there.
     fn fill(&self, path: &str, missing: bool) -> String {
         let mut filled = String::new();
         for part in path.split('/').skip(1) {
-            let here = |there: String, nowhere: &str| if missing { nowhere.to_owned() } else { there };
+            let here =
+                |there: String, nowhere: &str| if missing { nowhere.to_owned() } else { there };
             let value = match (filled.as_str(), part) {
                 (_, plain) if !plain.starts_with('{') => plain.to_owned(),
                 // The page of a link's own is behind a plus sign.
                 ("", "{code}") if path == "/{code}" => here("owned+".into(), "missing+"),
                 ("" | "/r", "{code}") => here("owned".into(), "missing"),
-                ("/api/v1/urls" | "/api/v1/admin/links", "{code}") => here("owned".into(), "missing"),
+                ("/api/v1/urls" | "/api/v1/admin/links", "{code}") => {
+                    here("owned".into(), "missing")
+                }
                 ("/api/v1/keys", "{id}") => here(self.spare_key.0.to_string(), "999999"),
                 ("/api/v1/admin/users", "{id}") => here(self.victim.0.to_string(), "999999"),
-                (before, "{key}") if before.ends_with("/keys") => here(self.victims_key.0.to_string(), "999999"),
-                ("/api/v1/account/sessions", "{id}") => here(self.spare_session.clone(), "0000000000000000"),
-                ("/api/v1/invitations", "{id}") => here(self.invitation.clone(), "0000000000000000"),
+                (before, "{key}") if before.ends_with("/keys") => {
+                    here(self.victims_key.0.to_string(), "999999")
+                }
+                ("/api/v1/account/sessions", "{id}") => {
+                    here(self.spare_session.clone(), "0000000000000000")
+                }
+                ("/api/v1/invitations", "{id}") => {
+                    here(self.invitation.clone(), "0000000000000000")
+                }
                 ("/api/v1/webhooks", "{id}") => here(self.webhook.clone(), "999999"),
                 ("/api/v1/tags", "{tag}") => here("spring".into(), "autumn"),
                 ("/api/v1/domains", "{domain}") => here("added.example".into(), "missing.example"),
-                ("/api/v1/admin/blocklist", "{host}") => here("blocked.example".into(), "missing.example"),
+                ("/api/v1/admin/blocklist", "{host}") => {
+                    here("blocked.example".into(), "missing.example")
+                }
                 ("/assets", "{name}") => here(self.asset.clone(), "missing.css"),
                 (before, part) => {
-                    panic!("authorisation.rs: World::fill does not know what {part} is behind {before}: add a line")
+                    panic!(
+                        "authorisation.rs: World::fill does not know what {part} is behind \
+                         {before}: add a line"
+                    )
                 }
             };
             filled = format!("{filled}/{value}");
@@ -207,7 +261,9 @@ impl World {
         if !body.is_empty() {
             headers.push(("content-type", kind));
         }
-        self.web.begin(&format!("{} {}", row.method, self.fill(&row.path, missing)), &headers, body).await
+        self.web
+            .begin(&format!("{} {}", row.method, self.fill(&row.path, missing)), &headers, body)
+            .await
     }
 
     /// All that anybody could have changed.
@@ -218,7 +274,12 @@ impl World {
 }
 
 async fn account(web: &Web, name: &str) -> OwnerId {
-    web.registry.user_named(&terse_core::registry::AccountName::parse(name).unwrap()).await.unwrap().unwrap().id
+    web.registry
+        .user_named(&terse_core::registry::AccountName::parse(name).unwrap())
+        .await
+        .unwrap()
+        .unwrap()
+        .id
 }
 
 /// How the API names what a secret opens.
@@ -230,7 +291,8 @@ fn handle(secret: &str) -> String {
 async fn routes(web: &Web) -> BTreeSet<String> {
     let mut routes = BTreeSet::new();
     for path in web.paths() {
-        let spelled: Vec<_> = path.split('/').map(|part| if part.starts_with('{') { "abc" } else { part }).collect();
+        let spelled: Vec<_> =
+            path.split('/').map(|part| if part.starts_with('{') { "abc" } else { part }).collect();
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
             if web.begin(&format!("{method} {}", spelled.join("/")), &[], "").await.status != 405 {
                 routes.insert(format!("{method} {path}"));
@@ -244,9 +306,12 @@ async fn routes(web: &Web) -> BTreeSet<String> {
 fn sketch(document: &Value, route: &str) -> String {
     let (method, path) = route.split_once(' ').unwrap();
     let content = &document["paths"][path][method.to_lowercase()]["requestBody"]["content"]["application/json"];
-    let schema = content["schema"]["$ref"].as_str().and_then(|path| document.pointer(path.strip_prefix('#')?));
-    let example =
-        [&content["example"], schema.map_or(&Value::Null, |schema| &schema["example"])].into_iter().find(|one| !one.is_null());
+    let schema = content["schema"]["$ref"]
+        .as_str()
+        .and_then(|path| document.pointer(path.strip_prefix('#')?));
+    let example = [&content["example"], schema.map_or(&Value::Null, |schema| &schema["example"])]
+        .into_iter()
+        .find(|one| !one.is_null());
     let body = example.map(|example| format!(" | {example}")).unwrap_or_default();
     format!("{method:<6} {path:<40}{}{body}", " ?".repeat(WHO.len()))
 }
@@ -259,18 +324,28 @@ async fn every_route_has_a_row_and_every_row_a_route() {
         assert!(routes.contains(known), "the router no longer tells its routes: {routes:?}");
     }
     for (path, item) in document["paths"].as_object().unwrap() {
-        routes.extend(item.as_object().unwrap().keys().map(|method| format!("{} {path}", method.to_uppercase())));
+        routes.extend(
+            item.as_object()
+                .unwrap()
+                .keys()
+                .map(|method| format!("{} {path}", method.to_uppercase())),
+        );
     }
     let rows: BTreeSet<String> = rows().iter().map(Row::line).collect();
     let missing: Vec<_> = routes.difference(&rows).map(|route| sketch(&document, route)).collect();
     let over: Vec<_> = rows.difference(&routes).collect();
     assert!(
         missing.is_empty(),
-        "these routes have no row in crates/terse-server/tests/authorisation.txt. Add these lines, with a body that is valid \
-         for everyone; the test then tells what is answered, and you decide whether that is right:\n{}",
+        "these routes have no row in crates/terse-server/tests/authorisation.txt. Add these \
+         lines, with a body that is valid \
+         for everyone; the test then tells what is answered, and you decide whether that is \
+         right:\n{}",
         missing.join("\n")
     );
-    assert!(over.is_empty(), "these rows of authorisation.txt are no routes: remove them\n{over:#?}");
+    assert!(
+        over.is_empty(),
+        "these rows of authorisation.txt are no routes: remove them\n{over:#?}"
+    );
 }
 
 #[tokio::test]
@@ -296,19 +371,34 @@ async fn everyone_may_do_what_the_table_says_and_nothing_else() {
             }
             if after != state {
                 let what = format!("{} by {}: answered {status}", row.line(), who.name);
-                let done = (200..300).contains(&status) || (status == 303 && !row.path.starts_with("/api/"));
+                let done = (200..300).contains(&status)
+                    || (status == 303 && !row.path.starts_with("/api/"));
                 assert!(done, "{what}, but something changed: {}", difference(&state, &after));
-                assert_ne!(row.method, "GET", "{what}, and looking changed something: {}", difference(&state, &after));
+                assert_ne!(
+                    row.method,
+                    "GET",
+                    "{what}, and looking changed something: {}",
+                    difference(&state, &after)
+                );
                 world = World::new().await;
                 state = world.state().await;
             }
         }
         let expected: Vec<_> = row.expected.iter().map(|status| status.unwrap_or(0)).collect();
         if statuses != expected {
-            wrong.push(format!("should be {}\nis        {}", row.written(&expected), row.written(&statuses)));
+            wrong.push(format!(
+                "should be {}\nis        {}",
+                row.written(&expected),
+                row.written(&statuses)
+            ));
         }
     }
-    assert!(wrong.is_empty(), "authorisation.txt, columns {:?}\n{}", WHO.map(|who| who.name), wrong.join("\n\n"));
+    assert!(
+        wrong.is_empty(),
+        "authorisation.txt, columns {:?}\n{}",
+        WHO.map(|who| who.name),
+        wrong.join("\n\n")
+    );
 }
 
 #[tokio::test]
@@ -320,7 +410,11 @@ async fn what_is_anothers_looks_as_if_it_were_not_there() {
             let anothers = world.ask(&row, who, false).await;
             let missing = world.ask(&row, who, true).await;
             let what = format!("{} by {}", row.line(), who.name);
-            assert_eq!((anothers.status, anothers.text()), (missing.status, missing.text()), "{what}");
+            assert_eq!(
+                (anothers.status, anothers.text()),
+                (missing.status, missing.text()),
+                "{what}"
+            );
             assert_eq!(told(&anothers.headers), told(&missing.headers), "{what}");
             compared += 1;
         }
@@ -328,7 +422,8 @@ async fn what_is_anothers_looks_as_if_it_were_not_there() {
     assert!(compared >= 10, "only {compared} answers were compared");
 }
 
-/// The table itself, by rules that hold for all routes: what nobody may write into it, whatever a handler answers.
+/// The table itself, by rules that hold for all routes: what nobody may write into it, whatever a
+/// handler answers.
 #[test]
 fn the_table_keeps_to_the_rules() {
     for row in rows() {
@@ -343,14 +438,19 @@ fn the_table_keeps_to_the_rules() {
             // A trial is a question, however long.
             if row.method != "GET" && !row.path.ends_with("/try") {
                 assert_eq!(cell("read"), 403, "{line}: a key for looking changes nothing");
-                assert_eq!(cell("forged"), 403, "{line}: another site does nothing in anybody's name");
+                assert_eq!(
+                    cell("forged"),
+                    403,
+                    "{line}: another site does nothing in anybody's name"
+                );
             }
         } else {
             assert!(!row.path.starts_with("/api/v1/admin"), "{line}: not for everyone");
             if row.path.starts_with("/api/") && row.method != "GET" {
                 // Anyone reports, whatever else their key is for.
                 let looks = if row.path.ends_with("/report") { cell("anonymous") } else { 403 };
-                let shown = ["wrong", "revoked", "expired", "suspended", "read", "forged"].map(cell);
+                let shown =
+                    ["wrong", "revoked", "expired", "suspended", "read", "forged"].map(cell);
                 assert_eq!(
                     shown,
                     [401, 401, 401, 403, looks, 403],
@@ -363,15 +463,27 @@ fn the_table_keeps_to_the_rules() {
                 assert_eq!(cell(who), 403, "{line}: not for {who}");
             }
         } else if row.path.starts_with("/api/v1/urls/{code}") && cell("anonymous") == 401 {
-            assert_eq!((cell("other"), cell("moderator")), (404, 404), "{line}: another's link is not there");
-            assert!((200..300).contains(&cell("owner")) && cell("owner") == cell("session"), "{line}: the owner may");
+            assert_eq!(
+                (cell("other"), cell("moderator")),
+                (404, 404),
+                "{line}: another's link is not there"
+            );
+            assert!(
+                (200..300).contains(&cell("owner")) && cell("owner") == cell("session"),
+                "{line}: the owner may"
+            );
         }
     }
 }
 
 /// All headers, in their order.
 fn told(headers: &HeaderMap) -> BTreeMap<String, String> {
-    headers.iter().map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())).collect()
+    headers
+        .iter()
+        .map(|(name, value)| {
+            (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        })
+        .collect()
 }
 
 /// The lines that are not in both.

@@ -14,11 +14,18 @@ const PATH: &str = "/api/v1/urls/abc/clicks";
 
 async fn with_clicks(count: usize, make: impl Fn(usize, &mut Click)) -> Web {
     let web = Web::new();
-    let made = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "alias": "abc"})).await.json();
+    let made = web
+        .api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "alias": "abc"}))
+        .await
+        .json();
     let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc").unwrap() };
-    let link = LinkId { key, born: Timestamp::parse(made["created_at"].as_str().unwrap()).unwrap() };
+    let link =
+        LinkId { key, born: Timestamp::parse(made["created_at"].as_str().unwrap()).unwrap() };
     web.clicks.add((0..count).map(|n| {
-        let mut click = Click::bare(Timestamp::from_ms(n as i64 * 1000), ClickTarget::Link(link.clone(), OwnerId::ADMIN));
+        let mut click = Click::bare(
+            Timestamp::from_ms(n as i64 * 1000),
+            ClickTarget::Link(link.clone(), OwnerId::ADMIN),
+        );
         click.visitor = Some(0xdead_beef);
         make(n, &mut click);
         click
@@ -47,7 +54,10 @@ async fn each_click_is_a_line() {
     let answer = web.api(&format!("GET {PATH}"), Value::Null).await;
     assert_eq!(answer.header("content-type"), "application/x-ndjson");
     assert_eq!(answer.header("content-disposition"), "attachment; filename=\"abc-clicks.jsonl\"");
-    assert_eq!((answer.header("cache-control"), answer.header("x-content-type-options")), ("no-store", "nosniff"));
+    assert_eq!(
+        (answer.header("cache-control"), answer.header("x-content-type-options")),
+        ("no-store", "nosniff")
+    );
     let text = answer.text();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 3);
@@ -55,10 +65,17 @@ async fn each_click_is_a_line() {
         "operating_system": null, "language": null, "referrer": null, "utm_source": null, "utm_medium": null, "utm_campaign": null,
         "utm_term": null, "utm_content": null, "bot": null, "address": null, "redirect_ms": 1.234});
     assert_eq!(lines[0], want);
-    assert_eq!((&lines[1]["bot"], &lines[2]["utm_source"]), (&json!("preview"), &json!("a\nb \"c\" 日本")));
-    assert!(!text.contains("visitor") && !text.contains("3735928559") && !text.contains("deadbeef"));
+    assert_eq!(
+        (&lines[1]["bot"], &lines[2]["utm_source"]),
+        (&json!("preview"), &json!("a\nb \"c\" 日本"))
+    );
+    assert!(
+        !text.contains("visitor") && !text.contains("3735928559") && !text.contains("deadbeef")
+    );
     // A part of them.
-    for (query, count) in [("from=1970-01-01T00:00:01Z", 2), ("to=1970-01-01T00:00:01Z", 1), ("from=1970-01-02", 0)] {
+    for (query, count) in
+        [("from=1970-01-01T00:00:01Z", 2), ("to=1970-01-01T00:00:01Z", 1), ("from=1970-01-02", 0)]
+    {
         let part = web.api(&format!("GET {PATH}?format=json&{query}"), Value::Null).await;
         assert_eq!((part.status.as_u16(), part.text().lines().count()), (200, count), "{query}");
     }
@@ -69,13 +86,30 @@ async fn each_click_is_a_line() {
         ("from=2026-01-02&to=2026-01-01", "from"),
         ("tz=UTC", "tz"),
     ] {
-        web.api(&format!("GET {PATH}?{query}"), Value::Null).await.is_problem(400, "invalid_request", field);
+        web.api(&format!("GET {PATH}?{query}"), Value::Null).await.is_problem(
+            400,
+            "invalid_request",
+            field,
+        );
     }
 }
 
 #[tokio::test]
 async fn a_table_holds_whatever_visitors_sent_and_no_formula() {
-    let nasty = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "a,b", "say \"hi\"", "two\r\nlines", "日本語 🙂", "'=x", ""];
+    let nasty = [
+        "=1+1",
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        "\tx",
+        "\rx",
+        "a,b",
+        "say \"hi\"",
+        "two\r\nlines",
+        "日本語 🙂",
+        "'=x",
+        "",
+    ];
     let web = with_clicks(nasty.len(), |n, click| {
         click.utm = [const { None }; 5].map(|_: Option<Interned>| Some(nasty[n].into()));
         click.referrer = Some(nasty[n].into());
@@ -94,14 +128,20 @@ async fn a_table_holds_whatever_visitors_sent_and_no_formula() {
     let rows: Vec<csv::StringRecord> = table.records().map(Result::unwrap).collect();
     assert_eq!(rows.len(), nasty.len());
     for (n, (row, sent)) in rows.iter().zip(nasty).enumerate() {
-        assert!(row.iter().all(|cell| !cell.starts_with(['=', '+', '-', '@', '\t', '\r'])), "{row:?}");
+        assert!(
+            row.iter().all(|cell| !cell.starts_with(['=', '+', '-', '@', '\t', '\r'])),
+            "{row:?}"
+        );
         let want = if n < 6 { format!("'{sent}") } else { sent.to_owned() };
         assert_eq!((&row[7], &row[12]), (&*want, &*want));
         assert_eq!((&row[14], &row[15]), ("203.0.113.0/24", "0.014"));
     }
     assert_eq!((&rows[0][13], &rows[1][13]), ("ai", ""));
     let none = with_clicks(0, |_, _| ()).await;
-    assert_eq!(none.api(&format!("GET {PATH}?format=csv"), Value::Null).await.text().lines().count(), 1);
+    assert_eq!(
+        none.api(&format!("GET {PATH}?format=csv"), Value::Null).await.text().lines().count(),
+        1
+    );
 }
 
 #[tokio::test]

@@ -57,7 +57,12 @@ async fn both_spellings_and_both_doors_are_the_same() {
 #[tokio::test]
 async fn what_is_wrong_with_a_link_is_said() {
     let web = Web::new();
-    assert_eq!(web.api(URLS, json!({"long_url": "https://example.com/", "custom_alias": "taken"})).await.status, 201);
+    assert_eq!(
+        web.api(URLS, json!({"long_url": "https://example.com/", "custom_alias": "taken"}))
+            .await
+            .status,
+        201
+    );
     let long = format!("https://example.com/{}", "a".repeat(9000));
     for (change, status, code, field) in [
         (json!({"long_url": null}), 400, "invalid_request", "long_url"),
@@ -65,9 +70,19 @@ async fn what_is_wrong_with_a_link_is_said() {
         (json!({"longurl": "x"}), 400, "invalid_request", "longurl"),
         (json!({"password": ""}), 400, "invalid_request", "password"),
         (json!({"rules": {}}), 400, "invalid_request", "rules"),
-        (json!({"rules": [{"to": "https://example.com/", "divice": "tv"}]}), 400, "invalid_request", "rules[0].divice"),
+        (
+            json!({"rules": [{"to": "https://example.com/", "divice": "tv"}]}),
+            400,
+            "invalid_request",
+            "rules[0].divice",
+        ),
         (json!({"rules": [{"to": "https://go.example/x"}]}), 422, "self_reference", "rules[0].to"),
-        (json!({"rules": [{"to": [{"url": "https://a.evil.example/"}]}]}), 422, "blocked_destination", "rules[0].to[0].url"),
+        (
+            json!({"rules": [{"to": [{"url": "https://a.evil.example/"}]}]}),
+            422,
+            "blocked_destination",
+            "rules[0].to[0].url",
+        ),
         (json!({"ttl": "1h"}), 400, "invalid_request", "ttl"),
         (json!({"ttl": -1}), 400, "invalid_request", "ttl"),
         (json!({"tags": ["a", 1]}), 400, "invalid_request", "tags[1]"),
@@ -114,7 +129,11 @@ async fn a_body_is_json_of_a_fair_size() {
     let web = Web::new();
     let json = ("content-type", "application/json");
     for body in ["", "nonsense", "{", "{} x", "{\"long_url\": \"https://example.com/\",}"] {
-        web.call(URLS, &[json], body).await.is_problem(400, "invalid_request", if body == "{} x" { "long_url" } else { "" });
+        web.call(URLS, &[json], body).await.is_problem(
+            400,
+            "invalid_request",
+            if body == "{} x" { "long_url" } else { "" },
+        );
     }
     for body in ["[]", "null", "7", "[\"https://example.com/\"]"] {
         web.call(URLS, &[json], body).await.is_problem(400, "invalid_request", "");
@@ -123,13 +142,28 @@ async fn a_body_is_json_of_a_fair_size() {
     web.call(URLS, &[json], twice).await.is_problem(400, "invalid_request", "title");
     let good = r#"{"long_url": "https://example.com/"}"#;
     web.call(URLS, &[], good).await.is_problem(415, "unsupported_media_type", "Content-Type");
-    web.call(URLS, &[("content-type", "text/plain")], good).await.is_problem(415, "unsupported_media_type", "Content-Type");
+    web.call(URLS, &[("content-type", "text/plain")], good).await.is_problem(
+        415,
+        "unsupported_media_type",
+        "Content-Type",
+    );
     let gzip = ("content-encoding", "gzip");
-    web.call(URLS, &[json, gzip], good).await.is_problem(415, "unsupported_media_type", "Content-Encoding");
-    assert_eq!(web.call(URLS, &[("content-type", "Application/JSON; charset=utf-8")], good).await.status, 201);
+    web.call(URLS, &[json, gzip], good).await.is_problem(
+        415,
+        "unsupported_media_type",
+        "Content-Encoding",
+    );
+    assert_eq!(
+        web.call(URLS, &[("content-type", "Application/JSON; charset=utf-8")], good).await.status,
+        201
+    );
     let large = format!("{{\"long_url\": \"{}\"}}", "a".repeat(64 * 1024));
     web.call(URLS, &[json], large).await.is_problem(413, "too_large", "");
-    web.call("POST /api/v1/urls?api_key=x", &[json], good).await.is_problem(400, "invalid_request", "api_key");
+    web.call("POST /api/v1/urls?api_key=x", &[json], good).await.is_problem(
+        400,
+        "invalid_request",
+        "api_key",
+    );
 }
 
 #[tokio::test]
@@ -139,7 +173,10 @@ async fn keys_are_shown_in_the_header_and_must_be_right() {
     let body = r#"{"long_url": "https://example.com/"}"#;
     let bearer = format!("bearer {KEY}");
     for good in [KEY, &bearer] {
-        assert!(web.call(URLS, &[json, ("authorization", good)], body).await.status.is_success(), "{good}");
+        assert!(
+            web.call(URLS, &[json, ("authorization", good)], body).await.status.is_success(),
+            "{good}"
+        );
     }
     let long = "x".repeat(600);
     for bad in ["nope", "Bearer nope", "Basic dGVyc2U6eA==", "Bearer", "", &long] {
@@ -149,12 +186,29 @@ async fn keys_are_shown_in_the_header_and_must_be_right() {
     }
     let twice = [json, ("authorization", KEY), ("authorization", KEY)];
     web.call(URLS, &twice, body).await.is_problem(401, "unauthorized", "Authorization");
-    for line in ["GET /api/v1/urls", "GET /api/v1/urls/abc", "DELETE /api/v1/urls/abc", "POST /api/v1/urls/abc/restore"] {
+    for line in [
+        "GET /api/v1/urls",
+        "GET /api/v1/urls/abc",
+        "DELETE /api/v1/urls/abc",
+        "POST /api/v1/urls/abc/restore",
+    ] {
         web.call(line, &[], "").await.is_problem(401, "unauthorized", "Authorization");
     }
-    web.anonymous("PATCH /api/v1/urls/abc", json!({})).await.is_problem(401, "unauthorized", "Authorization");
-    web.anonymous("PUT /api/v1/admin/links/abc/standing", json!({})).await.is_problem(401, "unauthorized", "Authorization");
-    web.anonymous("POST /api/v1/admin/import", json!([])).await.is_problem(401, "unauthorized", "Authorization");
+    web.anonymous("PATCH /api/v1/urls/abc", json!({})).await.is_problem(
+        401,
+        "unauthorized",
+        "Authorization",
+    );
+    web.anonymous("PUT /api/v1/admin/links/abc/standing", json!({})).await.is_problem(
+        401,
+        "unauthorized",
+        "Authorization",
+    );
+    web.anonymous("POST /api/v1/admin/import", json!([])).await.is_problem(
+        401,
+        "unauthorized",
+        "Authorization",
+    );
 }
 
 #[tokio::test]
@@ -166,10 +220,14 @@ async fn the_same_target_gives_the_same_link_unless_asked_otherwise() {
     assert_eq!((first.status.as_u16(), second.status.as_u16()), (201, 200));
     assert_eq!(first.json()["short_code"], second.json()["short_code"]);
     assert_eq!(second.header("idempotency-replayed"), "");
-    let third = web.api(URLS, json!({"long_url": "https://example.com/same", "reuse": false})).await;
+    let third =
+        web.api(URLS, json!({"long_url": "https://example.com/same", "reuse": false})).await;
     assert_eq!(third.status, 201);
     assert_ne!(first.json()["short_code"], third.json()["short_code"]);
-    assert_eq!((web.stats.creates(CreateResult::Created), web.stats.creates(CreateResult::Reused)), (2, 1));
+    assert_eq!(
+        (web.stats.creates(CreateResult::Created), web.stats.creates(CreateResult::Reused)),
+        (2, 1)
+    );
 }
 
 #[tokio::test]
@@ -202,15 +260,21 @@ async fn strangers_get_links_that_do_not_live_long_or_none() {
     let body = json!({"long_url": "https://example.com/"});
     let first = web.anonymous(URLS, body.clone()).await;
     assert_eq!(first.status, 201);
-    let made = first.json()["created_at"].as_str().map(terse_core::Timestamp::parse).unwrap().unwrap();
-    let ends = first.json()["expires_at"].as_str().map(terse_core::Timestamp::parse).unwrap().unwrap();
+    let made =
+        first.json()["created_at"].as_str().map(terse_core::Timestamp::parse).unwrap().unwrap();
+    let ends =
+        first.json()["expires_at"].as_str().map(terse_core::Timestamp::parse).unwrap().unwrap();
     assert_eq!(ends.as_ms() - made.as_ms(), 8 * 3600 * 1000);
     let second = web.anonymous(URLS, body.clone()).await;
     assert_ne!(first.json()["short_code"], second.json()["short_code"]);
 
     let closed = Web::with(|rules| rules.anonymous_create = false);
     closed.anonymous(URLS, body.clone()).await.is_problem(401, "unauthorized", "Authorization");
-    closed.anonymous("POST /api/v1/urls/bulk", json!([body])).await.is_problem(401, "unauthorized", "Authorization");
+    closed.anonymous("POST /api/v1/urls/bulk", json!([body])).await.is_problem(
+        401,
+        "unauthorized",
+        "Authorization",
+    );
     assert_eq!(closed.api(URLS, body).await.status, 201);
 }
 
@@ -224,6 +288,15 @@ async fn a_listed_target_is_refused_and_only_the_operator_learns_by_which_list()
     let operator = web.api("POST /api/v1/urls", body.clone()).await;
     operator.is_problem(422, "blocked_destination", "long_url");
     assert!(operator.text().contains("our list"));
-    assert_eq!(web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "alias": "abc"})).await.status, 201);
-    web.api("PATCH /api/v1/urls/abc", body).await.is_problem(422, "blocked_destination", "long_url");
+    assert_eq!(
+        web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "alias": "abc"}))
+            .await
+            .status,
+        201
+    );
+    web.api("PATCH /api/v1/urls/abc", body).await.is_problem(
+        422,
+        "blocked_destination",
+        "long_url",
+    );
 }

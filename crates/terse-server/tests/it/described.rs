@@ -2,7 +2,8 @@ use serde_json::Value;
 
 use crate::web::Web;
 
-/// The OpenAPI document is a promise: a changed one is reviewed like any other change. `UPDATE=1 cargo test` rewrites it.
+/// The OpenAPI document is a promise: a changed one is reviewed like any other change. `UPDATE=1
+/// cargo test` rewrites it.
 #[test]
 fn the_description_is_as_it_was_reviewed() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/openapi.json");
@@ -11,7 +12,10 @@ fn the_description_is_as_it_was_reviewed() {
         std::fs::write(path, &now).unwrap();
     }
     let reviewed = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(now == reviewed, "the description changed: run with UPDATE=1 and review the difference");
+    assert!(
+        now == reviewed,
+        "the description changed: run with UPDATE=1 and review the difference"
+    );
 }
 
 #[tokio::test]
@@ -21,9 +25,15 @@ async fn what_is_served_is_what_is_described_with_our_domains() {
     assert_eq!(served.header("content-type"), "application/json");
     let served = served.json();
     assert_eq!(served, web.page("/api/v1/openapi.json").await.json());
-    assert_eq!(served["components"]["schemas"]["CreateLink"]["properties"]["domain"]["enum"][0], "go.example");
+    assert_eq!(
+        served["components"]["schemas"]["CreateLink"]["properties"]["domain"]["enum"][0],
+        "go.example"
+    );
     let described = serde_json::to_value(terse_server::openapi()).unwrap();
-    assert_eq!(served["paths"].as_object().unwrap().len(), described["paths"].as_object().unwrap().len());
+    assert_eq!(
+        served["paths"].as_object().unwrap().len(),
+        described["paths"].as_object().unwrap().len()
+    );
 }
 
 #[tokio::test]
@@ -39,7 +49,8 @@ async fn every_described_call_exists_and_every_call_is_described() {
     let mut known = Vec::new();
     for path in document["paths"].as_object().unwrap().keys() {
         // Any name will do: what matters is whether somebody listens.
-        let spelled: Vec<_> = path.split('/').map(|part| if part.starts_with('{') { "abc" } else { part }).collect();
+        let spelled: Vec<_> =
+            path.split('/').map(|part| if part.starts_with('{') { "abc" } else { part }).collect();
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
             if web.call(&format!("{method} {}", spelled.join("/")), &[], "").await.status != 405 {
                 known.push(format!("{method} {path}"));
@@ -54,21 +65,36 @@ async fn every_described_call_exists_and_every_call_is_described() {
 #[test]
 fn inputs_are_closed_and_every_reference_leads_somewhere() {
     let document = serde_json::to_value(terse_server::openapi()).unwrap();
-    let bodies = document["paths"].as_object().unwrap().values().flat_map(|item| item.as_object().unwrap().values());
+    let bodies = document["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|item| item.as_object().unwrap().values());
     for operation in bodies {
         let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
         // Lists are described with a schema of their own, their items below.
-        if let Some(name) =
-            schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()).filter(|name| !name.ends_with("Links"))
+        if let Some(name) = schema["$ref"]
+            .as_str()
+            .and_then(|path| path.rsplit('/').next())
+            .filter(|name| !name.ends_with("Links"))
         {
-            assert_eq!(document["components"]["schemas"][name]["additionalProperties"], false, "{name}");
+            assert_eq!(
+                document["components"]["schemas"][name]["additionalProperties"], false,
+                "{name}"
+            );
         }
     }
     for name in ["CreateLink", "ImportLink"] {
-        assert_eq!(document["components"]["schemas"][name]["additionalProperties"], false, "{name}");
+        assert_eq!(
+            document["components"]["schemas"][name]["additionalProperties"], false,
+            "{name}"
+        );
     }
     let link = &document["components"]["schemas"]["Link"];
-    assert_eq!(link["required"].as_array().unwrap().len(), link["properties"].as_object().unwrap().len());
+    assert_eq!(
+        link["required"].as_array().unwrap().len(),
+        link["properties"].as_object().unwrap().len()
+    );
     let mut waiting: Vec<&Value> = vec![&document];
     while let Some(value) = waiting.pop() {
         match value {
@@ -95,7 +121,9 @@ async fn the_documentation_page_tells_every_call_and_every_problem() {
     for (path, item) in document["paths"].as_object().unwrap() {
         assert!(text.contains(&format!("<code>{path}</code>")), "{path}");
         for operation in item.as_object().unwrap().values() {
-            assert!(text.contains(&format!("id=\"{}\"", operation["operationId"].as_str().unwrap())));
+            assert!(
+                text.contains(&format!("id=\"{}\"", operation["operationId"].as_str().unwrap()))
+            );
         }
     }
     for code in ["invalid_url", "alias_taken", "store_unavailable", "precondition_failed"] {

@@ -28,7 +28,12 @@ struct Inner {
 impl Fake {
     pub(crate) fn new() -> Arc<Self> {
         let identity = Identity::from_stored([1; 32], Alphabet::Base62);
-        Arc::new(Self { identity, inner: Mutex::default(), away: AtomicBool::new(false), left: Mutex::new(None) })
+        Arc::new(Self {
+            identity,
+            inner: Mutex::default(),
+            away: AtomicBool::new(false),
+            left: Mutex::new(None),
+        })
     }
 
     /// All that is kept, to compare.
@@ -69,14 +74,18 @@ impl LinkStore for Fake {
             tokio::task::yield_now().await;
         }
         let mut inner = self.open()?;
-        let before = |request: &Request| inner.requests.iter().find(|(have, _)| have.id == request.id);
-        if let Some((request, (have, key))) = insert.request.as_ref().and_then(|request| Some((request, before(request)?))) {
+        let before =
+            |request: &Request| inner.requests.iter().find(|(have, _)| have.id == request.id);
+        if let Some((request, (have, key))) =
+            insert.request.as_ref().and_then(|request| Some((request, before(request)?)))
+        {
             if have.fingerprint != request.fingerprint {
                 return Ok(Inserted::RequestMismatch);
             }
             return Ok(Inserted::Replayed(inner.links.get(key).cloned().map(Box::new)));
         }
-        let same = |have: &&Link| have.reusable && have.owner == link.owner && have.target == link.target;
+        let same =
+            |have: &&Link| have.reusable && have.owner == link.owner && have.target == link.target;
         if let Some(have) = inner.links.values().find(same).filter(|_| link.reusable) {
             return Ok(Inserted::Existing(Box::new(have.clone())));
         }
@@ -105,7 +114,15 @@ impl LinkStore for Fake {
     }
 
     async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError> {
-        Ok(self.open()?.history.iter().rev().filter(|past| past.link.key == *key).take(limit).cloned().collect())
+        Ok(self
+            .open()?
+            .history
+            .iter()
+            .rev()
+            .filter(|past| past.link.key == *key)
+            .take(limit)
+            .cloned()
+            .collect())
     }
 
     async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError> {
@@ -141,7 +158,13 @@ impl LinkStore for Fake {
 
     async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError> {
         let mut counts = BTreeMap::<String, u64>::new();
-        for tag in self.open()?.links.values().filter(|link| link.owner == owner).flat_map(|link| link.tags.iter()) {
+        for tag in self
+            .open()?
+            .links
+            .values()
+            .filter(|link| link.owner == owner)
+            .flat_map(|link| link.tags.iter())
+        {
             *counts.entry(tag.to_owned()).or_default() += 1;
         }
         Ok(TagCount::ranked(counts, limit))
@@ -158,10 +181,19 @@ impl LinkStore for Fake {
         Ok(vec![])
     }
 
-    async fn purge(&self, before: Timestamp, limit: usize, _: Option<Timestamp>) -> Result<Vec<LinkKey>, StoreError> {
+    async fn purge(
+        &self,
+        before: Timestamp,
+        limit: usize,
+        _: Option<Timestamp>,
+    ) -> Result<Vec<LinkKey>, StoreError> {
         let mut inner = self.open()?;
-        let over = |link: &&Link| link.standing != ModerationStatus::Blocked && link.deleted_at.is_some_and(|at| at <= before);
-        let keys: Vec<LinkKey> = inner.links.values().filter(over).take(limit).map(|link| link.key.clone()).collect();
+        let over = |link: &&Link| {
+            link.standing != ModerationStatus::Blocked
+                && link.deleted_at.is_some_and(|at| at <= before)
+        };
+        let keys: Vec<LinkKey> =
+            inner.links.values().filter(over).take(limit).map(|link| link.key.clone()).collect();
         keys.iter().for_each(|key| drop(inner.links.remove(key)));
         Ok(keys)
     }

@@ -62,7 +62,8 @@ fn concerns(subject: &ClickSubject, place: &ClickTarget) -> bool {
     match (subject, place) {
         (ClickSubject::Link(wanted), ClickTarget::Link(link, _)) => wanted == link,
         (ClickSubject::Owner(wanted), ClickTarget::Link(_, owner)) => wanted == owner,
-        (ClickSubject::Everything, ClickTarget::Link(..)) | (ClickSubject::Orphans, ClickTarget::Nowhere(..)) => true,
+        (ClickSubject::Everything, ClickTarget::Link(..))
+        | (ClickSubject::Orphans, ClickTarget::Nowhere(..)) => true,
         _ => false,
     }
 }
@@ -87,13 +88,21 @@ impl ClickStore for FakeClicks {
         let clicks = self.open().await?;
         let count = |link: &LinkId| {
             let mut sum = Count::default();
-            clicks.iter().filter(|click| click.link() == Some(link)).for_each(|click| sum.add(count_of(click)));
+            clicks
+                .iter()
+                .filter(|click| click.link() == Some(link))
+                .for_each(|click| sum.add(count_of(click)));
             sum
         };
         Ok(links.iter().map(count).collect())
     }
 
-    async fn report(&self, subject: &ClickSubject, period: Period, now: Timestamp) -> Result<ClickReport, StoreError> {
+    async fn report(
+        &self,
+        subject: &ClickSubject,
+        period: Period,
+        now: Timestamp,
+    ) -> Result<ClickReport, StoreError> {
         let clicks = self.open().await?;
         let mut report = ClickReport::default();
         let mut buckets: BTreeMap<Timestamp, Bucket> = BTreeMap::new();
@@ -110,7 +119,11 @@ impl ClickStore for FakeClicks {
             }
             report.tally.add(click);
             report.visitors += u64::from(click.visitor.is_some());
-            buckets.entry(start).or_insert(Bucket { start, unit, clicks: Count::default() }).clicks.add(count_of(click));
+            buckets
+                .entry(start)
+                .or_insert(Bucket { start, unit, clicks: Count::default() })
+                .clicks
+                .add(count_of(click));
         }
         report.buckets = buckets.into_values().collect();
         Ok(report)
@@ -118,7 +131,8 @@ impl ClickStore for FakeClicks {
 
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {
         let asked = self.pages.fetch_add(1, Ordering::Relaxed);
-        if self.last_page.lock().expect("no test panics in here").is_some_and(|last| asked >= last) {
+        if self.last_page.lock().expect("no test panics in here").is_some_and(|last| asked >= last)
+        {
             return Err(StoreError::Unavailable("the disk is gone".into()));
         }
         let clicks = self.open().await?;
@@ -128,12 +142,16 @@ impl ClickStore for FakeClicks {
                 && query.from.is_none_or(|from| click.at >= from)
                 && query.to.is_none_or(|to| click.at < to)
         };
-        let found: Vec<_> = clicks.iter().enumerate().skip(after).filter(wanted).take(query.limit + 1).collect();
+        let found: Vec<_> =
+            clicks.iter().enumerate().skip(after).filter(wanted).take(query.limit + 1).collect();
         let next = (found.len() > query.limit).then(|| {
             let (number, click) = found[query.limit - 1];
             ClickCursor { at_ms: click.at.as_ms(), number: number as u64 + 1 }
         });
-        Ok(ClickPage { clicks: found.into_iter().take(query.limit).map(|(_, click)| click.clone()).collect(), next })
+        Ok(ClickPage {
+            clicks: found.into_iter().take(query.limit).map(|(_, click)| click.clone()).collect(),
+            next,
+        })
     }
 
     async fn links(&self, _: Option<&LinkId>, _: usize) -> Result<Vec<LinkId>, StoreError> {
@@ -145,7 +163,9 @@ impl ClickStore for FakeClicks {
     }
 
     async fn forget_owner(&self, owner: OwnerId) -> Result<(), StoreError> {
-        self.open().await?.retain(|click| !matches!(click.place, ClickTarget::Link(_, of) if of == owner));
+        self.open()
+            .await?
+            .retain(|click| !matches!(click.place, ClickTarget::Link(_, of) if of == owner));
         Ok(())
     }
 

@@ -26,7 +26,13 @@ impl Limiter for Once {
         *taken += if allowed { count } else { 0 };
         let reset = limit.interval() * *taken;
         let retry = if allowed { Duration::ZERO } else { limit.interval() };
-        LimitDecision { allowed, limit: limit.count(), remaining: limit.count() - *taken, reset, retry }
+        LimitDecision {
+            allowed,
+            limit: limit.count(),
+            remaining: limit.count() - *taken,
+            reset,
+            retry,
+        }
     }
 
     async fn give_back(&self, subject: LimitSubject, _: Limit, count: u32) {
@@ -47,9 +53,16 @@ fn web() -> Web {
 }
 
 /// A request from an address.
-async fn send(web: &Web, from: &str, line: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+async fn send(
+    web: &Web,
+    from: &str,
+    line: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<Body>,
+) -> Answer {
     let (method, path) = line.split_once(' ').unwrap();
-    let mut request = Request::builder().method(method).uri(path).extension(Peer(from.parse().unwrap()));
+    let mut request =
+        Request::builder().method(method).uri(path).extension(Peer(from.parse().unwrap()));
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -57,11 +70,19 @@ async fn send(web: &Web, from: &str, line: &str, headers: &[(&str, &str)], body:
 }
 
 async fn create(web: &Web, from: &str, body: &Value) -> Answer {
-    send(web, from, &format!("POST {URLS}"), &[("content-type", "application/json")], body.to_string()).await
+    send(
+        web,
+        from,
+        &format!("POST {URLS}"),
+        &[("content-type", "application/json")],
+        body.to_string(),
+    )
+    .await
 }
 
 fn told(answer: &Answer) -> [&str; 4] {
-    ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"].map(|name| answer.header(name))
+    ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset", "retry-after"]
+        .map(|name| answer.header(name))
 }
 
 #[tokio::test]
@@ -82,7 +103,11 @@ async fn strangers_are_limited_by_address_and_told_how_much_is_left() {
     }
     // The other door is no way around.
     let json = [("content-type", "application/json")];
-    send(&web, "203.0.113.7", "POST /api/v1/shorten", &json, body.to_string()).await.is_problem(429, "rate_limited", "");
+    send(&web, "203.0.113.7", "POST /api/v1/shorten", &json, body.to_string()).await.is_problem(
+        429,
+        "rate_limited",
+        "",
+    );
 }
 
 #[tokio::test]
@@ -97,20 +122,29 @@ async fn owners_are_limited_by_key_and_admins_are_not() {
             assert_eq!(answer.header("ratelimit-limit"), if key == KEY { "" } else { "5" });
         }
     }
-    let items: Value = (0..100).map(|i| json!({"long_url": format!("https://example.com/{i}")})).collect();
+    let items: Value =
+        (0..100).map(|i| json!({"long_url": format!("https://example.com/{i}")})).collect();
     assert_eq!(web.api("POST /api/v1/urls/bulk", items.clone()).await.status, 207);
-    let items: Value = (0..100).map(|i| json!({"long_url": "https://example.com/", "short_code": format!("code{i}")})).collect();
+    let items: Value = (0..100)
+        .map(|i| json!({"long_url": "https://example.com/", "short_code": format!("code{i}")}))
+        .collect();
     assert_eq!(web.api("POST /api/v1/admin/import", items).await.status, 207);
 }
 
 #[tokio::test]
 async fn each_item_of_a_list_counts_and_a_list_is_taken_or_refused_as_a_whole() {
     let web = web();
-    let list = |count: usize| -> Value { (0..count).map(|i| json!({"long_url": format!("https://example.com/{i}")})).collect() };
+    let list = |count: usize| -> Value {
+        (0..count).map(|i| json!({"long_url": format!("https://example.com/{i}")})).collect()
+    };
     let bulk = async |count| web.as_owner("POST /api/v1/urls/bulk", OWNER.0, list(count)).await;
     let answer = bulk(6).await;
     answer.is_problem(429, "rate_limited", "");
-    assert!(answer.json()["detail"].as_str().unwrap().contains("6 links; at most 5"), "{}", answer.text());
+    assert!(
+        answer.json()["detail"].as_str().unwrap().contains("6 links; at most 5"),
+        "{}",
+        answer.text()
+    );
     let answer = bulk(3).await;
     assert_eq!((answer.status.as_u16(), told(&answer)[..2].to_vec()), (207, vec!["5", "2"]));
     let answer = bulk(3).await;
@@ -133,9 +167,15 @@ async fn what_is_only_said_again_costs_nothing() {
         assert!(answer.status.is_success());
         assert_eq!(told(&answer)[..3], ["3", "2", "1200"]);
     }
-    let items = json!([{"long_url": "https://example.com/a"}, {"long_url": "https://example.com/b"}]).to_string();
+    let items =
+        json!([{"long_url": "https://example.com/a"}, {"long_url": "https://example.com/b"}])
+            .to_string();
     for _ in 0..3 {
-        let headers = [("content-type", "application/json"), ("idempotency-key", "many"), ("authorization", OWNER.0)];
+        let headers = [
+            ("content-type", "application/json"),
+            ("idempotency-key", "many"),
+            ("authorization", OWNER.0),
+        ];
         let answer = send(&web, "::1", "POST /api/v1/urls/bulk", &headers, items.clone()).await;
         assert_eq!((answer.status.as_u16(), told(&answer)[1]), (207, "3"));
     }
@@ -145,7 +185,10 @@ async fn what_is_only_said_again_costs_nothing() {
 async fn mistakes_cost_no_link_but_not_without_an_end() {
     let web = web();
     for _ in 0..30 {
-        assert_eq!(create(&web, "203.0.113.7", &json!({"long_urll": "https://example.com/"})).await.status, 400);
+        assert_eq!(
+            create(&web, "203.0.113.7", &json!({"long_urll": "https://example.com/"})).await.status,
+            400
+        );
     }
     let answer = create(&web, "203.0.113.7", &json!({"long_urll": "https://example.com/"})).await;
     answer.is_problem(429, "rate_limited", "");
@@ -163,7 +206,8 @@ async fn mistakes_cost_no_link_but_not_without_an_end() {
 async fn the_form_is_limited_too_and_keeps_what_was_typed() {
     let web = web();
     let form = async |text: &str| {
-        let headers = [("content-type", "application/x-www-form-urlencoded"), ("host", "go.example")];
+        let headers =
+            [("content-type", "application/x-www-form-urlencoded"), ("host", "go.example")];
         send(&web, "203.0.113.7", "POST /", &headers, text.to_owned()).await
     };
     for left in ["2", "1", "0"] {
@@ -174,21 +218,36 @@ async fn the_form_is_limited_too_and_keeps_what_was_typed() {
     assert_eq!(answer.status, 429);
     assert_eq!(told(&answer), ["3", "0", "3600", "1200"]);
     let text = answer.text();
-    assert!(text.contains("value=\"https://example.com/typed\"") && text.contains("try again in 20 minutes"), "{text}");
-    create(&web, "203.0.113.7", &json!({"long_url": "https://example.com/"})).await.is_problem(429, "rate_limited", "");
+    assert!(
+        text.contains("value=\"https://example.com/typed\"")
+            && text.contains("try again in 20 minutes"),
+        "{text}"
+    );
+    create(&web, "203.0.113.7", &json!({"long_url": "https://example.com/"})).await.is_problem(
+        429,
+        "rate_limited",
+        "",
+    );
 }
 
 #[tokio::test]
 async fn pages_about_links_are_no_place_to_guess() {
     let web = web();
-    web.api(&format!("POST {URLS}"), json!({"long_url": "https://example.com/", "alias": "there"})).await;
-    let page = async |path: &str| send(&web, "203.0.113.7", &format!("GET {path}"), &[("host", "go.example")], "").await;
+    web.api(&format!("POST {URLS}"), json!({"long_url": "https://example.com/", "alias": "there"}))
+        .await;
+    let page = async |path: &str| {
+        send(&web, "203.0.113.7", &format!("GET {path}"), &[("host", "go.example")], "").await
+    };
     for path in ["/not-there+", "/r/not-there", "/not-there/qr", "/nothing+"] {
         assert_eq!(page(path).await.status, 404, "{path}");
     }
     for path in ["/not-there+", "/r/not-there", "/not-there/qr"] {
         let answer = page(path).await;
-        assert_eq!((answer.status.as_u16(), told(&answer)), (429, ["4", "0", "60", "15"]), "{path}");
+        assert_eq!(
+            (answer.status.as_u16(), told(&answer)),
+            (429, ["4", "0", "60", "15"]),
+            "{path}"
+        );
     }
     for path in ["/there+", "/r/there", "/there/qr"] {
         assert_eq!(page(path).await.status, 200, "{path}");
@@ -206,12 +265,19 @@ async fn one_key_after_the_other_is_no_way_around_the_limit_of_one() {
             break made;
         }
         let id = made.json()["id"].as_u64().unwrap();
-        assert_eq!(web.as_owner(&format!("DELETE /api/v1/keys/{id}"), OWNER.0, Value::Null).await.status, 204);
+        assert_eq!(
+            web.as_owner(&format!("DELETE /api/v1/keys/{id}"), OWNER.0, Value::Null).await.status,
+            204
+        );
         ids.push(id);
     };
     refused.is_problem(429, "rate_limited", "");
     assert!(ids.len() <= 20, "{}", ids.len());
-    assert_eq!(web.as_owner("POST /api/v1/keys", OTHER.0, wish.clone()).await.status, 201, "others are not concerned");
+    assert_eq!(
+        web.as_owner("POST /api/v1/keys", OTHER.0, wish.clone()).await.status,
+        201,
+        "others are not concerned"
+    );
     let admins = web.api(&format!("POST /api/v1/admin/users/{}/keys", OWNER.1.0), wish).await;
     assert_eq!(admins.status, 201, "nor is an admin");
 }

@@ -19,9 +19,18 @@ async fn a_patch_changes_what_it_names_and_clears_what_it_nulls() {
     assert_eq!((answer.status.as_u16(), answer.header("etag")), (200, "\"2\""));
     let body = answer.json();
     assert_eq!((&body["title"], &body["long_url"]), (&Value::Null, &json!("https://example.org/")));
-    assert_eq!((&body["expires_at"], &body["max_clicks"]), (&json!("2199-01-01T00:00:00Z"), &json!(5)));
-    let body = web.api(line, json!({"expires_at": null, "max_clicks": null, "tags": ["x"], "redirect": 308})).await.json();
-    assert_eq!((&body["expires_at"], &body["max_clicks"], &body["redirect"]), (&Value::Null, &Value::Null, &json!(308)));
+    assert_eq!(
+        (&body["expires_at"], &body["max_clicks"]),
+        (&json!("2199-01-01T00:00:00Z"), &json!(5))
+    );
+    let body = web
+        .api(line, json!({"expires_at": null, "max_clicks": null, "tags": ["x"], "redirect": 308}))
+        .await
+        .json();
+    assert_eq!(
+        (&body["expires_at"], &body["max_clicks"], &body["redirect"]),
+        (&Value::Null, &Value::Null, &json!(308))
+    );
     for (change, code, field) in [
         (json!({"long_url": null}), "invalid_request", "long_url"),
         (json!({"tags": null}), "invalid_request", "tags"),
@@ -41,12 +50,17 @@ async fn a_patch_changes_what_it_names_and_clears_what_it_nulls() {
 async fn notes_and_the_archive_are_the_owners() {
     let web = with_link("abc").await;
     let line = "PATCH /api/v1/urls/abc";
-    let body = web.api(line, json!({"notes": " for Ann\r\nand Bob ", "archived": true})).await.json();
+    let body =
+        web.api(line, json!({"notes": " for Ann\r\nand Bob ", "archived": true})).await.json();
     assert_eq!(
         (&body["notes"], &body["archived"], &body["status"]),
         (&json!("for Ann\nand Bob"), &json!(true), &json!("active"))
     );
-    assert_eq!(web.api(line, json!({"archived": true})).await.header("etag"), "\"2\"", "nothing changed");
+    assert_eq!(
+        web.api(line, json!({"archived": true})).await.header("etag"),
+        "\"2\"",
+        "nothing changed"
+    );
     let body = web.api(line, json!({"notes": null, "archived": false})).await.json();
     assert_eq!((&body["notes"], &body["archived"]), (&Value::Null, &json!(false)));
     for (change, field) in [
@@ -66,14 +80,26 @@ async fn a_password_is_taken_and_never_told() {
     let answer = web.api(line, json!({"password": "open sesame"})).await;
     assert_eq!(answer.json()["has_password"], true, "{}", answer.text());
     assert!(!answer.text().contains("argon2") && !answer.text().contains("sesame"));
-    assert_eq!(web.api(line, json!({"title": "x"})).await.json()["has_password"], true, "what is not named stays");
+    assert_eq!(
+        web.api(line, json!({"title": "x"})).await.json()["has_password"],
+        true,
+        "what is not named stays"
+    );
     assert_eq!(web.api(line, json!({"password": null})).await.json()["has_password"], false);
     for bad in [json!(""), json!("x".repeat(1025)), json!(7), json!("ü".repeat(513))] {
-        web.api(line, json!({"password": bad})).await.is_problem(400, "invalid_request", "password");
+        web.api(line, json!({"password": bad})).await.is_problem(
+            400,
+            "invalid_request",
+            "password",
+        );
     }
-    let made = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/a", "password": "p"})).await;
+    let made = web
+        .api("POST /api/v1/urls", json!({"long_url": "https://example.com/a", "password": "p"}))
+        .await;
     assert_eq!((made.status.as_u16(), &made.json()["has_password"]), (201, &json!(true)));
-    let again = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/a", "password": "p"})).await;
+    let again = web
+        .api("POST /api/v1/urls", json!({"long_url": "https://example.com/a", "password": "p"}))
+        .await;
     assert_eq!(again.status, 201, "never given back to somebody who may mean another password");
     let plain = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/a"})).await;
     assert_eq!((plain.status.as_u16(), &plain.json()["has_password"]), (201, &json!(false)));
@@ -82,9 +108,16 @@ async fn a_password_is_taken_and_never_told() {
 #[tokio::test]
 async fn a_list_has_few_passwords() {
     let web = Web::new();
-    let items: Vec<Value> = (0..52).map(|n| json!({"long_url": format!("https://example.com/{n}"), "password": "p"})).collect();
+    let items: Vec<Value> = (0..52)
+        .map(|n| json!({"long_url": format!("https://example.com/{n}"), "password": "p"}))
+        .collect();
     let results = web.api("POST /api/v1/urls/bulk", json!(items)).await.json();
-    let refused: Vec<_> = results["results"].as_array().unwrap().iter().filter(|result| result["status"] == 400).collect();
+    let refused: Vec<_> = results["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|result| result["status"] == 400)
+        .collect();
     assert_eq!(refused.len(), 2);
     assert_eq!(refused[0]["problem"]["field"], "password");
 }
@@ -93,7 +126,8 @@ async fn a_list_has_few_passwords() {
 async fn a_patch_with_if_match_is_done_only_at_that_revision() {
     let web = with_link("abc").await;
     let send = async |tag: &str, body: &'static str| {
-        let headers = [("authorization", KEY), ("content-type", "application/json"), ("if-match", tag)];
+        let headers =
+            [("authorization", KEY), ("content-type", "application/json"), ("if-match", tag)];
         web.call("PATCH /api/v1/urls/abc", &headers, body).await
     };
     assert_eq!(send("\"1\"", r#"{"title": "second"}"#).await.status, 200);
@@ -112,7 +146,10 @@ async fn a_deleted_link_is_gone_until_it_is_restored() {
     assert_eq!((deleted.status.as_u16(), deleted.bytes.len()), (204, 0));
     assert_eq!(web.api("DELETE /api/v1/urls/abc", Value::Null).await.status, 204);
     web.api("GET /api/v1/urls/abc", Value::Null).await.is_problem(404, "not_found", "");
-    assert_eq!(web.api("GET /api/v1/urls?status=deleted", Value::Null).await.json()["links"][0]["status"], "deleted");
+    assert_eq!(
+        web.api("GET /api/v1/urls?status=deleted", Value::Null).await.json()["links"][0]["status"],
+        "deleted"
+    );
     assert_eq!(web.page("/abc+").await.status, 404);
     let restored = web.api("POST /api/v1/urls/abc/restore", Value::Null).await;
     assert_eq!((restored.status.as_u16(), &restored.json()["status"]), (200, &json!("active")));
@@ -120,14 +157,21 @@ async fn a_deleted_link_is_gone_until_it_is_restored() {
     web.api("DELETE /api/v1/urls/none", Value::Null).await.is_problem(404, "not_found", "");
     web.api("DELETE /api/v1/urls/a.b", Value::Null).await.is_problem(404, "not_found", "");
     web.api("GET /api/v1/urls/abc?x=1", Value::Null).await.is_problem(400, "invalid_request", "x");
-    web.api("GET /api/v1/urls/abc?domain=x.example", Value::Null).await.is_problem(400, "invalid_request", "domain");
+    web.api("GET /api/v1/urls/abc?domain=x.example", Value::Null).await.is_problem(
+        400,
+        "invalid_request",
+        "domain",
+    );
 }
 
 #[tokio::test]
 async fn the_operator_judges_links() {
     let web = with_link("abc").await;
     let line = "PUT /api/v1/admin/links/abc/standing";
-    assert_eq!(web.api(line, json!({"standing": "suspicious"})).await.json()["status"], "suspicious");
+    assert_eq!(
+        web.api(line, json!({"standing": "suspicious"})).await.json()["status"],
+        "suspicious"
+    );
     assert_eq!(web.api(line, json!({"standing": "blocked"})).await.json()["status"], "blocked");
     web.api(line, json!({"standing": "odd"})).await.is_problem(400, "invalid_request", "standing");
     web.api(line, json!({})).await.is_problem(400, "invalid_request", "standing");
@@ -168,17 +212,25 @@ async fn many_links_are_made_in_order_each_with_its_own_outcome() {
     }
     let huge = json!([{"long_url": "x".repeat(10 * 1024 * 1024)}]);
     web.api("POST /api/v1/urls/bulk", huge).await.is_problem(413, "too_large", "");
-    web.api("POST /api/v1/urls/bulk", json!({"items": []})).await.is_problem(400, "invalid_request", "items");
+    web.api("POST /api/v1/urls/bulk", json!({"items": []})).await.is_problem(
+        400,
+        "invalid_request",
+        "items",
+    );
 }
 
 #[tokio::test]
 async fn a_bulk_request_can_be_sent_again() {
     let web = Web::new();
-    let body =
-        json!([{"long_url": "https://example.com/", "reuse": false}, {"long_url": "https://example.com/", "reuse": false}]);
+    let body = json!([{"long_url": "https://example.com/", "reuse": false}, {"long_url": "https://example.com/", "reuse": false}]);
     let send = async || {
-        let headers = [("authorization", KEY), ("content-type", "application/json"), ("idempotency-key", "k")];
-        web.call("POST /api/v1/urls/bulk", &headers, body.to_string()).await.json()["results"].take()
+        let headers = [
+            ("authorization", KEY),
+            ("content-type", "application/json"),
+            ("idempotency-key", "k"),
+        ];
+        web.call("POST /api/v1/urls/bulk", &headers, body.to_string()).await.json()["results"]
+            .take()
     };
     let (first, second) = (send().await, send().await);
     assert_ne!(first[0]["link"]["short_code"], first[1]["link"]["short_code"]);
@@ -198,13 +250,24 @@ async fn links_are_taken_over_with_code_and_age_once() {
         {"long_url": "https://example.com/4", "custom_alias": "x-y-z"},
     ]);
     let results = web.api("POST /api/v1/admin/import", rows.clone()).await.json()["results"].take();
-    assert_eq!((&results[0]["status"], &results[0]["link"]["created_at"]), (&json!(201), &json!("2020-02-03T04:05:06Z")));
-    for (n, code, field) in
-        [(1, "reserved_alias", "short_code"), (2, "invalid_request", "created_at"), (3, "invalid_request", "custom_alias")]
-    {
-        assert_eq!((&results[n]["problem"]["code"], &results[n]["problem"]["field"]), (&json!(code), &json!(field)));
+    assert_eq!(
+        (&results[0]["status"], &results[0]["link"]["created_at"]),
+        (&json!(201), &json!("2020-02-03T04:05:06Z"))
+    );
+    for (n, code, field) in [
+        (1, "reserved_alias", "short_code"),
+        (2, "invalid_request", "created_at"),
+        (3, "invalid_request", "custom_alias"),
+    ] {
+        assert_eq!(
+            (&results[n]["problem"]["code"], &results[n]["problem"]["field"]),
+            (&json!(code), &json!(field))
+        );
     }
-    assert_eq!(web.api("POST /api/v1/admin/import", rows).await.json()["results"][0]["status"], 200);
+    assert_eq!(
+        web.api("POST /api/v1/admin/import", rows).await.json()["results"][0]["status"],
+        200
+    );
 }
 
 #[tokio::test]
@@ -220,7 +283,13 @@ async fn a_list_is_walked_by_cursors_that_fit_only_it() {
     let mut cursors = Vec::new();
     loop {
         let body = web.api(&path, Value::Null).await.json();
-        seen.extend(body["links"].as_array().unwrap().iter().map(|link| link["long_url"].as_str().unwrap().to_owned()));
+        seen.extend(
+            body["links"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|link| link["long_url"].as_str().unwrap().to_owned()),
+        );
         let Some(cursor) = body["next_cursor"].as_str() else { break };
         path = format!("GET /api/v1/urls?limit=2&cursor={cursor}");
         cursors.push(cursor.to_owned());
@@ -239,7 +308,11 @@ async fn a_list_is_walked_by_cursors_that_fit_only_it() {
         "cursor=".into(),
         "cursor=BA".into(),
     ] {
-        web.api(&format!("GET /api/v1/urls?{query}"), Value::Null).await.is_problem(400, "invalid_request", "cursor");
+        web.api(&format!("GET /api/v1/urls?{query}"), Value::Null).await.is_problem(
+            400,
+            "invalid_request",
+            "cursor",
+        );
     }
     for (query, field) in [
         ("limit=0", "limit"),
@@ -256,13 +329,24 @@ async fn a_list_is_walked_by_cursors_that_fit_only_it() {
         ("colour=red", "colour"),
         ("api_key=secret", "api_key"),
     ] {
-        web.api(&format!("GET /api/v1/urls?{query}"), Value::Null).await.is_problem(400, "invalid_request", field);
+        web.api(&format!("GET /api/v1/urls?{query}"), Value::Null).await.is_problem(
+            400,
+            "invalid_request",
+            field,
+        );
     }
     let twice = web.api("GET /api/v1/urls?limit=1&limit=2", Value::Null).await;
     assert_eq!(twice.json()["detail"], "`limit` is given twice");
     let long = "q".repeat(257);
-    web.api(&format!("GET /api/v1/urls?q={long}"), Value::Null).await.is_problem(400, "invalid_request", "q");
-    let found = web.api("GET /api/v1/urls?q=com%2F3&tag=t&domain=go.example&status=active", Value::Null).await.json();
+    web.api(&format!("GET /api/v1/urls?q={long}"), Value::Null).await.is_problem(
+        400,
+        "invalid_request",
+        "q",
+    );
+    let found = web
+        .api("GET /api/v1/urls?q=com%2F3&tag=t&domain=go.example&status=active", Value::Null)
+        .await
+        .json();
     assert_eq!(found["links"].as_array().unwrap().len(), 1);
 }
 
@@ -272,12 +356,19 @@ async fn what_is_put_away_is_listed_only_when_asked_for() {
     for code in ["away", "gone"] {
         let body = json!({"long_url": "https://example.com/b", "custom_alias": code});
         assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
-        assert_eq!(web.api(&format!("PATCH /api/v1/urls/{code}"), json!({"archived": true})).await.status, 200);
+        assert_eq!(
+            web.api(&format!("PATCH /api/v1/urls/{code}"), json!({"archived": true})).await.status,
+            200
+        );
     }
     web.api("DELETE /api/v1/urls/gone", Value::Null).await;
     let listed = async |query: &str| -> Vec<String> {
         let body = web.api(&format!("GET /api/v1/urls?{query}"), Value::Null).await.json();
-        let codes = body["links"].as_array().unwrap().iter().map(|link| link["short_code"].as_str().unwrap().to_owned());
+        let codes = body["links"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|link| link["short_code"].as_str().unwrap().to_owned());
         let mut codes: Vec<String> = codes.collect();
         codes.sort();
         codes
@@ -288,29 +379,50 @@ async fn what_is_put_away_is_listed_only_when_asked_for() {
     assert_eq!(listed("archived=all").await, ["away", "here"]);
     assert_eq!(listed("status=deleted").await, ["gone"], "whoever restores it need not know");
     assert_eq!(listed("status=deleted&archived=false").await, [""; 0]);
-    web.api("GET /api/v1/urls?archived=yes", Value::Null).await.is_problem(400, "invalid_request", "archived");
+    web.api("GET /api/v1/urls?archived=yes", Value::Null).await.is_problem(
+        400,
+        "invalid_request",
+        "archived",
+    );
 }
 
 #[tokio::test]
 async fn rules_are_given_changed_and_taken_away() {
     let web = Web::new();
     let rules = json!([{"country": ["DE", "AT"], "to": "https://example.com/de"}]);
-    let made = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "rules": rules})).await.json();
+    let made = web
+        .api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "rules": rules}))
+        .await
+        .json();
     assert_eq!(made["rules"], rules);
     let plain = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/"})).await;
-    assert_ne!(plain.json()["short_code"], made["short_code"], "a link with rules is not what somebody without such a wish gets");
+    assert_ne!(
+        plain.json()["short_code"],
+        made["short_code"],
+        "a link with rules is not what somebody without such a wish gets"
+    );
     let line = format!("PATCH /api/v1/urls/{}", made["short_code"].as_str().unwrap());
     let changed = web.api(&line, json!({"title": "x"})).await.json();
     assert_eq!(changed["rules"], rules);
     let split = json!([{"to": [{"url": "https://example.com/a", "weight": 1}, {"url": "https://example.com/b", "weight": 9}]}]);
-    for (sent, want) in [(split.clone(), split), (json!([]), Value::Null), (rules.clone(), rules), (Value::Null, Value::Null)] {
+    for (sent, want) in [
+        (split.clone(), split),
+        (json!([]), Value::Null),
+        (rules.clone(), rules),
+        (Value::Null, Value::Null),
+    ] {
         let answer = web.api(&line, json!({"rules": sent})).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_eq!(answer.json()["rules"], want);
     }
     web.api(&line, json!({"rules": [{}]})).await.is_problem(400, "invalid_request", "rules[0].to");
     let twice = r#"{"rules": [{"to": "https://example.com/", "os": "iOS", "os": "Android"}]}"#;
-    let answer =
-        web.call(&line, &[("authorization", &format!("Bearer {KEY}")), ("content-type", "application/json")], twice).await;
+    let answer = web
+        .call(
+            &line,
+            &[("authorization", &format!("Bearer {KEY}")), ("content-type", "application/json")],
+            twice,
+        )
+        .await;
     answer.is_problem(400, "invalid_request", "os");
 }

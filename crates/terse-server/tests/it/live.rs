@@ -12,13 +12,17 @@ const PATH: &str = "/api/v1/urls/abc/live";
 
 async fn with_link() -> (Web, LinkId) {
     let web = Web::new();
-    let made = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "alias": "abc"})).await.json();
+    let made = web
+        .api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "alias": "abc"}))
+        .await
+        .json();
     let key = LinkKey { domain: Domain::primary(), code: Code::parse("abc").unwrap() };
     (web, LinkId { key, born: Timestamp::parse(made["created_at"].as_str().unwrap()).unwrap() })
 }
 
 fn click(link: &LinkId) -> Click {
-    let click = Click::bare(Timestamp::from_ms(1000), ClickTarget::Link(link.clone(), OwnerId::ADMIN));
+    let click =
+        Click::bare(Timestamp::from_ms(1000), ClickTarget::Link(link.clone(), OwnerId::ADMIN));
     Click { visitor: Some(7), address: Some("203.0.113.0/24".into()), ..click }
 }
 
@@ -36,8 +40,12 @@ async fn clicks_arrive_as_events() {
     assert_eq!(response.headers()["cache-control"], "no-store");
     let body = response.body_mut();
     assert_eq!(piece(body).await.unwrap(), "retry: 2000\n\n");
-    let other = LinkId { key: LinkKey { domain: Domain::primary(), code: Code::parse("other").unwrap() }, ..link.clone() };
-    let machine = Click { machine: Some(BotKind::Ai), referrer: Some("a\nb".into()), ..click(&link) };
+    let other = LinkId {
+        key: LinkKey { domain: Domain::primary(), code: Code::parse("other").unwrap() },
+        ..link.clone()
+    };
+    let machine =
+        Click { machine: Some(BotKind::Ai), referrer: Some("a\nb".into()), ..click(&link) };
     web.live.publish(&[click(&other), click(&link), machine], web.clock.now());
     let mut text = String::new();
     while text.matches("\n\n").count() < 2 {
@@ -45,7 +53,9 @@ async fn clicks_arrive_as_events() {
     }
     let events: Vec<Value> = text
         .split_terminator("\n\n")
-        .map(|event| serde_json::from_str(event.strip_prefix("event: click\ndata: ").unwrap()).unwrap())
+        .map(|event| {
+            serde_json::from_str(event.strip_prefix("event: click\ndata: ").unwrap()).unwrap()
+        })
         .collect();
     let want = json!({"at": "1970-01-01T00:00:01Z", "country": null, "city": null, "device": null, "browser": null,
         "operating_system": null, "language": null, "referrer": null, "bot": null});
@@ -82,7 +92,10 @@ async fn who_may_look_no_longer_is_told_no_more() {
         let made = json!({"long_url": "https://example.com/", "alias": "theirs"});
         let made = web.as_owner("POST /api/v1/urls", "terse_live", made).await.json();
         let born = Timestamp::parse(made["created_at"].as_str().unwrap()).unwrap();
-        let link = LinkId { key: LinkKey { domain: Domain::primary(), code: Code::parse("theirs").unwrap() }, born };
+        let link = LinkId {
+            key: LinkKey { domain: Domain::primary(), code: Code::parse("theirs").unwrap() },
+            born,
+        };
         let mut response = web.open("/api/v1/urls/theirs/live", "terse_live").await;
         let line = if line.ends_with('/') { format!("{line}{}", id.0) } else { line.to_owned() };
         let done = web.api(&line, serde_json::from_str(body).unwrap_or_default()).await;
@@ -108,7 +121,10 @@ async fn watching_ends_when_the_server_stops() {
     assert_eq!(piece(response.body_mut()).await, None);
     // Also for one who has not taken anything yet, and for one who comes too late.
     for response in [silent, web.open(PATH, KEY).await] {
-        assert!(response.into_body().collect().await.unwrap().to_bytes().len() <= "retry: 2000\n\n".len());
+        assert!(
+            response.into_body().collect().await.unwrap().to_bytes().len()
+                <= "retry: 2000\n\n".len()
+        );
     }
 }
 

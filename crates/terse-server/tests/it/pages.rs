@@ -6,7 +6,8 @@ use crate::web::{Answer, OWNER, Web};
 const NASTY: &str = "\"><script>alert(1)</script>";
 
 async fn form(web: &Web, body: &str, headers: &[(&str, &str)]) -> Answer {
-    let mut all = vec![("content-type", "application/x-www-form-urlencoded"), ("host", "go.example")];
+    let mut all =
+        vec![("content-type", "application/x-www-form-urlencoded"), ("host", "go.example")];
     all.extend(headers);
     web.call("POST /", &all, body.to_owned()).await
 }
@@ -14,11 +15,17 @@ async fn form(web: &Web, body: &str, headers: &[(&str, &str)]) -> Answer {
 fn is_page(answer: &Answer, status: u16) {
     assert_eq!(answer.status, status, "{}", answer.text());
     assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
-    assert!(answer.header("content-security-policy").starts_with("default-src 'none'; style-src 'self'"));
+    assert!(
+        answer
+            .header("content-security-policy")
+            .starts_with("default-src 'none'; style-src 'self'")
+    );
     assert_eq!(answer.header("referrer-policy"), "same-origin");
     assert_eq!(answer.header("x-content-type-options"), "nosniff");
     let text = answer.text();
-    assert!(text.starts_with("<!doctype html>\n<html lang=\"en\">") && text.contains("class=\"skip\""));
+    assert!(
+        text.starts_with("<!doctype html>\n<html lang=\"en\">") && text.contains("class=\"skip\"")
+    );
     assert!(!text.contains("<script>") && !text.contains(" style=") && !text.contains("onclick"));
 }
 
@@ -29,20 +36,35 @@ async fn the_home_page_shortens_without_a_script() {
     is_page(&home, 200);
     assert!(home.text().contains("<form class=\"shorten\" method=\"post\" action=\"/\""));
     assert!(home.text().contains("href=\"/api/docs\""));
-    let made = form(&web, "long_url=example.com%2Fa%3Fb%3D1&alias=mine&ttl=3600", &[("sec-fetch-site", "same-origin")]).await;
+    let made = form(
+        &web,
+        "long_url=example.com%2Fa%3Fb%3D1&alias=mine&ttl=3600",
+        &[("sec-fetch-site", "same-origin")],
+    )
+    .await;
     is_page(&made, 201);
     let text = made.text();
-    assert!(text.contains("https://go.example/<") || text.contains("href=\"https://go.example/mine\""), "{text}");
-    assert!(text.contains("https://example.com/a?b=1") && text.contains("class=\"qr\"") && text.contains("Works until"));
+    assert!(
+        text.contains("https://go.example/<") || text.contains("href=\"https://go.example/mine\""),
+        "{text}"
+    );
+    assert!(
+        text.contains("https://example.com/a?b=1")
+            && text.contains("class=\"qr\"")
+            && text.contains("Works until")
+    );
     let taken = form(&web, "long_url=https%3A%2F%2Fexample.com%2F&alias=mine&ttl=", &[]).await;
     is_page(&taken, 409);
-    assert!(taken.text().contains("This alias is taken.") && taken.text().contains("value=\"mine\""));
+    assert!(
+        taken.text().contains("This alias is taken.") && taken.text().contains("value=\"mine\"")
+    );
 }
 
 #[tokio::test]
 async fn a_refused_form_keeps_what_was_typed_and_says_what_is_wrong() {
     let web = Web::new();
-    let typed: String = url::form_urlencoded::byte_serialize(format!("ftp://x/{NASTY}").as_bytes()).collect();
+    let typed: String =
+        url::form_urlencoded::byte_serialize(format!("ftp://x/{NASTY}").as_bytes()).collect();
     let answer = form(&web, &format!("long_url={typed}"), &[]).await;
     is_page(&answer, 400);
     let text = answer.text();
@@ -63,7 +85,10 @@ async fn a_refused_form_keeps_what_was_typed_and_says_what_is_wrong() {
         is_page(&form(&web, body, &[]).await, status);
     }
     is_page(&form(&web, &format!("long_url={}", "a".repeat(70_000)), &[]).await, 413);
-    is_page(&web.call("POST /", &[("content-type", "text/plain")], "long_url=example.com").await, 415);
+    is_page(
+        &web.call("POST /", &[("content-type", "text/plain")], "long_url=example.com").await,
+        415,
+    );
     web.store.away.store(true, std::sync::atomic::Ordering::Relaxed);
     is_page(&form(&web, "long_url=example.com", &[]).await, 503);
 }
@@ -85,7 +110,11 @@ async fn other_sites_cannot_use_the_form() {
 #[tokio::test]
 async fn a_key_that_only_looks_makes_no_links_by_the_form_either() {
     let web = Web::new();
-    for (key, scope, status) in [("terse_r", Scope::Read, 403), ("terse_c", Scope::Create, 201), ("terse_f", Scope::Full, 201)] {
+    for (key, scope, status) in [
+        ("terse_r", Scope::Read, 403),
+        ("terse_c", Scope::Create, 201),
+        ("terse_f", Scope::Full, 201),
+    ] {
         web.give_key(OWNER.1, key, |new| new.scope = scope).await;
         let made = form(&web, "long_url=https://example.com/", &[("authorization", key)]).await;
         assert_eq!(made.status, status, "{key}");
@@ -97,7 +126,11 @@ async fn a_closed_home_page_says_so() {
     let web = Web::with(|rules| rules.anonymous_create = false);
     let home = web.page("/").await;
     is_page(&home, 200);
-    assert!(home.text().contains("needs an account") && home.text().contains("/login") && !home.text().contains("<form"));
+    assert!(
+        home.text().contains("needs an account")
+            && home.text().contains("/login")
+            && !home.text().contains("<form")
+    );
     is_page(&form(&web, "long_url=example.com", &[]).await, 401);
 }
 
@@ -106,7 +139,8 @@ async fn only_a_session_that_holds_is_called_signed_in() {
     let web = Web::new();
     let ann = web.person("ann", Role::User).await;
     let cookie = web.sign_in(ann, "terse_a-browser").await;
-    let shown = async || web.call("GET /", &[("cookie", &cookie), ("host", "go.example")], "").await.text();
+    let shown =
+        async || web.call("GET /", &[("cookie", &cookie), ("host", "go.example")], "").await.text();
     assert!(shown().await.contains("You are signed in"));
     web.registry.end_sessions(ann, None).await.unwrap();
     let text = shown().await;
@@ -121,7 +155,8 @@ async fn an_invitation_that_is_over_says_so_before_anything_is_typed() {
     let shown = web.page(link).await;
     assert_eq!(shown.status, 200);
     assert!(shown.text().contains("You are invited"));
-    web.api(&format!("DELETE /api/v1/invitations/{}", made["id"].as_str().unwrap()), Value::Null).await;
+    web.api(&format!("DELETE /api/v1/invitations/{}", made["id"].as_str().unwrap()), Value::Null)
+        .await;
     let shown = web.page(link).await;
     is_page(&shown, 404);
     assert!(shown.text().contains("This invitation is over") && !shown.text().contains("<form"));
@@ -135,14 +170,24 @@ async fn a_preview_tells_but_never_follows() {
     let page = web.page("/abc+").await;
     is_page(&page, 200);
     let text = page.text();
-    assert!(text.contains("xn--mnchen-3ya.de") && text.contains("münchen.de") && text.contains("just now"));
-    assert!(text.contains("“&#34;&#62;&#60;script&#62;") && text.contains("rel=\"noreferrer nofollow noopener\""));
+    assert!(
+        text.contains("xn--mnchen-3ya.de")
+            && text.contains("münchen.de")
+            && text.contains("just now")
+    );
+    assert!(
+        text.contains("“&#34;&#62;&#60;script&#62;")
+            && text.contains("rel=\"noreferrer nofollow noopener\"")
+    );
     assert!(!text.contains("http-equiv"));
     assert_eq!(web.page("/abc%2B").await.status, 200);
     for path in ["/none+", "/+", "/a.b+", "/abc", "/r/none", "/no/such/page", "/assets/none.css"] {
         let answer = web.page(path).await;
         is_page(&answer, 404);
-        assert!(!answer.text().contains("none") && !answer.text().contains("such"), "{path} is repeated");
+        assert!(
+            !answer.text().contains("none") && !answer.text().contains("such"),
+            "{path} is repeated"
+        );
     }
 }
 
@@ -156,13 +201,17 @@ async fn a_link_that_does_not_redirect_has_its_page() {
     is_page(&active, 200);
     assert!(active.text().contains("Where it leads"));
     let standing = async |word: &str| {
-        let answer = web.api("PUT /api/v1/admin/links/abc/standing", json!({"standing": word})).await;
+        let answer =
+            web.api("PUT /api/v1/admin/links/abc/standing", json!({"standing": word})).await;
         assert_eq!(answer.status, 200);
     };
     standing("suspicious").await;
     let warning = web.page("/r/abc").await;
     is_page(&warning, 200);
-    assert!(warning.text().contains("Careful") && warning.text().contains("<p class=\"host\">secret.example</p>"));
+    assert!(
+        warning.text().contains("Careful")
+            && warning.text().contains("<p class=\"host\">secret.example</p>")
+    );
     assert!(web.page("/abc+").await.text().contains("<dd class=\"bad\">suspicious</dd>"));
     standing("blocked").await;
     for path in ["/r/abc", "/abc+"] {
@@ -185,18 +234,26 @@ async fn a_link_that_does_not_redirect_has_its_page() {
 #[tokio::test]
 async fn a_warning_names_the_host_and_the_reason_and_does_nothing_by_itself() {
     let web = Web::new();
-    for (target, alias) in [("https://odd.example/p?q=1", "odd"), ("https://ödd.example/", "uni")] {
+    for (target, alias) in [("https://odd.example/p?q=1", "odd"), ("https://ödd.example/", "uni")]
+    {
         let body = json!({"long_url": target, "custom_alias": alias});
         let made = web.anonymous("POST /api/v1/urls", body).await;
-        assert_eq!((made.status.as_u16(), &made.json()["status"]), (201, &json!("suspicious")), "{}", made.text());
+        assert_eq!(
+            (made.status.as_u16(), &made.json()["status"]),
+            (201, &json!("suspicious")),
+            "{}",
+            made.text()
+        );
         assert_eq!(made.json()["flags"], json!(["odd", "unheard_of"]));
     }
     let page = web.page("/r/odd").await;
     is_page(&page, 200);
     let text = page.text();
-    assert!(text.contains("<li>It is &#60;odd&#62;.</li>") && !text.contains("unheard_of"), "{text}");
-    let on =
-        r#"<a class="quiet button" href="https://odd.example/p?q=1" rel="noreferrer noopener nofollow">Go on to odd.example</a>"#;
+    assert!(
+        text.contains("<li>It is &#60;odd&#62;.</li>") && !text.contains("unheard_of"),
+        "{text}"
+    );
+    let on = r#"<a class="quiet button" href="https://odd.example/p?q=1" rel="noreferrer noopener nofollow">Go on to odd.example</a>"#;
     assert!(text.contains(on), "{text}");
     for active in ["<script", "http-equiv", "onload", "<form", "<iframe", "<img"] {
         assert!(!text.contains(active), "{active}");
@@ -211,7 +268,8 @@ async fn a_warning_names_the_host_and_the_reason_and_does_nothing_by_itself() {
 #[tokio::test]
 async fn a_page_is_found_by_the_host_it_was_asked_on() {
     let web = Web::new();
-    let body = json!({"long_url": "https://example.com/", "custom_alias": "abc", "domain": "b.example"});
+    let body =
+        json!({"long_url": "https://example.com/", "custom_alias": "abc", "domain": "b.example"});
     assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
     assert_eq!(web.page("/abc+").await.status, 404);
     assert_eq!(web.call("GET /abc+", &[("host", "B.example:443")], "").await.status, 200);
@@ -221,11 +279,29 @@ async fn a_page_is_found_by_the_host_it_was_asked_on() {
 async fn head_answers_like_get() {
     let web = Web::new();
     assert_eq!(
-        web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "custom_alias": "abc"})).await.status,
+        web.api(
+            "POST /api/v1/urls",
+            json!({"long_url": "https://example.com/", "custom_alias": "abc"})
+        )
+        .await
+        .status,
         201
     );
-    for path in ["/", "/abc+", "/r/abc", "/abc/qr", "/robots.txt", "/favicon.ico", "/api/docs", "/openapi.json", "/none+"] {
-        let (get, head) = (web.page(path).await, web.call(&format!("HEAD {path}"), &[("accept", "text/html")], "").await);
+    for path in [
+        "/",
+        "/abc+",
+        "/r/abc",
+        "/abc/qr",
+        "/robots.txt",
+        "/favicon.ico",
+        "/api/docs",
+        "/openapi.json",
+        "/none+",
+    ] {
+        let (get, head) = (
+            web.page(path).await,
+            web.call(&format!("HEAD {path}"), &[("accept", "text/html")], "").await,
+        );
         assert_eq!((head.status, head.bytes.len()), (get.status, 0), "{path}");
         assert_eq!(head.header("content-type"), get.header("content-type"), "{path}");
     }
@@ -235,7 +311,10 @@ async fn head_answers_like_get() {
 async fn assets_are_named_after_their_content_and_kept() {
     let web = Web::new();
     let home = web.page("/").await.text();
-    for (mark, kind) in [("href=\"/assets/", "text/css; charset=utf-8"), ("src=\"/assets/", "text/javascript; charset=utf-8")] {
+    for (mark, kind) in [
+        ("href=\"/assets/", "text/css; charset=utf-8"),
+        ("src=\"/assets/", "text/javascript; charset=utf-8"),
+    ] {
         let start = home.find(mark).unwrap() + mark.len() - "/assets/".len();
         let path = home[start..].split('"').next().unwrap();
         let asset = web.page(path).await;
@@ -265,7 +344,12 @@ async fn what_is_not_there_is_a_page_for_people_and_a_problem_for_programs() {
     allow.sort_unstable();
     assert_eq!(allow, ["GET", "HEAD", "POST"]);
     is_page(&web.call("DELETE /", &[("accept", "text/html")], "").await, 405);
-    assert!(web.stats.requests().iter().any(|(route, class, count)| (&**route, *class, *count) == ("/api/v1/urls", 4, 1)));
+    assert!(
+        web.stats
+            .requests()
+            .iter()
+            .any(|(route, class, count)| (&**route, *class, *count) == ("/api/v1/urls", 4, 1))
+    );
     assert!(web.stats.requests().iter().any(|(route, ..)| &**route == "other"));
 }
 
@@ -288,12 +372,22 @@ async fn a_qr_code_can_be_read_back() {
     let code = "a".repeat(64);
     for alias in ["abc", &code] {
         assert_eq!(
-            web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "custom_alias": alias})).await.status,
+            web.api(
+                "POST /api/v1/urls",
+                json!({"long_url": "https://example.com/", "custom_alias": alias})
+            )
+            .await
+            .status,
             201
         );
         let want = format!("https://go.example/{alias}");
-        for query in ["", "size=64&margin=16", "size=300&margin=0&level=H", "size=2048&level=L&fg=%230a1b2c&bg=ffeedd", "level=Q"]
-        {
+        for query in [
+            "",
+            "size=64&margin=16",
+            "size=300&margin=0&level=H",
+            "size=2048&level=L&fg=%230a1b2c&bg=ffeedd",
+            "level=Q",
+        ] {
             let png = web.page(&format!("/{alias}/qr?format=png&{query}")).await;
             assert_eq!((png.status.as_u16(), png.header("content-type")), (200, "image/png"));
             assert_eq!(read(&from_png(&png.bytes)), want, "png {query}");
@@ -305,7 +399,9 @@ async fn a_qr_code_can_be_read_back() {
     let answer = web.page("/abc/qr?format=png&size=500").await;
     assert_eq!(answer.header("cache-control"), "public, max-age=86400");
     assert_eq!(from_png(&answer.bytes).len(), 500);
-    let again = web.call("GET /abc/qr?format=png&size=500", &[("if-none-match", answer.header("etag"))], "").await;
+    let again = web
+        .call("GET /abc/qr?format=png&size=500", &[("if-none-match", answer.header("etag"))], "")
+        .await;
     assert_eq!((again.status.as_u16(), again.bytes.len()), (304, 0));
     for (query, field) in [
         ("format=gif", "format"),
@@ -335,14 +431,21 @@ fn from_png(bytes: &[u8]) -> Vec<Vec<bool>> {
     let dark = [palette[0] < 128, palette[3] < 128];
     assert_ne!(dark[0], dark[1], "ink and paper differ");
     let pixel = |row: &[u8], x: usize| dark[usize::from(row[x / 8] & (0x80 >> (x % 8)) != 0)];
-    pixels.chunks(info.line_size).map(|row| (0..info.width as usize).map(|x| pixel(row, x)).collect()).collect()
+    pixels
+        .chunks(info.line_size)
+        .map(|row| (0..info.width as usize).map(|x| pixel(row, x)).collect())
+        .collect()
 }
 
 /// Draws the path of runs again, each module four pixels wide.
 fn from_svg(text: &str) -> Vec<Vec<bool>> {
-    let across: usize = text.split("viewBox=\"0 0 ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let across: usize =
+        text.split("viewBox=\"0 0 ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     let mut rows = vec![vec![false; across * 4]; across * 4];
-    assert!(text.contains("fill=\"#000000\" d=\"M") || text.contains("fill=\"#0a1b2c\" d=\"M"), "the runs are in ink");
+    assert!(
+        text.contains("fill=\"#000000\" d=\"M") || text.contains("fill=\"#0a1b2c\" d=\"M"),
+        "the runs are in ink"
+    );
     let path = text.rsplit(" d=\"").next().unwrap().split('"').next().unwrap();
     for run in path.split('z').filter(|run| !run.is_empty()) {
         let (x, rest) = run.strip_prefix('M').unwrap().split_once(' ').unwrap();

@@ -7,11 +7,14 @@ use terse_core::registry::{Registry, ReportState};
 use crate::web::{Answer, OTHER, OWNER, Web};
 
 const REPORT: &str = "POST /api/v1/urls/abc/report";
-const FORM: [(&str, &str); 2] = [("content-type", "application/x-www-form-urlencoded"), ("host", "go.example")];
+const FORM: [(&str, &str); 2] =
+    [("content-type", "application/x-www-form-urlencoded"), ("host", "go.example")];
 
 async fn web() -> Web {
     let web = Web::new();
-    let made = web.api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "alias": "abc"})).await;
+    let made = web
+        .api("POST /api/v1/urls", json!({"long_url": "https://example.com/", "alias": "abc"}))
+        .await;
     assert_eq!(made.status, 201);
     web
 }
@@ -44,19 +47,23 @@ async fn three_networks_warn_and_one_does_not() {
 async fn accounts_count_wherever_they_are() {
     let web = web().await;
     for key in [OWNER.0, OWNER.0, OTHER.0] {
-        assert_eq!(web.as_owner(REPORT, key, json!({"reason": "spam", "text": " why \n"})).await.status, 202);
+        assert_eq!(
+            web.as_owner(REPORT, key, json!({"reason": "spam", "text": " why \n"})).await.status,
+            202
+        );
     }
     assert_eq!(status(&web).await, "active");
     let kept = web.registry.reports(ReportState::Open, None, 100).await.unwrap();
-    assert_eq!(kept.iter().map(|one| one.account).collect::<Vec<_>>(), [Some(OWNER.1), Some(OTHER.1)]);
+    assert_eq!(
+        kept.iter().map(|one| one.account).collect::<Vec<_>>(),
+        [Some(OWNER.1), Some(OTHER.1)]
+    );
     assert_eq!(kept[0].text.as_deref(), Some("why"));
     report(&web, "203.0.113.1").await;
     assert_eq!(status(&web).await, "suspicious");
-    web.call(REPORT, &[("authorization", "wrong"), ("content-type", "application/json")], "{}").await.is_problem(
-        401,
-        "unauthorized",
-        "Authorization",
-    );
+    web.call(REPORT, &[("authorization", "wrong"), ("content-type", "application/json")], "{}")
+        .await
+        .is_problem(401, "unauthorized", "Authorization");
 }
 
 #[tokio::test]
@@ -71,7 +78,11 @@ async fn what_is_no_report_is_refused() {
         web.anonymous(REPORT, body.clone()).await.is_problem(400, "invalid_request", field);
     }
     for path in ["/api/v1/urls/unknown1/report", "/api/v1/urls/~/report"] {
-        web.anonymous(&format!("POST {path}"), json!({"reason": "spam"})).await.is_problem(404, "not_found", "");
+        web.anonymous(&format!("POST {path}"), json!({"reason": "spam"})).await.is_problem(
+            404,
+            "not_found",
+            "",
+        );
     }
     web.api("DELETE /api/v1/urls/abc", Value::Null).await;
     web.anonymous(REPORT, json!({"reason": "spam"})).await.is_problem(404, "not_found", "");
@@ -86,7 +97,10 @@ async fn a_report_that_is_not_kept_is_not_acknowledged() {
     web.registry.fail(false);
     assert_eq!(web.registry.reports(ReportState::Open, None, 100).await.unwrap(), []);
     assert_eq!(report(&web, "203.0.113.1").await.status, 202);
-    assert!(web.registry.reports(ReportState::Open, None, 100).await.unwrap()[0].born > Timestamp::from_ms(0));
+    assert!(
+        web.registry.reports(ReportState::Open, None, 100).await.unwrap()[0].born
+            > Timestamp::from_ms(0)
+    );
 }
 
 #[tokio::test]
@@ -107,7 +121,11 @@ async fn the_form_is_shown_sent_and_thanked_for() {
     // What was typed comes back, escaped, with what is wrong.
     let again = web.call("POST /r/abc/report", &FORM, "reason=&text=%3Cb%3E").await;
     assert_eq!(again.status, 400);
-    assert!(again.text().contains("Choose one of the reasons.") && !again.text().contains("<b>"), "{}", again.text());
+    assert!(
+        again.text().contains("Choose one of the reasons.") && !again.text().contains("<b>"),
+        "{}",
+        again.text()
+    );
     assert_eq!(web.page("/r/unknown1/report").await.status, 404);
     assert_eq!(web.call("POST /r/unknown1/report", &FORM, "reason=spam").await.status, 404);
 }
@@ -115,7 +133,8 @@ async fn the_form_is_shown_sent_and_thanked_for() {
 #[tokio::test]
 async fn no_other_site_reports_in_a_visitors_name() {
     let web = web().await;
-    for (name, value) in [("sec-fetch-site", "cross-site"), ("origin", "https://elsewhere.example")] {
+    for (name, value) in [("sec-fetch-site", "cross-site"), ("origin", "https://elsewhere.example")]
+    {
         let headers = [FORM[0], FORM[1], (name, value)];
         assert_eq!(web.call("POST /r/abc/report", &headers, "reason=spam").await.status, 403);
     }

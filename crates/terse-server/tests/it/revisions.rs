@@ -36,11 +36,15 @@ async fn each_change_is_told_and_no_password_is() {
     let told = revisions(&web).await;
     assert!(!told.to_string().contains("argon2") && !told.to_string().contains("sesame"), "{told}");
     let change = |field: &str, before: Value, after: Value| json!({"field": field, "before": before, "after": after});
-    let changes: Vec<Value> = told["revisions"].as_array().unwrap().iter().map(|one| one["changes"].clone()).collect();
+    let changes: Vec<Value> =
+        told["revisions"].as_array().unwrap().iter().map(|one| one["changes"].clone()).collect();
     assert_eq!(
         changes,
         [
-            json!([change("archived", json!(false), json!(true)), change("has_password", json!(true), json!(true))]),
+            json!([
+                change("archived", json!(false), json!(true)),
+                change("has_password", json!(true), json!(true))
+            ]),
             json!([change("has_password", json!(false), json!(true))]),
             json!([
                 change("long_url", json!("https://example.com/1"), json!("https://example.com/2")),
@@ -49,7 +53,12 @@ async fn each_change_is_told_and_no_password_is() {
             ]),
         ]
     );
-    let numbers: Vec<u64> = told["revisions"].as_array().unwrap().iter().map(|one| one["revision"].as_u64().unwrap()).collect();
+    let numbers: Vec<u64> = told["revisions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["revision"].as_u64().unwrap())
+        .collect();
     assert_eq!((told["revision"].as_u64(), &numbers[..]), (Some(4), &[3, 2, 1][..]));
     assert!(told["revisions"][0]["until"].as_str().unwrap().ends_with('Z'));
 }
@@ -60,11 +69,23 @@ async fn the_last_change_is_undone_and_so_is_the_undoing() {
     undo(&web, json!({})).await.is_problem(400, "invalid_request", "revision");
     patch(&web, json!({"title": "two", "notes": "n"})).await;
     let undone = undo(&web, json!({})).await;
-    assert_eq!((undone.status.as_u16(), undone.header("etag")), (200, "\"3\""), "{}", undone.text());
+    assert_eq!(
+        (undone.status.as_u16(), undone.header("etag")),
+        (200, "\"3\""),
+        "{}",
+        undone.text()
+    );
     assert_eq!((&undone.json()["title"], &undone.json()["notes"]), (&json!("one"), &Value::Null));
     let bare = web.call(&format!("POST {LINK}/undo"), &[("authorization", KEY)], "").await;
-    assert_eq!((bare.status.as_u16(), &bare.json()["title"]), (200, &json!("two")), "without a body, too");
-    assert_eq!((revisions(&web).await["revision"].as_u64(), bare.header("etag")), (Some(4), "\"4\""));
+    assert_eq!(
+        (bare.status.as_u16(), &bare.json()["title"]),
+        (200, &json!("two")),
+        "without a body, too"
+    );
+    assert_eq!(
+        (revisions(&web).await["revision"].as_u64(), bare.header("etag")),
+        (Some(4), "\"4\"")
+    );
     web.call(&format!("POST {LINK}/undo"), &[("authorization", KEY)], "{}").await.is_problem(
         415,
         "unsupported_media_type",
@@ -79,7 +100,10 @@ async fn a_link_goes_back_to_any_revision_that_is_kept() {
         patch(&web, json!({"title": n.to_string(), "max_clicks": n})).await;
     }
     let back = undo(&web, json!({"revision": 2})).await.json();
-    assert_eq!((&back["title"], &back["max_clicks"], &back["revision"]), (&json!("2"), &json!(2), &json!(5)));
+    assert_eq!(
+        (&back["title"], &back["max_clicks"], &back["revision"]),
+        (&json!("2"), &json!(2), &json!(5))
+    );
     let same = undo(&web, json!({"revision": 5})).await;
     assert_eq!((same.status.as_u16(), same.header("etag")), (200, "\"5\""), "nothing to do");
     for (body, field) in [
@@ -91,18 +115,32 @@ async fn a_link_goes_back_to_any_revision_that_is_kept() {
         undo(&web, body).await.is_problem(400, "invalid_request", field);
     }
     let headers = [("authorization", KEY), ("if-match", "\"4\"")];
-    web.call(&format!("POST {LINK}/undo"), &headers, "").await.is_problem(412, "precondition_failed", "If-Match");
+    web.call(&format!("POST {LINK}/undo"), &headers, "").await.is_problem(
+        412,
+        "precondition_failed",
+        "If-Match",
+    );
 }
 
 #[tokio::test]
 async fn undoing_is_under_all_rules() {
     let web = Web::new();
     let made = json!({"long_url": "https://odd.example/", "custom_alias": "abc", "ttl": 60});
-    web.call("POST /api/v1/urls", &[("authorization", OWNER.0), ("content-type", "application/json")], made.to_string()).await;
+    web.call(
+        "POST /api/v1/urls",
+        &[("authorization", OWNER.0), ("content-type", "application/json")],
+        made.to_string(),
+    )
+    .await;
     patch(&web, json!({"long_url": "https://example.com/"})).await;
-    let status = async || web.api(&format!("GET {LINK}"), Value::Null).await.json()["status"].clone();
+    let status =
+        async || web.api(&format!("GET {LINK}"), Value::Null).await.json()["status"].clone();
     assert_eq!(status().await, "active");
-    assert_eq!(undo(&web, json!({})).await.json()["status"], "suspicious", "the target is judged anew");
+    assert_eq!(
+        undo(&web, json!({})).await.json()["status"],
+        "suspicious",
+        "the target is judged anew"
+    );
     // A moderator's word stays.
     patch(&web, json!({"long_url": "https://example.com/"})).await;
     web.api("PUT /api/v1/admin/links/abc/standing", json!({"standing": "blocked"})).await;

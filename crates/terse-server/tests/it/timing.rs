@@ -1,9 +1,11 @@
-//! Whether the time that a refusal takes tells anything about what was wrong. By flag, for it needs a quiet machine and a while:
-//! `TERSE_TEST_TIMING=1 cargo test -p terse-server --release --test it timing`.
+//! Whether the time that a refusal takes tells anything about what was wrong. By flag, for it needs
+//! a quiet machine and a while: `TERSE_TEST_TIMING=1 cargo test -p terse-server --release --test it
+//! timing`.
 //!
-//! Two kinds of wrong answers are tried in a random order, and the times of one are compared with those of the other by Welch's
-//! t-test, the slowest tenth left out: that is other people's work. Were there no difference, |t| would stay below 4.5 in all but
-//! one of 100,000 measurements. A leak shows every time, so it takes three in a row to fail.
+//! Two kinds of wrong answers are tried in a random order, and the times of one are compared with
+//! those of the other by Welch's t-test, the slowest tenth left out: that is other people's work.
+//! Were there no difference, |t| would stay below 4.5 in all but one of 100,000 measurements. A
+//! leak shows every time, so it takes three in a row to fail.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -38,10 +40,12 @@ impl Times {
         all.sort_by(f64::total_cmp);
         let slow = all[all.len() * 9 / 10];
         let [(mean_0, error_0), (mean_1, error_1)] = [0, 1].map(|kind| {
-            let times: Vec<f64> = self.0[kind].iter().copied().filter(|time| *time <= slow).collect();
+            let times: Vec<f64> =
+                self.0[kind].iter().copied().filter(|time| *time <= slow).collect();
             let count = times.len() as f64;
             let mean = times.iter().sum::<f64>() / count;
-            let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / (count - 1.0);
+            let variance =
+                times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / (count - 1.0);
             (mean, variance / count)
         });
         println!("{mean_0:.0} ns and {mean_1:.0} ns");
@@ -67,11 +71,16 @@ impl Coin {
     }
 }
 
-/// Wrong keys as long as the real one: such as differ only at their end, and such as have nothing in common with it.
+/// Wrong keys as long as the real one: such as differ only at their end, and such as have nothing
+/// in common with it.
 fn wrong_keys(real: &str) -> [Vec<String>; 2] {
     let letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ".chars();
-    let near = letters.map(|last| format!("{}{last}", &real[..real.len() - 1])).filter(|key| key != real).take(50);
-    let far = (0..50).map(|_| Keys::generate().unwrap().0.chars().rev().cycle().take(real.len()).collect());
+    let near = letters
+        .map(|last| format!("{}{last}", &real[..real.len() - 1]))
+        .filter(|key| key != real)
+        .take(50);
+    let far = (0..50)
+        .map(|_| Keys::generate().unwrap().0.chars().rev().cycle().take(real.len()).collect());
     [near.collect(), far.collect()]
 }
 
@@ -148,7 +157,8 @@ fn a_comparison_that_stops_early_is_found_out() {
         let kind = coin.toss(2);
         let key = &keys[kind][coin.toss(50)];
         let began = Instant::now();
-        let equal = real.bytes().zip(key.bytes()).all(|(one, other)| black_box(one) == black_box(other));
+        let equal =
+            real.bytes().zip(key.bytes()).all(|(one, other)| black_box(one) == black_box(other));
         times.add(kind, began.elapsed());
         assert!(!black_box(equal));
     }

@@ -10,10 +10,14 @@ use futures_util::FutureExt as _;
 use serde_json::Value;
 use terse_core::clicks::Live;
 use terse_core::registry::{
-    AccountName, Actor, Attribution, FIRST_ACCOUNT, KeyId, NewAccount, NewKey, Registry, Role, Scope, Session, Token, WebhookKey,
+    AccountName, Actor, Attribution, FIRST_ACCOUNT, KeyId, NewAccount, NewKey, Registry, Role,
+    Scope, Session, Token, WebhookKey,
 };
 use terse_core::*;
-use terse_server::{Accounts, ApiStats, AppState, Erasures, Keys, Limits, Passwords, Peer, RegistryRefresh, Webhooks, router};
+use terse_server::{
+    Accounts, ApiStats, AppState, Erasures, Keys, Limits, Passwords, Peer, RegistryRefresh,
+    Webhooks, router,
+};
 use terse_testkit::MemoryRegistry;
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -35,7 +39,9 @@ impl Screening for Watchful {
     fn judge(&self, target: &Target, _evidence: Evidence<'_>) -> Judgement {
         match target.host().as_deref() {
             Some("listed.example") => Judgement::Blocked { source: "our list".into() },
-            Some("odd.example" | "xn--dd-eka.example") => Judgement::Suspicious(Flags::new(["odd", "unheard_of"])),
+            Some("odd.example" | "xn--dd-eka.example") => {
+                Judgement::Suspicious(Flags::new(["odd", "unheard_of"]))
+            }
             _ => Judgement::Clear(Flags::default()),
         }
     }
@@ -47,14 +53,19 @@ impl Screening for Watchful {
 
 /// An account with this id, the next one, and a key that opens all of it.
 fn enrol(registry: &MemoryRegistry, key: &str, owner: OwnerId, role: Role) {
-    let (at, by) = (Timestamp::from_ms(1), || Attribution { actor: Actor::Terse, at: Timestamp::from_ms(1), why: None });
+    let (at, by) = (Timestamp::from_ms(1), || Attribution {
+        actor: Actor::Terse,
+        at: Timestamp::from_ms(1),
+        why: None,
+    });
     let name = AccountName::parse(&key.replace('_', "-")).unwrap();
     let user = NewAccount { name, role, password: None, identity: None, created_at: at };
     let user = registry.add_account(user, by()).now_or_never().unwrap().unwrap();
     assert_eq!(user.id, owner);
     let token = Token(Keys::hash(key));
     let (name, prefix, scope) = ("a key".to_owned(), key[..6].to_owned(), Scope::Full);
-    let key = NewKey { owner, name, prefix, token, scope, created_at: at, expires_at: None, plan: None };
+    let key =
+        NewKey { owner, name, prefix, token, scope, created_at: at, expires_at: None, plan: None };
     registry.add_key(key, by()).now_or_never().unwrap().unwrap();
 }
 
@@ -113,9 +124,17 @@ impl Answer {
 struct Onlooking;
 
 impl terse_core::rules::VisitorClassifier for Onlooking {
-    fn classify(&self, agent: Option<&[u8]>, address: Option<std::net::IpAddr>) -> terse_core::rules::VisitorTraits {
+    fn classify(
+        &self,
+        agent: Option<&[u8]>,
+        address: Option<std::net::IpAddr>,
+    ) -> terse_core::rules::VisitorTraits {
         let device = agent.map(|agent| String::from_utf8_lossy(agent).as_ref().into());
-        terse_core::rules::VisitorTraits { device, system: None, country: address.map(|_| "AT".into()) }
+        terse_core::rules::VisitorTraits {
+            device,
+            system: None,
+            country: address.map(|_| "AT".into()),
+        }
     }
 }
 
@@ -138,7 +157,8 @@ impl Web {
 
     fn build(change: impl FnOnce(&mut LinkPolicy), limits: Limits, webhooks: bool) -> Self {
         let base = url::Url::parse("https://go.example/").unwrap();
-        let hosts = Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
+        let hosts =
+            Hosts::new(&base, &["localhost"], vec![Domain::parse("b.example").unwrap()]).unwrap();
         let blocked = BlockedHosts::parse(&["evil.example"]).unwrap();
         let mut rules = LinkPolicy {
             targets: TargetRules { hosts: Some(hosts.clone()), allow_private: false, blocked },
@@ -151,13 +171,23 @@ impl Web {
         change(&mut rules);
         let (store, clock, stats) = (Fake::new(), Clock::default(), Arc::new(ApiStats::default()));
         let codes = Arc::new(Random::new(Alphabet::Base62, 7));
-        let links = Arc::new(Links::new(store.clone(), codes, Arc::new(NoFeed), Arc::new(Watchful), rules, clock.clone()));
+        let links = Arc::new(Links::new(
+            store.clone(),
+            codes,
+            Arc::new(NoFeed),
+            Arc::new(Watchful),
+            rules,
+            clock.clone(),
+        ));
         let keys = Keys::new(vec![Keys::hash(KEY)]);
         let registry = Arc::new(MemoryRegistry::new());
-        for ((key, owner), role) in [(OWNER, Role::User), (OTHER, Role::User), (MODERATOR, Role::Moderator)] {
+        for ((key, owner), role) in
+            [(OWNER, Role::User), (OTHER, Role::User), (MODERATOR, Role::Moderator)]
+        {
             enrol(&registry, key, owner, role);
         }
-        let (clicks, live, (stop, stopped)) = (FakeClicks::new(), Arc::new(Live::default()), watch::channel(false));
+        let (clicks, live, (stop, stopped)) =
+            (FakeClicks::new(), Arc::new(Live::default()), watch::channel(false));
         let erasures = Erasures::new(links.clone(), clicks.clone(), registry.clone());
         let router = router(AppState {
             links,
@@ -190,52 +220,94 @@ impl Web {
     pub(crate) async fn person(&self, name: &str, role: Role) -> OwnerId {
         let by = || Attribution { actor: Actor::Terse, at: Timestamp::from_ms(1), why: None };
         let user_name = AccountName::parse(name).unwrap();
-        let user = NewAccount { name: user_name, role, password: None, identity: None, created_at: Timestamp::from_ms(1) };
+        let user = NewAccount {
+            name: user_name,
+            role,
+            password: None,
+            identity: None,
+            created_at: Timestamp::from_ms(1),
+        };
         let owner = self.registry.add_account(user, by()).await.unwrap().id;
         self.give_key(owner, name, |_| ()).await;
         owner
     }
 
     /// One more key for an account, changed as wished.
-    pub(crate) async fn give_key(&self, owner: OwnerId, key: &str, change: impl FnOnce(&mut NewKey)) -> KeyId {
+    pub(crate) async fn give_key(
+        &self,
+        owner: OwnerId,
+        key: &str,
+        change: impl FnOnce(&mut NewKey),
+    ) -> KeyId {
         let (token, at) = (Token(Keys::hash(key)), Timestamp::from_ms(1));
         let (name, prefix) = ("a key".to_owned(), "terse_".to_owned());
-        let mut key = NewKey { owner, name, prefix, token, scope: Scope::Full, created_at: at, expires_at: None, plan: None };
+        let mut key = NewKey {
+            owner,
+            name,
+            prefix,
+            token,
+            scope: Scope::Full,
+            created_at: at,
+            expires_at: None,
+            plan: None,
+        };
         change(&mut key);
-        self.registry.add_key(key, Attribution { actor: Actor::Terse, at, why: None }).await.unwrap().id
+        self.registry
+            .add_key(key, Attribution { actor: Actor::Terse, at, why: None })
+            .await
+            .unwrap()
+            .id
     }
 
     /// Signs somebody in: their cookie.
     pub(crate) async fn sign_in(&self, owner: OwnerId, secret: &str) -> String {
         let seen = self.registry.account(owner).await.unwrap().unwrap().revision;
         let token = Token(Keys::hash(secret));
-        let session = Session { token, owner, created_at: self.clock.now(), expires_at: Timestamp::MAX };
+        let session =
+            Session { token, owner, created_at: self.clock.now(), expires_at: Timestamp::MAX };
         self.registry.add_session(session, seen).await.unwrap();
         format!("__Host-terse_session={secret}")
     }
 
     /// As a browser that is signed in, from a page of ours.
     pub(crate) async fn signed_in(&self, line: &str, cookie: &str, body: Value) -> Answer {
-        let headers = [("cookie", cookie), ("sec-fetch-site", "same-origin"), ("content-type", "application/json")];
+        let headers = [
+            ("cookie", cookie),
+            ("sec-fetch-site", "same-origin"),
+            ("content-type", "application/json"),
+        ];
         self.call(line, &headers, body.to_string()).await
     }
 
     /// As somebody with this key, with the body still to come.
     pub(crate) async fn open(&self, path: &str, key: &str) -> Response<Body> {
-        let request = Request::builder().uri(path).header("authorization", key).body(Body::empty()).unwrap();
+        let request =
+            Request::builder().uri(path).header("authorization", key).body(Body::empty()).unwrap();
         self.router.clone().oneshot(request).await.unwrap()
     }
 
     /// JSON from an address, without a key.
     pub(crate) async fn from(&self, address: &str, line: &str, body: Value) -> Answer {
         let (method, path) = line.split_once(' ').unwrap();
-        let request = Request::builder().method(method).uri(path).extension(Peer(address.parse().unwrap()));
-        self.send(request.header("content-type", "application/json").body(body.to_string().into()).unwrap()).await
+        let request =
+            Request::builder().method(method).uri(path).extension(Peer(address.parse().unwrap()));
+        self.send(
+            request
+                .header("content-type", "application/json")
+                .body(body.to_string().into())
+                .unwrap(),
+        )
+        .await
     }
 
     /// As somebody with this key.
     pub(crate) async fn as_owner(&self, line: &str, key: &str, body: Value) -> Answer {
-        self.call(line, &[("authorization", key), ("content-type", "application/json")], body.to_string()).await
+        self.call(
+            line,
+            &[("authorization", key), ("content-type", "application/json")],
+            body.to_string(),
+        )
+        .await
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
@@ -246,22 +318,31 @@ impl Web {
     }
 
     /// The same, but the body is left alone where it has no end.
-    pub(crate) async fn begin(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+    pub(crate) async fn begin(
+        &self,
+        line: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Answer {
         let (method, path) = line.split_once(' ').unwrap();
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = self.router.clone().oneshot(request.body(body.into()).unwrap()).await.unwrap();
+        let response =
+            self.router.clone().oneshot(request.body(body.into()).unwrap()).await.unwrap();
         let (head, body) = response.into_parts();
-        let endless = head.headers.get("content-type").is_some_and(|kind| kind == "text/event-stream");
-        let bytes = if endless { Vec::new() } else { to_bytes(body, usize::MAX).await.unwrap().to_vec() };
+        let endless =
+            head.headers.get("content-type").is_some_and(|kind| kind == "text/event-stream");
+        let bytes =
+            if endless { Vec::new() } else { to_bytes(body, usize::MAX).await.unwrap().to_vec() };
         Answer { status: head.status, headers: head.headers, bytes }
     }
 
     /// How long it takes to answer somebody with this key.
     pub(crate) async fn timed(&self, path: &str, key: &str) -> (StatusCode, Duration) {
-        let request = Request::builder().uri(path).header("authorization", key).body(Body::empty()).unwrap();
+        let request =
+            Request::builder().uri(path).header("authorization", key).body(Body::empty()).unwrap();
         let router = self.router.clone();
         let began = std::time::Instant::now();
         let response = router.oneshot(request).await.unwrap();
@@ -272,15 +353,23 @@ impl Web {
     pub(crate) fn paths(&self) -> Vec<String> {
         // There is no other way to ask it.
         let told = format!("{:?}", self.router);
-        let mut paths: Vec<String> =
-            told.split('"').filter(|text| text.starts_with('/') && !text.starts_with("/{*")).map(str::to_owned).collect();
+        let mut paths: Vec<String> = told
+            .split('"')
+            .filter(|text| text.starts_with('/') && !text.starts_with("/{*"))
+            .map(str::to_owned)
+            .collect();
         paths.sort();
         paths.dedup();
         paths
     }
 
     /// `GET /path` with further headers.
-    pub(crate) async fn call(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+    pub(crate) async fn call(
+        &self,
+        line: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Answer {
         let (method, path) = line.split_once(' ').unwrap();
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
@@ -291,7 +380,8 @@ impl Web {
 
     /// With the key, and JSON where there is any.
     pub(crate) async fn api(&self, line: &str, body: Value) -> Answer {
-        let headers = [("authorization", &*format!("Bearer {KEY}")), ("content-type", "application/json")];
+        let headers =
+            [("authorization", &*format!("Bearer {KEY}")), ("content-type", "application/json")];
         match body {
             Value::Null => self.call(line, &headers[..1], "").await,
             body => self.call(line, &headers, body.to_string()).await,
@@ -305,6 +395,7 @@ impl Web {
 
     /// As a browser does.
     pub(crate) async fn page(&self, path: &str) -> Answer {
-        self.call(&format!("GET {path}"), &[("accept", "text/html"), ("host", "go.example")], "").await
+        self.call(&format!("GET {path}"), &[("accept", "text/html"), ("host", "go.example")], "")
+            .await
     }
 }

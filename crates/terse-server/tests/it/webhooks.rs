@@ -27,7 +27,11 @@ async fn a_server_without_webhooks_says_how_to_switch_them_on() {
         let answer = web.as_owner(line, OWNER.0, json!({ "url": HOOK })).await;
         answer.is_problem(403, "webhooks_off", "");
         assert!(answer.text().contains("outgoing.webhooks"), "{line}");
-        assert_eq!(web.call(line, &[("content-type", "application/json")], "{}").await.status, 401, "{line}");
+        assert_eq!(
+            web.call(line, &[("content-type", "application/json")], "{}").await.status,
+            401,
+            "{line}"
+        );
     }
 }
 
@@ -41,20 +45,45 @@ async fn a_secret_is_shown_when_it_is_made_and_never_again() {
     let path = format!("/api/v1/webhooks/{}", made["id"].as_str().unwrap());
     let seen = web.as_owner(&format!("GET {path}"), OWNER.0, json!({})).await.json();
     assert_eq!(seen["secret"], Value::Null);
-    assert_eq!((&seen["url"], &seen["enabled"], &seen["waiting"]), (&json!(HOOK), &json!(true), &json!(0)));
+    assert_eq!(
+        (&seen["url"], &seen["enabled"], &seen["waiting"]),
+        (&json!(HOOK), &json!(true), &json!(0))
+    );
     let list = web.as_owner("GET /api/v1/webhooks", OWNER.0, json!({})).await.json();
     assert_eq!(list["webhooks"], json!([seen]));
-    let patched = web.as_owner(&format!("PATCH {path}"), OWNER.0, json!({ "events": ["link.blocked"] })).await.json();
+    let patched = web
+        .as_owner(&format!("PATCH {path}"), OWNER.0, json!({ "events": ["link.blocked"] }))
+        .await
+        .json();
     assert_eq!((&patched["secret"], &patched["events"]), (&Value::Null, &json!(["link.blocked"])));
-    let rotated = web.as_owner(&format!("PATCH {path}"), OWNER.0, json!({ "rotate_secret": true })).await.json();
-    assert!(rotated["secret"].as_str().is_some_and(|new| new.starts_with("whsec_") && new != secret));
-    let off = web.as_owner(&format!("PATCH {path}"), OWNER.0, json!({ "enabled": false })).await.json();
-    assert!(off["enabled"] == false && off["disabled_at"].is_string() && off["disabled_reason"].is_string());
-    web.as_owner(&format!("POST {path}/test"), OWNER.0, json!({})).await.is_problem(400, "invalid_request", "enabled");
-    let on = web.as_owner(&format!("PATCH {path}"), OWNER.0, json!({ "enabled": true })).await.json();
+    let rotated = web
+        .as_owner(&format!("PATCH {path}"), OWNER.0, json!({ "rotate_secret": true }))
+        .await
+        .json();
+    assert!(
+        rotated["secret"].as_str().is_some_and(|new| new.starts_with("whsec_") && new != secret)
+    );
+    let off =
+        web.as_owner(&format!("PATCH {path}"), OWNER.0, json!({ "enabled": false })).await.json();
+    assert!(
+        off["enabled"] == false
+            && off["disabled_at"].is_string()
+            && off["disabled_reason"].is_string()
+    );
+    web.as_owner(&format!("POST {path}/test"), OWNER.0, json!({})).await.is_problem(
+        400,
+        "invalid_request",
+        "enabled",
+    );
+    let on =
+        web.as_owner(&format!("PATCH {path}"), OWNER.0, json!({ "enabled": true })).await.json();
     assert!(on["enabled"] == true && on["disabled_at"].is_null());
     assert_eq!(web.as_owner(&format!("DELETE {path}"), OWNER.0, json!({})).await.status, 204);
-    web.as_owner(&format!("DELETE {path}"), OWNER.0, json!({})).await.is_problem(404, "not_found", "");
+    web.as_owner(&format!("DELETE {path}"), OWNER.0, json!({})).await.is_problem(
+        404,
+        "not_found",
+        "",
+    );
 }
 
 #[tokio::test]
@@ -76,46 +105,80 @@ async fn bad_wishes_name_the_field() {
     for _ in 0..20 {
         make(&web, json!({ "url": HOOK })).await;
     }
-    web.as_owner("POST /api/v1/webhooks", OWNER.0, json!({ "url": HOOK })).await.is_problem(409, "too_many", "");
+    web.as_owner("POST /api/v1/webhooks", OWNER.0, json!({ "url": HOOK }))
+        .await
+        .is_problem(409, "too_many", "");
 }
 
 #[tokio::test]
 async fn anothers_webhook_is_like_none() {
     let web = Web::with_webhooks();
     let id = make(&web, json!({ "url": HOOK })).await["id"].as_str().unwrap().to_owned();
-    for line in ["GET /{id}", "PATCH /{id}", "DELETE /{id}", "POST /{id}/test", "GET /{id}/deliveries"] {
+    for line in
+        ["GET /{id}", "PATCH /{id}", "DELETE /{id}", "POST /{id}/test", "GET /{id}/deliveries"]
+    {
         let mut texts = Vec::new();
-        for (key, id) in [(OTHER.0, &*id), (OTHER.0, "999"), (OWNER.0, "abc"), (OWNER.0, "01"), (OWNER.0, "+1")] {
-            let answer = web.as_owner(&line.replace("/{id}", &format!("/api/v1/webhooks/{id}")), key, json!({})).await;
+        for (key, id) in
+            [(OTHER.0, &*id), (OTHER.0, "999"), (OWNER.0, "abc"), (OWNER.0, "01"), (OWNER.0, "+1")]
+        {
+            let answer = web
+                .as_owner(&line.replace("/{id}", &format!("/api/v1/webhooks/{id}")), key, json!({}))
+                .await;
             answer.is_problem(404, "not_found", "");
             texts.push(answer.text());
         }
         assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
     }
-    assert_eq!(web.as_owner("GET /api/v1/webhooks", OTHER.0, json!({})).await.json(), json!({ "webhooks": [] }));
+    assert_eq!(
+        web.as_owner("GET /api/v1/webhooks", OTHER.0, json!({})).await.json(),
+        json!({ "webhooks": [] })
+    );
 }
 
 #[tokio::test]
 async fn a_test_is_among_the_deliveries() {
     let web = Web::with_webhooks();
-    let id = make(&web, json!({ "url": HOOK, "events": ["link.deleted"] })).await["id"].as_str().unwrap().to_owned();
+    let id = make(&web, json!({ "url": HOOK, "events": ["link.deleted"] })).await["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let sent = web.as_owner(&format!("POST /api/v1/webhooks/{id}/test"), OWNER.0, json!({})).await;
     assert_eq!(sent.status, 202);
     let event = sent.json()["event_id"].clone();
     let path = format!("GET /api/v1/webhooks/{id}/deliveries");
     let list = web.as_owner(&path, OWNER.0, json!({})).await.json();
     let one = &list["deliveries"][0];
-    assert_eq!((&one["event_id"], &one["event"], &one["state"]), (&event, &json!("webhook.test"), &json!("waiting")));
+    assert_eq!(
+        (&one["event_id"], &one["event"], &one["state"]),
+        (&event, &json!("webhook.test"), &json!("waiting"))
+    );
     assert!(one["next_attempt_at"].is_string() && one["last_attempt_at"].is_null());
     let now = Timestamp::from_ms(i64::MAX / 4);
-    let claim = Claim { now, lease: std::time::Duration::from_secs(1), after: WebhookId(0), limit: 1 };
+    let claim =
+        Claim { now, lease: std::time::Duration::from_secs(1), after: WebhookId(0), limit: 1 };
     let due = web.registry.due(claim).await.unwrap().remove(0);
     let body: Value = serde_json::from_str(&due.delivery.body).unwrap();
-    assert_eq!((&body["id"], &body["type"], &body["webhook_id"]), (&event, &json!("webhook.test"), &json!(id)));
-    let settlement = due.settle(DeliveryResult::Answered { status: 204, retry_after: None }, web.clock.now(), 0.5);
+    assert_eq!(
+        (&body["id"], &body["type"], &body["webhook_id"]),
+        (&event, &json!("webhook.test"), &json!(id))
+    );
+    let settlement = due.settle(
+        DeliveryResult::Answered { status: 204, retry_after: None },
+        web.clock.now(),
+        0.5,
+    );
     assert!(web.registry.settle(settlement).await.unwrap());
-    let one = web.as_owner(&format!("{path}?limit=1"), OWNER.0, json!({})).await.json()["deliveries"][0].clone();
-    assert_eq!((&one["state"], &one["last_status"], &one["attempts"]), (&json!("delivered"), &json!(204), &json!(1)));
+    let one =
+        web.as_owner(&format!("{path}?limit=1"), OWNER.0, json!({})).await.json()["deliveries"][0]
+            .clone();
+    assert_eq!(
+        (&one["state"], &one["last_status"], &one["attempts"]),
+        (&json!("delivered"), &json!(204), &json!(1))
+    );
     assert!(one["next_attempt_at"].is_null());
-    web.as_owner(&format!("{path}?limit=0"), OWNER.0, json!({})).await.is_problem(400, "invalid_request", "limit");
+    web.as_owner(&format!("{path}?limit=0"), OWNER.0, json!({})).await.is_problem(
+        400,
+        "invalid_request",
+        "limit",
+    );
 }

@@ -14,11 +14,17 @@ pub async fn a_huge_batch_is_counted(store: Store) {
         referrer: Some(format!("host-{}.example", n % 1000).into()),
         ..click(&links[n % 500], n as i64)
     });
-    let batch = Batch { clicks: clicks.collect(), moves: (1..=100).map(|segment| moved(segment, 0, 1_000_000)).collect() };
+    let batch = Batch {
+        clicks: clicks.collect(),
+        moves: (1..=100).map(|segment| moved(segment, 0, 1_000_000)).collect(),
+    };
     assert_eq!(store.record(&batch).await.unwrap(), Recorded::Done);
     assert_eq!(store.record(&batch).await.unwrap(), Recorded::OutOfStep);
     assert!(store.counts(&links).await.unwrap().iter().all(|count| *count == humans(40)));
-    assert_eq!(report(&store, &ClickSubject::Everything, ALWAYS).await.tally.clicks, humans(20_000));
+    assert_eq!(
+        report(&store, &ClickSubject::Everything, ALWAYS).await.tally.clicks,
+        humans(20_000)
+    );
     assert_eq!(store.positions().await.unwrap().len(), 100);
 }
 
@@ -36,7 +42,10 @@ pub async fn a_reader_never_sees_half_a_batch(store: Store) {
                     let whole = report(&store, &ClickSubject::Everything, ALWAYS).await;
                     assert_eq!(whole.tally.clicks.humans % 40, 0);
                     assert_eq!(super::in_buckets(&whole), whole.tally.clicks);
-                    assert!(whole.tally.clicks.humans >= counts[0].humans * 20, "never back in time");
+                    assert!(
+                        whole.tally.clicks.humans >= counts[0].humans * 20,
+                        "never back in time"
+                    );
                     seen += 1;
                     if stop.load(Ordering::Relaxed) {
                         return seen;

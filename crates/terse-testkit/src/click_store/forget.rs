@@ -20,7 +20,8 @@ pub async fn links_are_forgotten_up_to_a_birth(store: Store) {
     let old = link("reused");
     let new = LinkId { born: moment(100), ..old.clone() };
     let other = link("other");
-    put(&store, vec![click(&old, 1), click(&new, 200), click(&other, 3), click(&old, 5 * DAY)]).await;
+    put(&store, vec![click(&old, 1), click(&new, 200), click(&other, 3), click(&old, 5 * DAY)])
+        .await;
     // Some of it was put together already.
     let retention = Retention { raw_before: moment(0), hours_before: moment(2 * DAY), limit: 100 };
     store.prune(retention).await.unwrap();
@@ -31,7 +32,11 @@ pub async fn links_are_forgotten_up_to_a_birth(store: Store) {
     assert_gone(&store, &new).await;
     assert_eq!(store.links(None, 10).await.unwrap(), [other]);
     for subject in [ClickSubject::Owner(OWNER), ClickSubject::Everything] {
-        assert_eq!(report(&store, &subject, ALWAYS).await.tally.clicks, humans(4), "sums of others stay");
+        assert_eq!(
+            report(&store, &subject, ALWAYS).await.tally.clicks,
+            humans(4),
+            "sums of others stay"
+        );
     }
     store.forget_links(&[], moment(100)).await.unwrap();
 }
@@ -45,9 +50,15 @@ pub async fn an_owner_is_forgotten_with_all_links(store: Store) {
     for link in &ours {
         assert_gone(&store, link).await;
     }
-    assert_eq!(report(&store, &ClickSubject::Owner(OWNER), ALWAYS).await.tally.clicks, Count::default());
+    assert_eq!(
+        report(&store, &ClickSubject::Owner(OWNER), ALWAYS).await.tally.clicks,
+        Count::default()
+    );
     assert_eq!(store.counts(&[theirs]).await.unwrap(), [humans(1)]);
-    assert_eq!(report(&store, &ClickSubject::Owner(OwnerId(8)), ALWAYS).await.tally.clicks, humans(1));
+    assert_eq!(
+        report(&store, &ClickSubject::Owner(OwnerId(8)), ALWAYS).await.tally.clicks,
+        humans(1)
+    );
     assert_eq!(report(&store, &ClickSubject::Everything, ALWAYS).await.tally.clicks, humans(31));
     store.forget_owner(OwnerId(99)).await.unwrap();
 }

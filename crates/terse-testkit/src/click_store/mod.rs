@@ -1,7 +1,7 @@
 //! What every store of clicks must do: one function per promise of `ClickStore`.
 //!
-//! [`crate::click_store!`] turns the list below into one test per promise. The functions panic where a promise is broken, as
-//! tests do.
+//! [`crate::click_store!`] turns the list below into one test per promise. The functions panic
+//! where a promise is broken, as tests do.
 #![allow(clippy::unwrap_used, reason = "a suite of tests")]
 #![allow(missing_docs, reason = "each function's name is the promise")]
 
@@ -18,8 +18,8 @@ mod values;
 use std::sync::Arc;
 
 use terse_core::clicks::{
-    Batch, Click, ClickOutcome, ClickReport, ClickStore, ClickSubject, ClickTarget, Count, LinkId, Period, Position, Recorded,
-    Unit,
+    Batch, Click, ClickOutcome, ClickReport, ClickStore, ClickSubject, ClickTarget, Count, LinkId,
+    Period, Position, Recorded, Unit,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -40,7 +40,8 @@ pub type Store = Arc<dyn ClickStore>;
 
 /// Expands into one test per promise of `ClickStore`, in a module `click_store`.
 ///
-/// `fresh` is an `async fn() -> Option<impl ClickStore>` giving an empty store that keeps raw clicks; `None` skips, aloud.
+/// `fresh` is an `async fn() -> Option<impl ClickStore>` giving an empty store that keeps raw
+/// clicks; `None` skips, aloud.
 #[macro_export]
 macro_rules! click_store {
     ($fresh:path) => {

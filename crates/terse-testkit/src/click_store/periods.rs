@@ -3,12 +3,15 @@
 use terse_core::Timestamp;
 use terse_core::clicks::{Click, ClickSubject, Count, Period, Unit};
 
-use super::{ALWAYS, DAY, HOUR, Store, click, humans, in_buckets, link, of_link, put, report, since, starts};
+use super::{
+    ALWAYS, DAY, HOUR, Store, click, humans, in_buckets, link, of_link, put, report, since, starts,
+};
 use crate::moment;
 
 pub async fn a_period_counts_every_hour_it_touches(store: Store) {
     let abc = link("abc");
-    // One click in the first hour, two in the second, three in the third, none in the fourth, five in the fifth.
+    // One click in the first hour, two in the second, three in the third, none in the fourth, five
+    // in the fifth.
     let hours = [(0, 1), (1, 2), (2, 3), (4, 5)];
     let clicks = hours.iter().flat_map(|&(hour, many)| (0..many).map(move |n| (hour, n)));
     put(&store, clicks.map(|(hour, n)| click(&abc, hour * HOUR + n)).collect()).await;
@@ -26,13 +29,18 @@ pub async fn a_period_counts_every_hour_it_touches(store: Store) {
         (3 * HOUR, HOUR, 0),
     ] {
         let found = of_link(&store, &abc, since(from, to)).await;
-        assert_eq!((found.tally.clicks, in_buckets(&found)), (humans(want), humans(want)), "{from}..{to}");
+        assert_eq!(
+            (found.tally.clicks, in_buckets(&found)),
+            (humans(want), humans(want)),
+            "{from}..{to}"
+        );
     }
     let open = of_link(&store, &abc, Period { from: Some(moment(2 * HOUR)), to: None }).await;
     let early = of_link(&store, &abc, Period { from: None, to: Some(moment(2 * HOUR)) }).await;
     assert_eq!((open.tally.clicks, early.tally.clicks), (humans(8), humans(3)));
     let all = of_link(&store, &abc, ALWAYS).await;
-    let want: Vec<(Timestamp, Count)> = hours.iter().map(|&(hour, many)| (moment(hour * HOUR), humans(many as u64))).collect();
+    let want: Vec<(Timestamp, Count)> =
+        hours.iter().map(|&(hour, many)| (moment(hour * HOUR), humans(many as u64))).collect();
     assert_eq!(starts(&all), want, "the earliest first, none empty");
     assert!(all.buckets.iter().all(|bucket| bucket.unit == Unit::Hour));
 }
@@ -41,8 +49,18 @@ pub async fn recent_is_the_present_hour_and_the_23_before(store: Store) {
     let abc = link("abc");
     put(&store, (0..72).map(|hour| click(&abc, hour * HOUR + 5)).collect()).await;
     put(&store, vec![click(&abc, 30 * HOUR)]).await;
-    for (now, want) in [(30 * HOUR, 25), (30 * HOUR + HOUR - 1, 25), (29 * HOUR, 24), (0, 1), (-1, 0), (73 * HOUR, 22)] {
-        let found = store.report(&ClickSubject::Link(abc.clone()), since(0, HOUR), moment(now)).await.unwrap();
+    for (now, want) in [
+        (30 * HOUR, 25),
+        (30 * HOUR + HOUR - 1, 25),
+        (29 * HOUR, 24),
+        (0, 1),
+        (-1, 0),
+        (73 * HOUR, 22),
+    ] {
+        let found = store
+            .report(&ClickSubject::Link(abc.clone()), since(0, HOUR), moment(now))
+            .await
+            .unwrap();
         assert_eq!(found.recent, humans(want), "{now}");
         let always = store.report(&ClickSubject::Everything, ALWAYS, moment(now)).await.unwrap();
         assert_eq!(always.recent, humans(want), "whatever the period: {now}");
@@ -52,7 +70,13 @@ pub async fn recent_is_the_present_hour_and_the_23_before(store: Store) {
 pub async fn clicks_of_any_year_land_in_their_own_hour(store: Store) {
     let abc = link("abc");
     // A clock that jumps to and fro, also in the middle of a batch.
-    let jumps = ["2026-06-01T10:30:00Z", "1969-12-31T23:59:59.999Z", "2031-01-01", "2026-06-01T10:59:59Z", "1970-01-01"];
+    let jumps = [
+        "2026-06-01T10:30:00Z",
+        "1969-12-31T23:59:59.999Z",
+        "2031-01-01",
+        "2026-06-01T10:59:59Z",
+        "1970-01-01",
+    ];
     let jumps = jumps.map(|text| Timestamp::parse(text).unwrap());
     let at = |at: Timestamp| Click { at, ..click(&abc, 0) };
     put(&store, jumps.iter().map(|&jump| at(jump)).collect()).await;
@@ -78,10 +102,13 @@ pub async fn clicks_of_any_year_land_in_their_own_hour(store: Store) {
 pub async fn years_and_days_end_where_they_should(store: Store) {
     let abc = link("abc");
     // `moment(0)` is the beginning of a year.
-    put(&store, vec![click(&abc, -1), click(&abc, 0), click(&abc, DAY - 1), click(&abc, DAY)]).await;
+    put(&store, vec![click(&abc, -1), click(&abc, 0), click(&abc, DAY - 1), click(&abc, DAY)])
+        .await;
     let mut found = Vec::new();
     for day in -1..2 {
-        found.push(of_link(&store, &abc, since(day * DAY, (day + 1) * DAY)).await.tally.clicks.humans);
+        found.push(
+            of_link(&store, &abc, since(day * DAY, (day + 1) * DAY)).await.tally.clicks.humans,
+        );
     }
     assert_eq!(found, [1, 2, 1]);
 }

@@ -1,8 +1,13 @@
 //! What is no longer kept.
 
-use terse_core::clicks::{Click, ClickReport, ClickSubject, Pruned, RawQuery, Retention, Unit, Values};
+use terse_core::clicks::{
+    Click, ClickReport, ClickSubject, Pruned, RawQuery, Retention, Unit, Values,
+};
 
-use super::{ALWAYS, DAY, HOUR, OWNER, Store, click, humans, in_buckets, link, of_link, put, report, since, values};
+use super::{
+    ALWAYS, DAY, HOUR, OWNER, Store, click, humans, in_buckets, link, of_link, put, report, since,
+    values,
+};
 use crate::moment;
 
 fn up_to(raw: i64, hours: i64, limit: usize) -> Retention {
@@ -36,7 +41,11 @@ pub async fn raw_clicks_are_deleted_by_the_hour(store: Store) {
         put(&store, times.iter().map(|&ms| click(&link(code), ms)).collect()).await;
     }
     assert_eq!(prune(&store, up_to(-6 * DAY, -6 * DAY, 3)).await, Pruned::default());
-    assert_eq!(prune(&store, up_to(HOUR - 1, -6 * DAY, 1)).await.raw, 2, "an hour that has not ended stays");
+    assert_eq!(
+        prune(&store, up_to(HOUR - 1, -6 * DAY, 1)).await.raw,
+        2,
+        "an hour that has not ended stays"
+    );
     assert_eq!(prune(&store, up_to(2 * HOUR + 5, -6 * DAY, 3)).await.raw, 6);
     for code in ["one", "two"] {
         assert_eq!(raw_left(&store, code).await, [2 * HOUR, 3 * HOUR, 9 * DAY]);
@@ -53,7 +62,15 @@ fn sums(report: &ClickReport) -> impl PartialEq + std::fmt::Debug + use<> {
         .map(|dimension| report.tally.values(*dimension).map(Values::sum).unwrap_or_default())
         .collect();
     let mean = (report.tally.took.mean * 1e6).round() as i64;
-    (report.tally.clicks, in_buckets(report), report.visitors, report.tally.last, report.tally.took.count, mean, dimensions)
+    (
+        report.tally.clicks,
+        in_buckets(report),
+        report.visitors,
+        report.tally.last,
+        report.tally.took.count,
+        mean,
+        dimensions,
+    )
 }
 
 pub async fn hours_become_days_and_no_sum_changes(store: Store) {
@@ -64,8 +81,12 @@ pub async fn hours_become_days_and_no_sum_changes(store: Store) {
     });
     put(&store, clicks.collect()).await;
     put(&store, vec![click(&link("other"), 1), click(&link("other"), 5 * DAY)]).await;
-    let subjects = [ClickSubject::Link(link("abc")), ClickSubject::Owner(OWNER), ClickSubject::Everything];
-    let periods: Vec<_> = (-1..6).flat_map(|from| (from..6).map(move |to| since(from * DAY, to * DAY))).chain([ALWAYS]).collect();
+    let subjects =
+        [ClickSubject::Link(link("abc")), ClickSubject::Owner(OWNER), ClickSubject::Everything];
+    let periods: Vec<_> = (-1..6)
+        .flat_map(|from| (from..6).map(move |to| since(from * DAY, to * DAY)))
+        .chain([ALWAYS])
+        .collect();
     let mut before = Vec::new();
     for subject in &subjects {
         for period in &periods {
@@ -83,12 +104,20 @@ pub async fn hours_become_days_and_no_sum_changes(store: Store) {
     }
     assert_eq!(before, after);
     let found = of_link(&store, &link("abc"), ALWAYS).await;
-    let days: Vec<_> = found.buckets.iter().filter(|bucket| bucket.unit == Unit::Day).map(|bucket| bucket.start).collect();
+    let days: Vec<_> = found
+        .buckets
+        .iter()
+        .filter(|bucket| bucket.unit == Unit::Day)
+        .map(|bucket| bucket.start)
+        .collect();
     assert_eq!(days, [0, 1, 2].map(|day| moment(day * DAY)));
     assert_eq!(found.buckets.len(), 3 + 28);
     assert!(found.buckets.is_sorted_by_key(|bucket| bucket.start));
     // A day is counted whole by whatever touches it.
-    assert_eq!(of_link(&store, &link("abc"), since(DAY + 5, DAY + 6)).await.tally.clicks, humans(96));
+    assert_eq!(
+        of_link(&store, &link("abc"), since(DAY + 5, DAY + 6)).await.tally.clicks,
+        humans(96)
+    );
     assert_eq!(prune(&store, up_to(-DAY, 3 * DAY, 10)).await, Pruned::default());
 }
 
@@ -100,7 +129,10 @@ pub async fn what_comes_after_the_tidying_is_added(store: Store) {
         put(&store, vec![click(&abc, 3 * HOUR), click(&abc, 3 * HOUR + 1)]).await;
         for period in [ALWAYS, since(0, DAY), since(-DAY, 2 * DAY)] {
             let found = of_link(&store, &abc, period).await;
-            assert_eq!((found.tally.clicks, in_buckets(&found)), (humans(24 + round * 2), humans(24 + round * 2)));
+            assert_eq!(
+                (found.tally.clicks, in_buckets(&found)),
+                (humans(24 + round * 2), humans(24 + round * 2))
+            );
         }
         assert_eq!(raw_left(&store, "abc").await.len() as u64, 24 + round * 2);
         if round > 1 {

@@ -32,7 +32,11 @@ pub async fn raw_clicks_come_back_as_they_were(store: Store) {
         machine: Some(BotKind::Repeat),
         ..values::telling(1, 1)
     };
-    let odd = Click { city: Some("Łódź, \u{0}\"'; DROP TABLE clicks; --".into()), visitor: Some(1), ..click(&link("abc"), 2) };
+    let odd = Click {
+        city: Some("Łódź, \u{0}\"'; DROP TABLE clicks; --".into()),
+        visitor: Some(1),
+        ..click(&link("abc"), 2)
+    };
     let clicks = vec![full, odd, click(&link("abc"), 3)];
     put(&store, clicks.clone()).await;
     assert_eq!(walk(&store, query(&link("abc"))).await, clicks);
@@ -43,7 +47,8 @@ pub async fn raw_clicks_are_paged_exactly_once_in_order(store: Store) {
     let abc = link("abc");
     // Many in one millisecond, in several batches, among those of another link.
     for batch in 0..6 {
-        let ours = (0..20).map(|n| Click { took_micros: batch * 100 + n, ..click(&abc, i64::from(n % 3)) });
+        let ours = (0..20)
+            .map(|n| Click { took_micros: batch * 100 + n, ..click(&abc, i64::from(n % 3)) });
         let others = (0..20).map(|n| click(&link("other"), n % 3));
         put(&store, ours.chain(others).collect()).await;
     }
@@ -52,7 +57,8 @@ pub async fn raw_clicks_are_paged_exactly_once_in_order(store: Store) {
         assert!(walked.is_sorted_by_key(|click| click.at));
         let mut marks: Vec<u32> = walked.iter().map(|click| click.took_micros).collect();
         marks.sort_unstable();
-        let want: Vec<u32> = (0..6).flat_map(|batch| (0..20).map(move |n| batch * 100 + n)).collect();
+        let want: Vec<u32> =
+            (0..6).flat_map(|batch| (0..20).map(move |n| batch * 100 + n)).collect();
         assert_eq!(marks, want, "each once, {limit} a page");
     }
     let first = store.clicks(&RawQuery { limit: 120, ..query(&abc) }).await.unwrap();
@@ -63,16 +69,30 @@ pub async fn raw_clicks_are_cut_to_the_period(store: Store) {
     let abc = link("abc");
     let times = [0, 1, HOUR - 1, HOUR, DAY, DAY + 5 * HOUR, 40 * DAY];
     put(&store, times.iter().map(|&ms| click(&abc, ms)).collect()).await;
-    for (from, to) in [(0, 1), (1, HOUR), (HOUR - 1, DAY), (HOUR, DAY + 1), (2, 41 * DAY), (-DAY, 0), (DAY, DAY), (2 * DAY, DAY)]
-    {
-        let walked = walk(&store, RawQuery { from: Some(moment(from)), to: Some(moment(to)), limit: 2, ..query(&abc) }).await;
-        let want: Vec<Timestamp> = times.iter().filter(|&&ms| (from..to).contains(&ms)).map(|&ms| moment(ms)).collect();
+    for (from, to) in [
+        (0, 1),
+        (1, HOUR),
+        (HOUR - 1, DAY),
+        (HOUR, DAY + 1),
+        (2, 41 * DAY),
+        (-DAY, 0),
+        (DAY, DAY),
+        (2 * DAY, DAY),
+    ] {
+        let walked = walk(
+            &store,
+            RawQuery { from: Some(moment(from)), to: Some(moment(to)), limit: 2, ..query(&abc) },
+        )
+        .await;
+        let want: Vec<Timestamp> =
+            times.iter().filter(|&&ms| (from..to).contains(&ms)).map(|&ms| moment(ms)).collect();
         assert_eq!(walked.iter().map(|click| click.at).collect::<Vec<_>>(), want, "{from}..{to}");
     }
     let open = walk(&store, RawQuery { from: Some(moment(HOUR)), ..query(&abc) }).await;
     assert_eq!(open.len(), 4);
     let early = Some(ClickCursor { at_ms: moment(-DAY).as_ms(), number: 5 });
-    let behind = walk(&store, RawQuery { from: Some(moment(HOUR)), after: early, ..query(&abc) }).await;
+    let behind =
+        walk(&store, RawQuery { from: Some(moment(HOUR)), after: early, ..query(&abc) }).await;
     assert_eq!(behind, open, "a place before the period changes nothing");
 }
 
@@ -86,5 +106,8 @@ pub async fn raw_clicks_of_late_comers_stand_in_order(store: Store) {
     let mut want = times.map(moment);
     want.sort();
     assert_eq!(walked.iter().map(|click| click.at).collect::<Vec<_>>(), want);
-    assert_eq!(super::report(&store, &ClickSubject::Link(abc), super::ALWAYS).await.buckets.len(), 6);
+    assert_eq!(
+        super::report(&store, &ClickSubject::Link(abc), super::ALWAYS).await.buckets.len(),
+        6
+    );
 }

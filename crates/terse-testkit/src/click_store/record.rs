@@ -7,7 +7,10 @@ use terse_core::clicks::{Batch, ClickSubject, RawQuery, Recorded};
 use super::{ALWAYS, Store, click, humans, in_buckets, link, moved, of_link, report};
 
 fn batch(clicks: i64, from: u64, to: u64) -> Batch {
-    Batch { clicks: (0..clicks).map(|n| click(&link("abc"), n)).collect(), moves: vec![moved(1, from, to)] }
+    Batch {
+        clicks: (0..clicks).map(|n| click(&link("abc"), n)).collect(),
+        moves: vec![moved(1, from, to)],
+    }
 }
 
 async fn count(store: &Store) -> u64 {

@@ -9,8 +9,17 @@ use crate::moment;
 pub async fn every_subject_gets_its_sum(store: Store) {
     let (one, two, other) = (link("one"), link("two"), link("other"));
     let others = Click::bare(moment(5), ClickTarget::Link(other.clone(), OwnerId(u64::MAX)));
-    put(&store, vec![click(&one, 1), click(&two, 2), click(&one, 3), others.clone(), orphan("none", 4, ClickOutcome::NotFound)])
-        .await;
+    put(
+        &store,
+        vec![
+            click(&one, 1),
+            click(&two, 2),
+            click(&one, 3),
+            others.clone(),
+            orphan("none", 4, ClickOutcome::NotFound),
+        ],
+    )
+    .await;
     put(&store, vec![click(&two, 2), others, orphan("none", 9, ClickOutcome::Blocked)]).await;
     for (subject, want) in [
         (ClickSubject::Link(one), 2),
@@ -22,16 +31,27 @@ pub async fn every_subject_gets_its_sum(store: Store) {
         (ClickSubject::Orphans, 2),
     ] {
         let found = report(&store, &subject, ALWAYS).await;
-        assert_eq!((found.tally.clicks, in_buckets(&found)), (humans(want), humans(want)), "{subject:?}");
+        assert_eq!(
+            (found.tally.clicks, in_buckets(&found)),
+            (humans(want), humans(want)),
+            "{subject:?}"
+        );
     }
-    assert_eq!(of_link(&store, &link("none"), ALWAYS).await.tally.clicks, Count::default(), "an orphan is nobody's click");
+    assert_eq!(
+        of_link(&store, &link("none"), ALWAYS).await.tally.clicks,
+        Count::default(),
+        "an orphan is nobody's click"
+    );
 }
 
 pub async fn links_that_had_a_code_one_after_the_other_are_apart(store: Store) {
     let first = link("reused");
     let second = LinkId { born: moment(100), ..first.clone() };
     put(&store, vec![click(&first, 1), click(&first, 2), click(&second, 200)]).await;
-    assert_eq!(store.counts(&[second.clone(), first.clone()]).await.unwrap(), [humans(1), humans(2)]);
+    assert_eq!(
+        store.counts(&[second.clone(), first.clone()]).await.unwrap(),
+        [humans(1), humans(2)]
+    );
     assert_eq!(of_link(&store, &first, ALWAYS).await.tally.clicks, humans(2));
     assert_eq!(of_link(&store, &second, ALWAYS).await.tally.clicks, humans(1));
     assert_eq!(store.links(None, 10).await.unwrap(), [first, second]);
@@ -43,13 +63,18 @@ pub async fn links_on_two_domains_are_apart(store: Store) {
     there.key.domain = Domain::parse("go.example").unwrap();
     let mut shouted = here.clone();
     shouted.key = crate::key("SAME");
-    put(&store, vec![click(&here, 1), click(&there, 2), click(&there, 3), click(&shouted, 4)]).await;
-    assert_eq!(store.counts(&[here, there, shouted]).await.unwrap(), [humans(1), humans(2), humans(1)]);
+    put(&store, vec![click(&here, 1), click(&there, 2), click(&there, 3), click(&shouted, 4)])
+        .await;
+    assert_eq!(
+        store.counts(&[here, there, shouted]).await.unwrap(),
+        [humans(1), humans(2), humans(1)]
+    );
 }
 
 pub async fn counts_are_in_order_and_zero_for_the_unknown(store: Store) {
     let machine = |link, ms| Click { machine: Some(BotKind::Preview), ..click(link, ms) };
-    put(&store, vec![click(&link("aaa"), 1), machine(&link("aaa"), 2), machine(&link("bbb"), 3)]).await;
+    put(&store, vec![click(&link("aaa"), 1), machine(&link("aaa"), 2), machine(&link("bbb"), 3)])
+        .await;
     let wanted = ["bbb", "nobody", "aaa", "bbb"].map(link);
     let both = Count { humans: 1, bots: 1 };
     let one = Count { humans: 0, bots: 1 };
@@ -58,10 +83,17 @@ pub async fn counts_are_in_order_and_zero_for_the_unknown(store: Store) {
 }
 
 pub async fn the_unknown_has_an_empty_report(store: Store) {
-    for subject in [ClickSubject::Link(link("abc")), ClickSubject::Owner(OWNER), ClickSubject::Everything, ClickSubject::Orphans]
-    {
+    for subject in [
+        ClickSubject::Link(link("abc")),
+        ClickSubject::Owner(OWNER),
+        ClickSubject::Everything,
+        ClickSubject::Orphans,
+    ] {
         let found = report(&store, &subject, ALWAYS).await;
-        assert_eq!((found.tally.clicks, found.visitors, found.buckets.len()), (Count::default(), 0, 0));
+        assert_eq!(
+            (found.tally.clicks, found.visitors, found.buckets.len()),
+            (Count::default(), 0, 0)
+        );
         assert_eq!(found.tally.last, None);
     }
 }
@@ -76,7 +108,10 @@ pub async fn a_click_may_stand_for_many(store: Store) {
 pub async fn the_mean_is_the_plain_mean(store: Store) {
     let took: Vec<u32> = (0..300).map(|n| n * 7919 % 1009 + 1).collect();
     for part in took.chunks(37) {
-        let clicks = part.iter().map(|&took_micros| Click { took_micros, ..click(&link("abc"), 3_600_000 * took_micros as i64) });
+        let clicks = part.iter().map(|&took_micros| Click {
+            took_micros,
+            ..click(&link("abc"), 3_600_000 * took_micros as i64)
+        });
         put(&store, clicks.collect()).await;
     }
     let plain = took.iter().map(|&micros| f64::from(micros) / 1000.0).sum::<f64>() / 300.0;
@@ -88,13 +123,16 @@ pub async fn the_mean_is_the_plain_mean(store: Store) {
 }
 
 pub async fn the_last_click_is_the_latest_one(store: Store) {
-    put(&store, vec![click(&link("abc"), 5), click(&link("abc"), 90), click(&link("abc"), 10)]).await;
+    put(&store, vec![click(&link("abc"), 5), click(&link("abc"), 90), click(&link("abc"), 10)])
+        .await;
     put(&store, vec![click(&link("abc"), 7)]).await;
     assert_eq!(of_link(&store, &link("abc"), ALWAYS).await.tally.last, Some(moment(90)));
 }
 
 pub async fn links_are_walked_in_order(store: Store) {
-    let mut links: Vec<LinkId> = (0..25).map(|n| link(&format!("{}-{n}", if n % 2 == 0 { "Even" } else { "odd" }))).collect();
+    let mut links: Vec<LinkId> = (0..25)
+        .map(|n| link(&format!("{}-{n}", if n % 2 == 0 { "Even" } else { "odd" })))
+        .collect();
     links.push(LinkId { born: moment(1), ..link("odd-1") });
     let mut elsewhere = link("odd-1");
     elsewhere.key.domain = Domain::parse("a.example").unwrap();

@@ -1,10 +1,13 @@
 //! By whom, and from where.
 
 use terse_core::clicks::{
-    BotKind, Click, ClickOutcome, ClickSubject, Count, Dimension, Interned, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Tally,
+    BotKind, Click, ClickOutcome, ClickSubject, Count, Dimension, Interned, MAX_VALUES_PER_HOUR,
+    MAX_VALUES_TOTAL, Tally,
 };
 
-use super::{ALWAYS, DAY, HOUR, OWNER, Store, click, humans, link, of_link, orphan, put, report, since};
+use super::{
+    ALWAYS, DAY, HOUR, OWNER, Store, click, humans, link, of_link, orphan, put, report, since,
+};
 
 fn count_of(tally: &Tally, dimension: Dimension, value: &str) -> Count {
     let values = tally.values(dimension).unwrap();
@@ -18,7 +21,17 @@ fn words(n: usize) -> [Option<Interned>; 12] {
 /// A click that says something in every dimension.
 pub(super) fn telling(n: usize, ms: i64) -> Click {
     let [referrer, country, city, device, browser, system, language, utm @ ..] = words(n);
-    Click { referrer, country, city, device, browser, system, language, utm, ..click(&link("abc"), ms) }
+    Click {
+        referrer,
+        country,
+        city,
+        device,
+        browser,
+        system,
+        language,
+        utm,
+        ..click(&link("abc"), ms)
+    }
 }
 
 pub async fn people_and_machines_are_apart_everywhere(store: Store) {
@@ -26,12 +39,17 @@ pub async fn people_and_machines_are_apart_everywhere(store: Store) {
     put(&store, vec![telling(1, 1), machine.clone(), machine]).await;
     let both = Count { humans: 1, bots: 2 };
     for period in [ALWAYS, since(0, HOUR)] {
-        for subject in [ClickSubject::Link(link("abc")), ClickSubject::Owner(OWNER), ClickSubject::Everything] {
+        for subject in
+            [ClickSubject::Link(link("abc")), ClickSubject::Owner(OWNER), ClickSubject::Everything]
+        {
             let found = store.report(&subject, period, crate::moment(5)).await.unwrap();
             assert_eq!((found.tally.clicks, found.recent), (both, both));
             assert_eq!(found.buckets[0].clicks, both);
             assert_eq!(count_of(&found.tally, Dimension::Referrer, "value-0-1"), both);
-            assert_eq!(count_of(&found.tally, Dimension::BotKind, "crawler"), Count { humans: 0, bots: 2 });
+            assert_eq!(
+                count_of(&found.tally, Dimension::BotKind, "crawler"),
+                Count { humans: 0, bots: 2 }
+            );
         }
     }
 }
@@ -42,12 +60,28 @@ pub async fn every_dimension_is_told(store: Store) {
     for period in [ALWAYS, since(0, 2 * DAY)] {
         let found = of_link(&store, &link("abc"), period).await.tally;
         for (dimension, n) in Dimension::ALL.iter().zip(0..12) {
-            assert_eq!(count_of(&found, *dimension, &format!("value-{n}-1")), humans(3), "{dimension:?}");
-            assert_eq!(count_of(&found, *dimension, &format!("value-{n}-2")), humans(1), "{dimension:?}");
-            assert_eq!(found.values(*dimension).unwrap().sum(), humans(4), "what one click did not tell stays unknown");
+            assert_eq!(
+                count_of(&found, *dimension, &format!("value-{n}-1")),
+                humans(3),
+                "{dimension:?}"
+            );
+            assert_eq!(
+                count_of(&found, *dimension, &format!("value-{n}-2")),
+                humans(1),
+                "{dimension:?}"
+            );
+            assert_eq!(
+                found.values(*dimension).unwrap().sum(),
+                humans(4),
+                "what one click did not tell stays unknown"
+            );
         }
     }
-    put(&store, vec![orphan("lost", 1, ClickOutcome::NotFound), orphan("late", 2, ClickOutcome::Gone)]).await;
+    put(
+        &store,
+        vec![orphan("lost", 1, ClickOutcome::NotFound), orphan("late", 2, ClickOutcome::Gone)],
+    )
+    .await;
     let orphans = report(&store, &ClickSubject::Orphans, ALWAYS).await.tally;
     assert_eq!(count_of(&orphans, Dimension::Code, "lost"), humans(1));
     assert_eq!(count_of(&orphans, Dimension::Outcome, "expired"), humans(1));
@@ -87,13 +121,25 @@ pub async fn visitors_are_counted_once_a_day(store: Store) {
     let tomorrow = (0..60).map(|n: i64| visit(2000 + n as u64 % 30, DAY + n * HOUR / 4));
     put(&store, today.collect()).await;
     put(&store, tomorrow.collect()).await;
-    put(&store, vec![click(&link("abc"), 5), Click { machine: Some(BotKind::Ai), ..visit(3000, 7) }]).await;
-    for subject in [ClickSubject::Link(link("abc")), ClickSubject::Owner(OWNER), ClickSubject::Everything] {
-        for (period, want) in [(ALWAYS, 50), (since(0, DAY), 20), (since(DAY, 2 * DAY), 30), (since(2 * DAY, 3 * DAY), 0)] {
+    put(
+        &store,
+        vec![click(&link("abc"), 5), Click { machine: Some(BotKind::Ai), ..visit(3000, 7) }],
+    )
+    .await;
+    for subject in
+        [ClickSubject::Link(link("abc")), ClickSubject::Owner(OWNER), ClickSubject::Everything]
+    {
+        for (period, want) in [
+            (ALWAYS, 50),
+            (since(0, DAY), 20),
+            (since(DAY, 2 * DAY), 30),
+            (since(2 * DAY, 3 * DAY), 0),
+        ] {
             assert_eq!(report(&store, &subject, period).await.visitors, want, "{period:?}");
         }
     }
-    put(&store, (0..20_000).map(|n| visit(10_000 + n % 10_000, 3 * DAY + n as i64)).collect()).await;
+    put(&store, (0..20_000).map(|n| visit(10_000 + n % 10_000, 3 * DAY + n as i64)).collect())
+        .await;
     let many = of_link(&store, &link("abc"), since(3 * DAY, 4 * DAY)).await.visitors;
     assert!((9_500..10_500).contains(&many), "{many}");
 }

@@ -8,12 +8,21 @@ use crate::{alias, generated, key};
 pub async fn an_alias_may_not_look_like_anothers(store: Store) {
     put(&store, &alias("Spring-Sale", "https://example.com/")).await;
     for code in ["spring-sale", "SPRING-SALE", "sPRING-sALE"] {
-        put_in_vain(&store, &Link { owner: OwnerId(2), ..alias(code, "https://example.com/") }).await;
+        put_in_vain(&store, &Link { owner: OwnerId(2), ..alias(code, "https://example.com/") })
+            .await;
         assert_eq!(store.get(&key(code)).await.unwrap(), None);
     }
     // Strangers share an owner without being each other.
-    put(&store, &Link { owner: OwnerId::ANONYMOUS, ..alias("Autumn-Sale", "https://example.com/") }).await;
-    put_in_vain(&store, &Link { owner: OwnerId::ANONYMOUS, ..alias("autumn-sale", "https://example.com/") }).await;
+    put(
+        &store,
+        &Link { owner: OwnerId::ANONYMOUS, ..alias("Autumn-Sale", "https://example.com/") },
+    )
+    .await;
+    put_in_vain(
+        &store,
+        &Link { owner: OwnerId::ANONYMOUS, ..alias("autumn-sale", "https://example.com/") },
+    )
+    .await;
     // Elsewhere it is nobody's, and generated codes do not count: nobody reads a name into them.
     let mut elsewhere = Link { owner: OwnerId(2), ..alias("spring-sale", "https://example.com/") };
     elsewhere.key.domain = Domain::from_stored("go.example");
@@ -21,14 +30,19 @@ pub async fn an_alias_may_not_look_like_anothers(store: Store) {
     let code = leased_code(&store).await;
     put(&store, &generated(&code, "https://example.com/")).await;
     let flipped: String =
-        code.chars().map(|c| if c.is_ascii_lowercase() { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() }).collect();
+        code.chars()
+            .map(|c| {
+                if c.is_ascii_lowercase() { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() }
+            })
+            .collect();
     if flipped != code {
         put(&store, &Link { owner: OwnerId(2), ..alias(&flipped, "https://example.com/") }).await;
     }
 }
 
 pub async fn an_alias_may_look_like_ones_own(store: Store) {
-    let (one, two) = (alias("Sale", "https://example.com/1"), alias("sale", "https://example.com/2"));
+    let (one, two) =
+        (alias("Sale", "https://example.com/1"), alias("sale", "https://example.com/2"));
     put(&store, &one).await;
     put(&store, &two).await;
     assert_eq!(store.get(&one.key).await.unwrap(), Some(one));
@@ -41,9 +55,13 @@ pub async fn racing_aliases_that_look_alike_have_one_owner(store: Store) {
         let racers: Vec<_> = (0..64u64)
             .map(|racer| {
                 let store = store.clone();
-                let word = if racer % 2 == 0 { format!("Look-{round}") } else { format!("look-{round}") };
-                let link = Link { owner: OwnerId(1 + racer % 2), ..alias(&word, "https://example.com/") };
-                tokio::spawn(async move { (link.owner, store.insert(Insert { link, request: None }).await) })
+                let word =
+                    if racer % 2 == 0 { format!("Look-{round}") } else { format!("look-{round}") };
+                let link =
+                    Link { owner: OwnerId(1 + racer % 2), ..alias(&word, "https://example.com/") };
+                tokio::spawn(async move {
+                    (link.owner, store.insert(Insert { link, request: None }).await)
+                })
             })
             .collect();
         let mut owners = Vec::new();

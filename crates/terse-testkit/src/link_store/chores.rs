@@ -14,9 +14,17 @@ fn sorted(mut keys: Vec<LinkKey>) -> Vec<LinkKey> {
 
 pub async fn expired_links_are_marked_once(store: Store) {
     for n in 0..5 {
-        put(&store, &Link { expires_at: Some(moment(10)), ..alias(&format!("brief-{n}"), "https://example.com/") }).await;
+        put(
+            &store,
+            &Link {
+                expires_at: Some(moment(10)),
+                ..alias(&format!("brief-{n}"), "https://example.com/")
+            },
+        )
+        .await;
     }
-    put(&store, &Link { expires_at: Some(moment(11)), ..alias("later", "https://example.com/") }).await;
+    put(&store, &Link { expires_at: Some(moment(11)), ..alias("later", "https://example.com/") })
+        .await;
     put(&store, &alias("forever", "https://example.com/")).await;
     assert_eq!(store.mark_expired(moment(9), 10).await.unwrap(), []);
     let first = store.mark_expired(moment(10), 3).await.unwrap();
@@ -25,7 +33,10 @@ pub async fn expired_links_are_marked_once(store: Store) {
     let all: HashSet<_> = first.into_iter().chain(second).collect();
     assert_eq!(all.len(), 5, "once each");
     assert_eq!(store.mark_expired(moment(10), 3).await.unwrap(), []);
-    assert_eq!(store.mark_expired(moment(11), 3).await.unwrap(), [alias("later", "https://x.y/").key]);
+    assert_eq!(
+        store.mark_expired(moment(11), 3).await.unwrap(),
+        [alias("later", "https://x.y/").key]
+    );
     // A link that was given a new end expires a second time.
     let mut renewed = store.get(&crate::key("brief-0")).await.unwrap().unwrap();
     renewed.expires_at = Some(moment(20));
@@ -38,11 +49,17 @@ pub async fn expired_links_are_marked_once(store: Store) {
 pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
     let code = leased_code(&store).await;
     let expired = Link { expires_at: Some(moment(10)), ..alias("Expired", "https://example.com/") };
-    let numbered = Link { expires_at: Some(moment(10)), ..generated(&code, "https://example.com/") };
+    let numbered =
+        Link { expires_at: Some(moment(10)), ..generated(&code, "https://example.com/") };
     let deleted = Link { deleted_at: Some(moment(10)), ..alias("deleted", "https://example.com/") };
-    let both = Link { expires_at: Some(moment(9)), deleted_at: Some(moment(10)), ..alias("both", "https://example.com/") };
+    let both = Link {
+        expires_at: Some(moment(9)),
+        deleted_at: Some(moment(10)),
+        ..alias("both", "https://example.com/")
+    };
     let later = Link { expires_at: Some(moment(11)), ..alias("later", "https://example.com/") };
-    let blocked = Link { standing: ModerationStatus::Blocked, ..alias("blocked", "https://example.com/") };
+    let blocked =
+        Link { standing: ModerationStatus::Blocked, ..alias("blocked", "https://example.com/") };
     let blocked = Link { expires_at: Some(moment(10)), deleted_at: Some(moment(10)), ..blocked };
     let forever = alias("forever", "https://example.com/");
     for link in [&expired, &numbered, &deleted, &both, &later, &blocked, &forever] {
@@ -51,7 +68,10 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
     store.mark_expired(moment(10), 1).await.unwrap();
     assert_eq!(store.purge(moment(8), 10, None).await.unwrap(), []);
     let gone = sorted(store.purge(moment(10), 10, None).await.unwrap());
-    assert_eq!(gone, sorted([&expired, &numbered, &deleted, &both].map(|link| link.key.clone()).to_vec()));
+    assert_eq!(
+        gone,
+        sorted([&expired, &numbered, &deleted, &both].map(|link| link.key.clone()).to_vec())
+    );
     for key in &gone {
         assert_eq!(store.get(key).await.unwrap(), None);
     }
@@ -61,18 +81,41 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
     assert_eq!(store.purge(moment(10), 10, None).await.unwrap(), []);
     assert_eq!(store.get_folded(&expired.key).await.unwrap(), None);
     // The alias is free, for another owner and in another case.
-    put(&store, &Link { owner: terse_core::OwnerId(5), ..alias("EXPIRED", "https://example.com/other") }).await;
+    put(
+        &store,
+        &Link { owner: terse_core::OwnerId(5), ..alias("EXPIRED", "https://example.com/other") },
+    )
+    .await;
     put(&store, &alias("deleted", "https://example.com/other")).await;
     let reinserted = store.insert(terse_core::Insert { link: blocked, request: None }).await;
-    assert!(!matches!(reinserted, Ok(Inserted::Created)), "a blocked code is never given out again");
+    assert!(
+        !matches!(reinserted, Ok(Inserted::Created)),
+        "a blocked code is never given out again"
+    );
 }
 
 pub async fn purging_has_a_limit_and_keeps_the_rest(store: Store) {
     for n in 0..4 {
         // Blocked links stay, and must not stand in the way of the others.
         let standing = if n % 2 == 0 { ModerationStatus::Blocked } else { ModerationStatus::Clear };
-        put(&store, &Link { deleted_at: Some(moment(n)), standing, ..alias(&format!("del-{n}"), "https://example.com/") }).await;
-        put(&store, &Link { expires_at: Some(moment(n)), standing, ..alias(&format!("exp-{n}"), "https://example.com/") }).await;
+        put(
+            &store,
+            &Link {
+                deleted_at: Some(moment(n)),
+                standing,
+                ..alias(&format!("del-{n}"), "https://example.com/")
+            },
+        )
+        .await;
+        put(
+            &store,
+            &Link {
+                expires_at: Some(moment(n)),
+                standing,
+                ..alias(&format!("exp-{n}"), "https://example.com/")
+            },
+        )
+        .await;
     }
     let mut gone = Vec::new();
     loop {
@@ -98,24 +141,36 @@ pub async fn freed_aliases_are_held_for_their_owners(store: Store) {
     for link in [over(ann, "Anns"), over(OwnerId::ANONYMOUS, "strangers"), over(ann, "also-anns")] {
         put(&store, &link).await;
     }
-    put(&store, &Link { deleted_at: Some(moment(1)), ..generated(&code, "https://example.com/") }).await;
+    put(&store, &Link { deleted_at: Some(moment(1)), ..generated(&code, "https://example.com/") })
+        .await;
     assert_eq!(store.purge(moment(1), 10, Some(moment(100))).await.unwrap().len(), 4);
     assert_eq!(store.get(&crate::key("Anns")).await.unwrap(), None);
     assert_eq!(store.get_folded(&crate::key("anns")).await.unwrap(), None);
-    // Nobody else gets them, in no case; nor does anybody get what nobody owned, not even another stranger.
-    for (owner, code) in
-        [(bob, "Anns"), (bob, "ANNS"), (OwnerId::ANONYMOUS, "Anns"), (OwnerId::ANONYMOUS, "strangers"), (bob, "Strangers")]
-    {
+    // Nobody else gets them, in no case; nor does anybody get what nobody owned, not even another
+    // stranger.
+    for (owner, code) in [
+        (bob, "Anns"),
+        (bob, "ANNS"),
+        (OwnerId::ANONYMOUS, "Anns"),
+        (OwnerId::ANONYMOUS, "strangers"),
+        (bob, "Strangers"),
+    ] {
         put_in_vain(&store, &Link { owner, ..alias(code, "https://example.com/") }).await;
     }
     // Nor is a code made that is the same.
     put_in_vain(&store, &Link { owner: ann, ..generated("Anns", "https://example.com/") }).await;
     // On another domain it is another alias.
-    let elsewhere = LinkKey { domain: Domain::from_stored("b.example"), code: Code::parse("Anns").unwrap() };
-    put(&store, &Link { owner: bob, key: elsewhere, ..alias("Anns", "https://example.com/") }).await;
+    let elsewhere =
+        LinkKey { domain: Domain::from_stored("b.example"), code: Code::parse("Anns").unwrap() };
+    put(&store, &Link { owner: bob, key: elsewhere, ..alias("Anns", "https://example.com/") })
+        .await;
     // What was made by us is nobody's to choose, but for the operator.
     put_in_vain(&store, &Link { owner: bob, ..alias(&code, "https://example.com/") }).await;
-    put_in_vain(&store, &Link { owner: OwnerId::ANONYMOUS, ..alias(&code, "https://example.com/") }).await;
+    put_in_vain(
+        &store,
+        &Link { owner: OwnerId::ANONYMOUS, ..alias(&code, "https://example.com/") },
+    )
+    .await;
     put(&store, &generated(&code, "https://example.com/again")).await;
     put(&store, &Link { owner: ann, ..alias("Anns", "https://example.com/back") }).await;
     put(&store, &Link { owner: ann, ..alias("ALSO-anns", "https://example.com/back") }).await;
@@ -137,7 +192,8 @@ pub async fn held_aliases_are_free_once_released(store: Store) {
     assert_eq!(store.release(moment(19), 2).await.unwrap(), 0);
     let mut free = 0;
     for n in 0..5 {
-        let link = Link { owner: OwnerId(6), ..alias(&format!("held-{n}"), "https://example.com/") };
+        let link =
+            Link { owner: OwnerId(6), ..alias(&format!("held-{n}"), "https://example.com/") };
         free += usize::from(store.insert(terse_core::Insert { link, request: None }).await.is_ok());
     }
     assert_eq!(free, 3);

@@ -1,8 +1,8 @@
 //! Codes: given once, exactly as they came.
 
 use terse_core::{
-    Domain, Insert, Inserted, MAX_CODE_LENGTH, MIN_CODE_LENGTH, ModerationStatus, OwnerId, RedirectKind, Revision, StoreError,
-    Tags, Timestamp,
+    Domain, Insert, Inserted, MAX_CODE_LENGTH, MIN_CODE_LENGTH, ModerationStatus, OwnerId,
+    RedirectKind, Revision, StoreError, Tags, Timestamp,
 };
 use terse_core::{Flags, Link, ModerationSource, Notes, PasswordHash, Title};
 
@@ -39,17 +39,30 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
         alias("abc", "https://example.com/"),
         alias(&"Z".repeat(64), &long),
         generated(&leased_code(&store).await, "http://example.com/plain"),
-        Link { reusable: true, ..generated(&leased_code(&store).await, "http://example.com/again") },
+        Link {
+            reusable: true,
+            ..generated(&leased_code(&store).await, "http://example.com/again")
+        },
         Link { redirect: RedirectKind::MovedPermanently, ..alias("moved", "http://example.com/") },
         Link {
             redirect: RedirectKind::Temporary,
             standing: ModerationStatus::Suspicious,
             ..alias("temp", "http://example.com/")
         },
-        Link { owner: OwnerId::ANONYMOUS, forward_query: true, ..alias("anon", "http://example.com/") },
+        Link {
+            owner: OwnerId::ANONYMOUS,
+            forward_query: true,
+            ..alias("anon", "http://example.com/")
+        },
         Link { crawlable: true, max_clicks: Some(1), ..alias("crawl", "http://example.com/") },
-        Link { password: Some(PasswordHash::from_phc("$argon2id$x")), ..alias("locked", "http://example.com/") },
-        Link { notes: Some(Notes::from_stored("$argon2id$x".into())), ..alias("noted", "http://example.com/") },
+        Link {
+            password: Some(PasswordHash::from_phc("$argon2id$x")),
+            ..alias("locked", "http://example.com/")
+        },
+        Link {
+            notes: Some(Notes::from_stored("$argon2id$x".into())),
+            ..alias("noted", "http://example.com/")
+        },
         Link { archived_at: Some(Timestamp::MIN), ..alias("away", "http://example.com/") },
         Link { rules: rules(), ..alias("ruled", "http://example.com/") },
     ];
@@ -66,12 +79,20 @@ pub async fn a_link_comes_back_byte_for_byte(store: Store) {
 
 pub async fn a_code_is_given_once(store: Store) {
     let code = leased_code(&store).await;
-    for link in [alias("mine", "https://example.com/1"), generated(&code, "https://example.com/1")] {
+    for link in [alias("mine", "https://example.com/1"), generated(&code, "https://example.com/1")]
+    {
         put(&store, &link).await;
         // Not even to the same owner, for the same target.
         put_in_vain(&store, &link).await;
-        put_in_vain(&store, &Link { target: alias("x23", "https://example.com/2").target, owner: OwnerId(9), ..link.clone() })
-            .await;
+        put_in_vain(
+            &store,
+            &Link {
+                target: alias("x23", "https://example.com/2").target,
+                owner: OwnerId(9),
+                ..link.clone()
+            },
+        )
+        .await;
         assert_eq!(store.get(&link.key).await.unwrap(), Some(link));
     }
 }
@@ -85,7 +106,9 @@ pub async fn of_two_hundred_racing_inserts_one_wins(store: Store) {
             let mut link = alias(&code, &format!("https://example.com/{racer}"));
             link.generated = round % 2 == 1;
             link.owner = OwnerId(1 + racer % 3);
-            tokio::spawn(async move { (link.clone(), store.insert(Insert { link, request: None }).await) })
+            tokio::spawn(async move {
+                (link.clone(), store.insert(Insert { link, request: None }).await)
+            })
         });
         let racers: Vec<_> = racers.collect();
         let mut winners = Vec::new();
@@ -143,10 +166,13 @@ pub async fn generated_codes_that_were_never_leased_are_links_too(store: Store) 
 
 pub async fn domains_are_separate_name_spaces(store: Store) {
     let code = leased_code(&store).await;
-    let domains = [Domain::primary(), Domain::from_stored("go.example"), Domain::from_stored("b.example")];
+    let domains =
+        [Domain::primary(), Domain::from_stored("go.example"), Domain::from_stored("b.example")];
     let mut links = Vec::new();
     for (n, domain) in domains.iter().enumerate() {
-        for template in [generated(&code, "https://example.com/g"), alias("same", "https://example.com/a")] {
+        for template in
+            [generated(&code, "https://example.com/g"), alias("same", "https://example.com/a")]
+        {
             let mut link = Link { owner: OwnerId(n as u64), ..template };
             link.key.domain = domain.clone();
             put(&store, &link).await;
@@ -172,8 +198,14 @@ pub async fn many_are_found_as_one_by_one(store: Store) {
     for link in &links {
         put(&store, link).await;
     }
-    let keys =
-        [key("nothing"), links[1].key.clone(), links[0].key.clone(), links[1].key.clone(), key("other"), links[2].key.clone()];
+    let keys = [
+        key("nothing"),
+        links[1].key.clone(),
+        links[0].key.clone(),
+        links[1].key.clone(),
+        key("other"),
+        links[2].key.clone(),
+    ];
     let found = store.get_many(&keys).await;
     assert_eq!(found.len(), keys.len());
     for (key, found) in keys.iter().zip(found) {
@@ -190,8 +222,15 @@ pub async fn what_was_acknowledged_is_found_at_once_by_everyone(store: Store) {
         tokio::spawn(async move {
             let mut followed = 0;
             while let Some(link) = told.recv().await {
-                assert_eq!(store.get(&link.key).await.unwrap().as_ref(), Some(&link), "after {followed} others");
-                assert_eq!(store.get_many(&[link.key.clone()]).await.pop().unwrap().unwrap(), Some(link));
+                assert_eq!(
+                    store.get(&link.key).await.unwrap().as_ref(),
+                    Some(&link),
+                    "after {followed} others"
+                );
+                assert_eq!(
+                    store.get_many(&[link.key.clone()]).await.pop().unwrap().unwrap(),
+                    Some(link)
+                );
                 followed += 1;
             }
             followed
@@ -199,7 +238,11 @@ pub async fn what_was_acknowledged_is_found_at_once_by_everyone(store: Store) {
     };
     for n in 0..100 {
         let target = format!("https://example.com/{n}");
-        let link = if n % 2 == 0 { alias(&format!("new-{n}"), &target) } else { generated(&leased_code(&store).await, &target) };
+        let link = if n % 2 == 0 {
+            alias(&format!("new-{n}"), &target)
+        } else {
+            generated(&leased_code(&store).await, &target)
+        };
         // Looked for before it is there, so that an answer from then would be found out.
         assert_eq!(store.get(&link.key).await.unwrap(), None);
         put(&store, &link).await;

@@ -1,8 +1,8 @@
 //! What a link was before its changes.
 
 use terse_core::{
-    Flags, Link, LinkVersion, MAX_REVISIONS, ModerationSource, ModerationStatus, Notes, OwnerId, PasswordHash, Revision,
-    StoreError, Tags, Title, Updated,
+    Flags, Link, LinkVersion, MAX_REVISIONS, ModerationSource, ModerationStatus, Notes, OwnerId,
+    PasswordHash, Revision, StoreError, Tags, Title, Updated,
 };
 
 use super::{Store, leased_code, put};
@@ -37,9 +37,21 @@ pub async fn every_change_keeps_what_the_link_was(store: Store) {
         change(&store, &second).await;
         assert_eq!(store.history(&first.key, 10).await.unwrap(), [past(&first, 2)]);
         store.spend(&first.key).await.unwrap();
-        change(&store, &Link { crawlable: true, updated_at: moment(3), revision: Revision(3), ..second.clone() }).await;
+        change(
+            &store,
+            &Link {
+                crawlable: true,
+                updated_at: moment(3),
+                revision: Revision(3),
+                ..second.clone()
+            },
+        )
+        .await;
         let second = Link { spent_clicks: 1, ..second };
-        assert_eq!(store.history(&first.key, 10).await.unwrap(), [past(&second, 3), past(&first, 2)]);
+        assert_eq!(
+            store.history(&first.key, 10).await.unwrap(),
+            [past(&second, 3), past(&first, 2)]
+        );
         assert_eq!(store.history(&first.key, 1).await.unwrap(), [past(&second, 3)]);
         assert_eq!(store.history(&first.key, 0).await.unwrap(), []);
     }
@@ -49,8 +61,12 @@ pub async fn every_change_keeps_what_the_link_was(store: Store) {
 pub async fn what_no_owner_sees_is_not_kept(store: Store) {
     let link = alias("judged", "https://example.com/");
     put(&store, &link).await;
-    let mut new =
-        Link { standing: ModerationStatus::Suspicious, flags: Flags::new(["odd"]), revision: Revision(2), ..link.clone() };
+    let mut new = Link {
+        standing: ModerationStatus::Suspicious,
+        flags: Flags::new(["odd"]),
+        revision: Revision(2),
+        ..link.clone()
+    };
     change(&store, &new).await;
     new = Link {
         standing: ModerationStatus::Clear,
@@ -63,15 +79,25 @@ pub async fn what_no_owner_sees_is_not_kept(store: Store) {
     new = Link { deleted_at: Some(moment(6)), revision: Revision(4), ..new };
     change(&store, &new).await;
     // What an update does not change makes no difference either.
-    new = Link { owner: OwnerId(99), created_at: moment(7), spent_clicks: 8, revision: Revision(5), ..new };
+    new = Link {
+        owner: OwnerId(99),
+        created_at: moment(7),
+        spent_clicks: 8,
+        revision: Revision(5),
+        ..new
+    };
     change(&store, &new).await;
     assert_eq!(store.history(&link.key, 10).await.unwrap(), []);
-    assert!(matches!(store.update(&Link { crawlable: true, ..link.clone() }, Revision(1)).await, Err(StoreError::Conflict)));
+    assert!(matches!(
+        store.update(&Link { crawlable: true, ..link.clone() }, Revision(1)).await,
+        Err(StoreError::Conflict)
+    ));
     assert_eq!(store.history(&link.key, 10).await.unwrap(), [], "a refused change keeps nothing");
 }
 
 pub async fn of_many_changes_the_last_are_kept(store: Store) {
-    let (link, other) = (alias("restless", "https://example.com/"), alias("calm", "https://example.com/"));
+    let (link, other) =
+        (alias("restless", "https://example.com/"), alias("calm", "https://example.com/"));
     put(&store, &link).await;
     put(&store, &other).await;
     change(&store, &Link { crawlable: true, revision: Revision(2), ..other.clone() }).await;
@@ -80,9 +106,19 @@ pub async fn of_many_changes_the_last_are_kept(store: Store) {
         let title = Some(Title::from_stored(revision.to_string()));
         change(&store, &Link { title, revision: Revision(revision), ..link.clone() }).await;
     }
-    let kept: Vec<u64> = store.history(&link.key, 1000).await.unwrap().iter().map(|past| past.link.revision.0).collect();
+    let kept: Vec<u64> = store
+        .history(&link.key, 1000)
+        .await
+        .unwrap()
+        .iter()
+        .map(|past| past.link.revision.0)
+        .collect();
     assert_eq!(kept, (last - MAX_REVISIONS as u64..last).rev().collect::<Vec<_>>());
-    assert_eq!(store.history(&other.key, 1000).await.unwrap(), [past(&other, 0)], "another's are its own");
+    assert_eq!(
+        store.history(&other.key, 1000).await.unwrap(),
+        [past(&other, 0)],
+        "another's are its own"
+    );
 }
 
 pub async fn a_history_goes_with_its_link(store: Store) {
@@ -90,17 +126,31 @@ pub async fn a_history_goes_with_its_link(store: Store) {
     for link in [alias("brief", "https://example.com/"), numbered] {
         put(&store, &link).await;
         change(&store, &Link { crawlable: true, revision: Revision(2), ..link.clone() }).await;
-        change(&store, &Link { deleted_at: Some(moment(1)), crawlable: true, revision: Revision(3), ..link.clone() }).await;
+        change(
+            &store,
+            &Link {
+                deleted_at: Some(moment(1)),
+                crawlable: true,
+                revision: Revision(3),
+                ..link.clone()
+            },
+        )
+        .await;
         assert_eq!(store.history(&link.key, 10).await.unwrap(), [past(&link, 0)]);
         assert_eq!(store.purge(moment(2), 10, None).await.unwrap(), [link.key.clone()]);
         assert_eq!(store.history(&link.key, 10).await.unwrap(), []);
         put(&store, &link).await;
-        assert_eq!(store.history(&link.key, 10).await.unwrap(), [], "a later link of the same name begins anew");
+        assert_eq!(
+            store.history(&link.key, 10).await.unwrap(),
+            [],
+            "a later link of the same name begins anew"
+        );
     }
 }
 
 pub async fn a_history_is_forgotten_on_demand(store: Store) {
-    let (link, other) = (alias("forgetful", "https://example.com/"), alias("mindful", "https://example.com/"));
+    let (link, other) =
+        (alias("forgetful", "https://example.com/"), alias("mindful", "https://example.com/"));
     for link in [&link, &other] {
         put(&store, link).await;
         change(&store, &Link { crawlable: true, revision: Revision(2), ..link.clone() }).await;
@@ -110,7 +160,11 @@ pub async fn a_history_is_forgotten_on_demand(store: Store) {
         assert_eq!(store.history(&link.key, 10).await.unwrap(), []);
     }
     assert_eq!(store.history(&other.key, 10).await.unwrap(), [past(&other, 0)]);
-    assert_eq!(store.get(&link.key).await.unwrap().unwrap().revision, Revision(2), "the link itself stays");
+    assert_eq!(
+        store.get(&link.key).await.unwrap().unwrap().revision,
+        Revision(2),
+        "the link itself stays"
+    );
     store.forget_history(&key("nothing-here")).await.unwrap();
     change(&store, &Link { revision: Revision(3), ..link.clone() }).await;
     assert_eq!(store.history(&link.key, 10).await.unwrap().len(), 1, "and may change again");

@@ -43,8 +43,11 @@ pub(super) async fn walk(store: &Store, query: &ListQuery) -> Vec<Link> {
 
 async fn made_at(store: &Store, ms: i64, n: usize) -> Link {
     let target = format!("https://example.com/{n}");
-    let link =
-        if n.is_multiple_of(3) { alias(&format!("alias-{n}"), &target) } else { generated(&leased_code(store).await, &target) };
+    let link = if n.is_multiple_of(3) {
+        alias(&format!("alias-{n}"), &target)
+    } else {
+        generated(&leased_code(store).await, &target)
+    };
     Link { created_at: moment(ms), updated_at: moment(ms), ..link }
 }
 
@@ -121,8 +124,11 @@ pub async fn links_of_one_moment_are_walked_without_loss(store: Store) {
     made.sort();
     for sort in [Sort::Newest, Sort::Oldest] {
         for limit in [1, 7] {
-            let mut seen: Vec<_> =
-                walk(&store, &ListQuery { sort, limit, ..all() }).await.into_iter().map(|link| link.key).collect();
+            let mut seen: Vec<_> = walk(&store, &ListQuery { sort, limit, ..all() })
+                .await
+                .into_iter()
+                .map(|link| link.key)
+                .collect();
             seen.sort();
             assert_eq!(seen, made);
         }

@@ -7,16 +7,30 @@ use super::{Store, leased_code, put};
 use crate::{alias, generated, moment};
 
 async fn codes(store: &Store, query: &ListQuery) -> Vec<String> {
-    let mut codes: Vec<_> = walk(store, query).await.iter().map(|link| link.key.code.to_string()).collect();
+    let mut codes: Vec<_> =
+        walk(store, query).await.iter().map(|link| link.key.code.to_string()).collect();
     codes.sort();
     codes
 }
 
 pub async fn lists_are_filtered_by_owner_domain_and_tag(store: Store) {
     let tags = |tags: &[&str]| Tags::parse(tags).unwrap();
-    put(&store, &Link { tags: tags(&["red", "green"]), ..alias("one", "https://example.com/") }).await;
-    put(&store, &Link { owner: OwnerId(2), tags: tags(&["red"]), ..alias("two", "https://example.com/") }).await;
-    put(&store, &Link { owner: OwnerId(2), tags: tags(&["redder", "Red"]), ..alias("three", "https://example.com/") }).await;
+    put(&store, &Link { tags: tags(&["red", "green"]), ..alias("one", "https://example.com/") })
+        .await;
+    put(
+        &store,
+        &Link { owner: OwnerId(2), tags: tags(&["red"]), ..alias("two", "https://example.com/") },
+    )
+    .await;
+    put(
+        &store,
+        &Link {
+            owner: OwnerId(2),
+            tags: tags(&["redder", "Red"]),
+            ..alias("three", "https://example.com/")
+        },
+    )
+    .await;
     put(&store, &Link { owner: OwnerId::ANONYMOUS, ..alias("four", "https://example.com/") }).await;
     let mut elsewhere = Link { owner: OwnerId(u64::MAX), ..alias("one", "https://example.com/") };
     elsewhere.key.domain = Domain::from_stored("go.example");
@@ -41,7 +55,8 @@ pub async fn lists_are_filtered_by_owner_domain_and_tag(store: Store) {
 
 pub async fn archived_links_are_listed_as_asked_for(store: Store) {
     put(&store, &alias("here", "https://example.com/")).await;
-    put(&store, &Link { archived_at: Some(moment(0)), ..alias("away", "https://example.com/") }).await;
+    put(&store, &Link { archived_at: Some(moment(0)), ..alias("away", "https://example.com/") })
+        .await;
     let asked = |archived| ListQuery { archived, ..all() };
     assert_eq!(codes(&store, &asked(None)).await, ["away", "here"]);
     assert_eq!(codes(&store, &asked(Some(false))).await, ["here"]);
@@ -52,8 +67,16 @@ pub async fn text_is_searched_literally(store: Store) {
     let title = |text: &str| Some(Title::from_stored(text.into()));
     let code = leased_code(&store).await;
     put(&store, &generated(&code, "https://example.com/Needle?q=1")).await;
-    put(&store, &Link { title: title("100% Größe"), ..alias("percent", "https://example.com/a") }).await;
-    put(&store, &Link { title: title("a_b \\ 'quoted' *"), ..alias("In-The_Code", "https://example.com/b") }).await;
+    put(&store, &Link { title: title("100% Größe"), ..alias("percent", "https://example.com/a") })
+        .await;
+    put(
+        &store,
+        &Link {
+            title: title("a_b \\ 'quoted' *"),
+            ..alias("In-The_Code", "https://example.com/b")
+        },
+    )
+    .await;
     put(&store, &alias("aXbYcZd", "https://example.com/c%20d")).await;
     let text = |text: &str| ListQuery { text: Some(text.into()), limit: 2, ..all() };
     for (part, want) in [
@@ -99,5 +122,8 @@ pub async fn states_are_judged_at_the_given_moment(store: Store) {
     assert_eq!(codes(&store, &some(Status::Deleted)).await, ["deleted"]);
     assert_eq!(codes(&store, &at(10, Some(Status::Active))).await, ["active", "scheduled"]);
     assert_eq!(codes(&store, &at(10, Some(Status::Expired))).await, ["expiring"]);
-    assert_eq!(codes(&store, &at(9, None)).await, ["active", "blocked", "expiring", "scheduled", "spent", "suspicious"]);
+    assert_eq!(
+        codes(&store, &at(9, None)).await,
+        ["active", "blocked", "expiring", "scheduled", "spent", "suspicious"]
+    );
 }

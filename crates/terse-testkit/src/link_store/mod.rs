@@ -1,7 +1,8 @@
 //! What every store of links must do: one function per promise of `LinkStore`.
 //!
-//! [`crate::link_store!`] turns the list below into one test per promise, so a new promise reaches every backend without
-//! anybody remembering. The functions panic where a promise is broken, as tests do.
+//! [`crate::link_store!`] turns the list below into one test per promise, so a new promise reaches
+//! every backend without anybody remembering. The functions panic where a promise is broken, as
+//! tests do.
 #![allow(clippy::unwrap_used, reason = "a suite of tests")]
 #![allow(missing_docs, reason = "each function's name is the promise")]
 #![allow(clippy::cloned_ref_to_slice_refs, reason = "an expected list reads best as a list")]

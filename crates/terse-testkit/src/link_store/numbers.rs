@@ -38,7 +38,10 @@ pub async fn leases_end_at_the_capacity(store: Store) {
 
 pub async fn numbers_are_never_handed_out_again(store: Store) {
     let code = leased_code(&store).await;
-    let brief = terse_core::Link { expires_at: Some(crate::moment(1)), ..generated(&code, "https://example.com/") };
+    let brief = terse_core::Link {
+        expires_at: Some(crate::moment(1)),
+        ..generated(&code, "https://example.com/")
+    };
     put(&store, &brief).await;
     assert_eq!(store.purge(crate::moment(2), 10, None).await.unwrap(), [brief.key.clone()]);
     assert_eq!(store.get(&brief.key).await.unwrap(), None);
@@ -86,6 +89,9 @@ pub async fn no_existing_link_is_surely_absent(store: Store) {
     // A code that may exist tomorrow may be called absent today only if it is.
     for n in 2_000_000..2_000_100 {
         let key = LinkKey { code: numbering.code(7, n), ..key("any") };
-        assert!(!store.surely_absent(&key.domain, key.code.as_str()) || store.get(&key).await.unwrap().is_none());
+        assert!(
+            !store.surely_absent(&key.domain, key.code.as_str())
+                || store.get(&key).await.unwrap().is_none()
+        );
     }
 }

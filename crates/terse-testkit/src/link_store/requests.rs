@@ -18,19 +18,32 @@ pub async fn a_repeated_request_gets_the_first_answer(store: Store) {
     assert_eq!(insert(&store, &first, request(1, 1)).await, Inserted::Created);
     let again = generated(&leased_code(&store).await, "https://example.com/");
     for repeated in [&again, &first] {
-        assert_eq!(insert(&store, repeated, request(1, 1)).await, Inserted::Replayed(Some(Box::new(first.clone()))));
+        assert_eq!(
+            insert(&store, repeated, request(1, 1)).await,
+            Inserted::Replayed(Some(Box::new(first.clone())))
+        );
     }
     assert_eq!(store.get(&again.key).await.unwrap(), None);
     // It shows the link as it is now.
-    let changed = Link { target: alias("x23", "https://example.com/new").target, revision: Revision(2), ..first };
+    let changed = Link {
+        target: alias("x23", "https://example.com/new").target,
+        revision: Revision(2),
+        ..first
+    };
     store.update(&changed, Revision(1)).await.unwrap();
-    assert_eq!(insert(&store, &again, request(1, 1)).await, Inserted::Replayed(Some(Box::new(changed))));
+    assert_eq!(
+        insert(&store, &again, request(1, 1)).await,
+        Inserted::Replayed(Some(Box::new(changed)))
+    );
     // Another request is another link.
     assert_eq!(insert(&store, &again, request(2, 1)).await, Inserted::Created);
 }
 
 pub async fn a_request_id_used_for_something_else_is_a_mismatch(store: Store) {
-    assert_eq!(insert(&store, &alias("first", "https://example.com/1"), request(1, 1)).await, Inserted::Created);
+    assert_eq!(
+        insert(&store, &alias("first", "https://example.com/1"), request(1, 1)).await,
+        Inserted::Created
+    );
     let other = alias("second", "https://example.com/2");
     assert_eq!(insert(&store, &other, request(1, 2)).await, Inserted::RequestMismatch);
     assert_eq!(store.get(&other.key).await.unwrap(), None);
@@ -87,28 +100,45 @@ pub async fn a_request_answered_with_an_existing_link_is_remembered(store: Store
     assert_eq!(insert(&store, &wish(100).await, request(1, 2)).await, Inserted::RequestMismatch);
     // It is as old as the request, not as the link.
     assert_eq!(store.forget_requests(moment(100), 10).await.unwrap(), 0);
-    let deleted = Link { deleted_at: Some(moment(101)), reusable: false, revision: Revision(2), ..first };
+    let deleted =
+        Link { deleted_at: Some(moment(101)), reusable: false, revision: Revision(2), ..first };
     store.update(&deleted, Revision(1)).await.unwrap();
     let again = wish(102).await;
-    assert_eq!(insert(&store, &again, request(1, 1)).await, Inserted::Replayed(Some(Box::new(deleted))));
+    assert_eq!(
+        insert(&store, &again, request(1, 1)).await,
+        Inserted::Replayed(Some(Box::new(deleted)))
+    );
     assert_eq!(store.get(&again.key).await.unwrap(), None, "there is no second link");
     assert_eq!(store.forget_requests(moment(101), 10).await.unwrap(), 1);
 }
 
 pub async fn a_refused_insert_leaves_no_request_behind(store: Store) {
     put(&store, &alias("taken", "https://example.com/")).await;
-    let refused = store.insert(Insert { link: alias("taken", "https://example.com/2"), request: request(1, 1) }).await;
+    let refused = store
+        .insert(Insert { link: alias("taken", "https://example.com/2"), request: request(1, 1) })
+        .await;
     assert!(matches!(refused, Err(StoreError::CodeTaken)));
-    assert_eq!(insert(&store, &alias("free", "https://example.com/2"), request(1, 1)).await, Inserted::Created);
+    assert_eq!(
+        insert(&store, &alias("free", "https://example.com/2"), request(1, 1)).await,
+        Inserted::Created
+    );
 }
 
 pub async fn old_requests_are_forgotten(store: Store) {
     for id in 0..5u8 {
         let at = moment(i64::from(id));
-        let link = Link { created_at: at, updated_at: at, ..alias(&format!("req-{id}"), "https://example.com/") };
+        let link = Link {
+            created_at: at,
+            updated_at: at,
+            ..alias(&format!("req-{id}"), "https://example.com/")
+        };
         assert_eq!(insert(&store, &link, request(id, 1)).await, Inserted::Created);
     }
-    assert_eq!(store.forget_requests(moment(0), 10).await.unwrap(), 0, "nothing is older than the first");
+    assert_eq!(
+        store.forget_requests(moment(0), 10).await.unwrap(),
+        0,
+        "nothing is older than the first"
+    );
     assert_eq!(store.forget_requests(moment(3), 2).await.unwrap(), 2);
     assert_eq!(store.forget_requests(moment(3), 2).await.unwrap(), 1);
     assert_eq!(store.forget_requests(moment(3), 2).await.unwrap(), 0);

@@ -29,7 +29,8 @@ pub async fn the_same_wish_gives_the_same_link(store: Store) {
 pub async fn another_owner_domain_or_target_gives_another_link(store: Store) {
     let first = reusable(&store, "https://example.com/a").await;
     put(&store, &first).await;
-    put(&store, &Link { owner: OwnerId(2), ..reusable(&store, "https://example.com/a").await }).await;
+    put(&store, &Link { owner: OwnerId(2), ..reusable(&store, "https://example.com/a").await })
+        .await;
     put(&store, &reusable(&store, "https://example.com/A").await).await;
     put(&store, &reusable(&store, "https://example.com/a/").await).await;
     let mut elsewhere = reusable(&store, "https://example.com/a").await;
@@ -89,14 +90,21 @@ pub async fn what_is_no_longer_reusable_is_not_given_back(store: Store) {
     let moved = reusable(&store, "https://example.com/elsewhere").await;
     assert!(matches!(insert(&store, &moved).await, Inserted::Existing(_)));
     // One that has expired is of no use, marked or not.
-    let expiring = Link { expires_at: Some(moment(10)), ..reusable(&store, "https://example.com/brief").await };
+    let expiring = Link {
+        expires_at: Some(moment(10)),
+        ..reusable(&store, "https://example.com/brief").await
+    };
     put(&store, &expiring).await;
     assert_eq!(store.mark_expired(moment(10), 10).await.unwrap(), [expiring.key.clone()]);
     // Marking alone frees it, whatever the clock of the next one says.
     let early = reusable(&store, "https://example.com/brief").await;
     assert_eq!(early.created_at, moment(0));
     put(&store, &Link { expires_at: Some(moment(10)), ..early }).await;
-    let later = Link { created_at: moment(11), updated_at: moment(11), ..reusable(&store, "https://example.com/brief").await };
+    let later = Link {
+        created_at: moment(11),
+        updated_at: moment(11),
+        ..reusable(&store, "https://example.com/brief").await
+    };
     put(&store, &later).await;
     let marked = store.get(&expiring.key).await.unwrap().unwrap();
     assert_eq!(marked.status(moment(11)), Status::Expired);

@@ -11,7 +11,11 @@ async fn counted(store: &Store, owner: u64, limit: usize) -> Vec<(String, u64)> 
 }
 
 fn tagged(owner: u64, code: &str, tags: &[&str]) -> Link {
-    Link { owner: OwnerId(owner), tags: Tags::parse(tags).unwrap(), ..alias(code, "https://example.com/") }
+    Link {
+        owner: OwnerId(owner),
+        tags: Tags::parse(tags).unwrap(),
+        ..alias(code, "https://example.com/")
+    }
 }
 
 fn told(counts: &[(&str, u64)]) -> Vec<(String, u64)> {
@@ -25,12 +29,22 @@ pub async fn tags_are_counted_by_owner(store: Store) {
     put(&store, &tagged(7, "three", &[])).await;
     put(&store, &tagged(7, "four", &["Red", "größe & co"])).await;
     let code = leased_code(&store).await;
-    put(&store, &Link { tags: Tags::parse(&["green"]).unwrap(), owner: OwnerId(7), ..generated(&code, "https://example.com/") })
-        .await;
+    put(
+        &store,
+        &Link {
+            tags: Tags::parse(&["green"]).unwrap(),
+            owner: OwnerId(7),
+            ..generated(&code, "https://example.com/")
+        },
+    )
+    .await;
     put(&store, &tagged(8, "five", &["red"])).await;
     put(&store, &tagged(0, "six", &["red"])).await;
     put(&store, &tagged(u64::MAX, "seven", &["last"])).await;
-    assert_eq!(counted(&store, 7, 10).await, told(&[("green", 3), ("Red", 1), ("größe & co", 1), ("red", 1)]));
+    assert_eq!(
+        counted(&store, 7, 10).await,
+        told(&[("green", 3), ("Red", 1), ("größe & co", 1), ("red", 1)])
+    );
     assert_eq!(counted(&store, 8, 10).await, told(&[("red", 1)]));
     assert_eq!(counted(&store, 0, 10).await, [], "nobody's");
     assert_eq!(counted(&store, u64::MAX, 10).await, told(&[("last", 1)]));
@@ -44,7 +58,10 @@ pub async fn tags_are_counted_by_owner(store: Store) {
     let mut deleted = Link { deleted_at: Some(moment(5)), ..one.clone() };
     deleted.revision.0 += 1;
     assert_eq!(store.update(&deleted, one.revision).await.unwrap(), Updated::Done);
-    assert_eq!(counted(&store, 7, 10).await, told(&[("Red", 1), ("blue", 1), ("green", 1), ("größe & co", 1)]));
+    assert_eq!(
+        counted(&store, 7, 10).await,
+        told(&[("Red", 1), ("blue", 1), ("green", 1), ("größe & co", 1)])
+    );
 }
 
 pub async fn the_tags_of_most_links_come_first(store: Store) {
@@ -53,7 +70,10 @@ pub async fn the_tags_of_most_links_come_first(store: Store) {
         let tags = ["every", &own, if n % 3 == 0 { "third" } else { "other" }];
         put(&store, &tagged(7, &format!("link-{n}"), &tags)).await;
     }
-    assert_eq!(counted(&store, 7, 4).await, told(&[("every", 30), ("other", 20), ("third", 10), ("own-00", 1)]));
+    assert_eq!(
+        counted(&store, 7, 4).await,
+        told(&[("every", 30), ("other", 20), ("third", 10), ("own-00", 1)])
+    );
     assert_eq!(counted(&store, 7, 100).await.len(), 33);
     assert_eq!(counted(&store, 7, 0).await, []);
 }

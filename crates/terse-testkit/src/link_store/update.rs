@@ -1,8 +1,8 @@
 //! Changing a link, and spending its clicks.
 
 use terse_core::{
-    ClickSpend, Flags, Link, ModerationSource, ModerationStatus, Notes, OwnerId, PasswordHash, RedirectKind, Revision,
-    StoreError, Tags, Title, Updated,
+    ClickSpend, Flags, Link, ModerationSource, ModerationStatus, Notes, OwnerId, PasswordHash,
+    RedirectKind, Revision, StoreError, Tags, Title, Updated,
 };
 
 use super::{Store, leased_code, put, put_in_vain};
@@ -49,10 +49,18 @@ pub async fn every_judgement_is_kept_with_its_judge(store: Store) {
     let link = alias("judged", "https://example.com/");
     put(&store, &link).await;
     let mut revision = 1;
-    for standing in [ModerationStatus::Blocked, ModerationStatus::Clear, ModerationStatus::Suspicious] {
+    for standing in
+        [ModerationStatus::Blocked, ModerationStatus::Clear, ModerationStatus::Suspicious]
+    {
         for judged in [ModerationSource::Moderator, ModerationSource::Screen] {
             for flags in [Flags::new(["shortener"]), Flags::default()] {
-                let new = Link { standing, judged, flags, revision: Revision(revision + 1), ..link.clone() };
+                let new = Link {
+                    standing,
+                    judged,
+                    flags,
+                    revision: Revision(revision + 1),
+                    ..link.clone()
+                };
                 assert_eq!(store.update(&new, Revision(revision)).await.unwrap(), Updated::Done);
                 assert_eq!(store.get(&link.key).await.unwrap().as_ref(), Some(&new));
                 revision += 1;
@@ -98,7 +106,11 @@ pub async fn a_deleted_link_holds_its_code_and_can_be_restored(store: Store) {
         let restored = Link { revision: Revision(3), ..link };
         store.update(&restored, Revision(2)).await.unwrap();
         assert_eq!(store.get(&restored.key).await.unwrap().as_ref(), Some(&restored));
-        assert_eq!(store.purge(moment(1000), 10, None).await.unwrap(), [], "what was restored is not purged");
+        assert_eq!(
+            store.purge(moment(1000), 10, None).await.unwrap(),
+            [],
+            "what was restored is not purged"
+        );
     }
 }
 
@@ -111,7 +123,9 @@ pub async fn of_racing_updates_one_wins(store: Store) {
                 let store = store.clone();
                 let target = alias("x23", &format!("https://example.com/{racer}")).target;
                 let new = Link { target, revision: Revision(revision + 1), ..link.clone() };
-                tokio::spawn(async move { (new.clone(), store.update(&new, Revision(revision)).await) })
+                tokio::spawn(
+                    async move { (new.clone(), store.update(&new, Revision(revision)).await) },
+                )
             })
             .collect();
         let mut winners = Vec::new();
@@ -177,8 +191,13 @@ pub async fn a_change_does_not_undo_what_is_spent_meanwhile(store: Store) {
     while !visitors.iter().all(tokio::task::JoinHandle::is_finished) {
         // What it was told of the clicks is old by the time it writes.
         let seen = store.get(&link.key).await.unwrap().unwrap();
-        let new = Link { updated_at: moment(revision as i64), revision: Revision(revision + 1), ..seen };
-        assert_eq!(store.update(&new, Revision(revision)).await.unwrap(), Updated::Done, "a visit is no change");
+        let new =
+            Link { updated_at: moment(revision as i64), revision: Revision(revision + 1), ..seen };
+        assert_eq!(
+            store.update(&new, Revision(revision)).await.unwrap(),
+            Updated::Done,
+            "a visit is no change"
+        );
         revision += 1;
     }
     let mut counted = 0;

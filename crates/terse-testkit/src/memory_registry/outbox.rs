@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use terse_core::registry::{
-    Actor, Attribution, AuditRecord, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due, MAX_SETTLED_PER_WEBHOOK,
-    MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Settlement, Webhook, WebhookChange,
-    WebhookId,
+    Actor, Attribution, AuditRecord, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due,
+    MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook,
+    RegistryError, Settlement, Webhook, WebhookChange, WebhookId,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -21,7 +21,9 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn add(&mut self, webhook: NewWebhook) -> Result<Webhook, RegistryError> {
-        if self.webhooks.values().filter(|one| one.owner == webhook.owner).count() >= MAX_WEBHOOKS_PER_OWNER {
+        if self.webhooks.values().filter(|one| one.owner == webhook.owner).count()
+            >= MAX_WEBHOOKS_PER_OWNER
+        {
             return Err(RegistryError::TooMany);
         }
         self.webhooks_made += 1;
@@ -34,11 +36,22 @@ impl Outbox {
         self.webhooks.values().filter(|webhook| webhook.owner == owner).cloned().collect()
     }
 
-    pub(super) fn find(&mut self, owner: OwnerId, id: WebhookId) -> Result<&mut Webhook, RegistryError> {
-        self.webhooks.get_mut(&id).filter(|webhook| webhook.owner == owner).ok_or(RegistryError::Missing)
+    pub(super) fn find(
+        &mut self,
+        owner: OwnerId,
+        id: WebhookId,
+    ) -> Result<&mut Webhook, RegistryError> {
+        self.webhooks
+            .get_mut(&id)
+            .filter(|webhook| webhook.owner == owner)
+            .ok_or(RegistryError::Missing)
     }
 
-    pub(super) fn remove(&mut self, owner: OwnerId, id: WebhookId) -> Result<Webhook, RegistryError> {
+    pub(super) fn remove(
+        &mut self,
+        owner: OwnerId,
+        id: WebhookId,
+    ) -> Result<Webhook, RegistryError> {
         let webhook = self.find(owner, id)?.clone();
         self.webhooks.remove(&id);
         self.loans.remove(&id);
@@ -66,7 +79,9 @@ impl Outbox {
             self.deliveries.insert(delivery.id, delivery);
             webhook.waiting += 1;
             if webhook.waiting > MAX_WAITING_PER_WEBHOOK {
-                let waits = |one: &&Delivery| one.webhook == webhook.id && one.state == DeliveryState::Waiting;
+                let waits = |one: &&Delivery| {
+                    one.webhook == webhook.id && one.state == DeliveryState::Waiting
+                };
                 if let Some(oldest) = self.deliveries.values().find(waits).map(|one| one.id) {
                     self.deliveries.remove(&oldest);
                     webhook.waiting -= 1;
@@ -80,7 +95,8 @@ impl Outbox {
 
     pub(super) fn due(&mut self, claim: Claim, is_suspended: impl Fn(OwnerId) -> bool) -> Vec<Due> {
         let Claim { now, lease, after, limit } = claim;
-        let (before, behind): (Vec<_>, Vec<_>) = self.webhooks.values().partition(|webhook| webhook.id <= after);
+        let (before, behind): (Vec<_>, Vec<_>) =
+            self.webhooks.values().partition(|webhook| webhook.id <= after);
         let mut due = Vec::new();
         for webhook in behind.into_iter().chain(before) {
             let (loans, until) = self.loans.entry(webhook.id).or_default();
@@ -91,8 +107,15 @@ impl Outbox {
             {
                 continue;
             }
-            let waits = self.deliveries.values().filter(|one| one.webhook == webhook.id && one.state == DeliveryState::Waiting);
-            let Some(first) = waits.filter(|one| one.next_at <= now).min_by_key(|one| (one.next_at, one.id)) else { continue };
+            let waits = self
+                .deliveries
+                .values()
+                .filter(|one| one.webhook == webhook.id && one.state == DeliveryState::Waiting);
+            let Some(first) =
+                waits.filter(|one| one.next_at <= now).min_by_key(|one| (one.next_at, one.id))
+            else {
+                continue;
+            };
             *loans += 1;
             *until = now.checked_add(lease);
             due.push(Due { webhook: webhook.clone(), delivery: first.clone(), loan: *loans });
@@ -101,7 +124,10 @@ impl Outbox {
     }
 
     /// `None` if there is nothing to settle; otherwise the line that goes with it.
-    pub(super) fn settle(&mut self, settlement: Settlement) -> Option<Option<(AuditRecord, Attribution)>> {
+    pub(super) fn settle(
+        &mut self,
+        settlement: Settlement,
+    ) -> Option<Option<(AuditRecord, Attribution)>> {
         let Settlement { webhook: id, loan, delivery, disable } = settlement;
         let webhook = self.webhooks.get_mut(&id)?;
         let (last, until) = self.loans.get_mut(&id)?;
@@ -109,8 +135,10 @@ impl Outbox {
             return None;
         }
         *until = None;
-        let kept =
-            self.deliveries.get_mut(&delivery.id).filter(|one| one.webhook == id && one.state == DeliveryState::Waiting)?;
+        let kept = self
+            .deliveries
+            .get_mut(&delivery.id)
+            .filter(|one| one.webhook == id && one.state == DeliveryState::Waiting)?;
         *kept = delivery.clone();
         if delivery.state != DeliveryState::Waiting {
             webhook.waiting -= 1;
@@ -123,20 +151,40 @@ impl Outbox {
             let before = webhook.clone();
             let disabled = Some(Some(Disabled { at, why: why.clone() }));
             *webhook = WebhookChange { disabled, ..WebhookChange::default() }.apply(&before);
-            Some((AuditRecord::webhook_changed(&before, webhook)?, Attribution { actor: Actor::Terse, at, why: Some(why) }))
+            Some((
+                AuditRecord::webhook_changed(&before, webhook)?,
+                Attribution { actor: Actor::Terse, at, why: Some(why) },
+            ))
         });
-        let settled = self.deliveries.values().filter(|one| one.webhook == id && one.state != DeliveryState::Waiting);
-        let old: Vec<DeliveryId> = settled.rev().skip(MAX_SETTLED_PER_WEBHOOK).map(|one| one.id).collect();
+        let settled = self
+            .deliveries
+            .values()
+            .filter(|one| one.webhook == id && one.state != DeliveryState::Waiting);
+        let old: Vec<DeliveryId> =
+            settled.rev().skip(MAX_SETTLED_PER_WEBHOOK).map(|one| one.id).collect();
         old.iter().for_each(|id| drop(self.deliveries.remove(id)));
         Some(line)
     }
 
-    pub(super) fn deliveries(&mut self, owner: OwnerId, id: WebhookId, limit: usize) -> Result<Vec<Delivery>, RegistryError> {
+    pub(super) fn deliveries(
+        &mut self,
+        owner: OwnerId,
+        id: WebhookId,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, RegistryError> {
         self.find(owner, id)?;
-        Ok(self.deliveries.values().rev().filter(|one| one.webhook == id).take(limit).cloned().collect())
+        Ok(self
+            .deliveries
+            .values()
+            .rev()
+            .filter(|one| one.webhook == id)
+            .take(limit)
+            .cloned()
+            .collect())
     }
 
     pub(super) fn prune(&mut self, old: Timestamp, is_kept: &mut impl FnMut(bool) -> bool) {
-        self.deliveries.retain(|_, one| is_kept(one.state != DeliveryState::Waiting && one.created_at < old));
+        self.deliveries
+            .retain(|_, one| is_kept(one.state != DeliveryState::Waiting && one.created_at < old));
     }
 }

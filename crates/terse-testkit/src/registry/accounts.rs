@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use terse_core::OwnerId;
-use terse_core::registry::{AccountChange, FIRST_ACCOUNT, ForeignIdentity, NewAccount, RegistryError, Role};
+use terse_core::registry::{
+    AccountChange, FIRST_ACCOUNT, ForeignIdentity, NewAccount, RegistryError, Role,
+};
 
 use super::{Store, acts, add, by, change, name, new, race, refused};
 use crate::moment;
@@ -17,13 +19,21 @@ fn known_as(text: &str, subject: &str) -> NewAccount {
 }
 
 pub async fn an_account_is_found_by_all_its_names(store: Store) {
-    let wanted = NewAccount { role: Role::Moderator, created_at: moment(77), ..known_as("Ann.Example+1@example.com", "7") };
+    let wanted = NewAccount {
+        role: Role::Moderator,
+        created_at: moment(77),
+        ..known_as("Ann.Example+1@example.com", "7")
+    };
     let ann = store.add_account(wanted.clone(), by()).await.unwrap();
     assert_eq!(ann, wanted.into_account(ann.id));
     let bob = add(&store, "bob").await;
     assert_eq!(store.account(ann.id).await.unwrap(), Some(ann.clone()));
     let found = store.user_named(&name("ann.EXAMPLE+1@example.com")).await.unwrap().unwrap();
-    assert_eq!((found.name.as_str(), &found), ("Ann.Example+1@example.com", &ann), "written as it was given");
+    assert_eq!(
+        (found.name.as_str(), &found),
+        ("Ann.Example+1@example.com", &ann),
+        "written as it was given"
+    );
     assert_eq!(store.account_by_identity(&identity("7")).await.unwrap(), Some(ann));
     assert_eq!(store.user_named(&name("bob")).await.unwrap(), Some(bob));
     assert_eq!(store.user_named(&name("bo_")).await.unwrap(), None);

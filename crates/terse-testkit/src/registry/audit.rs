@@ -1,10 +1,15 @@
 //! Who did what, when and why.
 
 use terse_core::OwnerId;
-use terse_core::registry::{Actor, Attribution, AuditAction, AuditEntry, Audits, RegistryError, Role, subject};
+use terse_core::registry::{
+    Actor, Attribution, AuditAction, AuditEntry, Audits, RegistryError, Role, subject,
+};
 
 use super::durable::fill;
-use super::{HASH, Store, acts, add, add_key, by, change, log, name, new, refused, reinstate, role, suspend, token};
+use super::{
+    HASH, Store, acts, add, add_key, by, change, log, name, new, refused, reinstate, role, suspend,
+    token,
+};
 use crate::moment;
 
 pub async fn every_act_has_its_line(store: Store) {
@@ -25,7 +30,9 @@ pub async fn every_act_has_its_line(store: Store) {
     ];
     let mut lines = log(&store).await;
     lines.reverse();
-    let shape = |line: &AuditEntry| (line.act, line.subject.clone(), line.before.is_some(), line.after.is_some());
+    let shape = |line: &AuditEntry| {
+        (line.act, line.subject.clone(), line.before.is_some(), line.after.is_some())
+    };
     assert_eq!(lines.iter().map(shape).collect::<Vec<_>>(), want);
     for line in &lines {
         let Attribution { actor, at, why } = by();
@@ -33,7 +40,11 @@ pub async fn every_act_has_its_line(store: Store) {
     }
     assert!(lines.is_sorted_by(|one, next| one.number < next.number));
     let role = &lines[2];
-    assert!(role.before.as_ref().unwrap().contains("user") && role.after.as_ref().unwrap().contains("moderator"), "{role:?}");
+    assert!(
+        role.before.as_ref().unwrap().contains("user")
+            && role.after.as_ref().unwrap().contains("moderator"),
+        "{role:?}"
+    );
 }
 
 pub async fn a_refused_act_has_no_line(store: Store) {
@@ -65,7 +76,15 @@ pub async fn no_secret_is_in_the_log(store: Store) {
 pub async fn the_log_is_walked_backwards(store: Store) {
     for n in 0..10 {
         let act = if n % 3 == 0 { AuditAction::LinkJudged } else { AuditAction::HostBlocked };
-        store.note(act, if n % 2 == 0 { "link:/even" } else { "link:/odd" }, (None, Some(n.to_string())), by()).await.unwrap();
+        store
+            .note(
+                act,
+                if n % 2 == 0 { "link:/even" } else { "link:/odd" },
+                (None, Some(n.to_string())),
+                by(),
+            )
+            .await
+            .unwrap();
     }
     let all = log(&store).await;
     assert_eq!(all.len(), 10);
@@ -95,12 +114,19 @@ pub async fn the_log_is_walked_backwards(store: Store) {
 }
 
 pub async fn a_note_is_kept_as_it_is(store: Store) {
-    let change = (Some(r#"{"standing":"clear"}"#.to_owned()), Some(r#"{"standing":"blocked"}"#.to_owned()));
+    let change =
+        (Some(r#"{"standing":"clear"}"#.to_owned()), Some(r#"{"standing":"blocked"}"#.to_owned()));
     let by = Attribution { actor: Actor::Terse, at: moment(12), why: None };
     store.note(AuditAction::LinkJudged, "link:/abc", change.clone(), by).await.unwrap();
     let [line] = &log(&store).await[..] else { panic!("one line") };
-    assert_eq!((line.actor, line.at, &line.why, line.act), (Actor::Terse, moment(12), &None, AuditAction::LinkJudged));
-    assert_eq!((line.subject.as_str(), &(line.before.clone(), line.after.clone())), ("link:/abc", &change));
+    assert_eq!(
+        (line.actor, line.at, &line.why, line.act),
+        (Actor::Terse, moment(12), &None, AuditAction::LinkJudged)
+    );
+    assert_eq!(
+        (line.subject.as_str(), &(line.before.clone(), line.after.clone())),
+        ("link:/abc", &change)
+    );
     for act in AuditAction::ALL {
         store.note(act, "link:/abc", (None, None), self::by()).await.unwrap();
     }

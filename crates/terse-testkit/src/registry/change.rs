@@ -6,8 +6,8 @@ use terse_core::registry::{AccountChange, AuditAction, ChangeAccount, RegistryEr
 use terse_core::{OwnerId, Revision};
 
 use super::{
-    Store, acts, add, add_as, add_key, by, change, is_signed_in, log, name, race, refused, reinstate, role, session, sign_in,
-    suspend, token,
+    Store, acts, add, add_as, add_key, by, change, is_signed_in, log, name, race, refused,
+    reinstate, role, session, sign_in, suspend, token,
 };
 
 fn named(text: &str) -> AccountChange {
@@ -21,8 +21,17 @@ fn password(text: &str) -> AccountChange {
 pub async fn a_change_gives_back_what_is_now(store: Store) {
     let ann = add(&store, "ann").await;
     assert_eq!(ann.revision, Revision(1));
-    let now = change(&store, ann.id, AccountChange { role: Some(Role::Moderator), ..password("$argon2id$new") }).await.unwrap();
-    assert_eq!((now.role, now.password.as_deref(), now.revision), (Role::Moderator, Some("$argon2id$new"), Revision(2)));
+    let now = change(
+        &store,
+        ann.id,
+        AccountChange { role: Some(Role::Moderator), ..password("$argon2id$new") },
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        (now.role, now.password.as_deref(), now.revision),
+        (Role::Moderator, Some("$argon2id$new"), Revision(2))
+    );
     assert_eq!((now.id, now.created_at, &now.name), (ann.id, ann.created_at, &ann.name));
     assert_eq!(store.account(ann.id).await.unwrap(), Some(now));
     assert_eq!(acts(&store).await, [AuditAction::UserAdded, AuditAction::UserChanged]);
@@ -33,7 +42,11 @@ pub async fn a_change_gives_back_what_is_now(store: Store) {
 
 pub async fn a_change_waits_for_its_revision(store: Store) {
     let ann = add(&store, "ann").await;
-    let at = |revision| ChangeAccount { id: ann.id, change: role(Role::Moderator), expected: Some(Revision(revision)) };
+    let at = |revision| ChangeAccount {
+        id: ann.id,
+        change: role(Role::Moderator),
+        expected: Some(Revision(revision)),
+    };
     refused!(store.change_account(at(2), by()).await, Conflict);
     refused!(store.change_account(at(0), by()).await, Conflict);
     assert_eq!(store.change_account(at(1), by()).await.unwrap().revision, Revision(2));
@@ -54,7 +67,8 @@ pub async fn of_racing_changes_at_one_revision_one_is_made(store: Store) {
     let ann = add(&store, "ann").await;
     let racing = (0..20).map(|n| {
         let (store, id) = (Arc::clone(&store), ann.id);
-        let change = ChangeAccount { id, change: named(&format!("ann{n}")), expected: Some(Revision(1)) };
+        let change =
+            ChangeAccount { id, change: named(&format!("ann{n}")), expected: Some(Revision(1)) };
         async move { store.change_account(change, by()).await.is_ok() }
     });
     assert_eq!(race(racing).await.into_iter().filter(|done| *done).count(), 1);
@@ -66,7 +80,11 @@ pub async fn a_name_may_change_but_not_to_anothers(store: Store) {
     let ann = add(&store, "ann").await;
     add(&store, "Bob").await;
     refused!(change(&store, ann.id, named("BOB")).await, NameTaken);
-    assert_eq!(change(&store, ann.id, named("ANN")).await.unwrap().name.as_str(), "ANN", "their own, written otherwise");
+    assert_eq!(
+        change(&store, ann.id, named("ANN")).await.unwrap().name.as_str(),
+        "ANN",
+        "their own, written otherwise"
+    );
     change(&store, ann.id, named("cid")).await.unwrap();
     assert!(store.user_named(&name("ann")).await.unwrap().is_none());
     assert_eq!(store.user_named(&name("cid")).await.unwrap().unwrap().id, ann.id);
@@ -75,7 +93,11 @@ pub async fn a_name_may_change_but_not_to_anothers(store: Store) {
 
 pub async fn what_is_so_already_leaves_no_trace(store: Store) {
     let ann = add(&store, "ann").await;
-    let same = AccountChange { role: Some(ann.role), password: Some(ann.password.clone()), ..named("ann") };
+    let same = AccountChange {
+        role: Some(ann.role),
+        password: Some(ann.password.clone()),
+        ..named("ann")
+    };
     for change_of_nothing in [AccountChange::default(), same, reinstate()] {
         assert_eq!(change(&store, ann.id, change_of_nothing).await.unwrap(), ann);
     }
@@ -99,7 +121,9 @@ pub async fn the_last_admin_stays(store: Store) {
     change(&store, bob.id, suspend()).await.unwrap();
     refused!(change(&store, ann.id, role(Role::User)).await, LastAdmin);
     change(&store, bob.id, reinstate()).await.unwrap();
-    change(&store, ann.id, AccountChange { suspended: suspend().suspended, ..role(Role::User) }).await.unwrap();
+    change(&store, ann.id, AccountChange { suspended: suspend().suspended, ..role(Role::User) })
+        .await
+        .unwrap();
     refused!(store.erase_account(bob.id, by()).await, LastAdmin);
     // Other changes of the last one are fine, and so is the end of somebody who was none.
     change(&store, bob.id, password("$argon2id$new")).await.unwrap();
@@ -126,8 +150,15 @@ pub async fn of_two_admins_who_depose_each_other_one_stays(store: Store) {
             }
         });
         let outcomes = race(racing).await;
-        let refused = outcomes.iter().filter(|outcome| matches!(outcome, Err(RegistryError::LastAdmin))).count();
-        assert_eq!((refused, outcomes.iter().filter(|outcome| outcome.is_ok()).count()), (1, 1), "{outcomes:?}");
+        let refused = outcomes
+            .iter()
+            .filter(|outcome| matches!(outcome, Err(RegistryError::LastAdmin)))
+            .count();
+        assert_eq!(
+            (refused, outcomes.iter().filter(|outcome| outcome.is_ok()).count()),
+            (1, 1),
+            "{outcomes:?}"
+        );
         let accounts = store.accounts(None, 100).await.unwrap();
         assert_eq!(accounts.iter().filter(|account| account.governs()).count(), 1);
     }
@@ -162,11 +193,22 @@ pub async fn a_suspension_ends_all_sessions_and_is_undone(store: Store) {
     assert_eq!((back.suspended, store.suspended().await.unwrap()), (None, vec![]));
     assert_eq!(acts(&store).await[2..], [AuditAction::UserSuspended, AuditAction::UserReinstated]);
     let line = &log(&store).await[1];
-    assert!(line.after.as_ref().unwrap().contains("spam") && !line.before.as_ref().unwrap().contains("spam"), "{line:?}");
+    assert!(
+        line.after.as_ref().unwrap().contains("spam")
+            && !line.before.as_ref().unwrap().contains("spam"),
+        "{line:?}"
+    );
 }
 
 pub async fn other_changes_leave_sessions_alone(store: Store) {
-    assert!(!ends_sessions(&store, Role::User, AccountChange { role: Some(Role::Moderator), ..named("cid") }).await);
+    assert!(
+        !ends_sessions(
+            &store,
+            Role::User,
+            AccountChange { role: Some(Role::Moderator), ..named("cid") }
+        )
+        .await
+    );
 }
 
 pub async fn a_suspension_reaches_keys_and_the_watermark(store: Store) {

@@ -1,6 +1,8 @@
 //! Short domains and blocked hosts, and the watermark that tells of them.
 
-use terse_core::registry::{AuditAction, BlockedHost, DomainConfig, RegistryError, RegistryVersion, Role, subject};
+use terse_core::registry::{
+    AuditAction, BlockedHost, DomainConfig, RegistryError, RegistryVersion, Role, subject,
+};
 use terse_core::{Domain, Target};
 
 use super::{Store, acts, add, add_key, by, change, log, refused, role, sign_in, token};
@@ -9,7 +11,12 @@ use crate::moment;
 pub(crate) fn place(host: &str) -> DomainConfig {
     let target = |path: &str| Some(Target::from_stored(format!("https://example.com/{path}?q=1")));
     let domain = Domain::parse(host).unwrap();
-    DomainConfig { domain, root: target("root"), not_found: target("not-found"), expired: target("expired") }
+    DomainConfig {
+        domain,
+        root: target("root"),
+        not_found: target("not-found"),
+        expired: target("expired"),
+    }
 }
 
 pub(crate) fn blocked(host: &str) -> BlockedHost {
@@ -53,14 +60,20 @@ pub async fn a_host_is_blocked_once_and_unblocked(store: Store) {
     store.block_host(blocked("evil.example"), by()).await.unwrap();
     store.block_host(BlockedHost { why: None, ..blocked("bad.example") }, by()).await.unwrap();
     let before = mark(&store).await;
-    store.block_host(BlockedHost { at: moment(99), why: None, ..blocked("evil.example") }, by()).await.unwrap();
+    store
+        .block_host(BlockedHost { at: moment(99), why: None, ..blocked("evil.example") }, by())
+        .await
+        .unwrap();
     assert_eq!(mark(&store).await, before);
     let bad = BlockedHost { why: None, ..blocked("bad.example") };
     assert_eq!(store.blocked_hosts().await.unwrap(), [bad.clone(), blocked("evil.example")]);
     store.unblock_host("evil.example", by()).await.unwrap();
     refused!(store.unblock_host("evil.example", by()).await, Missing);
     assert_eq!(store.blocked_hosts().await.unwrap(), [bad]);
-    assert_eq!(acts(&store).await, [AuditAction::HostBlocked, AuditAction::HostBlocked, AuditAction::HostUnblocked]);
+    assert_eq!(
+        acts(&store).await,
+        [AuditAction::HostBlocked, AuditAction::HostBlocked, AuditAction::HostUnblocked]
+    );
 }
 
 pub async fn the_watermark_moves_for_what_visitors_meet_alone(store: Store) {

@@ -4,13 +4,17 @@ use std::fmt::Write as _;
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    AccountChange, AuditAction, ForeignIdentity, Invitation, NewAccount, NewKey, ReportState, Role, Scope, WebhookChange,
+    AccountChange, AuditAction, ForeignIdentity, Invitation, NewAccount, NewKey, ReportState, Role,
+    Scope, WebhookChange,
 };
 
 use super::domains::{blocked, place};
 use super::reports::report;
 use super::webhooks::{due, event, hook, settle};
-use super::{Store, add, add_as, add_key, by, change, log, name, new, new_key, reinstate, sign_in, suspend, token};
+use super::{
+    Store, add, add_as, add_key, by, change, log, name, new, new_key, reinstate, sign_in, suspend,
+    token,
+};
 use crate::{key, moment};
 
 /// Does every act there is, and leaves something of everything behind.
@@ -18,17 +22,28 @@ pub async fn fill(store: &Store) {
     store.offer_setup(token(900)).await.unwrap();
     let root = store.take_setup(&token(900), new("root")).await.unwrap();
     let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
-    let ann = store.add_account(NewAccount { identity: Some(identity), password: None, ..new("Ann") }, by()).await.unwrap();
+    let ann = store
+        .add_account(NewAccount { identity: Some(identity), password: None, ..new("Ann") }, by())
+        .await
+        .unwrap();
     let bob = add_as(store, "bob", Role::Moderator).await;
     let gone = add(store, "gone").await;
-    let renamed =
-        AccountChange { name: Some(name("bobby")), password: Some(Some(super::HASH.into())), ..AccountChange::default() };
+    let renamed = AccountChange {
+        name: Some(name("bobby")),
+        password: Some(Some(super::HASH.into())),
+        ..AccountChange::default()
+    };
     change(store, bob.id, renamed).await.unwrap();
     for what in [suspend(), reinstate(), suspend()] {
         change(store, bob.id, what).await.unwrap();
     }
     let key_id = add_key(store, ann.id, 1).await.id;
-    let limited = NewKey { scope: Scope::Create, plan: Some("5/m".into()), expires_at: Some(moment(9)), ..new_key(ann.id, 2) };
+    let limited = NewKey {
+        scope: Scope::Create,
+        plan: Some("5/m".into()),
+        expires_at: Some(moment(9)),
+        ..new_key(ann.id, 2)
+    };
     store.add_key(limited, by()).await.unwrap();
     add_key(store, bob.id, 3).await;
     let revoked = add_key(store, root.id, 4).await.id;
@@ -37,7 +52,12 @@ pub async fn fill(store: &Store) {
     sign_in(store, ann.id, 1).await;
     sign_in(store, root.id, 2).await;
     for n in [1, 2, 3] {
-        let invitation = Invitation { token: token(n), role: Role::User, by: OwnerId::ADMIN, expires_at: moment(9) };
+        let invitation = Invitation {
+            token: token(n),
+            role: Role::User,
+            by: OwnerId::ADMIN,
+            expires_at: moment(9),
+        };
         store.invite(invitation, by()).await.unwrap();
     }
     store.accept(&token(1), new("guest")).await.unwrap();
@@ -66,17 +86,31 @@ pub async fn fill(store: &Store) {
     store.remove_webhook(ann.id, removed.id, by()).await.unwrap();
     assert!(other.id > kept.id);
     store.settle_reports(&key("def"), ReportState::Confirmed, by()).await.unwrap();
-    store.note(AuditAction::LinkJudged, "link:/def", (None, Some("{}".into())), by()).await.unwrap();
+    store
+        .note(AuditAction::LinkJudged, "link:/def", (None, Some("{}".into())), by())
+        .await
+        .unwrap();
 }
 
 /// All that can be read, as text, with the tokens that [`fill`] used.
 pub async fn everything(store: &Store) -> String {
     let mut text = String::new();
     let mut tell = |what: &dyn std::fmt::Debug| writeln!(text, "{what:?}").unwrap();
-    tell(&(store.version().await.unwrap(), store.awaits_setup().await.unwrap(), store.suspended().await.unwrap()));
+    tell(&(
+        store.version().await.unwrap(),
+        store.awaits_setup().await.unwrap(),
+        store.suspended().await.unwrap(),
+    ));
     for account in store.accounts(None, 1000).await.unwrap() {
         // The debug form hides the most.
-        tell(&(&account.id, account.name.as_str(), account.role, account.created_at, &account.password, &account.identity));
+        tell(&(
+            &account.id,
+            account.name.as_str(),
+            account.role,
+            account.created_at,
+            &account.password,
+            &account.identity,
+        ));
         tell(&(&account.suspended, account.revision, store.keys(account.id).await.unwrap()));
         tell(&store.sessions(account.id, moment(1)).await.unwrap());
         assert_eq!(store.user_named(&account.name).await.unwrap(), Some(account));
@@ -87,7 +121,11 @@ pub async fn everything(store: &Store) -> String {
         }
     }
     for n in 0..10 {
-        tell(&(n, store.key(&token(n)).await.unwrap(), store.session(&token(n), moment(1)).await.unwrap()));
+        tell(&(
+            n,
+            store.key(&token(n)).await.unwrap(),
+            store.session(&token(n), moment(1)).await.unwrap(),
+        ));
     }
     tell(&store.invitations(moment(1), 100).await.unwrap());
     tell(&(store.domain_configs().await.unwrap(), store.blocked_hosts().await.unwrap()));

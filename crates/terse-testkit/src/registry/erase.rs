@@ -2,34 +2,45 @@
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    AccountChange, AuditAction, AuditEntry, Audits, ForeignIdentity, Invitation, NewAccount, NewKey, NewReport, RegistryError,
-    ReportState, Role, subject,
+    AccountChange, AuditAction, AuditEntry, Audits, ForeignIdentity, Invitation, NewAccount,
+    NewKey, NewReport, RegistryError, ReportState, Role, subject,
 };
 
 use super::reports::report;
-use super::{Store, acts, add, add_key, by, change, is_signed_in, log, name, new, new_key, refused, sign_in, suspend, token};
+use super::{
+    Store, acts, add, add_key, by, change, is_signed_in, log, name, new, new_key, refused, sign_in,
+    suspend, token,
+};
 use crate::moment;
 
 pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
     let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "7".into() };
-    let ann = store.add_account(NewAccount { identity: Some(identity.clone()), ..new("ann") }, by()).await.unwrap();
+    let ann = store
+        .add_account(NewAccount { identity: Some(identity.clone()), ..new("ann") }, by())
+        .await
+        .unwrap();
     let bob = add(&store, "bob").await;
     add_key(&store, ann.id, 1).await;
     add_key(&store, bob.id, 2).await;
     sign_in(&store, ann.id, 3).await;
     sign_in(&store, bob.id, 4).await;
     for (n, by_whom) in [(5, ann.id), (6, bob.id)] {
-        let invitation = Invitation { token: token(n), role: Role::User, by: by_whom, expires_at: moment(9) };
+        let invitation =
+            Invitation { token: token(n), role: Role::User, by: by_whom, expires_at: moment(9) };
         store.invite(invitation, by()).await.unwrap();
     }
     for (n, account) in [(1, Some(ann.id)), (2, Some(bob.id)), (3, None)] {
-        store.report(NewReport { account, text: Some("I am Ann".into()), ..report("abc", n) }).await.unwrap();
+        store
+            .report(NewReport { account, text: Some("I am Ann".into()), ..report("abc", n) })
+            .await
+            .unwrap();
     }
     let before = store.version().await.unwrap();
     store.erase_account(ann.id, by()).await.unwrap();
     // That somebody reported a link stays true; who it was and in which words is theirs.
     let reports = store.reports(ReportState::Open, None, 10).await.unwrap();
-    let told: Vec<_> = reports.iter().map(|report| (report.account, report.text.is_some())).collect();
+    let told: Vec<_> =
+        reports.iter().map(|report| (report.account, report.text.is_some())).collect();
     assert_eq!(told, [(None, false), (Some(bob.id), true), (None, true)]);
     assert_eq!(store.account(ann.id).await.unwrap(), None);
     assert_eq!(store.user_named(&name("ann")).await.unwrap(), None);
@@ -52,7 +63,11 @@ pub async fn an_erased_name_is_free_and_its_id_is_not(store: Store) {
     for _ in 0..5 {
         let ann = add(&store, "ann").await;
         let key = add_key(&store, ann.id, 1).await;
-        assert!(!ids.contains(&(ann.id, key.id)) && ids.iter().all(|(id, of)| *id < ann.id && *of < key.id), "{ids:?}");
+        assert!(
+            !ids.contains(&(ann.id, key.id))
+                && ids.iter().all(|(id, of)| *id < ann.id && *of < key.id),
+            "{ids:?}"
+        );
         ids.push((ann.id, key.id));
         store.erase_account(ann.id, by()).await.unwrap();
     }
@@ -60,14 +75,30 @@ pub async fn an_erased_name_is_free_and_its_id_is_not(store: Store) {
 }
 
 pub async fn an_erased_name_is_taken_out_of_the_log(store: Store) {
-    let identity = ForeignIdentity { issuer: "https://id.example".into(), subject: "ann-elsewhere".into() };
-    let ann = store.add_account(NewAccount { identity: Some(identity), ..new("Ann.Before") }, by()).await.unwrap();
+    let identity =
+        ForeignIdentity { issuer: "https://id.example".into(), subject: "ann-elsewhere".into() };
+    let ann = store
+        .add_account(NewAccount { identity: Some(identity), ..new("Ann.Before") }, by())
+        .await
+        .unwrap();
     let bob = add(&store, "bob").await;
-    change(&store, ann.id, AccountChange { name: Some(name("Ann.Now")), ..AccountChange::default() }).await.unwrap();
-    store.add_key(NewKey { name: "Ann's laptop".into(), ..new_key(ann.id, 1) }, by()).await.unwrap();
+    change(
+        &store,
+        ann.id,
+        AccountChange { name: Some(name("Ann.Now")), ..AccountChange::default() },
+    )
+    .await
+    .unwrap();
+    store
+        .add_key(NewKey { name: "Ann's laptop".into(), ..new_key(ann.id, 1) }, by())
+        .await
+        .unwrap();
     let mut why = by();
     why.why = Some("ann.now and ANN.BEFORE are one".into());
-    store.note(AuditAction::UserChanged, &subject::account(ann.id), (None, None), why).await.unwrap();
+    store
+        .note(AuditAction::UserChanged, &subject::account(ann.id), (None, None), why)
+        .await
+        .unwrap();
     change(&store, ann.id, suspend()).await.unwrap();
     let before = log(&store).await;
     assert!(format!("{before:?}").contains("Ann"), "to begin with, it is there");
@@ -77,8 +108,12 @@ pub async fn an_erased_name_is_taken_out_of_the_log(store: Store) {
     assert!(!text.contains("ann"), "{text}");
     assert!(text.contains("bob"), "others keep theirs");
     // What was done stays, in its place.
-    let shape = |line: &AuditEntry| (line.number, line.act, line.at, line.actor, line.subject.clone());
-    assert_eq!(after[1..].iter().map(shape).collect::<Vec<_>>(), before.iter().map(shape).collect::<Vec<_>>());
+    let shape =
+        |line: &AuditEntry| (line.number, line.act, line.at, line.actor, line.subject.clone());
+    assert_eq!(
+        after[1..].iter().map(shape).collect::<Vec<_>>(),
+        before.iter().map(shape).collect::<Vec<_>>()
+    );
     let about = Audits { subject: Some(subject::account(ann.id)), limit: 100, ..Audits::default() };
     assert_eq!(store.audit(&about).await.unwrap().len(), 5);
     assert_eq!(store.account(bob.id).await.unwrap(), Some(bob));

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use terse_core::OwnerId;
 use terse_core::registry::{Actor, AuditAction, Invitation, NewAccount, RegistryError, Role};
 
-use super::{Store, acts, add, add_as, by, change, log, new, race, refused, reinstate, role, suspend, token};
+use super::{
+    Store, acts, add, add_as, by, change, log, new, race, refused, reinstate, role, suspend, token,
+};
 use crate::moment;
 
 fn invitation(n: u16, role: Role, by: OwnerId) -> Invitation {
@@ -16,14 +18,21 @@ pub async fn an_invitation_makes_one_account(store: Store) {
     let ann = add_as(&store, "ann", Role::Admin).await.id;
     store.invite(invitation(1, Role::Moderator, ann), by()).await.unwrap();
     refused!(store.invite(invitation(1, Role::Admin, ann), by()).await, Conflict);
-    let bob = store.accept(&token(1), NewAccount { role: Role::Admin, ..new("bob") }).await.unwrap();
+    let bob =
+        store.accept(&token(1), NewAccount { role: Role::Admin, ..new("bob") }).await.unwrap();
     assert_eq!(bob.role, Role::Moderator, "whatever was asked for");
     assert_eq!(store.account(bob.id).await.unwrap(), Some(bob.clone()));
     refused!(store.accept(&token(1), new("cid")).await, Missing);
-    assert_eq!(acts(&store).await, [AuditAction::UserAdded, AuditAction::Invited, AuditAction::UserAdded]);
+    assert_eq!(
+        acts(&store).await,
+        [AuditAction::UserAdded, AuditAction::Invited, AuditAction::UserAdded]
+    );
     let line = &log(&store).await[0];
     assert_eq!((line.actor, line.at), (Actor::Owner(bob.id), moment(0)), "they added themselves");
-    assert!(line.after.as_ref().unwrap().contains(&ann.0.to_string()), "and it is known who let them in");
+    assert!(
+        line.after.as_ref().unwrap().contains(&ann.0.to_string()),
+        "and it is known who let them in"
+    );
 }
 
 pub async fn of_two_who_accept_one_comes_in(store: Store) {
@@ -40,14 +49,20 @@ pub async fn of_two_who_accept_one_comes_in(store: Store) {
                 Err(error) => assert!(matches!(error, RegistryError::Missing), "{error:?}"),
             }
         }
-        assert_eq!((made, store.accounts(None, 100).await.unwrap().len()), (1, usize::from(round) + 1));
+        assert_eq!(
+            (made, store.accounts(None, 100).await.unwrap().len()),
+            (1, usize::from(round) + 1)
+        );
     }
 }
 
 pub async fn an_invitation_over_or_unknown_is_missing(store: Store) {
     store.invite(invitation(1, Role::User, OwnerId::ADMIN), by()).await.unwrap();
     refused!(store.accept(&token(2), new("bob")).await, Missing);
-    refused!(store.accept(&token(1), NewAccount { created_at: moment(100), ..new("bob") }).await, Missing);
+    refused!(
+        store.accept(&token(1), NewAccount { created_at: moment(100), ..new("bob") }).await,
+        Missing
+    );
     store.accept(&token(1), NewAccount { created_at: moment(99), ..new("bob") }).await.unwrap();
 }
 
@@ -85,7 +100,10 @@ pub async fn the_operator_and_nobody_else_invites_without_an_account(store: Stor
 }
 
 pub async fn invitations_are_listed_until_they_are_over(store: Store) {
-    let ending = |n: u16, at| Invitation { expires_at: moment(at), ..invitation(n, Role::User, OwnerId::ADMIN) };
+    let ending = |n: u16, at| Invitation {
+        expires_at: moment(at),
+        ..invitation(n, Role::User, OwnerId::ADMIN)
+    };
     for (n, at) in [(1, 30), (2, 10), (3, 20)] {
         store.invite(ending(n, at), by()).await.unwrap();
     }
@@ -102,7 +120,10 @@ pub async fn an_invitation_that_is_taken_back_lets_nobody_in(store: Store) {
     store.revoke_invitation(&token(1), by()).await.unwrap();
     refused!(store.revoke_invitation(&token(1), by()).await, Missing);
     refused!(store.accept(&token(1), new("bob")).await, Missing);
-    assert_eq!(acts(&store).await, [AuditAction::Invited, AuditAction::Invited, AuditAction::InvitationRevoked]);
+    assert_eq!(
+        acts(&store).await,
+        [AuditAction::Invited, AuditAction::Invited, AuditAction::InvitationRevoked]
+    );
     let line = &log(&store).await[0];
     assert!(line.before.as_ref().unwrap().contains("user") && line.after.is_none(), "{line:?}");
     store.accept(&token(2), new("bob")).await.unwrap();

@@ -11,7 +11,12 @@ use crate::moment;
 pub async fn a_key_is_found_by_its_token(store: Store) {
     let ann = add(&store, "ann").await;
     for (n, scope) in (1..).zip(Scope::ALL) {
-        let wanted = NewKey { scope, plan: Some("100/h".into()), expires_at: Some(moment(9)), ..new_key(ann.id, n) };
+        let wanted = NewKey {
+            scope,
+            plan: Some("100/h".into()),
+            expires_at: Some(moment(9)),
+            ..new_key(ann.id, n)
+        };
         let key = store.add_key(wanted.clone(), by()).await.unwrap();
         assert_eq!(key, wanted.into_key(key.id));
         assert_eq!(store.key(&token(n)).await.unwrap(), Some((key, ann.clone())));
@@ -41,7 +46,8 @@ pub async fn keys_are_listed_by_owner_the_oldest_first(store: Store) {
     for n in 0..6 {
         add_key(&store, if n % 2 == 0 { ann } else { bob }, 20 - n).await;
     }
-    let names: Vec<_> = store.keys(ann).await.unwrap().into_iter().map(|key| (key.owner, key.name)).collect();
+    let names: Vec<_> =
+        store.keys(ann).await.unwrap().into_iter().map(|key| (key.owner, key.name)).collect();
     assert_eq!(names, [20, 18, 16].map(|n| (ann, format!("key {n}"))));
     assert!(store.keys(OwnerId(5)).await.unwrap().is_empty());
 }
@@ -78,23 +84,33 @@ pub async fn only_its_owner_can_revoke_a_key(store: Store) {
     store.revoke_key(ann, key, by()).await.unwrap();
     refused!(store.revoke_key(ann, key, by()).await, Missing);
     assert_eq!(store.key(&token(1)).await.unwrap(), None);
-    assert_eq!(store.keys(ann).await.unwrap().iter().map(|key| key.id).collect::<Vec<_>>(), [other]);
+    assert_eq!(
+        store.keys(ann).await.unwrap().iter().map(|key| key.id).collect::<Vec<_>>(),
+        [other]
+    );
     assert_eq!(acts(&store).await.iter().filter(|act| **act == AuditAction::KeyRevoked).count(), 1);
 }
 
 pub async fn the_last_use_of_a_key_never_goes_back(store: Store) {
     let ann = add(&store, "ann").await.id;
     let (one, two) = (add_key(&store, ann, 1).await.id, add_key(&store, ann, 2).await.id);
-    let used = async || store.keys(ann).await.unwrap().into_iter().map(|key| key.last_used_at).collect::<Vec<_>>();
+    let used = async || {
+        store.keys(ann).await.unwrap().into_iter().map(|key| key.last_used_at).collect::<Vec<_>>()
+    };
     assert_eq!(used().await, [None, None]);
-    store.touch_keys(&[(one, moment(50)), (KeyId(u64::MAX), moment(50)), (two, moment(10))]).await.unwrap();
+    store
+        .touch_keys(&[(one, moment(50)), (KeyId(u64::MAX), moment(50)), (two, moment(10))])
+        .await
+        .unwrap();
     assert_eq!(used().await, [Some(moment(50)), Some(moment(10))]);
     store.touch_keys(&[(one, moment(40)), (two, moment(20)), (two, moment(15))]).await.unwrap();
     assert_eq!(used().await, [Some(moment(50)), Some(moment(20))]);
     store.touch_keys(&[]).await.unwrap();
     let racing = (0..50).map(|n| {
         let store = Arc::clone(&store);
-        async move { store.touch_keys(&[(one, moment(n * 7 % 50 + 100)), (two, moment(1))]).await.unwrap() }
+        async move {
+            store.touch_keys(&[(one, moment(n * 7 % 50 + 100)), (two, moment(1))]).await.unwrap();
+        }
     });
     race(racing).await;
     assert_eq!(used().await, [Some(moment(149)), Some(moment(20))]);

@@ -1,7 +1,7 @@
 //! What every registry must do: one function per promise of `Registry`.
 //!
-//! [`crate::registry!`] turns the list below into one test per promise. The functions panic where a promise is broken, as
-//! tests do.
+//! [`crate::registry!`] turns the list below into one test per promise. The functions panic where a
+//! promise is broken, as tests do.
 #![allow(clippy::unwrap_used, reason = "a suite of tests")]
 #![allow(missing_docs, reason = "each function's name is the promise")]
 
@@ -24,8 +24,9 @@ use std::sync::Arc;
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Account, AccountChange, AccountName, Actor, ApiKey, Attribution, AuditAction, AuditEntry, Audits, ChangeAccount, NewAccount,
-    NewKey, Registry, RegistryError, Role, Scope, Session, Suspension, Token,
+    Account, AccountChange, AccountName, Actor, ApiKey, Attribution, AuditAction, AuditEntry,
+    Audits, ChangeAccount, NewAccount, NewKey, Registry, RegistryError, Role, Scope, Session,
+    Suspension, Token,
 };
 
 pub use accounts::*;
@@ -49,8 +50,9 @@ pub type Store = Arc<dyn Registry>;
 
 /// Expands into one test per promise of `Registry`, in a module `registry`.
 ///
-/// `fresh` is an `async fn() -> Option<impl Registry>` giving an empty registry; `None` skips, aloud. One that is durable also
-/// compares `registry::everything` before and after it was opened again, having called `registry::fill`.
+/// `fresh` is an `async fn() -> Option<impl Registry>` giving an empty registry; `None` skips,
+/// aloud. One that is durable also compares `registry::everything` before and after it was opened
+/// again, having called `registry::fill`.
 #[macro_export]
 macro_rules! registry {
     ($fresh:path) => {
@@ -147,7 +149,12 @@ macro_rules! registry {
 macro_rules! refused {
     ($outcome:expr, $why:ident) => {
         let outcome = $outcome;
-        assert!(matches!(outcome, Err(RegistryError::$why)), "{:?} instead of {}", outcome.map(|_| ()), stringify!($why));
+        assert!(
+            matches!(outcome, Err(RegistryError::$why)),
+            "{:?} instead of {}",
+            outcome.map(|_| ()),
+            stringify!($why)
+        );
     };
 }
 use refused;
@@ -158,7 +165,11 @@ const HASH: &str = "$argon2id$v=19$m=1,t=1,p=1$c2FsdA$c2VjcmV0";
 
 /// The operator, an hour after the beginning of a year.
 fn by() -> Attribution {
-    Attribution { actor: Actor::Owner(OwnerId::ADMIN), at: moment(HOUR), why: Some("because".into()) }
+    Attribution {
+        actor: Actor::Owner(OwnerId::ADMIN),
+        at: moment(HOUR),
+        why: Some("because".into()),
+    }
 }
 
 fn name(text: &str) -> AccountName {
@@ -166,7 +177,13 @@ fn name(text: &str) -> AccountName {
 }
 
 fn new(text: &str) -> NewAccount {
-    NewAccount { name: name(text), role: Role::User, password: Some(HASH.into()), identity: None, created_at: moment(0) }
+    NewAccount {
+        name: name(text),
+        role: Role::User,
+        password: Some(HASH.into()),
+        identity: None,
+        created_at: moment(0),
+    }
 }
 
 fn token(n: u16) -> Token {
@@ -183,7 +200,11 @@ async fn add_as(store: &Store, text: &str, role: Role) -> Account {
     store.add_account(NewAccount { role, ..new(text) }, by()).await.unwrap()
 }
 
-async fn change(store: &Store, id: OwnerId, change: AccountChange) -> Result<Account, RegistryError> {
+async fn change(
+    store: &Store,
+    id: OwnerId,
+    change: AccountChange,
+) -> Result<Account, RegistryError> {
     store.change_account(ChangeAccount { id, change, expected: None }, by()).await
 }
 
@@ -192,7 +213,10 @@ fn role(role: Role) -> AccountChange {
 }
 
 fn suspend() -> AccountChange {
-    AccountChange { suspended: Some(Some(Suspension { at: moment(5), why: "spam".into() })), ..AccountChange::default() }
+    AccountChange {
+        suspended: Some(Some(Suspension { at: moment(5), why: "spam".into() })),
+        ..AccountChange::default()
+    }
 }
 
 fn reinstate() -> AccountChange {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use terse_core::registry::{Attribution, EXPIRED_KEY_RETENTION, Invitation, NewKey, RegistryError, ReportState, Role, Session};
+use terse_core::registry::{
+    Attribution, EXPIRED_KEY_RETENTION, Invitation, NewKey, RegistryError, ReportState, Role,
+    Session,
+};
 use terse_core::{OwnerId, Timestamp};
 
 use super::reports::report;
@@ -27,7 +30,8 @@ pub async fn what_is_over_is_tidied_away(store: Store) {
     for (n, expires_at) in [(1, now), (2, later)] {
         let session = Session { token: token(n), owner: ann.id, created_at: moment(0), expires_at };
         store.add_session(session, ann.revision).await.unwrap();
-        let invitation = Invitation { token: token(n), role: Role::User, by: OwnerId::ADMIN, expires_at };
+        let invitation =
+            Invitation { token: token(n), role: Role::User, by: OwnerId::ADMIN, expires_at };
         store.invite(invitation, at(now)).await.unwrap();
     }
     for (n, expires_at) in [(1, Some(forgotten)), (2, Some(now)), (3, None)] {
@@ -62,9 +66,17 @@ pub async fn tidying_stops_at_its_limit(store: Store) {
     let ann = add(&store, "ann").await;
     let now = moment(100 * DAY);
     for n in 0..20 {
-        let session = Session { token: token(n), owner: ann.id, created_at: moment(0), expires_at: moment(1) };
+        let session = Session {
+            token: token(n),
+            owner: ann.id,
+            created_at: moment(0),
+            expires_at: moment(1),
+        };
         store.add_session(session, ann.revision).await.unwrap();
-        store.note(terse_core::registry::AuditAction::LinkJudged, "link:/abc", (None, None), by()).await.unwrap();
+        store
+            .note(terse_core::registry::AuditAction::LinkJudged, "link:/abc", (None, None), by())
+            .await
+            .unwrap();
     }
     let mut each = Vec::new();
     loop {

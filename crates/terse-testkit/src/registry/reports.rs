@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use terse_core::OwnerId;
-use terse_core::registry::{AbuseReport, AuditAction, NewReport, ReportState, ReportedLink, TEXTS_SHOWN, subject};
+use terse_core::registry::{
+    AbuseReport, AuditAction, NewReport, ReportState, ReportedLink, TEXTS_SHOWN, subject,
+};
 
 use super::{Store, acts, by, log, race};
 use crate::{key, moment};
@@ -29,12 +31,25 @@ async fn open(store: &Store) -> Vec<AbuseReport> {
 }
 
 pub async fn one_reporter_counts_once_while_open(store: Store) {
-    let told = NewReport { account: Some(OwnerId(1000)), text: Some("see\u{e9}".into()), ..report("abc", 1) };
+    let told = NewReport {
+        account: Some(OwnerId(1000)),
+        text: Some("see\u{e9}".into()),
+        ..report("abc", 1)
+    };
     let first = store.report(told.clone()).await.unwrap();
     assert_eq!(first.reporters, 1);
     assert_eq!(store.report(NewReport { text: None, ..told.clone() }).await.unwrap(), first);
     let NewReport { link, born, reporter: _, account, reason, text, at } = told;
-    let kept = AbuseReport { id: first.id, link, born, account, reason, text, at, state: ReportState::Open };
+    let kept = AbuseReport {
+        id: first.id,
+        link,
+        born,
+        account,
+        reason,
+        text,
+        at,
+        state: ReportState::Open,
+    };
     assert_eq!(open(&store).await, [kept], "the first one is kept");
     assert_eq!(reporters(&store, "abc", 2).await, 2);
     assert_eq!(reporters(&store, "abc", 3).await, 3);
@@ -73,13 +88,20 @@ pub async fn settled_reports_are_over_and_new_ones_count_anew(store: Store) {
     }
     store.report(NewReport { born: moment(-4), ..report("abc", 1) }).await.unwrap();
     reporters(&store, "other", 1).await;
-    assert_eq!(store.settle_reports(&key("abc"), ReportState::Open, by()).await.unwrap(), 0, "which settles nothing");
+    assert_eq!(
+        store.settle_reports(&key("abc"), ReportState::Open, by()).await.unwrap(),
+        0,
+        "which settles nothing"
+    );
     assert_eq!(store.settle_reports(&key("abc"), ReportState::Cleared, by()).await.unwrap(), 4);
     assert_eq!(store.settle_reports(&key("abc"), ReportState::Confirmed, by()).await.unwrap(), 0);
     assert_eq!(store.settle_reports(&key("unknown"), ReportState::Cleared, by()).await.unwrap(), 0);
     assert_eq!(acts(&store).await, [AuditAction::ReportSettled]);
     let line = &log(&store).await[0];
-    assert_eq!((&line.subject, line.why.as_deref()), (&subject::link(&key("abc")), Some("because")));
+    assert_eq!(
+        (&line.subject, line.why.as_deref()),
+        (&subject::link(&key("abc")), Some("because"))
+    );
     let cleared = store.reports(ReportState::Cleared, None, 1000).await.unwrap();
     assert_eq!((cleared.len(), open(&store).await.len()), (4, 1));
     // The same reporter may be right the next time.
@@ -125,7 +147,10 @@ pub async fn reports_are_told_link_by_link(store: Store) {
     let other = store.report(said("other", 1, "malware", None)).await.unwrap();
     store.report(said("abc", 1, "phishing", Some("two"))).await.unwrap();
     store.report(said("abc", 2, "spam", None)).await.unwrap();
-    let younger = store.report(NewReport { born: moment(-4), ..said("abc", 1, "illegal", None) }).await.unwrap();
+    let younger = store
+        .report(NewReport { born: moment(-4), ..said("abc", 1, "illegal", None) })
+        .await
+        .unwrap();
     let links = reported(&store, ReportState::Open).await;
     assert_eq!(links.len(), 3, "another link that had the same code is another link");
     let ReportedLink { link, born, count, reasons, since, last, texts, .. } = &links[0];
@@ -137,7 +162,10 @@ pub async fn reports_are_told_link_by_link(store: Store) {
     // Page by page, and settled ones apart.
     let first = store.reported(ReportState::Open, None, 2).await.unwrap();
     assert_eq!(first, links[..2]);
-    assert_eq!(store.reported(ReportState::Open, Some(first[1].first), 2).await.unwrap(), links[2..]);
+    assert_eq!(
+        store.reported(ReportState::Open, Some(first[1].first), 2).await.unwrap(),
+        links[2..]
+    );
     store.settle_reports(&key("abc"), ReportState::Cleared, by()).await.unwrap();
     assert_eq!(reported(&store, ReportState::Open).await, links[1..2]);
     assert_eq!(reported(&store, ReportState::Cleared).await, [links[0].clone(), links[2].clone()]);

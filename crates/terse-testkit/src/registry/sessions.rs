@@ -8,7 +8,8 @@ use crate::moment;
 
 pub async fn a_session_is_found_until_it_ends(store: Store) {
     let ann = add(&store, "ann").await;
-    let wanted = Session { token: token(1), owner: ann.id, created_at: moment(3), expires_at: moment(50) };
+    let wanted =
+        Session { token: token(1), owner: ann.id, created_at: moment(3), expires_at: moment(50) };
     store.add_session(wanted.clone(), ann.revision).await.unwrap();
     assert_eq!(store.session(&token(1), moment(49)).await.unwrap(), Some((wanted, ann)));
     assert_eq!(store.session(&token(1), moment(50)).await.unwrap(), None);
@@ -34,7 +35,11 @@ pub async fn all_sessions_but_one_can_be_ended(store: Store) {
     }
     sign_in(&store, bob, 9).await;
     store.end_sessions(ann, Some(&token(2))).await.unwrap();
-    assert!(!is_signed_in(&store, 1).await && is_signed_in(&store, 2).await && !is_signed_in(&store, 3).await);
+    assert!(
+        !is_signed_in(&store, 1).await
+            && is_signed_in(&store, 2).await
+            && !is_signed_in(&store, 3).await
+    );
     // Somebody else's is not the one to keep.
     store.end_sessions(ann, Some(&token(9))).await.unwrap();
     assert!(!is_signed_in(&store, 2).await && is_signed_in(&store, 9).await);
@@ -70,7 +75,10 @@ pub async fn the_oldest_of_too_many_sessions_makes_room(store: Store) {
     assert!(is_signed_in(&store, 1).await);
     for more in 1..=3 {
         sign_in(&store, ann, each + more).await;
-        assert!(!is_signed_in(&store, more).await && is_signed_in(&store, more + 1).await, "{more}");
+        assert!(
+            !is_signed_in(&store, more).await && is_signed_in(&store, more + 1).await,
+            "{more}"
+        );
         assert!(is_signed_in(&store, each + more).await);
     }
     assert!(is_signed_in(&store, 0).await, "another's, and older");
@@ -78,7 +86,8 @@ pub async fn the_oldest_of_too_many_sessions_makes_room(store: Store) {
 
 pub async fn a_sign_in_does_not_outlive_a_change(store: Store) {
     let ann = add(&store, "ann").await;
-    let new_password = AccountChange { password: Some(Some("$argon2id$new".into())), ..AccountChange::default() };
+    let new_password =
+        AccountChange { password: Some(Some("$argon2id$new".into())), ..AccountChange::default() };
     change(&store, ann.id, new_password).await.unwrap();
     // The old password was checked before, and it took a while.
     refused!(store.add_session(session(ann.id, 1), ann.revision).await, Conflict);

@@ -12,19 +12,28 @@ pub async fn the_set_up_link_makes_the_first_admin_once(store: Store) {
     assert!(!store.awaits_setup().await.unwrap());
     assert!(store.offer_setup(token(1)).await.unwrap());
     assert!(store.awaits_setup().await.unwrap());
-    assert!(store.awaits_setup_by(&token(1)).await.unwrap() && !store.awaits_setup_by(&token(2)).await.unwrap());
+    assert!(
+        store.awaits_setup_by(&token(1)).await.unwrap()
+            && !store.awaits_setup_by(&token(2)).await.unwrap()
+    );
     refused!(store.take_setup(&token(2), new("mallory")).await, Missing);
     let admin = store.take_setup(&token(1), new("ann")).await.unwrap();
     assert_eq!((admin.role, admin.name.as_str()), (Role::Admin, "ann"), "whatever was asked for");
     assert_eq!(store.account(admin.id).await.unwrap(), Some(admin.clone()));
     refused!(store.take_setup(&token(1), new("mallory")).await, Missing);
-    assert!(!store.awaits_setup().await.unwrap() && !store.awaits_setup_by(&token(1)).await.unwrap());
+    assert!(
+        !store.awaits_setup().await.unwrap() && !store.awaits_setup_by(&token(1)).await.unwrap()
+    );
     assert!(!store.offer_setup(token(3)).await.unwrap());
     assert!(!store.awaits_setup().await.unwrap());
     refused!(store.take_setup(&token(3), new("mallory")).await, Missing);
     let lines = log(&store).await;
     assert_eq!(acts(&store).await, [AuditAction::UserAdded]);
-    assert_eq!((lines[0].actor, lines[0].at), (Actor::Owner(admin.id), moment(0)), "they added themselves");
+    assert_eq!(
+        (lines[0].actor, lines[0].at),
+        (Actor::Owner(admin.id), moment(0)),
+        "they added themselves"
+    );
 }
 
 pub async fn of_two_who_take_the_set_up_link_one_becomes_admin(store: Store) {
@@ -74,7 +83,8 @@ pub async fn an_invited_admin_ends_the_set_up(store: Store) {
     store.offer_setup(token(1)).await.unwrap();
     let ann = add(&store, "ann").await;
     change(&store, ann.id, role(Role::Moderator)).await.unwrap();
-    let invitation = Invitation { token: token(2), role: Role::User, by: OwnerId::ADMIN, expires_at: moment(9) };
+    let invitation =
+        Invitation { token: token(2), role: Role::User, by: OwnerId::ADMIN, expires_at: moment(9) };
     store.invite(invitation.clone(), by()).await.unwrap();
     store.accept(&token(2), new("bob")).await.unwrap();
     assert!(store.awaits_setup().await.unwrap());

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::registry::{
-    Actor, AuditAction, Audits, Claim, Delivery, DeliveryResult, DeliveryState, Disabled, Due, EventKind, Events,
-    MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook, RegistryError, Webhook,
-    WebhookChange, WebhookId, subject,
+    Actor, AuditAction, Audits, Claim, Delivery, DeliveryResult, DeliveryState, Disabled, Due,
+    EventKind, Events, MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER,
+    NewEvent, NewWebhook, RegistryError, Webhook, WebhookChange, WebhookId, subject,
 };
 use terse_core::{OwnerId, Target, Timestamp};
 
@@ -26,7 +26,14 @@ pub(super) async fn hook(store: &Store, owner: OwnerId) -> Webhook {
 
 pub(super) fn event(owner: OwnerId, n: u64) -> NewEvent {
     let (id, body) = (format!("evt_{n}"), format!("{{\"n\":{n}}}"));
-    NewEvent { id, owner, kind: EventKind::LinkCreated, body, at: moment(n.cast_signed()), only: None }
+    NewEvent {
+        id,
+        owner,
+        kind: EventKind::LinkCreated,
+        body,
+        at: moment(n.cast_signed()),
+        only: None,
+    }
 }
 
 fn claim(now: i64) -> Claim {
@@ -42,7 +49,14 @@ fn names(due: &[Due]) -> Vec<&str> {
 }
 
 pub(super) async fn settle(store: &Store, due: &Due, status: u16, now: i64) -> bool {
-    store.settle(due.settle(DeliveryResult::Answered { status, retry_after: None }, moment(now), 0.0)).await.unwrap()
+    store
+        .settle(due.settle(
+            DeliveryResult::Answered { status, retry_after: None },
+            moment(now),
+            0.0,
+        ))
+        .await
+        .unwrap()
 }
 
 fn off() -> WebhookChange {
@@ -67,10 +81,17 @@ pub async fn a_webhook_is_made_changed_and_removed(store: Store) {
     assert!(other.id > made.id);
     let events: Events = [EventKind::LinkDeleted].into_iter().collect();
     let url = Target::from_stored("https://other.example/".into());
-    let wish =
-        WebhookChange { url: Some(url.clone()), events: Some(events), rotate: Some(moment(9)), ..WebhookChange::default() };
+    let wish = WebhookChange {
+        url: Some(url.clone()),
+        events: Some(events),
+        rotate: Some(moment(9)),
+        ..WebhookChange::default()
+    };
     let changed = store.change_webhook(ann, made.id, wish, by()).await.unwrap();
-    assert_eq!((&changed.url, changed.events, changed.generation, changed.rotated_at), (&url, events, 2, Some(moment(9))));
+    assert_eq!(
+        (&changed.url, changed.events, changed.generation, changed.rotated_at),
+        (&url, events, 2, Some(moment(9)))
+    );
     let changed = store.change_webhook(ann, made.id, off(), by()).await.unwrap();
     assert_eq!(changed.disabled, Some(Disabled { at: moment(3), why: "enough".into() }));
     assert_eq!(store.webhooks(ann).await.unwrap(), [changed.clone(), other.clone()]);
@@ -79,12 +100,21 @@ pub async fn a_webhook_is_made_changed_and_removed(store: Store) {
     store.remove_webhook(ann, made.id, by()).await.unwrap();
     refused!(store.remove_webhook(ann, made.id, by()).await, Missing);
     assert_eq!(store.webhooks(ann).await.unwrap(), [other]);
-    let mut want = vec![AuditAction::UserAdded, AuditAction::WebhookAdded, AuditAction::WebhookAdded];
-    want.extend([AuditAction::WebhookChanged, AuditAction::WebhookDisabled, AuditAction::WebhookRemoved]);
+    let mut want =
+        vec![AuditAction::UserAdded, AuditAction::WebhookAdded, AuditAction::WebhookAdded];
+    want.extend([
+        AuditAction::WebhookChanged,
+        AuditAction::WebhookDisabled,
+        AuditAction::WebhookRemoved,
+    ]);
     assert_eq!(acts(&store).await, want);
-    let about = Audits { subject: Some(subject::webhook(made.id)), limit: 100, ..Audits::default() };
+    let about =
+        Audits { subject: Some(subject::webhook(made.id)), limit: 100, ..Audits::default() };
     assert_eq!(store.audit(&about).await.unwrap().len(), 4);
-    assert!(!format!("{:?}", log(&store).await).contains("secret-path"), "of an address, the host is enough");
+    assert!(
+        !format!("{:?}", log(&store).await).contains("secret-path"),
+        "of an address, the host is enough"
+    );
 }
 
 pub async fn webhooks_belong_to_their_owner(store: Store) {
@@ -128,9 +158,12 @@ pub async fn those_with_a_webhook_that_is_on_are_known(store: Store) {
 
 pub async fn an_event_waits_for_those_it_concerns(store: Store) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
-    let created = store.add_webhook(new_webhook(ann, &[EventKind::LinkCreated]), by()).await.unwrap();
-    let deleted = store.add_webhook(new_webhook(ann, &[EventKind::LinkDeleted]), by()).await.unwrap();
-    let (all, of_bob, silent) = (hook(&store, ann).await, hook(&store, bob).await, hook(&store, ann).await);
+    let created =
+        store.add_webhook(new_webhook(ann, &[EventKind::LinkCreated]), by()).await.unwrap();
+    let deleted =
+        store.add_webhook(new_webhook(ann, &[EventKind::LinkDeleted]), by()).await.unwrap();
+    let (all, of_bob, silent) =
+        (hook(&store, ann).await, hook(&store, bob).await, hook(&store, ann).await);
     store.change_webhook(ann, silent.id, off(), by()).await.unwrap();
     assert_eq!(store.enqueue(event(ann, 1)).await.unwrap(), 2);
     assert_eq!(store.enqueue(event(OwnerId(5), 2)).await.unwrap(), 0);
@@ -141,13 +174,23 @@ pub async fn an_event_waits_for_those_it_concerns(store: Store) {
     assert_eq!(store.enqueue(NewEvent { only: Some(silent.id), ..test }).await.unwrap(), 0);
     let found = deliveries(&store, &created).await;
     assert_eq!(found, [event(ann, 1).delivery(found[0].id, created.id)]);
-    let counts = [&created, &deleted, &all, &of_bob, &silent].map(async |webhook| deliveries(&store, webhook).await.len());
+    let counts = [&created, &deleted, &all, &of_bob, &silent]
+        .map(async |webhook| deliveries(&store, webhook).await.len());
     let mut have = Vec::new();
     for count in counts {
         have.push(count.await);
     }
     assert_eq!(have, [1, 1, 1, 0, 0]);
-    assert_eq!(store.webhooks(ann).await.unwrap().iter().map(|webhook| webhook.waiting).collect::<Vec<_>>(), [1, 1, 1, 0]);
+    assert_eq!(
+        store
+            .webhooks(ann)
+            .await
+            .unwrap()
+            .iter()
+            .map(|webhook| webhook.waiting)
+            .collect::<Vec<_>>(),
+        [1, 1, 1, 0]
+    );
 }
 
 pub async fn what_is_due_is_lent_to_one(store: Store) {
@@ -163,7 +206,11 @@ pub async fn what_is_due_is_lent_to_one(store: Store) {
     });
     let mut lent: Vec<Due> = race(racing).await.into_iter().flatten().collect();
     lent.sort_by_key(|due| due.webhook.id);
-    assert_eq!(lent.iter().map(|due| due.webhook.id).collect::<Vec<_>>(), [one.id, two.id], "one of each, to one");
+    assert_eq!(
+        lent.iter().map(|due| due.webhook.id).collect::<Vec<_>>(),
+        [one.id, two.id],
+        "one of each, to one"
+    );
     assert_eq!(names(&lent), ["evt_1", "evt_1"]);
     assert!(due(&store, 10).await.is_empty());
     // Settled, the next one is there; the other is still lent.
@@ -197,10 +244,14 @@ pub async fn an_attempt_that_failed_is_made_again_later(store: Store) {
     let again = due(&store, 10_010).await;
     assert_eq!(names(&again), ["evt_1"]);
     let delivery = &again[0].delivery;
-    assert_eq!((delivery.attempts, delivery.problem.as_deref(), delivery.body.as_str()), (1, Some("too_slow"), "{\"n\":1}"));
+    assert_eq!(
+        (delivery.attempts, delivery.problem.as_deref(), delivery.body.as_str()),
+        (1, Some("too_slow"), "{\"n\":1}")
+    );
     assert!(settle(&store, &again[0], 204, 10_010).await);
     let found = deliveries(&store, &webhook).await;
-    let shape = |one: &Delivery| (one.event.clone(), one.state, one.attempts, one.status, one.tried_at);
+    let shape =
+        |one: &Delivery| (one.event.clone(), one.state, one.attempts, one.status, one.tried_at);
     let want = [
         ("evt_2".to_owned(), DeliveryState::Waiting, 1, Some(500), Some(moment(11))),
         ("evt_1".to_owned(), DeliveryState::Delivered, 2, Some(204), Some(moment(10_010))),
@@ -259,7 +310,10 @@ pub async fn a_receiver_that_is_gone_is_switched_off(store: Store) {
     assert!(due(&store, DAY).await.is_empty());
     assert_eq!(store.enqueue(event(ann, 3)).await.unwrap(), 0);
     let line = &log(&store).await[0];
-    assert_eq!((line.act, line.actor, line.at), (AuditAction::WebhookDisabled, Actor::Terse, moment(20)));
+    assert_eq!(
+        (line.act, line.actor, line.at),
+        (AuditAction::WebhookDisabled, Actor::Terse, moment(20))
+    );
     assert_eq!(line.why.as_ref(), Some(&disabled.why));
     // What waited is still there for when it is back.
     store.change_webhook(ann, webhook.id, on(), by()).await.unwrap();
@@ -305,11 +359,15 @@ pub async fn few_of_the_settled_are_kept(store: Store) {
     store.enqueue(event(ann, 1000)).await.unwrap();
     let found = deliveries(&store, &webhook).await;
     assert_eq!(found.len(), MAX_SETTLED_PER_WEBHOOK + 1);
-    assert_eq!((found[0].event.as_str(), found.last().unwrap().event.as_str()), ("evt_1000", "evt_5"));
+    assert_eq!(
+        (found[0].event.as_str(), found.last().unwrap().event.as_str()),
+        ("evt_1000", "evt_5")
+    );
     assert_eq!(store.deliveries(ann, webhook.id, 2).await.unwrap(), found[..2]);
     let keep = Duration::from_secs(24 * 3600);
     assert_eq!(
-        store.prune(Timestamp::from_ms(moment(2 * DAY).as_ms()), keep, 1000).await.unwrap() as usize,
+        store.prune(Timestamp::from_ms(moment(2 * DAY).as_ms()), keep, 1000).await.unwrap()
+            as usize,
         MAX_SETTLED_PER_WEBHOOK + 2
     );
     assert_eq!(deliveries(&store, &webhook).await.len(), 1, "what waits is not over");
@@ -317,7 +375,8 @@ pub async fn few_of_the_settled_are_kept(store: Store) {
 
 pub async fn with_a_webhook_goes_all_that_waits(store: Store) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
-    let (one, two, of_bob) = (hook(&store, ann).await, hook(&store, ann).await, hook(&store, bob).await);
+    let (one, two, of_bob) =
+        (hook(&store, ann).await, hook(&store, ann).await, hook(&store, bob).await);
     for owner in [ann, bob] {
         store.enqueue(event(owner, 1)).await.unwrap();
     }
@@ -332,7 +391,11 @@ pub async fn with_a_webhook_goes_all_that_waits(store: Store) {
     assert_eq!(store.owners_with_webhooks().await.unwrap(), [bob]);
     assert!(hook(&store, bob).await.id > of_bob.id);
     let mine = [one.id, two.id].map(subject::webhook);
-    let lines = log(&store).await.into_iter().filter(|line| mine.contains(&line.subject)).collect::<Vec<_>>();
+    let lines = log(&store)
+        .await
+        .into_iter()
+        .filter(|line| mine.contains(&line.subject))
+        .collect::<Vec<_>>();
     assert!(lines.len() == 3 && !format!("{lines:?}").contains("hook.example"), "{lines:?}");
     assert!(settle(&store, &lent[2], 200, 10).await);
 }

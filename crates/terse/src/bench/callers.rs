@@ -1,4 +1,5 @@
-//! Many callers on few threads: one single-threaded runtime each, nothing shared while the clock runs.
+//! Many callers on few threads: one single-threaded runtime each, nothing shared while the clock
+//! runs.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,7 +22,10 @@ where
         let call = Arc::clone(&call);
         let mine = (thread..callers).step_by(threads);
         let body = move || -> anyhow::Result<Tally> {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .context("starting a runtime")?;
             runtime.block_on(async {
                 let mut tasks = mine.map(|index| call(index)).collect::<JoinSet<_>>();
                 let mut sum = Tally::default();
@@ -31,7 +35,12 @@ where
                 Ok(sum)
             })
         };
-        running.push(std::thread::Builder::new().name(format!("bench-{thread}")).spawn(body).context("starting a thread")?);
+        running.push(
+            std::thread::Builder::new()
+                .name(format!("bench-{thread}"))
+                .spawn(body)
+                .context("starting a thread")?,
+        );
     }
     let mut sum = Tally::default();
     for thread in running {

@@ -1,4 +1,5 @@
-//! Callers who create links, one after another, each with a target that nobody has shortened before.
+//! Callers who create links, one after another, each with a target that nobody has shortened
+//! before.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
@@ -37,7 +38,10 @@ pub(super) fn run(options: CreateOptions) -> anyhow::Result<BenchReport> {
 }
 
 async fn calls(options: &CreateOptions, run: u64, index: usize, end: Instant, tally: &mut Tally) {
-    let mut head = format!("POST /api/v1/urls HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n", options.url.host());
+    let mut head = format!(
+        "POST /api/v1/urls HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n",
+        options.url.host()
+    );
     if let Some(key) = &options.key {
         head.push_str("Authorization: Bearer ");
         head.push_str(key.reveal());
@@ -52,8 +56,11 @@ async fn calls(options: &CreateOptions, run: u64, index: usize, end: Instant, ta
         }
         body.clear();
         request.clear();
-        let written = write!(body, r#"{{"long_url":"https://example.com/bench/{run:016x}/{index}/{number}"}}"#)
-            .and_then(|()| write!(request, "{head}Content-Length: {}\r\n\r\n", body.len()));
+        let written = write!(
+            body,
+            r#"{{"long_url":"https://example.com/bench/{run:016x}/{index}/{number}"}}"#
+        )
+        .and_then(|()| write!(request, "{head}Content-Length: {}\r\n\r\n", body.len()));
         debug_assert!(written.is_ok(), "memory takes all that is written to it");
         request.extend_from_slice(&body);
         let called = async {
@@ -68,7 +75,9 @@ async fn calls(options: &CreateOptions, run: u64, index: usize, end: Instant, ta
         let now = Instant::now();
         match called {
             // Created, but after the bell: neither counted nor an error.
-            Ok((wire, answer)) if now >= end && answer.status == 201 => open = answer.keep.then_some(wire),
+            Ok((wire, answer)) if now >= end && answer.status == 201 => {
+                open = answer.keep.then_some(wire);
+            }
             Ok((wire, answer)) => {
                 match answer.status {
                     201 => tally.good(201, now - begin),
@@ -98,15 +107,29 @@ mod tests {
             format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}")
         });
         let key = Some(crate::config::Secret::new("secret"));
-        let options =
-            CreateOptions { url: fake.server.clone(), key, callers: 3, threads: 2, seconds: Duration::from_millis(100) };
+        let options = CreateOptions {
+            url: fake.server.clone(),
+            key,
+            callers: 3,
+            threads: 2,
+            seconds: Duration::from_millis(100),
+        };
         let report = run(options).unwrap();
         assert!(report.requests > 0 && report.errors.status > 0, "{report:?}");
         assert_eq!(report.statuses[&201], report.requests);
         let requests = fake.requests.lock().unwrap();
-        assert!(requests.iter().all(|request| request.contains("\r\nAuthorization: Bearer secret\r\n")));
-        let targets = requests.iter().map(|request| request.rsplit("\r\n\r\n").next().unwrap()).collect::<HashSet<_>>();
+        assert!(
+            requests.iter().all(|request| request.contains("\r\nAuthorization: Bearer secret\r\n"))
+        );
+        let targets = requests
+            .iter()
+            .map(|request| request.rsplit("\r\n\r\n").next().unwrap())
+            .collect::<HashSet<_>>();
         assert_eq!(targets.len(), requests.len());
-        assert!(targets.iter().all(|body| body.starts_with(r#"{"long_url":"https://example.com/bench/"#)));
+        assert!(
+            targets
+                .iter()
+                .all(|body| body.starts_with(r#"{"long_url":"https://example.com/bench/"#))
+        );
     }
 }

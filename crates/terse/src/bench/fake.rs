@@ -16,11 +16,15 @@ pub(super) struct Fake {
 
 impl Fake {
     /// Answers the request with this head and body, the `n`-th from 0.
-    pub(super) fn answering(answer: impl Fn(usize, &str) -> String + Send + Sync + 'static) -> Self {
+    pub(super) fn answering(
+        answer: impl Fn(usize, &str) -> String + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Server::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
-        let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
-        let (answer, accepted, seen) = (Arc::new(answer), Arc::clone(&connections), Arc::clone(&requests));
+        let (connections, requests) =
+            (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let (answer, accepted, seen) =
+            (Arc::new(answer), Arc::clone(&connections), Arc::clone(&requests));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 accepted.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! Latencies, counted in buckets that grow with the value: 64 to each doubling, so no figure is off by more than 1.6 %.
+//! Latencies, counted in buckets that grow with the value: 64 to each doubling, so no figure is off
+//! by more than 1.6 %.
 
 use std::time::Duration;
 
@@ -86,10 +87,15 @@ mod tests {
 
     #[test]
     fn a_bucket_is_never_wider_than_its_promise() {
-        let values = (0..10_000).chain((0..41).flat_map(|n| [(1_u64 << n) - 1, 1 << n, (1 << n) + 1, (1 << n) * 3 / 2]));
+        let values = (0..10_000).chain(
+            (0..41).flat_map(|n| [(1_u64 << n) - 1, 1 << n, (1 << n) + 1, (1 << n) * 3 / 2]),
+        );
         for value in values {
             let top = highest(bucket(value));
-            assert!(top >= value && (top - value) as f64 <= value as f64 / 64.0, "{value} is counted as {top}");
+            assert!(
+                top >= value && (top - value) as f64 <= value as f64 / 64.0,
+                "{value} is counted as {top}"
+            );
         }
     }
 
@@ -109,7 +115,9 @@ mod tests {
         one.merge(&other);
         assert_eq!(one.count(), 1000);
         assert_eq!(one.max(), Duration::from_millis(1));
-        for (share, micros) in [(0.5, 500.0), (0.9, 900.0), (0.99, 990.0), (0.999, 999.0), (1.0, 1000.0)] {
+        for (share, micros) in
+            [(0.5, 500.0), (0.9, 900.0), (0.99, 990.0), (0.999, 999.0), (1.0, 1000.0)]
+        {
             let found = one.at(share).as_secs_f64() * 1e6;
             assert!((found - micros).abs() <= micros * 0.017, "{share}: {found}");
         }

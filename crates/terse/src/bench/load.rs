@@ -19,7 +19,8 @@ use crate::config::Secret;
 
 /// As many links as one bulk request may hold.
 const BATCH: u64 = 1_000;
-/// How long one bulk request may take, and how often it is tried: the same targets again give the same links.
+/// How long one bulk request may take, and how often it is tried: the same targets again give the
+/// same links.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const ATTEMPTS: u32 = 8;
 
@@ -52,12 +53,18 @@ struct Filling {
 
 pub(super) fn run(options: &LoadOptions) -> anyhow::Result<BenchReport> {
     // Opened first: learning after ten million links that the folder is missing would be unkind.
-    let file = File::create(&options.paths).with_context(|| format!("creating {}", options.paths.display()))?;
-    let style = ProgressStyle::with_template("{bar:40} {human_pos} of {human_len} links, {per_sec}, {eta} left")?;
+    let file = File::create(&options.paths)
+        .with_context(|| format!("creating {}", options.paths.display()))?;
+    let style = ProgressStyle::with_template(
+        "{bar:40} {human_pos} of {human_len} links, {per_sec}, {eta} left",
+    )?;
     let filling = Arc::new(Filling {
         options: options.clone(),
         next: AtomicU64::new(0),
-        paths: std::sync::Mutex::new(vec![Vec::new(); usize::try_from(options.links.div_ceil(BATCH))?]),
+        paths: std::sync::Mutex::new(vec![
+            Vec::new();
+            usize::try_from(options.links.div_ceil(BATCH))?
+        ]),
         progress: ProgressBar::new(options.links).with_style(style),
     });
     let begin = Instant::now();
@@ -88,7 +95,10 @@ async fn fill(filling: Arc<Filling>) -> anyhow::Result<Tally> {
         let paths = loop {
             let begin = Instant::now();
             attempt += 1;
-            let sent = tokio::time::timeout(TIMEOUT, send(&filling.options, &mut open, &request, links.end - links.start));
+            let sent = tokio::time::timeout(
+                TIMEOUT,
+                send(&filling.options, &mut open, &request, links.end - links.start),
+            );
             let error = match sent.await.context("the server does not answer").flatten() {
                 Ok(Ok(paths)) => {
                     tally.good(207, begin.elapsed());
@@ -110,9 +120,12 @@ async fn fill(filling: Arc<Filling>) -> anyhow::Result<Tally> {
     }
 }
 
-/// The same link numbers always lead to the same targets; `bench/harness/links.py` writes them into nginx's map.
+/// The same link numbers always lead to the same targets; `bench/harness/links.py` writes them into
+/// nginx's map.
 fn request(options: &LoadOptions, links: std::ops::Range<u64>) -> Vec<u8> {
-    let targets = links.map(|number| format!(r#"{{"long_url":"https://example.com/articles/{number}?from=bench"}}"#));
+    let targets = links.map(|number| {
+        format!(r#"{{"long_url":"https://example.com/articles/{number}?from=bench"}}"#)
+    });
     let body = format!("[{}]", targets.collect::<Vec<_>>().join(","));
     let key = options.key.as_ref().map_or("", Secret::reveal);
     let (host, length) = (options.url.host(), body.len());
@@ -123,7 +136,8 @@ fn request(options: &LoadOptions, links: std::ops::Range<u64>) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The paths of the created links, a line each. The outer error may pass, the inner one would come again.
+/// The paths of the created links, a line each. The outer error may pass, the inner one would come
+/// again.
 async fn send(
     options: &LoadOptions,
     open: &mut Option<Wire>,
@@ -136,7 +150,13 @@ async fn send(
     };
     let answer = wire.exchange(request).await.context("sending a bulk request")?;
     let body = wire.body(&answer);
-    let said = || format!("status {}: {}", answer.status, String::from_utf8_lossy(&body[..body.len().min(300)]));
+    let said = || {
+        format!(
+            "status {}: {}",
+            answer.status,
+            String::from_utf8_lossy(&body[..body.len().min(300)])
+        )
+    };
     match answer.status {
         207 => {}
         408 | 429 | 500.. => bail!(said()),
@@ -149,7 +169,11 @@ async fn send(
 
 fn paths(body: &[u8], links: u64) -> anyhow::Result<Vec<u8>> {
     let answer: BulkAnswer<'_> = serde_json::from_slice(body).context("reading the bulk answer")?;
-    ensure!(answer.results.len() as u64 == links, "{} results for {links} links", answer.results.len());
+    ensure!(
+        answer.results.len() as u64 == links,
+        "{} results for {links} links",
+        answer.results.len()
+    );
     let mut paths = Vec::with_capacity(answer.results.len() * 9);
     for (result, due) in answer.results.iter().zip(0..) {
         ensure!(result.index == due, "result {due} is about link {}", result.index);
@@ -168,16 +192,25 @@ mod tests {
 
     /// Codes made from the targets' numbers, so that the order can be seen.
     fn bulk(request: &str) -> String {
-        let numbers = request.split("/articles/").skip(1).map(|rest| rest.split('?').next().unwrap_or_default());
-        let results = numbers
-            .enumerate()
-            .map(|(index, number)| format!(r#"{{"index":{index},"status":201,"link":{{"short_code":"code{number}"}}}}"#));
+        let numbers = request
+            .split("/articles/")
+            .skip(1)
+            .map(|rest| rest.split('?').next().unwrap_or_default());
+        let results = numbers.enumerate().map(|(index, number)| {
+            format!(r#"{{"index":{index},"status":201,"link":{{"short_code":"code{number}"}}}}"#)
+        });
         let body = format!(r#"{{"results":[{}]}}"#, results.collect::<Vec<_>>().join(","));
         format!("HTTP/1.1 207 Multi-Status\r\nContent-Length: {}\r\n\r\n{body}", body.len())
     }
 
     fn options(fake: &Fake, paths: std::path::PathBuf) -> LoadOptions {
-        LoadOptions { url: fake.server.clone(), key: Some(crate::config::Secret::new("secret")), links: 2_500, callers: 3, paths }
+        LoadOptions {
+            url: fake.server.clone(),
+            key: Some(crate::config::Secret::new("secret")),
+            links: 2_500,
+            callers: 3,
+            paths,
+        }
     }
 
     #[test]

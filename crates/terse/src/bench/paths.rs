@@ -22,7 +22,10 @@ pub(super) struct Paths {
 impl Paths {
     /// One path per line; a missing slash is added when it is asked for.
     pub(super) fn read(file: &Path) -> anyhow::Result<Self> {
-        Self::parse(std::fs::read(file).with_context(|| format!("reading the paths from {}", file.display()))?)
+        Self::parse(
+            std::fs::read(file)
+                .with_context(|| format!("reading the paths from {}", file.display()))?,
+        )
     }
 
     pub(super) fn parse(lines: Vec<u8>) -> anyhow::Result<Self> {
@@ -97,7 +100,8 @@ impl Picker {
     }
 }
 
-/// Ranks 1 to n, the k-th drawn 1/k as often as the first: rejection-inversion, which needs no table.
+/// Ranks 1 to n, the k-th drawn 1/k as often as the first: rejection-inversion, which needs no
+/// table.
 #[derive(Debug)]
 struct Zipf {
     n: f64,
@@ -110,7 +114,12 @@ impl Zipf {
     #[expect(clippy::cast_precision_loss, reason = "2⁵² paths do not fit into memory")]
     fn new(n: usize) -> Self {
         let n = n as f64;
-        Self { n, low: 1.5_f64.ln() - 1.0, high: (n + 0.5).ln(), squeeze: 2.0 - (2.5_f64.ln() - 0.5).exp() }
+        Self {
+            n,
+            low: 1.5_f64.ln() - 1.0,
+            high: (n + 0.5).ln(),
+            squeeze: 2.0 - (2.5_f64.ln() - 0.5).exp(),
+        }
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and n")]
@@ -160,7 +169,8 @@ mod tests {
     use super::*;
 
     fn hundred() -> Paths {
-        Paths::parse((0..100).map(|n| format!("/code{n}\n")).collect::<String>().into_bytes()).unwrap()
+        Paths::parse((0..100).map(|n| format!("/code{n}\n")).collect::<String>().into_bytes())
+            .unwrap()
     }
 
     #[test]
@@ -203,8 +213,12 @@ mod tests {
         let harmonic: f64 = (1..=100).map(|k| 1.0 / f64::from(k)).sum();
         for rank in [1, 2, 3, 10, 50, 100] {
             let (found, due) = (f64::from(counts[rank]), 1e6 / harmonic / rank as f64);
-            // Four times what chance allows, and less than inversion without rejection would be wrong by.
-            assert!((found - due).abs() < 4.0 * due.sqrt(), "rank {rank}: {found} instead of {due}");
+            // Four times what chance allows, and less than inversion without rejection would be
+            // wrong by.
+            assert!(
+                (found - due).abs() < 4.0 * due.sqrt(),
+                "rank {rank}: {found} instead of {due}"
+            );
         }
         assert_eq!(counts[0], 0);
     }

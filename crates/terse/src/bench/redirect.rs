@@ -14,7 +14,8 @@ use super::{Pick, RedirectOptions};
 
 /// How long after the end the last answers may arrive before they count as timeouts.
 const GRACE: Duration = Duration::from_secs(5);
-/// Between two attempts to connect to a server that refuses: an idle loop would measure the refusal.
+/// Between two attempts to connect to a server that refuses: an idle loop would measure the
+/// refusal.
 const RETRY: Duration = Duration::from_millis(10);
 /// Timers tick in milliseconds; what is due earlier is waited for by yielding.
 const SPIN: Duration = Duration::from_millis(3);
@@ -36,11 +37,14 @@ pub(super) fn run(options: RedirectOptions) -> anyhow::Result<BenchReport> {
         (None, Some(path)) => Paths::parse(path.clone().into_bytes())?,
         // A scanner knows no path.
         (None, None) if options.pick == Pick::Unknown => Paths::parse(b"/".to_vec())?,
-        (None, None) => bail!("give the paths to visit: --paths FILE, as `terse bench load` writes it, or --path PATH"),
+        (None, None) => bail!(
+            "give the paths to visit: --paths FILE, as `terse bench load` writes it, or --path PATH"
+        ),
     };
     let begin = Instant::now();
     let measure = begin + options.warm_up;
-    let end = if options.pick == Pick::Each { measure + MAX_DURATION } else { measure + options.seconds };
+    let end =
+        if options.pick == Pick::Each { measure + MAX_DURATION } else { measure + options.seconds };
     let (threads, connections) = (options.threads, options.connections);
     let plan = Arc::new(Plan { options, paths, begin, measure, end });
     let shared = Arc::clone(&plan);
@@ -48,14 +52,18 @@ pub(super) fn run(options: RedirectOptions) -> anyhow::Result<BenchReport> {
         let plan = Arc::clone(&shared);
         async move {
             let mut tally = Tally::default();
-            if tokio::time::timeout_at((plan.end + GRACE).into(), visits(&plan, index, &mut tally)).await.is_err() {
+            if tokio::time::timeout_at((plan.end + GRACE).into(), visits(&plan, index, &mut tally))
+                .await
+                .is_err()
+            {
                 tally.errors.timeout += 1;
             }
             Ok(tally)
         }
     })?;
     let elapsed = measure.elapsed();
-    let elapsed = if plan.options.pick == Pick::Each { elapsed } else { elapsed.min(plan.options.seconds) };
+    let elapsed =
+        if plan.options.pick == Pick::Each { elapsed } else { elapsed.min(plan.options.seconds) };
     Ok(BenchReport::new("redirect", elapsed, tally))
 }
 
@@ -116,18 +124,23 @@ async fn visits(plan: &Plan, index: usize, tally: &mut Tally) {
     }
 }
 
-/// Moments evenly spaced, whatever becomes of the visits: a server that stalls is charged for everyone who had to wait.
+/// Moments evenly spaced, whatever becomes of the visits: a server that stalls is charged for
+/// everyone who had to wait.
 struct Pace {
     due: Instant,
     every: Duration,
 }
 
 impl Pace {
-    /// The visitors take turns: each comes `all` times less often than the whole, and a little after the one before.
+    /// The visitors take turns: each comes `all` times less often than the whole, and a little
+    /// after the one before.
     fn new(rate: u64, index: usize, all: usize, begin: Instant) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "times, not counts")]
         let (gap, index, all) = (1.0 / rate as f64, index as f64, all as f64);
-        Self { due: begin + Duration::from_secs_f64(gap * index), every: Duration::from_secs_f64(gap * all) }
+        Self {
+            due: begin + Duration::from_secs_f64(gap * index),
+            every: Duration::from_secs_f64(gap * all),
+        }
     }
 
     /// Waits for the next moment and gives it back, also when it has already passed.
@@ -155,7 +168,8 @@ mod tests {
     use super::super::fake::Fake;
     use super::*;
 
-    const GOOD: &str = "HTTP/1.1 302 Found\r\nLocation: https://example.com/\r\nContent-Length: 0\r\n\r\n";
+    const GOOD: &str =
+        "HTTP/1.1 302 Found\r\nLocation: https://example.com/\r\nContent-Length: 0\r\n\r\n";
     const MISSING: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone";
 
     fn options(fake: &Fake, pick: Pick) -> RedirectOptions {
@@ -183,15 +197,25 @@ mod tests {
         });
         let report = run(options(&fake, Pick::Single)).unwrap();
         let (good, all) = (report.requests, report.statuses.values().sum::<u64>());
-        assert!(good > 0 && report.errors.status > good && report.errors.location > 0, "{report:?}");
+        assert!(
+            good > 0 && report.errors.status > good && report.errors.location > 0,
+            "{report:?}"
+        );
         assert_eq!(report.errors.total() + good, all);
         assert_eq!(report.sample.as_deref(), Some("gone"));
-        assert!(fake.requests.lock().unwrap().iter().all(|request| request.starts_with("GET /abc1234 HTTP/1.1\r\n")));
+        assert!(
+            fake.requests
+                .lock()
+                .unwrap()
+                .iter()
+                .all(|request| request.starts_with("GET /abc1234 HTTP/1.1\r\n"))
+        );
     }
 
     #[test]
     fn a_scanner_expects_to_find_nothing() {
-        let fake = Fake::answering(|number, _| if number == 3 { GOOD.into() } else { MISSING.into() });
+        let fake =
+            Fake::answering(|number, _| if number == 3 { GOOD.into() } else { MISSING.into() });
         let report = run(options(&fake, Pick::Unknown)).unwrap();
         assert_eq!(report.statuses[&404], report.requests);
         assert_eq!(report.errors.total(), 1);
@@ -206,13 +230,26 @@ mod tests {
 
     #[test]
     fn a_closed_connection_is_an_error_only_before_the_answer() {
-        let fake = Fake::answering(|_, _| GOOD.replace("Content-Length", "Connection: close\r\nContent-Length"));
-        let report = run(RedirectOptions { new_connections: true, ..options(&fake, Pick::Single) }).unwrap();
+        let fake = Fake::answering(|_, _| {
+            GOOD.replace("Content-Length", "Connection: close\r\nContent-Length")
+        });
+        let report =
+            run(RedirectOptions { new_connections: true, ..options(&fake, Pick::Single) }).unwrap();
         assert_eq!(report.errors.total(), 0);
         // Those after the bell are connections too, but not requests.
         let connections = fake.connections.load(Ordering::SeqCst) as u64;
-        assert!((report.requests..=report.requests + 2).contains(&connections), "{connections} for {}", report.requests);
-        assert!(fake.requests.lock().unwrap().iter().all(|request| request.contains("\r\nConnection: close\r\n")));
+        assert!(
+            (report.requests..=report.requests + 2).contains(&connections),
+            "{connections} for {}",
+            report.requests
+        );
+        assert!(
+            fake.requests
+                .lock()
+                .unwrap()
+                .iter()
+                .all(|request| request.contains("\r\nConnection: close\r\n"))
+        );
     }
 
     #[test]
@@ -230,7 +267,8 @@ mod tests {
             ..options(&fake, Pick::Single)
         };
         let report = run(paced).unwrap();
-        // Sixty visits fell due during the stall: with the usual loop only one of them would have noticed.
+        // Sixty visits fell due during the stall: with the usual loop only one of them would have
+        // noticed.
         assert!(report.latency.p90_us > 100_000.0, "{report:?}");
         assert!((130..=160).contains(&report.requests), "{report:?}");
     }
@@ -238,7 +276,9 @@ mod tests {
     #[test]
     fn nobody_there_is_an_error_and_not_a_hang() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = super::super::Server::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let server =
+            super::super::Server::parse(&format!("http://{}", listener.local_addr().unwrap()))
+                .unwrap();
         drop(listener);
         let fake = Fake::answering(|_, _| GOOD.into());
         let report = run(RedirectOptions { url: server, ..options(&fake, Pick::Single) }).unwrap();

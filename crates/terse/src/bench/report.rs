@@ -133,14 +133,21 @@ impl fmt::Display for BenchReport {
             writeln!(out, "{:<12} {links:>12.0}", "links/s")?;
         }
         let Latency { p50_us, p90_us, p99_us, p999_us, max_us } = self.latency;
-        for (name, micros) in [("p50", p50_us), ("p90", p90_us), ("p99", p99_us), ("p99.9", p999_us), ("max", max_us)] {
+        for (name, micros) in
+            [("p50", p50_us), ("p90", p90_us), ("p99", p99_us), ("p99.9", p999_us), ("max", max_us)]
+        {
             writeln!(out, "{name:<12} {:>12.3} ms", micros / 1e3)?;
         }
         for (status, count) in &self.statuses {
             writeln!(out, "status {status:<5} {count:>12}")?;
         }
         let Errors { status, location, connection, timeout } = self.errors;
-        let errors = [("wrong status", status), ("no Location", location), ("no answer", connection), ("timed out", timeout)];
+        let errors = [
+            ("wrong status", status),
+            ("no Location", location),
+            ("no answer", connection),
+            ("timed out", timeout),
+        ];
         for (name, count) in errors.into_iter().filter(|&(_, count)| count > 0) {
             writeln!(out, "{name:<12} {count:>12}  (an error)")?;
         }

@@ -23,13 +23,20 @@ pub struct Server {
 impl Server {
     /// From `http://HOST:PORT`; the name is looked up once, here.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
-        let Some(rest) = text.strip_prefix("http://") else { bail!("expected http://HOST:PORT; TLS is not spoken here") };
+        let Some(rest) = text.strip_prefix("http://") else {
+            bail!("expected http://HOST:PORT; TLS is not spoken here")
+        };
         let host = rest.trim_end_matches('/');
-        if host.is_empty() || host.contains(|c: char| c == '/' || c.is_ascii_control() || c == ' ') {
+        if host.is_empty() || host.contains(|c: char| c == '/' || c.is_ascii_control() || c == ' ')
+        {
             bail!("expected http://HOST:PORT and nothing after it");
         }
         let port = if host.ends_with(']') || !host.contains(':') { ":80" } else { "" };
-        let address = format!("{host}{port}").to_socket_addrs().context("looking up the host")?.next().context("no such host")?;
+        let address = format!("{host}{port}")
+            .to_socket_addrs()
+            .context("looking up the host")?
+            .next()
+            .context("no such host")?;
         Ok(Self { address, host: host.into() })
     }
 
@@ -77,7 +84,10 @@ impl Wire {
     pub(super) async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer> {
         // More bytes than one answer to one request: whoever speaks unasked is not to be measured.
         if self.filled != self.used {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the server sent more than it was asked for"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the server sent more than it was asked for",
+            ));
         }
         (self.filled, self.used) = (0, 0);
         self.stream.write_all(request).await?;
@@ -115,7 +125,10 @@ impl Wire {
     fn grow(&mut self, wanted: usize) -> io::Result<()> {
         let size = wanted.max(self.buffer.len() * 2);
         if size > MAX_ANSWER {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is larger than any we ask for"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the answer is larger than any we ask for",
+            ));
         }
         self.buffer.resize(size, 0);
         Ok(())
@@ -138,11 +151,19 @@ fn parse(bytes: &[u8]) -> io::Result<Option<Answer>> {
         // The length tells most fields apart, and costs nothing.
         match field.name.len() {
             14 if field.name.eq_ignore_ascii_case("content-length") => {
-                let digits = std::str::from_utf8(field.value).ok().and_then(|text| text.trim().parse::<usize>().ok());
-                length = Some(digits.filter(|&n| n <= MAX_ANSWER).ok_or_else(|| invalid("the answer's length is not one"))?);
+                let digits = std::str::from_utf8(field.value)
+                    .ok()
+                    .and_then(|text| text.trim().parse::<usize>().ok());
+                length = Some(
+                    digits
+                        .filter(|&n| n <= MAX_ANSWER)
+                        .ok_or_else(|| invalid("the answer's length is not one"))?,
+                );
             }
             8 if field.name.eq_ignore_ascii_case("location") => location = !field.value.is_empty(),
-            10 if field.name.eq_ignore_ascii_case("connection") => keep &= !field.value.eq_ignore_ascii_case(b"close"),
+            10 if field.name.eq_ignore_ascii_case("connection") => {
+                keep &= !field.value.eq_ignore_ascii_case(b"close");
+            }
             17 if field.name.eq_ignore_ascii_case("transfer-encoding") => {
                 return Err(invalid("chunked answers are not read here"));
             }
@@ -163,7 +184,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_known_by_its_head() {
-        let bytes = b"HTTP/1.1 302 Found\r\nlocation: https://example.com/\r\nContent-Length: 2\r\n\r\nok";
+        let bytes =
+            b"HTTP/1.1 302 Found\r\nlocation: https://example.com/\r\nContent-Length: 2\r\n\r\nok";
         let answer = parse(bytes).unwrap().unwrap();
         assert_eq!((answer.status, answer.location, answer.keep), (302, true, true));
         assert_eq!(&bytes[answer.body], b"ok");
@@ -176,8 +198,11 @@ mod tests {
 
     #[test]
     fn an_empty_location_leads_nowhere() {
-        let answer =
-            parse(b"HTTP/1.1 302 Found\r\nLocation:\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap().unwrap();
+        let answer = parse(
+            b"HTTP/1.1 302 Found\r\nLocation:\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        )
+        .unwrap()
+        .unwrap();
         assert!(!answer.location && !answer.keep);
     }
 
@@ -196,10 +221,20 @@ mod tests {
 
     #[test]
     fn a_server_is_an_address_and_nothing_more() {
-        assert_eq!(Server::parse("http://127.0.0.1:8080/").unwrap().to_string(), "http://127.0.0.1:8080");
+        assert_eq!(
+            Server::parse("http://127.0.0.1:8080/").unwrap().to_string(),
+            "http://127.0.0.1:8080"
+        );
         assert_eq!(Server::parse("http://127.0.0.1").unwrap().address.port(), 80);
         assert_eq!(Server::parse("http://[::1]").unwrap().address.port(), 80);
-        for wrong in ["", "127.0.0.1:80", "https://127.0.0.1", "http://", "http://127.0.0.1:80/x", "http://a b"] {
+        for wrong in [
+            "",
+            "127.0.0.1:80",
+            "https://127.0.0.1",
+            "http://",
+            "http://127.0.0.1:80/x",
+            "http://a b",
+        ] {
             assert!(Server::parse(wrong).is_err(), "{wrong}");
         }
     }

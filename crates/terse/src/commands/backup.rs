@@ -1,7 +1,8 @@
 //! `terse backup` and `terse restore`.
 //!
-//! A backup is a folder: copies of the links, of their clicks and of their owners, and a manifest with their checksums. It appears under its name
-//! only when it is complete. A restore never deletes anything: what was there before is moved aside.
+//! A backup is a folder: copies of the links, of their clicks and of their owners, and a manifest
+//! with their checksums. It appears under its name only when it is complete. A restore never
+//! deletes anything: what was there before is moved aside.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -78,7 +79,8 @@ impl Piece {
     }
 }
 
-/// Copy links, clicks and owners into a new folder, each as it is at one moment. Works while a server is running.
+/// Copy links, clicks and owners into a new folder, each as it is at one moment. Works while a
+/// server is running.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  terse backup /backups/terse-$(date +%F)")]
 pub(crate) struct Backup {
@@ -140,31 +142,45 @@ impl Backup {
         verify: impl Fn(Piece, &Path) -> anyhow::Result<Option<u64>>,
     ) -> anyhow::Result<bool> {
         let empty = std::fs::read_dir(&self.dir).map(|mut entries| entries.next().is_none());
-        ensure!(empty.unwrap_or(!self.dir.exists()), "{} is there already and not empty", self.dir.display());
-        let folder = self.dir.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        ensure!(
+            empty.unwrap_or(!self.dir.exists()),
+            "{} is there already and not empty",
+            self.dir.display()
+        );
+        let folder = self
+            .dir
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         // 0700, and gone again if anything below fails.
         let partial = tempfile::Builder::new().prefix(".terse-backup").tempdir_in(folder)?;
         let copied = |piece: Piece| -> anyhow::Result<Copied> {
             let path = partial.path().join(piece.name());
             copy(piece, &path).with_context(|| format!("copying {}", piece.name()))?;
-            let count = verify(piece, &path).with_context(|| format!("the copy of {} is not sound", piece.name()))?;
+            let count = verify(piece, &path)
+                .with_context(|| format!("the copy of {} is not sound", piece.name()))?;
             let file = File::open(&path)?;
             file.sync_all()?;
             Ok(Copied { sha256: digest_of(&file)?, bytes: file.metadata()?.len(), count })
         };
         let created_at = Clock::default().now().to_string();
         let Copied { sha256, bytes, count: links } = copied(Piece::Links)?;
-        let if_there = |piece: Piece| piece.place(context.config()).exists().then(|| copied(piece)).transpose();
-        // Owners after their links: an owner without links is none the worse, a link without its owner is.
+        let if_there = |piece: Piece| {
+            piece.place(context.config()).exists().then(|| copied(piece)).transpose()
+        };
+        // Owners after their links: an owner without links is none the worse, a link without its
+        // owner is.
         let (clicks, owners) = (if_there(Piece::Clicks)?, if_there(Piece::Owners)?);
         let terse = env!("CARGO_PKG_VERSION").into();
-        let manifest = Manifest { version: VERSION, terse, created_at, sha256, bytes, links, clicks, owners };
+        let manifest =
+            Manifest { version: VERSION, terse, created_at, sha256, bytes, links, clicks, owners };
         let mut out = File::create(partial.path().join(MANIFEST))?;
         out.write_all(&serde_json::to_vec_pretty(&manifest)?)?;
         out.sync_all()?;
         sync_folder(partial.path())?;
-        std::fs::rename(partial.path(), &self.dir).with_context(|| format!("naming the backup {}", self.dir.display()))?;
+        std::fs::rename(partial.path(), &self.dir)
+            .with_context(|| format!("naming the backup {}", self.dir.display()))?;
         drop(partial.keep());
         sync_folder(folder)?;
         if context.json {
@@ -179,7 +195,8 @@ impl Backup {
             };
             let links = told(manifest.links, "link");
             let count = |copied: &Option<Copied>| copied.as_ref().and_then(|copied| copied.count);
-            let (clicks, owners) = (told(count(&manifest.clicks), "click"), told(count(&manifest.owners), "account"));
+            let (clicks, owners) =
+                (told(count(&manifest.clicks), "click"), told(count(&manifest.owners), "account"));
             let further = [&manifest.clicks, &manifest.owners].into_iter().flatten();
             let bytes = manifest.bytes + further.map(|copied| copied.bytes).sum::<u64>();
             say(&format!("{links}{clicks}{owners}{bytes} bytes in {}", self.dir.display()))?;
@@ -213,13 +230,17 @@ impl Restore {
         let links = self.arrive(Piece::Links, &manifest.sha256, &target, &verify)?;
         skip_ahead(Piece::Links, &links.file)?;
         let mut all = Vec::new();
-        for (piece, copied) in [(Piece::Clicks, &manifest.clicks), (Piece::Owners, &manifest.owners)] {
+        for (piece, copied) in
+            [(Piece::Clicks, &manifest.clicks), (Piece::Owners, &manifest.owners)]
+        {
             let Some(copied) = copied else { continue };
-            let arrived = self.arrive(piece, &copied.sha256, &piece.place(context.config()), &verify)?;
+            let arrived =
+                self.arrive(piece, &copied.sha256, &piece.place(context.config()), &verify)?;
             skip_ahead(piece, &arrived.file)?;
             all.push(arrived);
         }
-        // The links last: if anything goes wrong before, there is no store, and a restore can simply be done again.
+        // The links last: if anything goes wrong before, there is no store, and a restore can
+        // simply be done again.
         all.push(links);
         let mut aside = None;
         for arrived in all.iter().rev() {
@@ -227,15 +248,22 @@ impl Restore {
         }
         for arrived in &all {
             std::fs::rename(&arrived.file, &arrived.place).with_context(|| match &aside {
-                Some(aside) => format!("putting the backup in place; what was there is in {}", aside.display()),
+                Some(aside) => {
+                    format!("putting the backup in place; what was there is in {}", aside.display())
+                }
                 None => "putting the backup in place".into(),
             })?;
             sync_folder(arrived.place.parent().unwrap_or(Path::new(".")))?;
         }
         if context.json {
-            say(&json!({ "store": target, "links": manifest.links, "moved_aside": aside }).to_string())?;
+            say(&json!({ "store": target, "links": manifest.links, "moved_aside": aside })
+                .to_string())?;
         } else {
-            say(&format!("restored the backup of {} to {}", manifest.created_at, target.display()))?;
+            say(&format!(
+                "restored the backup of {} to {}",
+                manifest.created_at,
+                target.display()
+            ))?;
             if let Some(aside) = aside {
                 say(&format!("the store that was there is now in {}", aside.display()))?;
             }
@@ -265,33 +293,45 @@ impl Restore {
         let arriving = tempfile::Builder::new().prefix(".terse-restore").tempdir_in(folder)?;
         let incoming = arriving.path().join(piece.name());
         let mut file = private_file(&incoming)?;
-        std::io::copy(&mut File::open(self.dir.join(piece.name()))?, &mut file).context("copying the backup")?;
+        std::io::copy(&mut File::open(self.dir.join(piece.name()))?, &mut file)
+            .context("copying the backup")?;
         file.sync_all()?;
         // Of the copy, which is what will be used.
         let found = digest_of(File::open(&incoming)?)?;
-        ensure!(found == sha256, "the backup is damaged: the checksum of {} is not the one in {MANIFEST}", piece.name());
-        verify(piece, &incoming).with_context(|| format!("{} in the backup is not sound", piece.name()))?;
+        ensure!(
+            found == sha256,
+            "the backup is damaged: the checksum of {} is not the one in {MANIFEST}",
+            piece.name()
+        );
+        verify(piece, &incoming)
+            .with_context(|| format!("{} in the backup is not sound", piece.name()))?;
         Ok(Arrived { file: incoming, place: place.to_owned(), _folder: arriving })
     }
 }
 
 fn read_manifest(dir: &Path) -> anyhow::Result<Manifest> {
     let path = dir.join(MANIFEST);
-    let text = std::fs::read(&path).with_context(|| format!("{} is not a backup: reading {MANIFEST}", dir.display()))?;
-    let version: serde_json::Value = serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))?;
+    let text = std::fs::read(&path)
+        .with_context(|| format!("{} is not a backup: reading {MANIFEST}", dir.display()))?;
+    let version: serde_json::Value =
+        serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))?;
     match version.get("version").and_then(serde_json::Value::as_u64) {
         Some(version) if (1..=u64::from(VERSION)).contains(&version) => {}
-        Some(version) => bail!("the backup has version {version}, and this terse knows {VERSION}: use a newer terse"),
+        Some(version) => bail!(
+            "the backup has version {version}, and this terse knows {VERSION}: use a newer terse"
+        ),
         None => bail!("{} is damaged", path.display()),
     }
     serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))
 }
 
-/// Moves a store and the files that belong to it into a folder, which is made when there is something to move.
+/// Moves a store and the files that belong to it into a folder, which is made when there is
+/// something to move.
 fn move_aside(store: &Path, aside: &mut Option<PathBuf>) -> anyhow::Result<()> {
     let name = store.file_name().context("the store has no name")?;
     let folder = store.parent().unwrap_or(Path::new("."));
-    // The log before the store itself: whatever happens, no log is left beside a store that it does not belong to.
+    // The log before the store itself: whatever happens, no log is left beside a store that it does
+    // not belong to.
     for suffix in ["-wal", "-shm", "-journal", ""] {
         let mut name = name.to_owned();
         name.push(suffix);
@@ -303,7 +343,8 @@ fn move_aside(store: &Path, aside: &mut Option<PathBuf>) -> anyhow::Result<()> {
             Some(into) => into,
             none => none.insert(make_aside(folder)?),
         };
-        std::fs::rename(&from, into.join(&name)).with_context(|| format!("moving {} aside", from.display()))?;
+        std::fs::rename(&from, into.join(&name))
+            .with_context(|| format!("moving {} aside", from.display()))?;
     }
     Ok(sync_folder(folder)?)
 }
@@ -357,7 +398,9 @@ mod tests {
 
     fn context(data: &Path) -> Context {
         let flags = vec![("data_dir".to_owned(), data.display().to_string())];
-        let loaded = crate::config::Config::load(&crate::config::Sources { flags, ..Default::default() }).unwrap();
+        let loaded =
+            crate::config::Config::load(&crate::config::Sources { flags, ..Default::default() })
+                .unwrap();
         Context { loaded, json: true, remote: None }
     }
 
@@ -386,9 +429,15 @@ mod tests {
         std::fs::write(data.join("registry.db"), "owners").unwrap();
         assert!(backup.through(&context, |_, _| bail!("no room"), sound).is_err());
         assert!(backup.through(&context, copy, |_, _| bail!("torn")).is_err());
-        assert_eq!(std::fs::read_dir(temp.path().join("backups")).unwrap().count(), 0, "nothing half done is left");
+        assert_eq!(
+            std::fs::read_dir(temp.path().join("backups")).unwrap().count(),
+            0,
+            "nothing half done is left"
+        );
         assert!(backup.through(&context, copy, sound).unwrap());
-        assert!(backup.through(&context, copy, sound).unwrap_err().to_string().contains("not empty"));
+        assert!(
+            backup.through(&context, copy, sound).unwrap_err().to_string().contains("not empty")
+        );
 
         let read = || std::fs::read_to_string(data.join(STORE)).unwrap();
         let restore = |force| Restore { dir: dir.clone(), force };
@@ -402,17 +451,45 @@ mod tests {
         std::fs::write(data.join("clicks.db"), "newer clicks").unwrap();
         std::fs::write(data.join("registry.db"), "newer owners").unwrap();
         std::fs::write(data.join("terse.db-wal"), "log").unwrap();
-        assert!(restore(false).through(&context, sound, later).unwrap_err().to_string().contains("--force"));
+        assert!(
+            restore(false)
+                .through(&context, sound, later)
+                .unwrap_err()
+                .to_string()
+                .contains("--force")
+        );
         assert!(restore(true).through(&context, |_, _| bail!("torn"), later).is_err());
         let held = DataDir::open(&data).unwrap().lock().unwrap();
-        assert!(restore(true).through(&context, sound, later).unwrap_err().to_string().contains("stop the server"));
+        assert!(
+            restore(true)
+                .through(&context, sound, later)
+                .unwrap_err()
+                .to_string()
+                .contains("stop the server")
+        );
         drop(held);
         std::fs::write(dir.join(STORE), "bad links").unwrap();
-        assert!(restore(true).through(&context, sound, later).unwrap_err().to_string().contains("checksum"));
+        assert!(
+            restore(true)
+                .through(&context, sound, later)
+                .unwrap_err()
+                .to_string()
+                .contains("checksum")
+        );
         std::fs::write(dir.join(STORE), "good links").unwrap();
         std::fs::write(dir.join("clicks.db"), "bad clicks").unwrap();
-        assert!(restore(true).through(&context, sound, later).unwrap_err().to_string().contains("checksum of clicks.db"));
-        assert_eq!((read(), clicks()), ("newer links".into(), "newer clicks".into()), "a restore that fails touches nothing");
+        assert!(
+            restore(true)
+                .through(&context, sound, later)
+                .unwrap_err()
+                .to_string()
+                .contains("checksum of clicks.db")
+        );
+        assert_eq!(
+            (read(), clicks()),
+            ("newer links".into(), "newer clicks".into()),
+            "a restore that fails touches nothing"
+        );
         assert_eq!(owners(), "newer owners");
         std::fs::write(dir.join("clicks.db"), "good clicks").unwrap();
         assert!(restore(true).through(&context, sound, later).unwrap());
@@ -437,6 +514,11 @@ mod tests {
         assert!(read("{}").contains("damaged"));
         assert!(read("nonsense").contains("damaged"));
         assert!(read(r#"{"version":1}"#).contains("damaged"));
-        assert!(read_manifest(&temp.path().join("absent")).unwrap_err().to_string().contains("not a backup"));
+        assert!(
+            read_manifest(&temp.path().join("absent"))
+                .unwrap_err()
+                .to_string()
+                .contains("not a backup")
+        );
     }
 }

@@ -11,7 +11,8 @@ use crate::terminal::{one_line, say, table, width};
 
 const BLOCKLIST: &str = "/api/v1/admin/blocklist";
 
-/// Block a host with all names below it: links to it are refused, and links that lead there are taken down.
+/// Block a host with all names below it: links to it are refused, and links that lead there are
+/// taken down.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -37,12 +38,17 @@ impl Block {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
         let api = context.api(Absent::Refuse)?;
         if let Some(host) = &self.remove {
-            let path = format!("{BLOCKLIST}/{}{}", escaped(host), query(&[("why", self.why.clone())]));
+            let path =
+                format!("{BLOCKLIST}/{}{}", escaped(host), query(&[("why", self.why.clone())]));
             api.expect(&Method::DELETE, &path, None)?;
             let told = json!({ "host": host, "blocked": false }).to_string();
             say(&if context.json { told } else { format!("unblocked: {}", one_line(host)) })?;
         } else if let Some(host) = &self.host {
-            let answer = api.expect(&Method::POST, BLOCKLIST, Some(&json!({ "host": host, "why": self.why })))?;
+            let answer = api.expect(
+                &Method::POST,
+                BLOCKLIST,
+                Some(&json!({ "host": host, "why": self.why })),
+            )?;
             let told = if answer.status == 201 { "blocked" } else { "blocked before" };
             say(&match context.json {
                 true => answer.body.to_string(),
@@ -54,18 +60,24 @@ impl Block {
                 say(&answer.body.to_string())?;
                 return Ok(true);
             }
-            let row = |host: &Value| ["host", "since", "why"].map(|field| one_line(text(host, field))).to_vec();
-            let rows: Vec<_> = answer.body["hosts"].as_array().into_iter().flatten().map(row).collect();
+            let row = |host: &Value| {
+                ["host", "since", "why"].map(|field| one_line(text(host, field))).to_vec()
+            };
+            let rows: Vec<_> =
+                answer.body["hosts"].as_array().into_iter().flatten().map(row).collect();
             say(&match rows.is_empty() {
                 true => "no host is blocked".to_owned(),
-                false => table(&["host", "since", "why"], &rows, &[2], width()).trim_end().to_owned(),
+                false => {
+                    table(&["host", "since", "why"], &rows, &[2], width()).trim_end().to_owned()
+                }
             })?;
         }
         Ok(true)
     }
 }
 
-/// A host as one segment of a path, its dots as they are: none of its parts can be nothing but dots.
+/// A host as one segment of a path, its dots as they are: none of its parts can be nothing but
+/// dots.
 fn escaped(host: &str) -> String {
     segment(host).replace("%2E", ".").trim_matches('.').to_owned()
 }

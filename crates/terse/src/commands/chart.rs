@@ -37,12 +37,21 @@ impl Ink {
         }
     }
 
-    /// A chart of values over time, with the labels of its first and last below, in at most `width` columns. Values that do
-    /// not fit side by side are put together; the second result says how many make a column.
-    pub(crate) fn over_time(&self, values: &[u64], first: &str, last: &str, width: usize) -> (Vec<String>, usize) {
+    /// A chart of values over time, with the labels of its first and last below, in at most `width`
+    /// columns. Values that do not fit side by side are put together; the second result says how
+    /// many make a column.
+    pub(crate) fn over_time(
+        &self,
+        values: &[u64],
+        first: &str,
+        last: &str,
+        width: usize,
+    ) -> (Vec<String>, usize) {
         let room = width.saturating_sub(SCALE).max(1);
         let together = values.len().div_ceil(room).max(1);
-        let sums = values.chunks(together).map(|part| part.iter().fold(0_u64, |sum, value| sum.saturating_add(*value)));
+        let sums = values
+            .chunks(together)
+            .map(|part| part.iter().fold(0_u64, |sum, value| sum.saturating_add(*value)));
         let sums: Vec<u64> = sums.collect();
         let thick = (room / sums.len().max(1)).clamp(1, WIDEST);
         // A gap between columns where there is room for one.
@@ -74,19 +83,34 @@ impl Ink {
     }
 
     /// A list of names and numbers under a title, each with its bar, in exactly `width` columns.
-    pub(crate) fn ranking(&self, title: &str, items: &[(String, u64)], width: usize) -> Vec<String> {
+    pub(crate) fn ranking(
+        &self,
+        title: &str,
+        items: &[(String, u64)],
+        width: usize,
+    ) -> Vec<String> {
         let most = items.iter().map(|(_, value)| *value).max().unwrap_or(0);
         let numbers: Vec<String> = items.iter().map(|(_, value)| number(*value)).collect();
         // Where even the numbers take more than half the room, they are told in short.
         let shortened = numbers.iter().any(|number| number.len() * 2 > width);
-        let numbers = if shortened { items.iter().map(|(_, value)| short(*value)).collect() } else { numbers };
+        let numbers = if shortened {
+            items.iter().map(|(_, value)| short(*value)).collect()
+        } else {
+            numbers
+        };
         let wide = numbers.iter().map(String::len).max().unwrap_or(0);
         let rest = width.saturating_sub(wide + 2);
-        let names = items.iter().map(|(name, _)| name.width()).max().unwrap_or(0).min((rest * 2 / 3).max(1));
+        let names = items
+            .iter()
+            .map(|(name, _)| name.width())
+            .max()
+            .unwrap_or(0)
+            .min((rest * 2 / 3).max(1));
         let bars = rest.saturating_sub(names).min(40);
         let mut lines = vec![padded(title, width)];
         for ((name, value), number) in items.iter().zip(numbers) {
-            let line = format!("{} {number:>wide$} {}", padded(name, names), self.bar(*value, most, bars));
+            let line =
+                format!("{} {number:>wide$} {}", padded(name, names), self.bar(*value, most, bars));
             lines.push(padded(&line, width));
         }
         lines
@@ -122,7 +146,12 @@ pub(crate) fn padded(text: &str, width: usize) -> String {
 }
 
 /// Blocks of lines, side by side where there is room, each `block` columns wide.
-pub(crate) fn side_by_side(blocks: &[Vec<String>], block: usize, gap: usize, width: usize) -> Vec<String> {
+pub(crate) fn side_by_side(
+    blocks: &[Vec<String>],
+    block: usize,
+    gap: usize,
+    width: usize,
+) -> Vec<String> {
     let across = ((width + gap) / (block + gap)).max(1);
     let mut lines = Vec::new();
     for row in blocks.chunks(across) {
@@ -130,7 +159,10 @@ pub(crate) fn side_by_side(blocks: &[Vec<String>], block: usize, gap: usize, wid
             lines.push(String::new());
         }
         for n in 0..row.iter().map(Vec::len).max().unwrap_or(0) {
-            let cells: Vec<String> = row.iter().map(|lines| padded(lines.get(n).map_or("", String::as_str), block)).collect();
+            let cells: Vec<String> = row
+                .iter()
+                .map(|lines| padded(lines.get(n).map_or("", String::as_str), block))
+                .collect();
             lines.push(cells.join(&" ".repeat(gap)).trim_end().to_owned());
         }
     }
@@ -175,8 +207,14 @@ mod tests {
 
     #[test]
     fn a_chart_fits_every_width() {
-        let shapes: [Vec<u64>; 6] =
-            [vec![], vec![0; 30], vec![7], vec![u64::MAX; 3], (0..24).collect(), (0..2000).map(|n| n * n * n).collect()];
+        let shapes: [Vec<u64>; 6] = [
+            vec![],
+            vec![0; 30],
+            vec![7],
+            vec![u64::MAX; 3],
+            (0..24).collect(),
+            (0..2000).map(|n| n * n * n).collect(),
+        ];
         for values in &shapes {
             for width in 20..=200 {
                 for unicode in [true, false] {
@@ -218,7 +256,11 @@ mod tests {
         assert_eq!(together, 2);
         assert!(lines[0].starts_with("    2 |"), "{lines:#?}");
         assert_eq!(lines[0].matches('#').count(), 50);
-        assert_eq!(Ink::new(true).over_time(&[u64::MAX; 100], "a", "b", 20).1, 8, "also where the sum is beyond counting");
+        assert_eq!(
+            Ink::new(true).over_time(&[u64::MAX; 100], "a", "b", 20).1,
+            8,
+            "also where the sum is beyond counting"
+        );
     }
 
     #[test]
@@ -237,8 +279,19 @@ mod tests {
                 assert!(lines.iter().all(|line| !line.contains('\u{1b}')));
             }
         }
-        let lines = Ink::new(true).ranking("Devices", &[("mobile".into(), 1200), ("tablet".into(), 300)], 30);
-        assert_eq!(lines, ["Devices                       ", "mobile 1,200 █████████████████", "tablet   300 ████▎            "]);
+        let lines = Ink::new(true).ranking(
+            "Devices",
+            &[("mobile".into(), 1200), ("tablet".into(), 300)],
+            30,
+        );
+        assert_eq!(
+            lines,
+            [
+                "Devices                       ",
+                "mobile 1,200 █████████████████",
+                "tablet   300 ████▎            "
+            ]
+        );
         let blocks = vec![lines.clone(), lines[..2].to_vec(), lines];
         for width in 20..=200 {
             let page = side_by_side(&blocks, 30.min(width), 2, width);

@@ -10,7 +10,8 @@ use crate::client::Absent;
 use crate::problem::Problem;
 use crate::terminal::{one_line, say};
 
-/// Delete links. Visitors get 404 at once; `terse undelete` brings a link back within the grace time.
+/// Delete links. Visitors get 404 at once; `terse undelete` brings a link back within the grace
+/// time.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  terse delete x7Kq spring")]
 pub(crate) struct Delete {
@@ -50,22 +51,34 @@ impl Undelete {
 
 impl Which {
     /// Each on its own: one that fails does not keep the others.
-    fn each(&self, context: &Context, method: &Method, below: &str, done: &str) -> anyhow::Result<bool> {
+    fn each(
+        &self,
+        context: &Context,
+        method: &Method,
+        below: &str,
+        done: &str,
+    ) -> anyhow::Result<bool> {
         let api = context.api(Absent::Refuse)?;
         let mut results = Vec::new();
         let mut all_well = true;
         for typed in &self.codes {
-            let answer = api.call(method, &link_path(typed, self.domain.as_deref(), below)?, None)?;
+            let answer =
+                api.call(method, &link_path(typed, self.domain.as_deref(), below)?, None)?;
             let code = code_of(typed);
-            let problem = (!(200..300).contains(&answer.status)).then(|| Problem::read(answer.status, &answer.body));
+            let problem = (!(200..300).contains(&answer.status))
+                .then(|| Problem::read(answer.status, &answer.body));
             all_well &= problem.is_none();
             if context.json {
                 let problem = problem.map(|problem| problem.to_json());
-                results.push(json!({ "short_code": code, "status": answer.status, "problem": problem }));
+                results.push(
+                    json!({ "short_code": code, "status": answer.status, "problem": problem }),
+                );
             } else {
                 match problem {
                     None => say(&format!("{done}: {}", one_line(code)))?,
-                    Some(problem) => eprintln!("terse: {}: {}", one_line(code), one_line(&problem.to_string())),
+                    Some(problem) => {
+                        eprintln!("terse: {}: {}", one_line(code), one_line(&problem.to_string()));
+                    }
                 }
             }
         }

@@ -17,7 +17,8 @@ use crate::terminal::{one_line, say};
 /// Look for what is wrong with the settings, the data folder and this machine, and say what to do.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  terse doctor\n  terse doctor --deep --json\n\nExit code 1 if there is a problem; warnings do not count."
+    after_help = "Examples:\n  terse doctor\n  terse doctor --deep --json\n\nExit code 1 if there \
+        is a problem; warnings do not count."
 )]
 pub(crate) struct Doctor {
     /// Read the whole store, too; takes a while for a large one
@@ -42,7 +43,12 @@ struct Finding {
     advice: &'static str,
 }
 
-fn finding(what: &'static str, verdict: CheckResult, found: impl Into<String>, advice: &'static str) -> Finding {
+fn finding(
+    what: &'static str,
+    verdict: CheckResult,
+    found: impl Into<String>,
+    advice: &'static str,
+) -> Finding {
     // Where nothing is wrong there is nothing to do.
     let advice = if verdict == CheckResult::Good { "" } else { advice };
     Finding { what, verdict, found: found.into(), advice }
@@ -65,16 +71,38 @@ impl Doctor {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
         context.only_here("doctor")?;
         let config = context.config();
-        let mut findings = vec![finding("settings", CheckResult::Good, "all known and within bounds", "")];
+        let mut findings =
+            vec![finding("settings", CheckResult::Good, "all known and within bounds", "")];
         findings.push(address(config));
         findings.push(anonymous(config));
         findings.extend(folder(config));
         findings.push(server(config));
-        findings.push(store("store", "links", &config.store_file(), self.deep, backends::inspect, backends::verify));
+        findings.push(store(
+            "store",
+            "links",
+            &config.store_file(),
+            self.deep,
+            backends::inspect,
+            backends::verify,
+        ));
         let clicks = config.clicks_file();
-        findings.push(store("clicks", "clicks", &clicks, self.deep, backends::inspect_clicks, backends::verify_clicks));
+        findings.push(store(
+            "clicks",
+            "clicks",
+            &clicks,
+            self.deep,
+            backends::inspect_clicks,
+            backends::verify_clicks,
+        ));
         let owners = config.registry_file();
-        findings.push(store("owners", "owners", &owners, self.deep, backends::inspect_registry, backends::verify_registry));
+        findings.push(store(
+            "owners",
+            "owners",
+            &owners,
+            self.deep,
+            backends::inspect_registry,
+            backends::verify_registry,
+        ));
         findings.push(clock(SystemTime::now(), &config.store_file()));
         findings.push(open_files(config));
         tell(&findings, context.json)
@@ -146,10 +174,19 @@ fn address(config: &Config) -> Finding {
 
 fn anonymous(config: &Config) -> Finding {
     if config.anonymous.create && !config.listen.ip().is_loopback() {
-        let found = format!("anyone who reaches {} can make links for {}", config.listen, config.anonymous.ttl);
-        return finding("anonymous", CheckResult::Warning, found, "set anonymous.create = false unless this is meant");
+        let found = format!(
+            "anyone who reaches {} can make links for {}",
+            config.listen, config.anonymous.ttl
+        );
+        return finding(
+            "anonymous",
+            CheckResult::Warning,
+            found,
+            "set anonymous.create = false unless this is meant",
+        );
     }
-    let found = if config.anonymous.create { "allowed, on this machine only" } else { "not allowed" };
+    let found =
+        if config.anonymous.create { "allowed, on this machine only" } else { "not allowed" };
     finding("anonymous", CheckResult::Good, found, "")
 }
 
@@ -159,9 +196,19 @@ fn folder(config: &Config) -> Vec<Finding> {
     let shown = path.display();
     if !path.is_dir() {
         return vec![if path.exists() {
-            finding(what, CheckResult::Problem, format!("{shown} is not a folder"), "name another with data_dir")
+            finding(
+                what,
+                CheckResult::Problem,
+                format!("{shown} is not a folder"),
+                "name another with data_dir",
+            )
         } else {
-            finding(what, CheckResult::Good, format!("{shown} does not exist yet; the first start makes it"), "")
+            finding(
+                what,
+                CheckResult::Good,
+                format!("{shown} does not exist yet; the first start makes it"),
+                "",
+            )
         }];
     }
     let mut findings = Vec::new();
@@ -173,8 +220,12 @@ fn folder(config: &Config) -> Vec<Finding> {
             format!("{shown} cannot be written: {error}"),
             "make its owner the user that runs terse",
         ),
-        (Ok(_), true) => finding(what, CheckResult::Warning, format!("{shown} is open to other users"), own_eyes),
-        (Ok(_), false) => finding(what, CheckResult::Good, format!("{shown} is writable, and private"), ""),
+        (Ok(_), true) => {
+            finding(what, CheckResult::Warning, format!("{shown} is open to other users"), own_eyes)
+        }
+        (Ok(_), false) => {
+            finding(what, CheckResult::Good, format!("{shown} is writable, and private"), "")
+        }
     });
     if let Ok(space) = rustix::fs::statvfs(path) {
         let free = space.f_bavail.saturating_mul(space.f_frsize) >> 20;
@@ -183,7 +234,12 @@ fn folder(config: &Config) -> Vec<Finding> {
             100..1024 => CheckResult::Warning,
             _ => CheckResult::Good,
         };
-        findings.push(finding("space", verdict, format!("{free} MiB free"), "make room: without it, no link can be made"));
+        findings.push(finding(
+            "space",
+            verdict,
+            format!("{free} MiB free"),
+            "make room: without it, no link can be made",
+        ));
     }
     findings
 }
@@ -201,7 +257,9 @@ fn others_may(_path: &Path) -> bool {
 
 fn server(config: &Config) -> Finding {
     let what = "server";
-    let Some(dir) = DataDir::existing(&config.data_dir) else { return finding(what, CheckResult::Good, "not running", "") };
+    let Some(dir) = DataDir::existing(&config.data_dir) else {
+        return finding(what, CheckResult::Good, "not running", "");
+    };
     let pid = match dir.lock() {
         Ok(_) => return finding(what, CheckResult::Good, "not running", ""),
         Err(error) => match error.downcast_ref::<InUse>() {
@@ -217,16 +275,24 @@ fn server(config: &Config) -> Finding {
         },
     };
     let who = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
-    let asked =
-        ApiClient::open(config, None, Absent::Refuse).and_then(|api| api.call(&Method::GET, "/api/v1/urls?limit=1", None));
+    let asked = ApiClient::open(config, None, Absent::Refuse)
+        .and_then(|api| api.call(&Method::GET, "/api/v1/urls?limit=1", None));
     match asked {
-        Ok(answer) if answer.status == 200 => finding(what, CheckResult::Good, format!("running{who}, and answers"), ""),
-        Ok(answer) => {
-            finding(what, CheckResult::Problem, format!("running{who}, and answers {}", answer.status), "look at its log")
+        Ok(answer) if answer.status == 200 => {
+            finding(what, CheckResult::Good, format!("running{who}, and answers"), "")
         }
-        Err(error) => {
-            finding(what, CheckResult::Problem, format!("running{who}, but {error:#}"), "look at its log; restart it if it hangs")
-        }
+        Ok(answer) => finding(
+            what,
+            CheckResult::Problem,
+            format!("running{who}, and answers {}", answer.status),
+            "look at its log",
+        ),
+        Err(error) => finding(
+            what,
+            CheckResult::Problem,
+            format!("running{who}, but {error:#}"),
+            "look at its log; restart it if it hangs",
+        ),
     }
 }
 
@@ -240,12 +306,18 @@ fn store(
     verify: impl Fn(&Path) -> anyhow::Result<Option<u64>>,
 ) -> Finding {
     let Ok(meta) = std::fs::metadata(file) else {
-        return finding(what, CheckResult::Good, format!("{} does not exist yet", file.display()), "");
+        return finding(
+            what,
+            CheckResult::Good,
+            format!("{} does not exist yet", file.display()),
+            "",
+        );
     };
     let looked = if deep { verify(file) } else { inspect(file).map(|()| None) };
     match looked {
         Ok(_) if !deep => {
-            let found = format!("{}, {} KiB (--deep reads all of it)", file.display(), meta.len() >> 10);
+            let found =
+                format!("{}, {} KiB (--deep reads all of it)", file.display(), meta.len() >> 10);
             finding(what, CheckResult::Good, found, "")
         }
         Ok(count) => {
@@ -284,8 +356,11 @@ fn open_files(config: &Config) -> Finding {
     let wanted = u64::from(config.redirect.max_connections) + 256;
     match limit.current {
         Some(now) if now < wanted => {
-            let possible = limit.maximum.map_or("no bound".to_owned(), |maximum| maximum.to_string());
-            let found = format!("{now} allowed ({possible} possible), {wanted} wanted by redirect.max_connections");
+            let possible =
+                limit.maximum.map_or("no bound".to_owned(), |maximum| maximum.to_string());
+            let found = format!(
+                "{now} allowed ({possible} possible), {wanted} wanted by redirect.max_connections"
+            );
             finding(
                 what,
                 CheckResult::Warning,
@@ -321,7 +396,10 @@ mod tests {
         let store = tempfile::NamedTempFile::new().unwrap();
         assert_eq!(clock(SystemTime::now(), store.path()).verdict, CheckResult::Good);
         assert_eq!(clock(SystemTime::UNIX_EPOCH, store.path()).verdict, CheckResult::Problem);
-        assert_eq!(clock(SystemTime::now() - Duration::from_secs(86_400), store.path()).verdict, CheckResult::Problem);
+        assert_eq!(
+            clock(SystemTime::now() - Duration::from_secs(86_400), store.path()).verdict,
+            CheckResult::Problem
+        );
     }
 
     #[test]

@@ -85,7 +85,8 @@ pub(crate) struct Edit {
     /// As many visits as come
     #[arg(long, conflicts_with = "max_clicks")]
     clear_max_clicks: bool,
-    /// Where some visitors go instead: a file with rules in JSON, in place of the old ones, or - for standard input
+    /// Where some visitors go instead: a file with rules in JSON, in place of the old ones, or -
+    /// for standard input
     #[arg(long, value_name = "FILE|-")]
     rules: Option<PathBuf>,
     /// No rules
@@ -108,17 +109,25 @@ pub(crate) struct Edit {
 impl Edit {
     fn body(&self, password: Option<String>, rules: Option<Value>) -> Value {
         let mut body = Map::new();
-        let mut give = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
+        let mut give = |name: &str, value: Option<Value>| {
+            body.extend(value.map(|value| (name.to_owned(), value)));
+        };
         let or_null = |value: Option<Value>, clear: bool| value.or(clear.then_some(Value::Null));
         give("long_url", self.url.as_deref().map(Value::from));
         give("title", or_null(self.title.as_deref().map(Value::from), self.clear_title));
-        give("tags", (self.clear_tags || !self.tags.is_empty()).then(|| self.tags.as_slice().into()));
+        give(
+            "tags",
+            (self.clear_tags || !self.tags.is_empty()).then(|| self.tags.as_slice().into()),
+        );
         give("notes", or_null(self.notes.as_deref().map(Value::from), self.clear_notes));
         give("password", or_null(password.map(Value::from), self.clear_password));
         give("archived", (self.archive || self.unarchive).then_some(self.archive.into()));
         give("expires_at", or_null(self.expires.as_deref().map(Value::from), self.clear_expiry));
         give("ttl", self.ttl.map(|ttl| ttl.get().as_secs().into()));
-        give("valid_from", or_null(self.valid_from.as_deref().map(Value::from), self.clear_valid_from));
+        give(
+            "valid_from",
+            or_null(self.valid_from.as_deref().map(Value::from), self.clear_valid_from),
+        );
         give("max_clicks", or_null(self.max_clicks.map(Value::from), self.clear_max_clicks));
         give("rules", or_null(rules, self.clear_rules));
         give("redirect", self.redirect.map(Value::from));
@@ -132,9 +141,14 @@ impl Edit {
         let body = self.body(password, self.rules.as_deref().map(read_rules).transpose()?);
         let (method, after, body) = match (self.undo, body.as_object().is_none_or(Map::is_empty)) {
             (None, true) => {
-                return Err(Usage("say what to change, as in --url or --title; `terse edit --help` lists it all").into());
+                return Err(Usage(
+                    "say what to change, as in --url or --title; `terse edit --help` lists it all",
+                )
+                .into());
             }
-            (Some(_), false) => return Err(Usage("--undo goes alone: take back a change, or make one").into()),
+            (Some(_), false) => {
+                return Err(Usage("--undo goes alone: take back a change, or make one").into());
+            }
             (None, false) => (Method::PATCH, "", body),
             (Some(revision), true) => (Method::POST, "/undo", json!({ "revision": revision })),
         };
@@ -171,11 +185,23 @@ mod tests {
                 .edit
                 .body(Some("p".into()).filter(|_| line.contains(&"--password-file")), None)
         };
-        assert_eq!(body(&["--clear-expiry", "--clear-tags"]), serde_json::json!({"expires_at": null, "tags": []}));
-        assert_eq!(body(&["--title", "t", "--crawlable", "false"]), serde_json::json!({"title": "t", "crawlable": false}));
+        assert_eq!(
+            body(&["--clear-expiry", "--clear-tags"]),
+            serde_json::json!({"expires_at": null, "tags": []})
+        );
+        assert_eq!(
+            body(&["--title", "t", "--crawlable", "false"]),
+            serde_json::json!({"title": "t", "crawlable": false})
+        );
         assert_eq!(body(&["--domain", "b.example"]), serde_json::json!({}));
-        assert_eq!(body(&["--archive", "--clear-password"]), serde_json::json!({"archived": true, "password": null}));
-        assert_eq!(body(&["--unarchive", "--notes", "n"]), serde_json::json!({"archived": false, "notes": "n"}));
+        assert_eq!(
+            body(&["--archive", "--clear-password"]),
+            serde_json::json!({"archived": true, "password": null})
+        );
+        assert_eq!(
+            body(&["--unarchive", "--notes", "n"]),
+            serde_json::json!({"archived": false, "notes": "n"})
+        );
         assert_eq!(body(&["--clear-rules"]), serde_json::json!({"rules": null}));
         assert_eq!(body(&["--password-file", "x"]), serde_json::json!({"password": "p"}));
     }

@@ -50,17 +50,32 @@ impl Export {
         self.through(|| context.api(Absent::Refuse), context)
     }
 
-    pub(crate) fn through(&self, open: impl FnOnce() -> anyhow::Result<ApiClient>, context: &Context) -> anyhow::Result<bool> {
+    pub(crate) fn through(
+        &self,
+        open: impl FnOnce() -> anyhow::Result<ApiClient>,
+        context: &Context,
+    ) -> anyhow::Result<bool> {
         if self.file == Path::new("-") {
             let api = open()?;
             self.write(&api, BufWriter::new(std::io::stdout().lock()), true)?;
             return Ok(true);
         }
-        ensure!(self.force || !self.file.exists(), "{} exists; --force writes over it", self.file.display());
+        ensure!(
+            self.force || !self.file.exists(),
+            "{} exists; --force writes over it",
+            self.file.display()
+        );
         let api = open()?;
-        let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = self
+            .file
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let opening = || format!("writing {}", self.file.display());
-        let mut temp = tempfile::Builder::new().prefix(".terse-export").tempfile_in(folder).with_context(opening)?;
+        let mut temp = tempfile::Builder::new()
+            .prefix(".terse-export")
+            .tempfile_in(folder)
+            .with_context(opening)?;
         let count = self.write(&api, BufWriter::new(temp.as_file_mut()), context.json)?;
         temp.as_file().sync_all().with_context(opening)?;
         temp.persist(&self.file).with_context(opening)?;
@@ -82,10 +97,16 @@ impl Export {
             ProgressBar::hidden()
         } else {
             let style = ProgressStyle::with_template("{spinner} {human_pos} links {elapsed}");
-            ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+            ProgressBar::no_length()
+                .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
         };
-        let which =
-            Which { tag: self.tag.clone(), domain: self.domain.clone(), archived: Some("all"), oldest: true, ..Which::default() };
+        let which = Which {
+            tag: self.tag.clone(),
+            domain: self.domain.clone(),
+            archived: Some("all"),
+            oldest: true,
+            ..Which::default()
+        };
         let deleted = Which { status: Some("deleted".into()), ..which.clone() };
         for which in [Some(which), self.deleted.then_some(deleted)].into_iter().flatten() {
             walk(api, &which, |links| {

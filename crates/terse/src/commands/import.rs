@@ -82,11 +82,16 @@ impl Import {
     }
 
     /// The door is opened only once the file has been found to be one.
-    fn through(&self, open: impl FnOnce() -> anyhow::Result<ApiClient>, context: &Context) -> anyhow::Result<bool> {
+    fn through(
+        &self,
+        open: impl FnOnce() -> anyhow::Result<ApiClient>,
+        context: &Context,
+    ) -> anyhow::Result<bool> {
         let file = (self.file != Path::new("-")).then_some(self.file.as_path());
         let (input, size): (Box<dyn BufRead>, u64) = match file {
             Some(path) => {
-                let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+                let file =
+                    File::open(path).with_context(|| format!("opening {}", path.display()))?;
                 let size = file.metadata()?.len();
                 (Box::new(BufReader::new(file)), size)
             }
@@ -99,7 +104,8 @@ impl Import {
             _ => Done::default(),
         };
         let resumed = done != Done::default();
-        let report = self.report.as_deref().map(|path| ImportReport::open(path, resumed)).transpose()?;
+        let report =
+            self.report.as_deref().map(|path| ImportReport::open(path, resumed)).transpose()?;
         let mut work = Work { api: &api, done, shown: Vec::new(), report };
         let bar = progress(size, context.json);
         if resumed {
@@ -108,7 +114,11 @@ impl Import {
         let outcome = self.all(&mut work, &mut rows, file, &bar);
         bar.finish_and_clear();
         if let Err(error) = outcome {
-            let again = if file.is_some() && work.done.rows() > 0 { "; the same command goes on from there" } else { "" };
+            let again = if file.is_some() && work.done.rows() > 0 {
+                "; the same command goes on from there"
+            } else {
+                ""
+            };
             return Err(error.context(format!("after {} rows{again}", work.done.rows())));
         }
         ensure!(work.done.rows() > 0, "there are no rows below the header");
@@ -119,7 +129,13 @@ impl Import {
         Ok(self.lenient || work.done.refused == 0)
     }
 
-    fn all(&self, work: &mut Work<'_>, rows: &mut Rows, file: Option<&Path>, bar: &ProgressBar) -> anyhow::Result<()> {
+    fn all(
+        &self,
+        work: &mut Work<'_>,
+        rows: &mut Rows,
+        file: Option<&Path>,
+        bar: &ProgressBar,
+    ) -> anyhow::Result<()> {
         loop {
             let (batch, more) = self.batch(work, rows)?;
             work.hand_over(&batch)?;
@@ -133,7 +149,14 @@ impl Import {
                 return Ok(());
             }
             if let Some(path) = file {
-                Position { place: work.api.place(), offset, line, sha256: rows.digest(), done: work.done }.write(path)?;
+                Position {
+                    place: work.api.place(),
+                    offset,
+                    line,
+                    sha256: rows.digest(),
+                    done: work.done,
+                }
+                .write(path)?;
             }
         }
     }
@@ -148,7 +171,9 @@ impl Import {
                 None => return Ok((batch, false)),
                 Some(RowResult::Link(mut row)) => {
                     match (&self.domain, self.no_domain) {
-                        (Some(domain), _) => drop(row.body.insert("domain".into(), domain.as_str().into())),
+                        (Some(domain), _) => {
+                            drop(row.body.insert("domain".into(), domain.as_str().into()));
+                        }
                         (None, true) => drop(row.body.remove("domain")),
                         (None, false) => {}
                     }
@@ -166,9 +191,11 @@ impl Import {
     }
 }
 
-/// Where to begin: at the beginning, or where an earlier import of the same file to the same place had come.
+/// Where to begin: at the beginning, or where an earlier import of the same file to the same place
+/// had come.
 fn resume(path: &Path, api: &ApiClient, rows: &mut Rows) -> anyhow::Result<Done> {
-    let Some(position) = Position::read(path)?.filter(|position| position.place == api.place()) else {
+    let Some(position) = Position::read(path)?.filter(|position| position.place == api.place())
+    else {
         return Ok(Done::default());
     };
     rows.skip_to(position.offset, position.line)?;
@@ -181,7 +208,8 @@ fn resume(path: &Path, api: &ApiClient, rows: &mut Rows) -> anyhow::Result<Done>
 }
 
 impl Work<'_> {
-    /// Hands rows over until each is acknowledged or refused. Rows that a busy server turned away are tried again.
+    /// Hands rows over until each is acknowledged or refused. Rows that a busy server turned away
+    /// are tried again.
     fn hand_over(&mut self, batch: &[Row]) -> anyhow::Result<()> {
         let mut left: Vec<&Row> = batch.iter().collect();
         let mut attempt = 0;
@@ -198,7 +226,10 @@ impl Work<'_> {
             if !left.is_empty() {
                 attempt += 1;
                 ensure!(attempt < ATTEMPTS, "the server is too busy");
-                let wait = answer.retry_after.unwrap_or(Duration::from_millis(100 << attempt)).min(MAX_WAIT);
+                let wait = answer
+                    .retry_after
+                    .unwrap_or(Duration::from_millis(100 << attempt))
+                    .min(MAX_WAIT);
                 std::thread::sleep(wait);
             }
         }
@@ -207,23 +238,35 @@ impl Work<'_> {
 
     /// Counts the results; gives back the rows that were neither taken nor refused.
     fn read<'r>(&mut self, rows: &[&'r Row], body: &Value) -> anyhow::Result<Vec<&'r Row>> {
-        let Some(results) = body.get("results").and_then(Value::as_array).filter(|results| results.len() == rows.len()) else {
+        let Some(results) = body
+            .get("results")
+            .and_then(Value::as_array)
+            .filter(|results| results.len() == rows.len())
+        else {
             bail!("the answer does not say what became of every row: is this a terse server?");
         };
         let mut busy = Vec::new();
         for (place, result) in results.iter().enumerate() {
             let number = |name: &str| result.get(name).and_then(Value::as_u64);
-            let index = number("index").and_then(|index| usize::try_from(index).ok()).unwrap_or(place);
+            let index =
+                number("index").and_then(|index| usize::try_from(index).ok()).unwrap_or(place);
             let row = *rows.get(index).context("the answer speaks of a row that was not sent")?;
             match number("status").unwrap_or_default() {
                 201 => self.done.created += 1,
                 200 => self.done.existing += 1,
                 429 | 500..=599 => busy.push(row),
                 status => {
-                    let problem =
-                        Problem::read(u16::try_from(status).unwrap_or(400), result.get("problem").unwrap_or(&Value::Null));
+                    let problem = Problem::read(
+                        u16::try_from(status).unwrap_or(400),
+                        result.get("problem").unwrap_or(&Value::Null),
+                    );
                     let reason = format!("{} ({})", problem.detail, problem.code);
-                    self.refuse(Refused { line: row.line, short_code: row.code(), field: problem.field, reason })?;
+                    self.refuse(Refused {
+                        line: row.line,
+                        short_code: row.code(),
+                        field: problem.field,
+                        reason,
+                    })?;
                 }
             }
         }
@@ -255,14 +298,21 @@ impl Work<'_> {
         for row in &self.shown {
             let field = row.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
             let code = row.short_code.as_ref().map(|code| format!(" [{code}]")).unwrap_or_default();
-            eprintln!("line {}{}: {}", row.line, one_line(&code), one_line(&format!("{field}{}", row.reason)));
+            eprintln!(
+                "line {}{}: {}",
+                row.line,
+                one_line(&code),
+                one_line(&format!("{field}{}", row.reason))
+            );
         }
         let hidden = refused.saturating_sub(self.shown.len() as u64);
         if hidden > 0 {
             let how = if report.is_some() { "" } else { "; --report FILE writes them all" };
             eprintln!("… and {hidden} more{how}");
         }
-        say(&format!("{created} made, {existing} there already, {refused} refused, {skipped} skipped"))
+        say(&format!(
+            "{created} made, {existing} there already, {refused} refused, {skipped} skipped"
+        ))
     }
 }
 
@@ -275,7 +325,8 @@ struct ImportReport {
 impl ImportReport {
     fn open(path: &Path, append: bool) -> anyhow::Result<Self> {
         let csv = path.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("csv"));
-        let open = File::options().create(true).write(true).append(append).truncate(!append).open(path);
+        let open =
+            File::options().create(true).write(true).append(append).truncate(!append).open(path);
         let mut file = open.with_context(|| format!("opening {}", path.display()))?;
         if csv && file.metadata()?.len() == 0 {
             file.write_all(b"line,outcome,short_code,field,reason\n")?;
@@ -290,9 +341,18 @@ impl ImportReport {
             writeln!(self.out, "{line}")?;
             return Ok(());
         }
-        let (code, field) = (row.short_code.as_deref().unwrap_or_default(), row.field.as_deref().unwrap_or_default());
+        let (code, field) = (
+            row.short_code.as_deref().unwrap_or_default(),
+            row.field.as_deref().unwrap_or_default(),
+        );
         let mut writer = csv::Writer::from_writer(&mut self.out);
-        writer.write_record([&row.line.to_string(), outcome, &guard(code), &guard(field), &guard(&row.reason)])?;
+        writer.write_record([
+            &row.line.to_string(),
+            outcome,
+            &guard(code),
+            &guard(field),
+            &guard(&row.reason),
+        ])?;
         writer.flush()?;
         Ok(())
     }
@@ -306,7 +366,9 @@ fn progress(size: u64, json: bool) -> ProgressBar {
         0 => (ProgressBar::no_length(), "{spinner} {bytes} {msg} {elapsed}"),
         size => (ProgressBar::new(size), "{wide_bar} {bytes}/{total_bytes} {msg} {eta}"),
     };
-    bar.with_style(ProgressStyle::with_template(shape).unwrap_or_else(|_| ProgressStyle::default_bar()))
+    bar.with_style(
+        ProgressStyle::with_template(shape).unwrap_or_else(|_| ProgressStyle::default_bar()),
+    )
 }
 
 #[cfg(test)]

@@ -34,7 +34,8 @@ async fn import(State(api): State<Api>, Json(rows): Json<Vec<Value>>) -> (Status
     let take = |(index, row): (usize, Value)| {
         let code = row["short_code"].as_str().unwrap_or_default().to_owned();
         if !row["long_url"].as_str().unwrap_or_default().starts_with("https://") {
-            let problem = json!({"code": "invalid_url", "detail": "not a URL", "field": "long_url"});
+            let problem =
+                json!({"code": "invalid_url", "detail": "not a URL", "field": "long_url"});
             return json!({"index": index, "status": 400, "problem": problem});
         }
         match links.insert(code, row) {
@@ -46,7 +47,10 @@ async fn import(State(api): State<Api>, Json(rows): Json<Vec<Value>>) -> (Status
     (StatusCode::MULTI_STATUS, Json(json!({ "results": results })))
 }
 
-async fn list(State(api): State<Api>, Query(query): Query<BTreeMap<String, String>>) -> Json<Value> {
+async fn list(
+    State(api): State<Api>,
+    Query(query): Query<BTreeMap<String, String>>,
+) -> Json<Value> {
     let links = api.links.lock().unwrap();
     let limit: usize = query["limit"].parse().unwrap();
     assert_eq!(query.get("sort").map(String::as_str), Some("created_at"));
@@ -67,7 +71,10 @@ impl Bench {
     }
 
     fn api(&self) -> ApiClient {
-        let router = Router::new().route(IMPORT, post(import)).route("/api/v1/urls", get(list)).with_state(self.api.clone());
+        let router = Router::new()
+            .route(IMPORT, post(import))
+            .route("/api/v1/urls", get(list))
+            .with_state(self.api.clone());
         ApiClient::to(router, &self.temp.path().join("data"))
     }
 
@@ -81,8 +88,17 @@ impl Bench {
             #[command(flatten)]
             import: Import,
         }
-        let line = ["x", file.to_str().unwrap()].iter().chain(more).copied().map(str::to_owned).collect::<Vec<_>>();
-        let context = Context { loaded: Config::load(&Sources::default()).unwrap(), json: true, remote: None };
+        let line = ["x", file.to_str().unwrap()]
+            .iter()
+            .chain(more)
+            .copied()
+            .map(str::to_owned)
+            .collect::<Vec<_>>();
+        let context = Context {
+            loaded: Config::load(&Sources::default()).unwrap(),
+            json: true,
+            remote: None,
+        };
         Line::parse_from(line).import.through(|| Ok(self.api()), &context)
     }
 }
@@ -127,7 +143,10 @@ fn an_interrupted_import_goes_on_where_it_stopped() {
     let text = format!("long_url,alias\n{}", rows(0, 1200));
     std::fs::write(&file, &text).unwrap();
     let error = format!("{:#}", bench.import(&file, &[]).unwrap_err());
-    assert!(error.contains("after 500 rows; the same command goes on from there: no more (full)"), "{error}");
+    assert!(
+        error.contains("after 500 rows; the same command goes on from there: no more (full)"),
+        "{error}"
+    );
     assert!(Position::path(&file).exists());
 
     bench.api.full_at = None;
@@ -172,7 +191,11 @@ fn an_export_holds_every_link_and_appears_whole() {
             export: Export,
         }
         let out = bench.path(name);
-        let context = Context { loaded: Config::load(&Sources::default()).unwrap(), json: true, remote: None };
+        let context = Context {
+            loaded: Config::load(&Sources::default()).unwrap(),
+            json: true,
+            remote: None,
+        };
         let export = Line::parse_from(["x", out.to_str().unwrap()]).export;
         export.through(|| Ok(bench.api()), &context).unwrap();
         let again = export.through(|| panic!("not even asked"), &context);
@@ -180,7 +203,8 @@ fn an_export_holds_every_link_and_appears_whole() {
         let copy = Bench::new(Api::default());
         assert!(copy.import(&out, &[]).unwrap());
         assert_eq!(*copy.api.links.lock().unwrap(), *bench.api.links.lock().unwrap());
-        let left: Vec<_> = std::fs::read_dir(bench.temp.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let left: Vec<_> =
+            std::fs::read_dir(bench.temp.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert!(left.iter().all(|name| !name.to_string_lossy().starts_with('.')), "{left:?}");
     }
 }

@@ -88,22 +88,34 @@ impl Key {
             }
             Act::Add { name, whose, scope, expires, ttl, plan } => {
                 let mut body = json!({ "name": name, "scope": scope });
-                let ends = ttl.map(|ttl| terse_core::Clock::default().now().checked_add(ttl.get()).map(|at| at.to_string()));
+                let ends = ttl.map(|ttl| {
+                    terse_core::Clock::default()
+                        .now()
+                        .checked_add(ttl.get())
+                        .map(|at| at.to_string())
+                });
                 if let Some(moment) = expires.clone().or(ends.flatten()) {
                     body["expires_at"] = json!(moment);
                 }
                 if let Some(plan) = plan {
                     body["plan"] = json!(plan);
                 }
-                let made = api.expect(&Method::POST, &whose.path(context, &api)?, Some(&body))?.body;
-                say(if context.json { made.to_string() } else { one_line(text(&made, "key")) }.as_str())?;
+                let made =
+                    api.expect(&Method::POST, &whose.path(context, &api)?, Some(&body))?.body;
+                say(if context.json { made.to_string() } else { one_line(text(&made, "key")) }
+                    .as_str())?;
                 if !context.json && is_out() {
                     eprintln!("It is never shown again. Its number is {}.", made["id"]);
                 }
             }
             Act::Revoke { id, whose } => {
                 api.expect(&Method::DELETE, &format!("{}/{id}", whose.path(context, &api)?), None)?;
-                say(if context.json { json!({ "id": id }).to_string() } else { format!("revoked: {id}") }.as_str())?;
+                say(if context.json {
+                    json!({ "id": id }).to_string()
+                } else {
+                    format!("revoked: {id}")
+                }
+                .as_str())?;
             }
         }
         Ok(true)
@@ -132,5 +144,10 @@ fn list(keys: &Value) -> anyhow::Result<()> {
         ]
     };
     let rows: Vec<Vec<String>> = keys.iter().map(row).collect();
-    say(&table(&["number", "name", "begins", "opens", "plan", "ends", "last used"], &rows, &[1], width()))
+    say(&table(
+        &["number", "name", "begins", "opens", "plan", "ends", "last used"],
+        &rows,
+        &[1],
+        width(),
+    ))
 }

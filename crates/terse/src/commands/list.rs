@@ -11,7 +11,8 @@ use crate::terminal::{say, table, width};
 
 /// How many links are asked for at once.
 pub(crate) const PAGE: usize = 100;
-/// How many pages may be empty in a row before something must be wrong; a store may stop looking after a while.
+/// How many pages may be empty in a row before something must be wrong; a store may stop looking
+/// after a while.
 const EMPTY_PAGES: usize = 10_000;
 
 /// List links, newest first.
@@ -89,7 +90,10 @@ pub(crate) fn walk(
         each(links)?;
         left -= links.len();
         empty = if links.is_empty() { empty + 1 } else { 0 };
-        anyhow::ensure!(empty < EMPTY_PAGES && (next.is_none() || next != cursor), "the list does not come to an end");
+        anyhow::ensure!(
+            empty < EMPTY_PAGES && (next.is_none() || next != cursor),
+            "the list does not come to an end"
+        );
         if next.is_none() || left == 0 {
             return Ok(next);
         }
@@ -119,15 +123,25 @@ impl List {
                 count += links.len();
                 let page = page(links, width());
                 // The header once, above the first page.
-                say(if std::mem::take(&mut header) { &page } else { page.split_once('\n').map_or("", |(_, rows)| rows) })?;
+                say(if std::mem::take(&mut header) {
+                    &page
+                } else {
+                    page.split_once('\n').map_or("", |(_, rows)| rows)
+                })?;
             }
             Ok(())
         })?;
         match (count, more) {
             (0, _) => {
-                eprintln!("There are no links{}.", if self.q.is_some() || self.tag.is_some() { " like that" } else { " yet" });
+                eprintln!(
+                    "There are no links{}.",
+                    if self.q.is_some() || self.tag.is_some() { " like that" } else { " yet" }
+                );
             }
-            (_, Some(_)) => eprintln!("There are more: --limit {} or --all shows them.", self.limit.saturating_mul(5)),
+            (_, Some(_)) => eprintln!(
+                "There are more: --limit {} or --all shows them.",
+                self.limit.saturating_mul(5)
+            ),
             _ => {}
         }
         Ok(true)
@@ -159,7 +173,9 @@ fn page(links: &[Value], width: usize) -> String {
         let day = text(link, "created_at").get(..10).unwrap_or_default();
         let domain = text(link, "short_url").split_once("://").map_or("", |(_, rest)| rest);
         let name = if domain.is_empty() { text(link, "short_code") } else { domain };
-        [name, text(link, "long_url"), text(link, "status"), day, text(link, "title")].map(str::to_owned).to_vec()
+        [name, text(link, "long_url"), text(link, "status"), day, text(link, "title")]
+            .map(str::to_owned)
+            .to_vec()
     };
     let rows: Vec<Vec<String>> = links.iter().map(row).collect();
     table(&["LINK", "TARGET", "STATE", "MADE", "TITLE"], &rows, &[1, 4], width)
@@ -177,7 +193,10 @@ mod tests {
         });
         let page = page(&[link], 70);
         let lines: Vec<&str> = page.lines().collect();
-        assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["LINK", "TARGET", "STATE", "MADE", "TITLE"]);
+        assert_eq!(
+            lines[0].split_whitespace().collect::<Vec<_>>(),
+            ["LINK", "TARGET", "STATE", "MADE", "TITLE"]
+        );
         assert!(lines[1].starts_with("go.example/x7Kq  https://example.com/a/ra"), "{page}");
         assert!(lines[1].ends_with("…  active  2026-01-02"), "{page}");
         assert!(lines.iter().all(|line| line.chars().count() <= 70), "{page}");

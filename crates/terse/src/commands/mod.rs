@@ -1,4 +1,5 @@
-//! One file per command. Each prints for people, or JSON with `--json`, and says whether all went well.
+//! One file per command. Each prints for people, or JSON with `--json`, and says whether all went
+//! well.
 
 pub(crate) mod backup;
 pub(crate) mod block;
@@ -35,7 +36,10 @@ fn text<'a>(link: &'a Value, field: &str) -> &'a str {
 
 /// A code, however it was typed: alone, or as a whole short URL, also of the preview page.
 fn code_of(typed: &str) -> &str {
-    let path = typed.trim().split_once("://").map_or(typed.trim(), |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
+    let path = typed
+        .trim()
+        .split_once("://")
+        .map_or(typed.trim(), |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let last = path.trim_matches('/').rsplit('/').next().unwrap_or_default();
     last.strip_suffix('+').unwrap_or(last)
@@ -45,12 +49,18 @@ fn code_of(typed: &str) -> &str {
 fn link_path(typed: &str, domain: Option<&str>, below: &str) -> anyhow::Result<String> {
     let code = code_of(typed);
     anyhow::ensure!(!code.is_empty(), "{typed:?} holds no code");
-    Ok(format!("{URLS}/{}{below}{}", segment(code), query(&[("domain", domain.map(str::to_owned))])))
+    Ok(format!(
+        "{URLS}/{}{below}{}",
+        segment(code),
+        query(&[("domain", domain.map(str::to_owned))])
+    ))
 }
 
-/// A password out of a file, or from standard input: what is typed as an argument, others on the machine can see.
+/// A password out of a file, or from standard input: what is typed as an argument, others on the
+/// machine can see.
 fn read_password(file: &Path) -> anyhow::Result<String> {
-    // More than the longest password and a line break; what is longer is refused by whoever gets it.
+    // More than the longest password and a line break; what is longer is refused by whoever gets
+    // it.
     let text = read_text(file, 4096)?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
@@ -60,17 +70,26 @@ fn read_password(file: &Path) -> anyhow::Result<String> {
 fn read_rules(file: &Path) -> anyhow::Result<Value> {
     // More than the API takes.
     let text = read_text(file, 1 << 20)?;
-    serde_json::from_str(&text).with_context(|| format!("reading rules, which are JSON, in {}", file.display()))
+    serde_json::from_str(&text)
+        .with_context(|| format!("reading rules, which are JSON, in {}", file.display()))
 }
 
 /// At most so much of a file, or of standard input.
 fn read_text(file: &Path, most: u64) -> anyhow::Result<String> {
     let mut text = String::new();
     match file == Path::new("-") {
-        true => std::io::stdin().lock().take(most).read_to_string(&mut text).context("reading standard input")?,
+        true => std::io::stdin()
+            .lock()
+            .take(most)
+            .read_to_string(&mut text)
+            .context("reading standard input")?,
         false => {
             let reading = || format!("reading {}", file.display());
-            std::fs::File::open(file).with_context(reading)?.take(most).read_to_string(&mut text).with_context(reading)?
+            std::fs::File::open(file)
+                .with_context(reading)?
+                .take(most)
+                .read_to_string(&mut text)
+                .with_context(reading)?
         }
     };
     Ok(text)
@@ -84,7 +103,9 @@ mod tests {
     fn a_password_is_what_its_file_holds_but_for_the_line_break() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("password");
-        for (held, want) in [("open sesame\n", "open sesame"), ("a\r\n", "a"), (" a \n\n", " a \n"), ("", "")] {
+        for (held, want) in
+            [("open sesame\n", "open sesame"), ("a\r\n", "a"), (" a \n\n", " a \n"), ("", "")]
+        {
             std::fs::write(&file, held).unwrap();
             assert_eq!(read_password(&file).unwrap(), want);
         }
@@ -115,6 +136,9 @@ mod tests {
         ] {
             assert_eq!(code_of(typed), code, "{typed}");
         }
-        assert_eq!(link_path("a b", Some("b.example"), "/restore").unwrap(), "/api/v1/urls/a%20b/restore?domain=b.example");
+        assert_eq!(
+            link_path("a b", Some("b.example"), "/restore").unwrap(),
+            "/api/v1/urls/a%20b/restore?domain=b.example"
+        );
     }
 }

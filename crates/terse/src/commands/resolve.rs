@@ -17,7 +17,8 @@ Examples:
   terse resolve https://go.example/x7Kq --json
   terse resolve x7Kq --as-country AT --as-language de
 
-With any of --as-…, says where the link's rules lead such a visitor, and why. In a pipe only the target is printed.")]
+With any of --as-…, says where the link's rules lead such a visitor, and why. In a pipe only the \
+target is printed.")]
 pub(crate) struct Resolve {
     /// A code or a whole short URL
     #[arg(value_name = "CODE|URL")]
@@ -67,8 +68,10 @@ impl Visitor {
             ("at", &self.as_at),
             ("visitor_id", &self.as_visitor),
         ];
-        let fields: Map<String, Value> =
-            given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into()))).collect();
+        let fields: Map<String, Value> = given
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into())))
+            .collect();
         (!fields.is_empty()).then_some(fields.into())
     }
 }
@@ -104,8 +107,18 @@ impl Resolve {
         say(&one_line(text(&trial, "location")))?;
         if is_out() {
             say(&format!("  {}", one_line(text(&trial, "why"))))?;
-            for step in trial["steps"].as_array().into_iter().flatten().filter(|step| step["matched"] == false) {
-                let why: Vec<&str> = step["why"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            for step in trial["steps"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter(|step| step["matched"] == false)
+            {
+                let why: Vec<&str> = step["why"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str)
+                    .collect();
                 say(&format!("  not rules[{}]: {}", step["rule"], one_line(&why.join(", "))))?;
             }
         }
@@ -121,7 +134,9 @@ pub(crate) fn details(link: &Value) -> Vec<String> {
             Value::String(text) if text.is_empty() => return None,
             Value::String(text) => text.clone(),
             Value::Array(items) if items.is_empty() => return None,
-            Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
+            Value::Array(items) => {
+                items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+            }
             other => other.to_string(),
         };
         Some(format!("  {name:<9} {}", one_line(&value)))

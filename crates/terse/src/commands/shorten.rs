@@ -73,7 +73,9 @@ pub(crate) struct Shorten {
 impl Shorten {
     fn body(&self, password: Option<String>, rules: Option<Value>) -> Value {
         let mut body = Map::from_iter([("long_url".to_owned(), Value::from(self.url.as_str()))]);
-        let mut give = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
+        let mut give = |name: &str, value: Option<Value>| {
+            body.extend(value.map(|value| (name.to_owned(), value)));
+        };
         give("custom_alias", self.alias.as_deref().map(Value::from));
         give("expires_at", self.expires.as_deref().map(Value::from));
         give("ttl", self.ttl.map(|ttl| ttl.get().as_secs().into()));
@@ -127,10 +129,23 @@ mod tests {
 
     #[test]
     fn only_what_was_wished_is_asked_for() {
-        let body = |line: &[&str]| Line::parse_from([&["x"], line].concat()).shorten.body(None, None);
+        let body =
+            |line: &[&str]| Line::parse_from([&["x"], line].concat()).shorten.body(None, None);
         assert_eq!(body(&["https://e.com/"]), serde_json::json!({"long_url": "https://e.com/"}));
-        let line =
-            ["https://e.com/", "--alias", "a", "--ttl", "8h", "--tag", "x", "--tag", "y", "--no-reuse", "--redirect", "301"];
+        let line = [
+            "https://e.com/",
+            "--alias",
+            "a",
+            "--ttl",
+            "8h",
+            "--tag",
+            "x",
+            "--tag",
+            "y",
+            "--no-reuse",
+            "--redirect",
+            "301",
+        ];
         let want = serde_json::json!({
             "long_url": "https://e.com/", "custom_alias": "a", "ttl": 28_800, "tags": ["x", "y"], "reuse": false, "redirect": 301
         });

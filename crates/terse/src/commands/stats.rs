@@ -28,7 +28,8 @@ pub(crate) struct Stats {
     /// A code or a whole short URL; without it, all links together
     #[arg(value_name = "CODE|URL")]
     code: Option<String>,
-    /// From when on: 2026-01-31 or 2026-01-31T12:00:00Z [default: the link's beginning, or 30 days ago]
+    /// From when on: 2026-01-31 or 2026-01-31T12:00:00Z [default: the link's beginning, or 30 days
+    /// ago]
     #[arg(long, value_name = "MOMENT")]
     from: Option<String>,
     /// To before when [default: now]
@@ -93,14 +94,16 @@ fn zone_here() -> Option<String> {
 /// Everything, in lines of at most `width` columns.
 fn page(stats: &Value, width: usize, unicode: bool) -> Vec<String> {
     let ink = Ink::new(unicode);
-    let mut lines = head(stats).into_iter().map(|line| cut(line.trim_end(), width)).collect::<Vec<_>>();
+    let mut lines =
+        head(stats).into_iter().map(|line| cut(line.trim_end(), width)).collect::<Vec<_>>();
     lines.push(String::new());
     lines.extend(over_time(stats, &ink, width));
     let block = BLOCK.min(width);
     // On a wide terminal lists take all of it.
     let across = ((width + GAP) / (block + GAP)).max(1);
     let block = ((width + GAP) / across).saturating_sub(GAP).clamp(block, BLOCK * 2);
-    let blocks: Vec<Vec<String>> = LISTS.iter().filter_map(|(field, title)| list(stats, field, title, &ink, block)).collect();
+    let blocks: Vec<Vec<String>> =
+        LISTS.iter().filter_map(|(field, title)| list(stats, field, title, &ink, block)).collect();
     if !blocks.is_empty() {
         lines.push(String::new());
         lines.extend(side_by_side(&blocks, block, GAP, width));
@@ -147,7 +150,10 @@ fn head(stats: &Value) -> Vec<String> {
 
 fn over_time(stats: &Value, ink: &Ink, width: usize) -> Vec<String> {
     let points: &[Value] = stats.get("series").and_then(Value::as_array).map_or(&[], Vec::as_slice);
-    let values: Vec<u64> = points.iter().map(|point| point.get("clicks").and_then(Value::as_u64).unwrap_or_default()).collect();
+    let values: Vec<u64> = points
+        .iter()
+        .map(|point| point.get("clicks").and_then(Value::as_u64).unwrap_or_default())
+        .collect();
     let interval = text(stats, "interval");
     let label = |point: Option<&Value>| {
         let start = point.map_or("", |point| text(point, "start"));
@@ -158,7 +164,8 @@ fn over_time(stats: &Value, ink: &Ink, width: usize) -> Vec<String> {
         };
         one_line(start.get(from..to).unwrap_or_default()).replace('T', " ")
     };
-    let (mut lines, together) = ink.over_time(&values, &label(points.first()), &label(points.last()), width);
+    let (mut lines, together) =
+        ink.over_time(&values, &label(points.first()), &label(points.last()), width);
     if together > 1 {
         lines.push(cut(&format!("       each column is {together} {interval}s"), width));
     }
@@ -195,8 +202,11 @@ fn list(stats: &Value, field: &str, title: &str, ink: &Ink, width: usize) -> Opt
         return None;
     }
     if items.len() > SHOWN {
-        let (unknown, mut known): (Vec<_>, Vec<_>) = items.into_iter().partition(|(name, _)| name == "unknown");
-        let rest = known.drain(SHOWN - 1 - unknown.len()..).fold(0, |sum: u64, (_, clicks)| sum.saturating_add(clicks));
+        let (unknown, mut known): (Vec<_>, Vec<_>) =
+            items.into_iter().partition(|(name, _)| name == "unknown");
+        let rest = known
+            .drain(SHOWN - 1 - unknown.len()..)
+            .fold(0, |sum: u64, (_, clicks)| sum.saturating_add(clicks));
         items = known.into_iter().chain(unknown).chain([("other".to_owned(), rest)]).collect();
     }
     Some(ink.ranking(title, &items, width))
@@ -210,10 +220,13 @@ mod tests {
     use super::*;
 
     fn sums(points: usize, clicks: u64) -> Value {
-        let start = |n: usize| format!("2026-{:02}-{:02}T00:00:00+01:00", n / 28 % 12 + 1, n % 28 + 1);
-        let series: Vec<Value> = (0..points).map(|n| json!({"start": start(n), "clicks": clicks})).collect();
+        let start =
+            |n: usize| format!("2026-{:02}-{:02}T00:00:00+01:00", n / 28 % 12 + 1, n % 28 + 1);
+        let series: Vec<Value> =
+            (0..points).map(|n| json!({"start": start(n), "clicks": clicks})).collect();
         let names = ["news.example", "日本語.example", "other", "a\u{1b}[2Jb"];
-        let names: Vec<Value> = names.iter().map(|name| json!({"name": name, "clicks": clicks})).collect();
+        let names: Vec<Value> =
+            names.iter().map(|name| json!({"name": name, "clicks": clicks})).collect();
         let many = (0..20).map(|n| format!("n{n}")).chain(["unknown".into(), "other".into()]);
         let many: Vec<Value> = many.map(|name| json!({"name": name, "clicks": 1})).collect();
         json!({
@@ -257,12 +270,22 @@ mod tests {
             assert!(text.contains(part), "{part}\n{text}");
         }
         // Nothing is known of devices, and nobody had a browser.
-        assert!(!text.contains("Devices") && !text.contains("Browsers") && !text.contains("n6 "), "{text}");
+        assert!(
+            !text.contains("Devices") && !text.contains("Browsers") && !text.contains("n6 "),
+            "{text}"
+        );
         assert!(text.contains("other   15"), "{text}");
         let orphans = json!({"outcomes": [{"name": "not_found", "clicks": 2}], "series": [], "total_clicks": 2});
         let text = page(&orphans, 80, true).join("\n");
-        assert!(text.starts_with("Visits that led nowhere") && text.contains("not_found 2"), "{text}");
-        assert!(page(&json!({"top_links": [{"short_code": "abc", "clicks": 3}]}), 80, true).join("\n").contains("abc 3"));
+        assert!(
+            text.starts_with("Visits that led nowhere") && text.contains("not_found 2"),
+            "{text}"
+        );
+        assert!(
+            page(&json!({"top_links": [{"short_code": "abc", "clicks": 3}]}), 80, true)
+                .join("\n")
+                .contains("abc 3")
+        );
         assert!(!page(&json!({"nothing": "of ours"}), 80, true).is_empty());
     }
 
@@ -279,7 +302,10 @@ mod tests {
             orphans: false,
         };
         assert_eq!(all.path().unwrap(), "/api/v1/stats?from=2026-01-01&tz=%2B05%3A30");
-        assert_eq!(Stats { orphans: true, ..all }.path().unwrap(), "/api/v1/admin/orphans?from=2026-01-01&tz=%2B05%3A30");
+        assert_eq!(
+            Stats { orphans: true, ..all }.path().unwrap(),
+            "/api/v1/admin/orphans?from=2026-01-01&tz=%2B05%3A30"
+        );
         let one = Stats {
             code: Some("https://b.example/x7Kq".into()),
             from: None,
@@ -290,7 +316,8 @@ mod tests {
             domain: Some("b.example".into()),
             orphans: false,
         };
-        let path = "/api/v1/urls/x7Kq/stats?domain=b.example&to=x%26y&interval=day&bots=only&tz=UTC";
+        let path =
+            "/api/v1/urls/x7Kq/stats?domain=b.example&to=x%26y&interval=day&bots=only&tz=UTC";
         assert_eq!(one.path().unwrap(), path);
     }
 }

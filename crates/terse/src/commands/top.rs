@@ -54,7 +54,8 @@ impl Top {
             say(&self.look(&api)?.to_string())?;
             return Ok(true);
         }
-        // Only a server knows what is going on right now. Waiting here would also keep one from being started.
+        // Only a server knows what is going on right now. Waiting here would also keep one from
+        // being started.
         if api.is_here() {
             eprintln!("No server is running on this data folder, so there is nothing to watch.");
             return Ok(true);
@@ -67,7 +68,10 @@ impl Top {
     }
 
     fn look(&self, api: &ApiClient) -> anyhow::Result<Value> {
-        let which = query(&[("minutes", Some(self.minutes.to_string())), ("limit", Some(self.limit.to_string()))]);
+        let which = query(&[
+            ("minutes", Some(self.minutes.to_string())),
+            ("limit", Some(self.limit.to_string())),
+        ]);
         Ok(api.expect(&Method::GET, &format!("/api/v1/top{which}"), None)?.body)
     }
 
@@ -77,7 +81,8 @@ impl Top {
         let mut top = first;
         let mut trouble = None;
         loop {
-            let mut lines = picture(&top, width(), height().saturating_sub(AROUND).max(1), is_utf8());
+            let mut lines =
+                picture(&top, width(), height().saturating_sub(AROUND).max(1), is_utf8());
             lines.extend(trouble.take().map(|line: String| cut(&line, width())));
             screen.draw(&lines)?;
             // At least a moment, whatever was asked for.
@@ -93,11 +98,13 @@ impl Top {
 /// What is going on, in lines of at most `width` columns and at most `rows` links.
 fn picture(top: &Value, width: usize, rows: usize, unicode: bool) -> Vec<String> {
     let ink = Ink::new(unicode);
-    let count = |link: &Value, field: &str| link.get(field).and_then(Value::as_u64).unwrap_or_default();
+    let count =
+        |link: &Value, field: &str| link.get(field).and_then(Value::as_u64).unwrap_or_default();
     let minutes = count(top, "minutes");
     let links: &[Value] = top.get("links").and_then(Value::as_array).map_or(&[], Vec::as_slice);
     let span = if minutes == 1 { "minute".to_owned() } else { format!("{minutes} minutes") };
-    let mut lines = vec![cut(&format!("The busiest links of the last {span}"), width), String::new()];
+    let mut lines =
+        vec![cut(&format!("The busiest links of the last {span}"), width), String::new()];
     if links.is_empty() {
         lines.push(cut("Nobody has come by.", width));
         return lines;
@@ -106,9 +113,12 @@ fn picture(top: &Value, width: usize, rows: usize, unicode: bool) -> Vec<String>
     // In a narrow window, which link it is says more than a bar.
     let bars = width.saturating_sub(NARROW).min(BARS);
     let row = |link: &Value| {
-        let name = text(link, "short_url").split_once("://").map_or(text(link, "short_code"), |(_, rest)| rest);
+        let name = text(link, "short_url")
+            .split_once("://")
+            .map_or(text(link, "short_code"), |(_, rest)| rest);
         let last = text(link, "last_click_at").get(11..19).unwrap_or_default();
-        let [clicks, humans, bots] = COUNTS.map(|(field, wide)| format!("{:>wide$}", number(count(link, field))));
+        let [clicks, humans, bots] =
+            COUNTS.map(|(field, wide)| format!("{:>wide$}", number(count(link, field))));
         vec![
             name.to_owned(),
             clicks,
@@ -119,12 +129,18 @@ fn picture(top: &Value, width: usize, rows: usize, unicode: bool) -> Vec<String>
         ]
     };
     let shown: Vec<Vec<String>> = links.iter().take(rows).map(row).collect();
-    let table = table(&["LINK", "     CLICKS", "     PEOPLE", "   MACHINES", "LAST (UTC)", ""], &shown, &[0], width);
+    let table = table(
+        &["LINK", "     CLICKS", "     PEOPLE", "   MACHINES", "LAST (UTC)", ""],
+        &shown,
+        &[0],
+        width,
+    );
     lines.extend(table.lines().map(|line| cut(line.trim_end(), width)));
     lines
 }
 
-/// The part of a terminal that is drawn again and again, without its cursor. Whatever happens, the cursor comes back.
+/// The part of a terminal that is drawn again and again, without its cursor. Whatever happens, the
+/// cursor comes back.
 struct Screen {
     drawn: usize,
 }
@@ -180,7 +196,8 @@ fn frame(drawn: usize, lines: &[String]) -> String {
 
 async fn stop_signal() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
@@ -209,14 +226,26 @@ mod tests {
             for unicode in [true, false] {
                 let lines = picture(&top(40), width, 10, unicode);
                 assert_eq!(lines.len(), 13);
-                assert!(lines.iter().all(|line| line.width() <= width && !line.chars().any(char::is_control)), "{lines:#?}");
+                assert!(
+                    lines
+                        .iter()
+                        .all(|line| line.width() <= width && !line.chars().any(char::is_control)),
+                    "{lines:#?}"
+                );
             }
         }
         let lines = picture(&top(2), 120, 10, false);
         assert_eq!(lines[0], "The busiest links of the last 5 minutes");
-        assert!(lines[3].contains("go.example/c0") && lines[3].contains("21:02:03") && lines[3].ends_with(&"#".repeat(BARS)));
+        assert!(
+            lines[3].contains("go.example/c0")
+                && lines[3].contains("21:02:03")
+                && lines[3].ends_with(&"#".repeat(BARS))
+        );
         assert!(lines[4].ends_with("  #########-"), "{lines:#?}");
-        assert_eq!(picture(&json!({"minutes": 1, "links": []}), 80, 10, true)[0], "The busiest links of the last minute");
+        assert_eq!(
+            picture(&json!({"minutes": 1, "links": []}), 80, 10, true)[0],
+            "The busiest links of the last minute"
+        );
         assert_eq!(picture(&json!({}), 80, 10, true)[2], "Nobody has come by.");
     }
 

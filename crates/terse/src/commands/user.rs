@@ -110,7 +110,11 @@ impl About {
 
 impl User {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        let absent = if matches!(self.act, Act::Add { .. } | Act::Invite { .. }) { Absent::Make } else { Absent::Refuse };
+        let absent = if matches!(self.act, Act::Add { .. } | Act::Invite { .. }) {
+            Absent::Make
+        } else {
+            Absent::Refuse
+        };
         let api = context.api(absent)?;
         match &self.act {
             Act::List => list(&api, context.json),
@@ -118,10 +122,13 @@ impl User {
                 let mut body = Map::from_iter([("name".to_owned(), json!(name))]);
                 about.tell(&mut body)?;
                 let made = api.expect(&Method::POST, USERS, Some(&body.into()))?.body;
-                tell(context, &made, |user| format!("{} has an account ({}, number {})", user.name, user.role, user.id))?;
+                tell(context, &made, |user| {
+                    format!("{} has an account ({}, number {})", user.name, user.role, user.id)
+                })?;
                 if !context.json && about.password_file.is_none() {
                     eprintln!(
-                        "It has no password, so nobody can sign in to it yet; `terse user set` with --password-file gives it one."
+                        "It has no password, so nobody can sign in to it yet; `terse user set` \
+                         with --password-file gives it one."
                     );
                 }
                 Ok(true)
@@ -145,7 +152,10 @@ impl User {
                 tell(context, &changed, |user| format!("reinstated: {}", user.name))
             }
             Act::Erase { user, yes } => {
-                anyhow::ensure!(*yes, "this erases the account with all its links and clicks, for good; say --yes");
+                anyhow::ensure!(
+                    *yes,
+                    "this erases the account with all its links and clicks, for good; say --yes"
+                );
                 let answer = api.expect(&Method::DELETE, &path_of(&api, user)?, None)?;
                 let done = if answer.status == 202 { "closed, and being erased" } else { "erased" };
                 if context.json {
@@ -161,7 +171,8 @@ impl User {
                     body["ttl"] = json!(ttl.get().as_secs());
                 }
                 let made = api.expect(&Method::POST, "/api/v1/invitations", Some(&body))?.body;
-                say(if context.json { made.to_string() } else { one_line(text(&made, "url")) }.as_str())?;
+                say(if context.json { made.to_string() } else { one_line(text(&made, "url")) }
+                    .as_str())?;
                 Ok(true)
             }
         }
@@ -175,12 +186,20 @@ struct Told {
     role: String,
 }
 
-fn tell(context: &Context, user: &Value, sentence: impl FnOnce(Told) -> String) -> anyhow::Result<bool> {
+fn tell(
+    context: &Context,
+    user: &Value,
+    sentence: impl FnOnce(Told) -> String,
+) -> anyhow::Result<bool> {
     if context.json {
         say(&user.to_string())?;
     } else {
         let id = user.get("id").and_then(Value::as_u64).unwrap_or_default();
-        say(&sentence(Told { id, name: one_line(text(user, "name")), role: one_line(text(user, "role")) }))?;
+        say(&sentence(Told {
+            id,
+            name: one_line(text(user, "name")),
+            role: one_line(text(user, "role")),
+        }))?;
     }
     Ok(true)
 }

@@ -18,7 +18,12 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     spans(&[
         ("cache.ttl", c.cache.ttl, Span::secs(1), day),
         ("cache.negative_ttl", c.cache.negative_ttl, Span::secs(0), Span::secs(60)),
-        ("redirect.permanent_max_age", c.redirect.permanent_max_age, Span::secs(0), Span::days(365)),
+        (
+            "redirect.permanent_max_age",
+            c.redirect.permanent_max_age,
+            Span::secs(0),
+            Span::days(365),
+        ),
         ("redirect.store_timeout", c.redirect.store_timeout, Span::ms(1), Span::secs(60)),
         ("redirect.header_timeout", c.redirect.header_timeout, Span::secs(1), Span::secs(300)),
         ("redirect.idle_timeout", c.redirect.idle_timeout, Span::secs(1), hour),
@@ -59,7 +64,10 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     if let Some(key) = &c.admin_key {
         let key = key.reveal();
         if !(16..=256).contains(&key.len()) || !key.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(("admin_key", "16 to 256 visible ASCII characters without spaces are needed".into()));
+            return Err((
+                "admin_key",
+                "16 to 256 visible ASCII characters without spaces are needed".into(),
+            ));
         }
     }
     if c.admin.listen.is_some_and(|at| at == c.listen && at.port() != 0) {
@@ -94,10 +102,15 @@ fn lists(config: &Config) -> Result<(), (&'static str, String)> {
     let mut seen = HashSet::new();
     for ListSource { name, place } in &safety.lists.0 {
         if !seen.insert(name) {
-            return Err(("safety.lists", format!("two lists are called {name:?}; write name=… before one of them")));
+            return Err((
+                "safety.lists",
+                format!("two lists are called {name:?}; write name=… before one of them"),
+            ));
         }
         // Whoever can change a list on its way decides which links work.
-        if matches!(place, ListPlace::Url(url) if url.scheme() != "https") && !safety.allow_private_targets {
+        if matches!(place, ListPlace::Url(url) if url.scheme() != "https")
+            && !safety.allow_private_targets
+        {
             return Err(("safety.lists", format!("{name:?} must be fetched by https")));
         }
     }
@@ -114,11 +127,15 @@ fn safe_browsing(config: &Config) -> Result<(), (&'static str, String)> {
     if let Some(key) = &config.safety.safe_browsing_key {
         let key = key.reveal();
         if !(1..=256).contains(&key.len()) || !key.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(("safety.safe_browsing_key", "1 to 256 visible ASCII characters without spaces are needed".into()));
+            return Err((
+                "safety.safe_browsing_key",
+                "1 to 256 visible ASCII characters without spaces are needed".into(),
+            ));
         }
     }
     match &config.safety.safe_browsing_url {
-        // Whoever can change an answer on its way decides which links work, and whoever can read a question has the key.
+        // Whoever can change an answer on its way decides which links work, and whoever can read a
+        // question has the key.
         Some(url) if url.url().scheme() != "https" && !is_loopback(url.url()) => {
             Err(("safety.safe_browsing_url", "must be https, unless it is on this machine".into()))
         }
@@ -128,12 +145,18 @@ fn safe_browsing(config: &Config) -> Result<(), (&'static str, String)> {
 
 fn domains(config: &Config) -> Result<(), (&'static str, String)> {
     let base = config.base_url();
-    let mut seen = HashSet::from([base.host_str().unwrap_or_default().trim_end_matches('.').to_owned()]);
+    let mut seen =
+        HashSet::from([base.host_str().unwrap_or_default().trim_end_matches('.').to_owned()]);
     for host in &config.domains {
         let domain = Domain::parse(host).filter(|domain| !domain.is_primary());
-        let domain = domain.ok_or_else(|| ("domains", format!("{host:?} is not a host name (no scheme, port or path)")))?;
+        let domain = domain.ok_or_else(|| {
+            ("domains", format!("{host:?} is not a host name (no scheme, port or path)"))
+        })?;
         if !seen.insert(domain.as_str().to_owned()) {
-            return Err(("domains", format!("{host:?} is there twice, or is the host of base_url")));
+            return Err((
+                "domains",
+                format!("{host:?} is there twice, or is the host of base_url"),
+            ));
         }
     }
     Ok(())

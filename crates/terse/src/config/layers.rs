@@ -14,13 +14,15 @@ use super::{Config, show};
 const DEFAULT_FILE: &str = "terse.toml";
 /// No settings file and no secret is longer.
 const MAX_FILE_SIZE: u64 = 1 << 20;
-/// Variables that begin like settings and are none: the command line's own, and what tests are told.
+/// Variables that begin like settings and are none: the command line's own, and what tests are
+/// told.
 const NOT_SETTINGS: [&str; 4] = ["TERSE_CONFIG", "TERSE_SERVER", "TERSE_KEY", "TERSE_KEY_FILE"];
 
 /// Where to look.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// A settings file that must exist. If `None`, `terse.toml` of the current folder is read if there is one.
+    /// A settings file that must exist. If `None`, `terse.toml` of the current folder is read if
+    /// there is one.
     pub file: Option<PathBuf>,
     /// The environment.
     pub env: Vec<(OsString, OsString)>,
@@ -75,7 +77,8 @@ pub enum ConfigError {
         detail: String,
     },
     /// A name that nobody knows.
-    #[error("{origin}: there is no setting {name}{}", nearest.as_ref().map(|n| format!("; did you mean {n}?")).unwrap_or_default())]
+    #[error("{origin}: there is no setting \
+        {name}{}", nearest.as_ref().map(|n| format!("; did you mean {n}?")).unwrap_or_default())]
     Unknown {
         /// Who said it.
         origin: String,
@@ -152,7 +155,13 @@ fn known() -> Vec<Described> {
     all
 }
 
-fn set(loaded: &mut Loaded, names: &[Described], name: &str, given: Given, origin: Origin) -> Result<(), ConfigError> {
+fn set(
+    loaded: &mut Loaded,
+    names: &[Described],
+    name: &str,
+    given: Given,
+    origin: Origin,
+) -> Result<(), ConfigError> {
     let path: Vec<&str> = name.split('.').collect();
     match loaded.config.set(&path, given) {
         Ok(()) => {
@@ -164,7 +173,9 @@ fn set(loaded: &mut Loaded, names: &[Described], name: &str, given: Given, origi
             name: name.to_owned(),
             nearest: nearest(name, names.iter().map(|known| known.name.clone())),
         }),
-        Err(SetError::Invalid(detail)) => Err(ConfigError::Invalid { origin: origin.to_string(), name: name.to_owned(), detail }),
+        Err(SetError::Invalid(detail)) => {
+            Err(ConfigError::Invalid { origin: origin.to_string(), name: name.to_owned(), detail })
+        }
     }
 }
 
@@ -180,9 +191,14 @@ fn read_file(named: Option<&Path>) -> Result<Option<(PathBuf, toml::Table)>, Con
         source,
     })?;
     let table = text.parse().map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        let line = error
+            .span()
+            .map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         // Only the parser's message and the line's number: the line itself may hold a secret.
-        ConfigError::Syntax { path: shown, detail: format!("line {line}: {}", error.message().replace('\n', ", ")) }
+        ConfigError::Syntax {
+            path: shown,
+            detail: format!("line {line}: {}", error.message().replace('\n', ", ")),
+        }
     })?;
     Ok(Some((path.to_owned(), table)))
 }
@@ -213,12 +229,18 @@ type Found = Vec<(String, String, String)>;
 
 /// Setting, text and variable, for every variable of ours.
 fn read_env(env: &[(OsString, OsString)], names: &[Described]) -> Result<Found, ConfigError> {
-    let by_variable: BTreeMap<String, &Described> = names.iter().map(|known| (known.env_name(), known)).collect();
+    let by_variable: BTreeMap<String, &Described> =
+        names.iter().map(|known| (known.env_name(), known)).collect();
     let mut found: Found = Vec::new();
     for (variable, value) in env {
-        let Some(variable) = variable.to_str().filter(|name| name.starts_with("TERSE_")) else { continue };
+        let Some(variable) = variable.to_str().filter(|name| name.starts_with("TERSE_")) else {
+            continue;
+        };
         let text = value.to_str();
-        if NOT_SETTINGS.contains(&variable) || variable.starts_with("TERSE_TEST_") || is_from_kubernetes(variable, text) {
+        if NOT_SETTINGS.contains(&variable)
+            || variable.starts_with("TERSE_TEST_")
+            || is_from_kubernetes(variable, text)
+        {
             continue;
         }
         let (known, from_file) = match by_variable.get(variable) {
@@ -227,11 +249,19 @@ fn read_env(env: &[(OsString, OsString)], names: &[Described]) -> Result<Found, 
                 Some(known) => (known, true),
                 None => {
                     let nearest = nearest(variable, by_variable.keys().cloned());
-                    return Err(ConfigError::Unknown { origin: "environment".into(), name: variable.into(), nearest });
+                    return Err(ConfigError::Unknown {
+                        origin: "environment".into(),
+                        name: variable.into(),
+                        nearest,
+                    });
                 }
             },
         };
-        let invalid = |detail: String| ConfigError::Invalid { origin: variable.into(), name: known.name.clone(), detail };
+        let invalid = |detail: String| ConfigError::Invalid {
+            origin: variable.into(),
+            name: known.name.clone(),
+            detail,
+        };
         let text = text.ok_or_else(|| invalid("not valid UTF-8".into()))?;
         let text = if from_file {
             let read = read_text_file(Path::new(text));
@@ -245,26 +275,33 @@ fn read_env(env: &[(OsString, OsString)], names: &[Described]) -> Result<Found, 
             text.to_owned()
         };
         if found.iter().any(|(name, ..)| *name == known.name) {
-            return Err(invalid(format!("{} and {}_FILE are both set", known.env_name(), known.env_name())));
+            return Err(invalid(format!(
+                "{} and {}_FILE are both set",
+                known.env_name(),
+                known.env_name()
+            )));
         }
         found.push((known.name.clone(), text, variable.to_owned()));
     }
     Ok(found)
 }
 
-/// Kubernetes tells every container about every service: one called `terse` becomes `TERSE_SERVICE_HOST`, `TERSE_PORT` and
-/// so on. They are nobody's typing mistakes.
+/// Kubernetes tells every container about every service: one called `terse` becomes
+/// `TERSE_SERVICE_HOST`, `TERSE_PORT` and so on. They are nobody's typing mistakes.
 fn is_from_kubernetes(variable: &str, value: Option<&str>) -> bool {
     if let Some((_, rest)) = variable.rsplit_once("_SERVICE_") {
         return rest == "HOST" || rest == "PORT" || rest.starts_with("PORT_");
     }
-    let is_address = value.is_some_and(|value| ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme)));
+    let is_address = value.is_some_and(|value| {
+        ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
+    });
     match variable.rsplit_once("_PORT_") {
         Some((_, rest)) => {
             let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-            ["_TCP", "_UDP", "_SCTP"]
-                .iter()
-                .any(|protocol| rest.strip_prefix(protocol).is_some_and(|rest| matches!(rest, "" | "_PROTO" | "_PORT" | "_ADDR")))
+            ["_TCP", "_UDP", "_SCTP"].iter().any(|protocol| {
+                rest.strip_prefix(protocol)
+                    .is_some_and(|rest| matches!(rest, "" | "_PROTO" | "_PORT" | "_ADDR"))
+            })
         }
         // `TERSE_PORT_8080_TCP_PORT` splits at its last `_PORT`, having nothing behind it.
         None => variable.ends_with("_PORT") && is_address,

@@ -22,7 +22,11 @@ fn refusal(env: &[(&str, &str)]) -> String {
 #[test]
 fn each_layer_has_the_last_word_over_those_before() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), "listen = \"127.0.0.1:1\"\n[cache]\nttl = \"1m\"\nnegative_ttl = \"1s\"\n").unwrap();
+    std::fs::write(
+        file.path(),
+        "listen = \"127.0.0.1:1\"\n[cache]\nttl = \"1m\"\nnegative_ttl = \"1s\"\n",
+    )
+    .unwrap();
     let env = [("TERSE_CACHE__TTL", "2m"), ("TERSE_LISTEN", "127.0.0.1:2"), ("PATH", "/bin")];
     let loaded = load(&sources(Some(file.path()), &env, &[("listen", "127.0.0.1:3")])).unwrap();
     let config = &loaded.config;
@@ -110,7 +114,8 @@ fn a_value_can_come_from_a_file() {
     let path = file.path().to_str().unwrap();
     let config = load(&sources(None, &[("TERSE_ADMIN_KEY_FILE", path)], &[])).unwrap().config;
     assert_eq!(config.admin_key.unwrap().reveal(), "a-very-long-secret-key");
-    let both = refusal(&[("TERSE_ADMIN_KEY_FILE", path), ("TERSE_ADMIN_KEY", "another-long-secret-key")]);
+    let both =
+        refusal(&[("TERSE_ADMIN_KEY_FILE", path), ("TERSE_ADMIN_KEY", "another-long-secret-key")]);
     assert!(both.contains("are both set") && !both.contains("secret"), "{both}");
     assert!(refusal(&[("TERSE_ADMIN_KEY_FILE", "/nowhere/at/all")]).contains("cannot be read"));
 }
@@ -179,7 +184,10 @@ fn safe_browsing_is_asked_by_https_with_a_key_that_stays_hidden() {
     std::fs::write(file.path(), "AIza-quite-a-key\n").unwrap();
     let env = [("TERSE_SAFETY__SAFE_BROWSING_KEY_FILE", file.path().to_str().unwrap())];
     let loaded = load(&sources(None, &env, &[])).unwrap();
-    assert_eq!(loaded.config.safety.safe_browsing_key.as_ref().unwrap().reveal(), "AIza-quite-a-key");
+    assert_eq!(
+        loaded.config.safety.safe_browsing_key.as_ref().unwrap().reveal(),
+        "AIza-quite-a-key"
+    );
     assert!(!format!("{:?}", loaded.config).contains("AIza"));
     assert!(!loaded.to_toml().contains("AIza") && loaded.to_toml().contains("[hidden]"));
     let refused = refusal(&[("TERSE_SAFETY__SAFE_BROWSING_KEY", "AIza two words")]);
@@ -188,7 +196,11 @@ fn safe_browsing_is_asked_by_https_with_a_key_that_stays_hidden() {
 
 #[test]
 fn what_is_printed_hides_secrets_and_can_be_read_again() {
-    let env = [("TERSE_ADMIN_KEY", "a-very-long-secret-key"), ("TERSE_CACHE__TTL", "90s"), ("TERSE_DOMAINS", "b.example")];
+    let env = [
+        ("TERSE_ADMIN_KEY", "a-very-long-secret-key"),
+        ("TERSE_CACHE__TTL", "90s"),
+        ("TERSE_DOMAINS", "b.example"),
+    ];
     let loaded = load(&sources(None, &env, &[])).unwrap();
     let text = loaded.to_toml();
     assert!(!text.contains("a-very-long") && !loaded.to_json().to_string().contains("a-very-long"));
@@ -199,7 +211,8 @@ fn what_is_printed_hides_secrets_and_can_be_read_again() {
     assert_eq!(loaded.to_json()["settings"]["cache"]["ttl"], "90s");
     assert_eq!(loaded.to_json()["origins"]["cache.ttl"], "TERSE_CACHE__TTL");
     let again = from_toml(&text.replace("[hidden]", "a-very-long-secret-key")).unwrap();
-    let filled = Config { base_url: Some("http://127.0.0.1:8080".parse().unwrap()), ..loaded.config };
+    let filled =
+        Config { base_url: Some("http://127.0.0.1:8080".parse().unwrap()), ..loaded.config };
     assert_eq!(again.config, filled);
 }
 
@@ -227,6 +240,10 @@ fn the_manual_lists_every_setting() {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, format!("{}{want}{}", &page[..start], &page[stop..])).unwrap();
     } else {
-        assert_eq!(&page[start..stop], want, "run the tests with UPDATE=1 to rewrite docs/settings.md");
+        assert_eq!(
+            &page[start..stop],
+            want,
+            "run the tests with UPDATE=1 to rewrite docs/settings.md"
+        );
     }
 }

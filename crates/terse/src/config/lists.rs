@@ -32,7 +32,10 @@ impl ListSource {
     /// Reads `name=place` or just a place.
     pub fn parse(text: &str) -> Result<Self, String> {
         let is_name = |name: &str| {
-            (1..=32).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+            (1..=32).contains(&name.len())
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
         };
         let (name, place) = match text.split_once('=') {
             Some((name, place)) if is_name(name) => (Some(name), place),
@@ -44,7 +47,8 @@ impl ListSource {
         let (found, place) = match place.split_once("://") {
             Some((scheme, _)) => {
                 // Not repeated: the address of a feed may hold a key.
-                let url = Url::parse(place).map_err(|_| format!("one of the {scheme} URLs is not a URL"))?;
+                let url = Url::parse(place)
+                    .map_err(|_| format!("one of the {scheme} URLs is not a URL"))?;
                 if !matches!(url.scheme(), "http" | "https") {
                     return Err(format!("a list is a file or an https URL, not {scheme}:"));
                 }
@@ -52,7 +56,12 @@ impl ListSource {
             }
             None => {
                 let path = PathBuf::from(place);
-                (path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(), ListPlace::File(path))
+                (
+                    path.file_name()
+                        .map(|name| name.to_string_lossy().into_owned())
+                        .unwrap_or_default(),
+                    ListPlace::File(path),
+                )
             }
         };
         Ok(Self { name: name.map_or(found, str::to_owned), place })
@@ -100,7 +109,11 @@ mod tests {
             ("phish=https://feeds.example/x?key=1", "phish", true),
         ] {
             let source = ListSource::parse(text).unwrap();
-            assert_eq!((source.name.as_str(), matches!(source.place, ListPlace::Url(_))), (name, url), "{text}");
+            assert_eq!(
+                (source.name.as_str(), matches!(source.place, ListPlace::Url(_))),
+                (name, url),
+                "{text}"
+            );
         }
         for text in ["", "own=", "ftp://feeds.example/x", "https://", "a=https://:1/"] {
             assert!(ListSource::parse(text).is_err(), "{text}");
@@ -110,6 +123,9 @@ mod tests {
     #[test]
     fn a_key_in_the_address_of_a_feed_is_not_shown() {
         let lists = Lists(vec![ListSource::parse("https://feeds.example/x?key=hunter2").unwrap()]);
-        assert_eq!(lists.show(), Some(vec!["feeds.example=https://feeds.example/x?[hidden]".to_owned()].into()));
+        assert_eq!(
+            lists.show(),
+            Some(vec!["feeds.example=https://feeds.example/x?[hidden]".to_owned()].into())
+        );
     }
 }

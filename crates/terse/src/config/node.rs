@@ -1,4 +1,5 @@
-//! What a setting is: something with a name, a description, a default, and a way to be read from text or TOML.
+//! What a setting is: something with a name, a description, a default, and a way to be read from
+//! text or TOML.
 
 use std::fmt;
 
@@ -119,7 +120,9 @@ impl Leaf for bool {
                 "false" => Ok(false),
                 _ => Err("true or false is expected".into()),
             },
-            Given::Toml(other) => Err(format!("true or false is expected, not {}", article(&other))),
+            Given::Toml(other) => {
+                Err(format!("true or false is expected, not {}", article(&other)))
+            }
         }
     }
 
@@ -133,8 +136,15 @@ impl Leaf for Vec<String> {
 
     fn read(given: Given) -> Result<Self, String> {
         match given {
-            Given::Text(text) => Ok(text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(Into::into).collect()),
-            Given::Toml(toml::Value::Array(items)) => items.into_iter().map(|item| read_text(Given::Toml(item))).collect(),
+            Given::Text(text) => Ok(text
+                .split(',')
+                .map(str::trim)
+                .filter(|item| !item.is_empty())
+                .map(Into::into)
+                .collect()),
+            Given::Toml(toml::Value::Array(items)) => {
+                items.into_iter().map(|item| read_text(Given::Toml(item))).collect()
+            }
             Given::Toml(other) => Err(format!("a list is expected, not {}", article(&other))),
         }
     }
@@ -164,7 +174,8 @@ macro_rules! numbers {
             const KIND: &'static str = "number";
 
             fn read(given: Given) -> Result<Self, String> {
-                let expected = || format!("a whole number from {} to {} is expected", Self::MIN, i64::try_from(Self::MAX).unwrap_or(i64::MAX));
+                let expected = || format!("a whole number from {} to {} is \
+                    expected", Self::MIN, i64::try_from(Self::MAX).unwrap_or(i64::MAX));
                 match given {
                     Given::Text(text) => text.trim().parse().map_err(|_| expected()),
                     Given::Toml(toml::Value::Integer(number)) => number.try_into().map_err(|_| expected()),
@@ -228,7 +239,8 @@ macro_rules! choice {
 }
 pub(crate) use choice;
 
-/// A section: a struct whose fields are settings with defaults. The doc comments are what the manual says.
+/// A section: a struct whose fields are settings with defaults. The doc comments are what the
+/// manual says.
 macro_rules! settings {
     ($(#[doc = $about:literal])* pub struct $name:ident {
         $($(#[doc = $doc:literal])+ pub $field:ident: $type:ty = $default:expr,)*

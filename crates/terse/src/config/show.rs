@@ -73,14 +73,23 @@ fn plain(value: toml::Value) -> serde_json::Value {
 pub(crate) fn markdown() -> String {
     let mut all = Vec::new();
     Config::default().describe("", "", &mut all);
-    let mut text = String::from("| setting | variable | kind | default | what it does |\n|---|---|---|---|---|\n");
+    let mut text = String::from(
+        "| setting | variable | kind | default | what it does |\n|---|---|---|---|---|\n",
+    );
     for setting in &all {
         let default = match &setting.value {
             Some(value) => format!("`{value}`"),
             None => "–".into(),
         };
-        let about = setting.about.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
-        let _ = writeln!(text, "| `{}` | `{}` | {} | {default} | {about} |", setting.name, setting.env_name(), setting.kind);
+        let about =
+            setting.about.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+        let _ = writeln!(
+            text,
+            "| `{}` | `{}` | {} | {default} | {about} |",
+            setting.name,
+            setting.env_name(),
+            setting.kind
+        );
     }
     text
 }

@@ -36,20 +36,23 @@ impl Span {
     }
 }
 
-const SPANS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const SPANS: [(&str, u64); 5] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("a duration such as 500ms, 30s, 15m, 8h or 90d is expected, not {text:?}");
+        let wrong =
+            || format!("a duration such as 500ms, 30s, 15m, 8h or 90d is expected, not {text:?}");
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
         let number: u64 = number.parse().map_err(|_| wrong())?;
         if number == 0 && unit.is_empty() {
             return Ok(Self(Duration::ZERO));
         }
-        let (_, scale) = SPANS.into_iter().find(|(name, _)| *name == unit.trim_start()).ok_or_else(wrong)?;
+        let (_, scale) =
+            SPANS.into_iter().find(|(name, _)| *name == unit.trim_start()).ok_or_else(wrong)?;
         number.checked_mul(scale).map(Self::ms).ok_or_else(wrong)
     }
 }
@@ -60,7 +63,8 @@ impl fmt::Display for Span {
         if ms == 0 {
             return f.write_str("0s");
         }
-        let (unit, scale) = SPANS.into_iter().find(|(_, scale)| ms.is_multiple_of(*scale)).unwrap_or(("ms", 1));
+        let (unit, scale) =
+            SPANS.into_iter().find(|(_, scale)| ms.is_multiple_of(*scale)).unwrap_or(("ms", 1));
         write!(f, "{}{unit}", ms / scale)
     }
 }
@@ -81,8 +85,15 @@ impl ByteSize {
     }
 }
 
-const SIZES: [(&str, u64); 7] =
-    [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000), ("B", 1)];
+const SIZES: [(&str, u64); 7] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+    ("B", 1),
+];
 
 impl FromStr for ByteSize {
     type Err = String;
@@ -92,7 +103,10 @@ impl FromStr for ByteSize {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
         let number: u64 = number.parse().map_err(|_| wrong())?;
-        let (_, scale) = SIZES.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim_start())).ok_or_else(wrong)?;
+        let (_, scale) = SIZES
+            .into_iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(unit.trim_start()))
+            .ok_or_else(wrong)?;
         number.checked_mul(scale).map(Self).ok_or_else(wrong)
     }
 }
@@ -100,7 +114,9 @@ impl FromStr for ByteSize {
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let binary = || SIZES.into_iter().filter(|(name, _)| name.contains('i') || *name == "B");
-        let (unit, scale) = binary().find(|(_, scale)| self.0 != 0 && self.0.is_multiple_of(*scale)).unwrap_or(("B", 1));
+        let (unit, scale) = binary()
+            .find(|(_, scale)| self.0 != 0 && self.0.is_multiple_of(*scale))
+            .unwrap_or(("B", 1));
         write!(f, "{}{unit}", self.0 / scale)
     }
 }
@@ -154,14 +170,23 @@ impl FromStr for BaseUrl {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let url = Url::parse(text).map_err(|_| "an absolute URL such as https://go.example is expected")?;
+        let url = Url::parse(text)
+            .map_err(|_| "an absolute URL such as https://go.example is expected")?;
         match &url {
-            url if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) => {
+            url if !matches!(url.scheme(), "http" | "https")
+                || url.host_str().is_none_or(str::is_empty) =>
+            {
                 Err("an http:// or https:// URL is expected")
             }
-            url if !url.username().is_empty() || url.password().is_some() => Err("a user name or password does not belong here"),
-            url if url.query().is_some() || url.fragment().is_some() => Err("a query or fragment does not belong here"),
-            url if url.path() != "/" => Err("a path is not supported: short links live at the root of their host"),
+            url if !url.username().is_empty() || url.password().is_some() => {
+                Err("a user name or password does not belong here")
+            }
+            url if url.query().is_some() || url.fragment().is_some() => {
+                Err("a query or fragment does not belong here")
+            }
+            url if url.path() != "/" => {
+                Err("a path is not supported: short links live at the root of their host")
+            }
             _ => Ok(Self(url)),
         }
     }
@@ -189,7 +214,9 @@ impl FromStr for StoreUrl {
             Some(("file", "")) => Ok(Self::File("terse.db".into())),
             Some(("file", path)) => Ok(Self::File(path.strip_prefix("//").unwrap_or(path).into())),
             Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+') => {
-                Err(format!("this terse has no {scheme}: store built in; file:terse.db is the embedded one"))
+                Err(format!(
+                    "this terse has no {scheme}: store built in; file:terse.db is the embedded one"
+                ))
             }
             _ => Err("a store such as file:terse.db is expected".into()),
         }
@@ -228,10 +255,18 @@ impl Roles {
                 "api" => roles.api = true,
                 "web" => roles.web = true,
                 "worker" => roles.worker = true,
-                other => return Err(format!("{other:?} is not a role: redirect, api, web and worker are")),
+                other => {
+                    return Err(format!(
+                        "{other:?} is not a role: redirect, api, web and worker are"
+                    ));
+                }
             }
         }
-        if words.is_empty() { Err("at least one role is needed: redirect, api, web, worker".into()) } else { Ok(roles) }
+        if words.is_empty() {
+            Err("at least one role is needed: redirect, api, web, worker".into())
+        } else {
+            Ok(roles)
+        }
     }
 
     fn words(self) -> Vec<String> {
@@ -301,9 +336,19 @@ mod tests {
             assert_eq!(span.to_string(), shown, "{text}");
             assert_eq!(span.to_string().parse(), Ok(span));
         }
-        for text in
-            ["", "5", "5x", "-5s", "1.5h", "s", "5S", "5 minutes", "99999999999999999999d", "18446744073709551615d", "５s"]
-        {
+        for text in [
+            "",
+            "5",
+            "5x",
+            "-5s",
+            "1.5h",
+            "s",
+            "5S",
+            "5 minutes",
+            "99999999999999999999d",
+            "18446744073709551615d",
+            "５s",
+        ] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
     }
@@ -365,7 +410,10 @@ mod tests {
         assert_eq!("file:".parse(), Ok(StoreUrl::File("terse.db".into())));
         assert_eq!("file:///var/x.db".parse(), Ok(StoreUrl::File("/var/x.db".into())));
         let error = "postgres://terse:hunter2@db/terse".parse::<StoreUrl>().unwrap_err();
-        assert!(error.contains("no postgres: store built in") && !error.contains("hunter2"), "{error}");
+        assert!(
+            error.contains("no postgres: store built in") && !error.contains("hunter2"),
+            "{error}"
+        );
         assert!("terse.db".parse::<StoreUrl>().is_err());
     }
 

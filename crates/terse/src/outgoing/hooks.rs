@@ -50,13 +50,14 @@ impl Hooks {
 
     /// On a task of its own: whoever goes away in the middle must not take the event along.
     async fn enqueue(&self, kind: EventKind, link: &Link, at: Timestamp) {
-        let event = NewEvent::new(kind, link.owner, at, &[("link", link_json(link, &self.hosts, at))]);
+        let event =
+            NewEvent::new(kind, link.owner, at, &[("link", link_json(link, &self.hosts, at))]);
         let hooks = self.clone();
         let written = tokio::spawn(async move {
             let outcome = match event {
-                Some(event) => {
-                    tokio::time::timeout(TIMEOUT, hooks.registry.enqueue(event)).await.map_err(|_| "it takes too long")
-                }
+                Some(event) => tokio::time::timeout(TIMEOUT, hooks.registry.enqueue(event))
+                    .await
+                    .map_err(|_| "it takes too long"),
                 None => Err("there are no random numbers"),
             };
             let why = match outcome {
@@ -71,7 +72,11 @@ impl Hooks {
                 Err(why) => why.to_owned(),
             };
             hooks.counts.lost.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(why, event = kind.as_str(), "an event could not be written down; its receivers are not told");
+            tracing::error!(
+                why,
+                event = kind.as_str(),
+                "an event could not be written down; its receivers are not told"
+            );
         });
         let _ = written.await;
     }
@@ -91,17 +96,22 @@ impl LinkEvents for Listeners {
     }
 
     fn wants(&self, owner: OwnerId) -> bool {
-        self.titles.is_some() || self.hooks.as_ref().is_some_and(|hooks| hooks.desk.owners.contains(owner))
+        self.titles.is_some()
+            || self.hooks.as_ref().is_some_and(|hooks| hooks.desk.owners.contains(owner))
     }
 
     async fn happened(&self, kind: EventKind, link: &Link, at: Timestamp) {
-        if let Some(titles) = self.titles.as_ref().filter(|_| kind == EventKind::LinkCreated && link.title.is_none()) {
+        if let Some(titles) =
+            self.titles.as_ref().filter(|_| kind == EventKind::LinkCreated && link.title.is_none())
+        {
             let untitled = Untitled { key: link.key.clone(), target: link.target.clone() };
             if titles.try_send(untitled).is_err() {
                 self.counts.skipped.fetch_add(1, Ordering::Relaxed);
             }
         }
-        if let Some(hooks) = self.hooks.as_ref().filter(|hooks| hooks.desk.owners.contains(link.owner)) {
+        if let Some(hooks) =
+            self.hooks.as_ref().filter(|hooks| hooks.desk.owners.contains(link.owner))
+        {
             hooks.enqueue(kind, link, at).await;
         }
     }

@@ -1,4 +1,5 @@
-//! Whether targets still answer: looked at slowly, one after the other, each host at most once a minute.
+//! Whether targets still answer: looked at slowly, one after the other, each host at most once a
+//! minute.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -6,7 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use terse_core::{
-    Caller, Clock, Cursor, Link, LinkError, LinkKey, Links, ListQuery, Sort, Status, Target, Timestamp, UNREACHABLE,
+    Caller, Clock, Cursor, Link, LinkError, LinkKey, Links, ListQuery, Sort, Status, Target,
+    Timestamp, UNREACHABLE,
 };
 use terse_outgoing::{Limits, Outgoing, OutgoingError};
 use tokio::sync::watch;
@@ -64,7 +66,12 @@ struct Failing {
 }
 
 impl LinkChecker {
-    pub(super) fn new(links: Arc<Links>, client: Arc<Outgoing>, clock: Clock, counts: Arc<OutgoingCounts>) -> Self {
+    pub(super) fn new(
+        links: Arc<Links>,
+        client: Arc<Outgoing>,
+        clock: Clock,
+        counts: Arc<OutgoingCounts>,
+    ) -> Self {
         let (round, failing, asked) = (Round::default(), HashMap::new(), HashMap::new());
         Self { links, client, clock, counts, round, failing, asked }
     }
@@ -80,7 +87,8 @@ impl LinkChecker {
             }
             let look = async {
                 if let Err(error) = self.look().await {
-                    tracing::warn!(%error, "targets could not be checked; trying again in a moment");
+                    tracing::warn!(%error, "targets could not be checked; trying again in a \
+                        moment");
                 }
             };
             tokio::select! {
@@ -109,7 +117,12 @@ impl LinkChecker {
         self.judge(candidate, answers, now).await
     }
 
-    async fn judge(&mut self, candidate: Candidate, answers: bool, now: Timestamp) -> Result<(), LinkError> {
+    async fn judge(
+        &mut self,
+        candidate: Candidate,
+        answers: bool,
+        now: Timestamp,
+    ) -> Result<(), LinkError> {
         if answers {
             self.failing.remove(&candidate.key);
             if candidate.marked {
@@ -140,8 +153,10 @@ impl LinkChecker {
     /// Those that failed a day ago come first, then the next of the walk whose host may be asked.
     async fn next(&mut self, now: Timestamp) -> Result<Option<Candidate>, LinkError> {
         let day_ago = now.saturating_sub(SAME_LINK);
-        let free = |host: &str| self.asked.get(host).is_none_or(|at| *at <= now.saturating_sub(SAME_HOST));
-        let again = self.failing.values().find(|one| one.last <= day_ago && free(&one.candidate.host));
+        let free =
+            |host: &str| self.asked.get(host).is_none_or(|at| *at <= now.saturating_sub(SAME_HOST));
+        let again =
+            self.failing.values().find(|one| one.last <= day_ago && free(&one.candidate.host));
         if let Some(again) = again.map(|one| one.candidate.clone()) {
             return Ok(Some(again));
         }
@@ -159,7 +174,8 @@ impl LinkChecker {
             if self.round.begun.is_some_and(|begun| begun > day_ago) {
                 return Ok(());
             }
-            self.round = Round { waiting: std::mem::take(&mut self.round.waiting), ..Round::default() };
+            self.round =
+                Round { waiting: std::mem::take(&mut self.round.waiting), ..Round::default() };
         }
         self.round.begun.get_or_insert(now);
         let query = ListQuery {
@@ -177,7 +193,8 @@ impl LinkChecker {
         let page = self.links.list(Caller::OPERATOR, query).await?.page;
         for link in &page.links {
             let Some(candidate) = candidate(link) else { continue };
-            let of_host = self.round.waiting.iter().filter(|one| one.host == candidate.host).count();
+            let of_host =
+                self.round.waiting.iter().filter(|one| one.host == candidate.host).count();
             if of_host < OF_ONE_HOST && !self.failing.contains_key(&candidate.key) {
                 self.round.waiting.push_back(candidate);
             }
@@ -190,5 +207,10 @@ impl LinkChecker {
 
 fn candidate(link: &Link) -> Option<Candidate> {
     let marked = link.flags.iter().any(|flag| flag == UNREACHABLE);
-    Some(Candidate { key: link.key.clone(), target: link.target.clone(), host: link.target.host()?, marked })
+    Some(Candidate {
+        key: link.key.clone(),
+        target: link.target.clone(),
+        host: link.target.host()?,
+        marked,
+    })
 }

@@ -16,12 +16,13 @@ use super::hooks::Hooks;
 
 /// How often it is looked what is due, though nobody rang.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Deliveries that are lent to us at once. More than are sent at once: those for a slow host wait for their turn without taking it
-/// from others.
+/// Deliveries that are lent to us at once. More than are sent at once: those for a slow host wait
+/// for their turn without taking it from others.
 const LENT: usize = 128;
 /// Deliveries to one host that are sent at once.
 const TO_ONE_HOST: usize = 3;
-/// How long nobody else gets what was lent to us. Longer than all that is lent could take at a single slow host.
+/// How long nobody else gets what was lent to us. Longer than all that is lent could take at a
+/// single slow host.
 const LEASE: Duration = Duration::from_secs(180);
 /// What was not sent by then is left to whoever is next.
 const TOO_LATE: Duration = Duration::from_secs(120);
@@ -52,7 +53,8 @@ impl Sender {
             let due = match room {
                 0 => Vec::new(),
                 _ => sender.hooks.registry.due(claim).await.unwrap_or_else(|error| {
-                    tracing::warn!(%error, "what is to be sent to webhooks could not be read; trying again in a moment");
+                    tracing::warn!(%error, "what is to be sent to webhooks could not be read; \
+                        trying again in a moment");
                     Vec::new()
                 }),
             };
@@ -74,7 +76,9 @@ impl Sender {
     async fn deliver(&self, due: Due) {
         let begun = Instant::now();
         let host = self.host(due.webhook.url.host().unwrap_or_default());
-        let (Ok(_at_host), Ok(_turn)) = (host.acquire().await, self.turns.acquire().await) else { return };
+        let (Ok(_at_host), Ok(_turn)) = (host.acquire().await, self.turns.acquire().await) else {
+            return;
+        };
         if begun.elapsed() > TOO_LATE {
             return;
         }
@@ -107,20 +111,29 @@ impl Sender {
         for secret in self.hooks.desk.key.secrets(webhook, now) {
             let signed = sign(&HookSecret::new(&secret), seconds, &body);
             match signed.split_once(",v1=") {
-                Some((_, more)) if !signature.is_empty() => signature.push_str(&format!(",v1={more}")),
+                Some((_, more)) if !signature.is_empty() => {
+                    signature.push_str(&format!(",v1={more}"));
+                }
                 _ => signature = signed,
             }
         }
-        let headers =
-            [("Terse-Event", delivery.kind.as_str()), ("Terse-Delivery", &*delivery.event), (SIGNATURE_HEADER, &*signature)];
+        let headers = [
+            ("Terse-Event", delivery.kind.as_str()),
+            ("Terse-Delivery", &*delivery.event),
+            (SIGNATURE_HEADER, &*signature),
+        ];
         match self.client.post(webhook.url.as_str(), "application/json", body, &headers).await {
-            Ok(posted) => Some(DeliveryResult::Answered { status: posted.status, retry_after: posted.retry_after }),
+            Ok(posted) => Some(DeliveryResult::Answered {
+                status: posted.status,
+                retry_after: posted.retry_after,
+            }),
             Err(OutgoingError::Busy) => None,
             Err(error) => Some(DeliveryResult::Unanswered(error.kind().to_owned())),
         }
     }
 
-    /// What cannot be written down is sent again when the lease is over: receivers tell by its name that they have it.
+    /// What cannot be written down is sent again when the lease is over: receivers tell by its name
+    /// that they have it.
     async fn settle(&self, settlement: Settlement) {
         let (state, disable) = (settlement.delivery.state, settlement.disable.clone());
         let id = settlement.webhook.0;
@@ -132,7 +145,8 @@ impl Sender {
                     break;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, webhook = id, "what became of an event could not be written down");
+                    tracing::warn!(%error, webhook = id, "what became of an event could not be \
+                        written down");
                     tokio::time::sleep(Duration::from_millis(pause)).await;
                 }
             }
@@ -158,6 +172,7 @@ impl Sender {
 
 /// From 0 to 1, different each time; nothing secret depends on it.
 fn dice() -> f64 {
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+    let nanos =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     f64::from(nanos % 1000) / 1000.0
 }

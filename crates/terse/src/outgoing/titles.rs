@@ -19,7 +19,8 @@ pub(super) struct Untitled {
     pub(super) target: Target,
 }
 
-/// Asks pages for their titles, a few at a time. What waits when the process ends stays without one.
+/// Asks pages for their titles, a few at a time. What waits when the process ends stays without
+/// one.
 pub(super) struct Titles {
     pub(super) queue: mpsc::Sender<Untitled>,
     waiting: mpsc::Receiver<Untitled>,
@@ -51,9 +52,14 @@ impl Titles {
                 _ = stop.wait_for(|stop| *stop) => return,
             };
             let Some(untitled) = untitled else { return };
-            let (links, client, counts) = (Arc::clone(&links), Arc::clone(&client), Arc::clone(&counts));
+            let (links, client, counts) =
+                (Arc::clone(&links), Arc::clone(&client), Arc::clone(&counts));
             asking.spawn(async move {
-                let counter = if entitle(&links, &client, untitled).await { &counts.titles } else { &counts.untitled };
+                let counter = if entitle(&links, &client, untitled).await {
+                    &counts.titles
+                } else {
+                    &counts.untitled
+                };
                 counter.fetch_add(1, Ordering::Relaxed);
             });
         }

@@ -11,11 +11,12 @@ use tokio::sync::watch;
 /// How often it is looked whether the screen has learned something: one load.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// And at the latest, however long the last time took: what was learned meanwhile has to be felt within seconds.
+/// And at the latest, however long the last time took: what was learned meanwhile has to be felt
+/// within seconds.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Has remembered links judged again whenever the screen has learned something. A link that is not remembered is judged when it
-/// is read.
+/// Has remembered links judged again whenever the screen has learned something. A link that is not
+/// remembered is judged when it is read.
 pub(crate) struct CacheRescreen {
     /// Who remembers.
     pub(crate) redirector: Arc<Redirector>,

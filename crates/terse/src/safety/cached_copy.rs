@@ -24,7 +24,8 @@ struct Head {
 impl CachedCopy {
     /// The name of the file says nothing of the address: it may hold a key.
     pub(crate) fn new(folder: &Path, url: &str) -> Self {
-        let name: String = Sha256::digest(url)[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let name: String =
+            Sha256::digest(url)[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         Self { path: folder.join(format!("{name}.list")), validators: Validators::default() }
     }
 

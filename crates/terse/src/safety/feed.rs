@@ -24,7 +24,12 @@ pub(crate) struct Feed {
 
 impl Feed {
     /// Asks at once and then every so often, until told to stop.
-    pub(crate) async fn run(self, outgoing: Arc<Outgoing>, every: Duration, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(
+        self,
+        outgoing: Arc<Outgoing>,
+        every: Duration,
+        mut stop: watch::Receiver<bool>,
+    ) {
         loop {
             let pause = tokio::select! {
                 well = self.ask(&outgoing) => if well { every } else { every.min(RETRY_DELAY) },
@@ -41,7 +46,9 @@ impl Feed {
     async fn ask(&self, outgoing: &Outgoing) -> bool {
         let counts = &self.safety.counts;
         let (safety, at) = (Arc::clone(&self.safety), self.at);
-        let Ok(known) = tokio::task::spawn_blocking(move || safety.validators(at)).await else { return false };
+        let Ok(known) = tokio::task::spawn_blocking(move || safety.validators(at)).await else {
+            return false;
+        };
         let why = match outgoing.get_if_changed(self.url.as_str(), Limits::FEED, &known).await {
             Ok(fetched) if fetched.is_unchanged() => {
                 counts.unchanged.fetch_add(1, Ordering::Relaxed);
@@ -56,7 +63,11 @@ impl Feed {
             Err(error) => error.to_string(),
         };
         counts.failed.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(list = self.name, why, "a blocklist could not be fetched; its last version stays in force");
+        tracing::warn!(
+            list = self.name,
+            why,
+            "a blocklist could not be fetched; its last version stays in force"
+        );
         false
     }
 }

@@ -25,11 +25,16 @@ impl LazyScreen {
 
     fn screen(&self) -> &Screen {
         self.screen.get_or_init(|| {
-            let safety = Safety::open(&self.config, &self.hosts, &Clock::default()).unwrap_or_else(|error| {
-                // The server judges again what is made now, once its lists can be read.
-                tracing::warn!(error = format!("{error:#}"), "targets are judged without blocklists");
-                Safety::closed(&self.config, &Clock::default())
-            });
+            let safety = Safety::open(&self.config, &self.hosts, &Clock::default()).unwrap_or_else(
+                |error| {
+                    // The server judges again what is made now, once its lists can be read.
+                    tracing::warn!(
+                        error = format!("{error:#}"),
+                        "targets are judged without blocklists"
+                    );
+                    Safety::closed(&self.config, &Clock::default())
+                },
+            );
             safety.block_by_hand(&self.moderator_blocks);
             safety.screen
         })

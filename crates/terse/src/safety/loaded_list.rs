@@ -13,7 +13,8 @@ use terse_safety::{Entry, Guard, ParsedList, parse};
 use super::cached_copy::CachedCopy;
 use crate::config::{ListPlace, ListSource};
 
-/// A list that had this many entries and loses nine of ten is broken. A shorter one is kept by hand.
+/// A list that had this many entries and loses nine of ten is broken. A shorter one is kept by
+/// hand.
 const LONG: usize = 100;
 
 /// What a file looks like from outside.
@@ -82,7 +83,8 @@ impl LoadedList {
         Ok(self.offer(&bytes))
     }
 
-    /// Reads the file if it has changed since it was read, and not since the last look. `None` if there is nothing to do.
+    /// Reads the file if it has changed since it was read, and not since the last look. `None` if
+    /// there is nothing to do.
     pub(crate) fn look(&mut self) -> Option<io::Result<ListUpdate>> {
         let ListPlace::File(path) = &self.source.place else { return None };
         let path = path.clone();
@@ -135,7 +137,11 @@ impl LoadedList {
         if let Some(kept) = &mut self.kept {
             kept.validators = Validators::default();
         }
-        tracing::warn!(list = self.name(), why, "there is no copy of a blocklist; it is missing until it can be fetched");
+        tracing::warn!(
+            list = self.name(),
+            why,
+            "there is no copy of a blocklist; it is missing until it can be fetched"
+        );
     }
 
     /// Keeps a version for the next start.
@@ -143,7 +149,8 @@ impl LoadedList {
         let Some(kept) = &mut self.kept else { return };
         if let Err(error) = kept.write(bytes, validators) {
             let name = &self.source.name;
-            tracing::warn!(list = name, %error, "a blocklist could not be kept; after a restart it has to be fetched again");
+            tracing::warn!(list = name, %error, "a blocklist could not be kept; after a restart \
+                it has to be fetched again");
         }
     }
 
@@ -164,7 +171,9 @@ fn look(path: &Path) -> io::Result<Look> {
 /// Whether an entry is about one of these hosts.
 fn blocks(entry: Entry<'_>, ours: &[String]) -> bool {
     let Entry::Host(host) = entry else { return false };
-    ours.iter().any(|own| own.strip_suffix(host).is_some_and(|before| before.is_empty() || before.ends_with('.')))
+    ours.iter().any(|own| {
+        own.strip_suffix(host).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    })
 }
 
 #[cfg(test)]
@@ -183,16 +192,24 @@ mod tests {
     #[test]
     fn a_version_that_looks_broken_is_refused_and_the_last_one_stays() {
         let mut feed = held("https://feeds.example/x");
-        assert_eq!(feed.offer(b"<html>Service unavailable</html>"), ListUpdate::Refused("nothing in it could be read"));
+        assert_eq!(
+            feed.offer(b"<html>Service unavailable</html>"),
+            ListUpdate::Refused("nothing in it could be read")
+        );
         assert_eq!(feed.offer(&hosts(200)), ListUpdate::Taken { entries: 200, skipped: 0 });
         assert_eq!(feed.offer(&hosts(200)), ListUpdate::Same);
-        for broken in [&b""[..], &hosts(19), b"go.example\n", &[hosts(200), b"go.example".to_vec()].concat()] {
+        for broken in
+            [&b""[..], &hosts(19), b"go.example\n", &[hosts(200), b"go.example".to_vec()].concat()]
+        {
             assert!(matches!(feed.offer(broken), ListUpdate::Refused(_)));
             assert_eq!(feed.parsed().map(ParsedList::len), Some(200));
         }
         assert_eq!(feed.offer(&hosts(20)), ListUpdate::Taken { entries: 20, skipped: 0 });
         // One short link of ours on a list is no reason to refuse the list, nor to block us.
-        assert!(matches!(feed.offer(&[&hosts(20)[..], b"https://go.example/abc\n"].concat()), ListUpdate::Taken { .. }));
+        assert!(matches!(
+            feed.offer(&[&hosts(20)[..], b"https://go.example/abc\n"].concat()),
+            ListUpdate::Taken { .. }
+        ));
     }
 
     #[test]

@@ -21,7 +21,10 @@ impl ModeratorBlocks {
     pub(super) fn new(hosts: &[BlockedHost]) -> Self {
         let text: String = hosts.iter().map(|host| format!("{}\n", host.host)).collect();
         let guard = Guard { own_hosts: Vec::new(), platforms: true };
-        Self { parsed: terse_safety::parse(NAME, text.as_bytes(), &guard), digest: Sha256::digest(&text).into() }
+        Self {
+            parsed: terse_safety::parse(NAME, text.as_bytes(), &guard),
+            digest: Sha256::digest(&text).into(),
+        }
     }
 
     pub(super) fn parsed(&self) -> &ParsedList {
@@ -39,7 +42,8 @@ impl Safety {
         let new = ModeratorBlocks::new(hosts);
         // In the same order as everybody who compiles.
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut moderator_blocks = self.moderator_blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut moderator_blocks =
+            self.moderator_blocks.lock().unwrap_or_else(PoisonError::into_inner);
         if new.digest == moderator_blocks.digest {
             return false;
         }
@@ -61,14 +65,22 @@ mod tests {
     fn hosts_of_every_kind_are_blocked_with_all_below_them() {
         let config = crate::Config::default();
         let base = "https://go.example/".parse().unwrap();
-        let safety = Safety::open(&config, &Hosts::new(&base, &[], vec![]).unwrap(), &Clock::default()).unwrap();
+        let safety =
+            Safety::open(&config, &Hosts::new(&base, &[], vec![]).unwrap(), &Clock::default())
+                .unwrap();
         let judged = |target: &str| {
             let target = Target::parse(target, &Default::default()).unwrap();
             matches!(safety.screen.judge(&target, terse_safety::FlagSet::NONE), Verdict::Blocked(block) if block.source == NAME)
         };
-        let host = |host: &str| BlockedHost { host: host.into(), at: Timestamp::from_ms(1), why: None };
+        let host =
+            |host: &str| BlockedHost { host: host.into(), at: Timestamp::from_ms(1), why: None };
         let (before, changes) = (safety.screen.version(), safety.changes());
-        safety.block_by_hand(&[host("evil.example.net"), host("8.8.8.8"), host("[2606:4700::1111]"), host("xn--mnchen-3ya.de")]);
+        safety.block_by_hand(&[
+            host("evil.example.net"),
+            host("8.8.8.8"),
+            host("[2606:4700::1111]"),
+            host("xn--mnchen-3ya.de"),
+        ]);
         assert!(safety.screen.version() > before && changes.has_changed().unwrap());
         for target in [
             "https://evil.example.net/",

@@ -1,6 +1,8 @@
-//! Safe Browsing's other side: who fetches the lists, asks for whole hashes, and has links judged again that could not be judged.
+//! Safe Browsing's other side: who fetches the lists, asks for whole hashes, and has links judged
+//! again that could not be judged.
 //!
-//! Whatever fails here, links are made and followed: a target about which nobody could be asked is marked and asked about later.
+//! Whatever fails here, links are made and followed: a target about which nobody could be asked is
+//! marked and asked about later.
 
 mod client;
 mod loaded_list;
@@ -31,7 +33,8 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How many links may wait to be judged again. Those beyond it are found by the next re-scan.
 const MAX_REVISITS: usize = 10_000;
-/// How many prefixes are asked for at once. The protocol would take a thousand, but they have to fit into a URL.
+/// How many prefixes are asked for at once. The protocol would take a thousand, but they have to
+/// fit into a URL.
 const MAX_ASKED: usize = 100;
 
 /// The service, from here.
@@ -52,12 +55,14 @@ pub(crate) struct Service {
 /// What was done.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Updates that brought something, nothing, a list that has to be fetched as a whole, or did not come.
+    /// Updates that brought something, nothing, a list that has to be fetched as a whole, or did
+    /// not come.
     pub(crate) changed: AtomicU64,
     pub(crate) unchanged: AtomicU64,
     pub(crate) reset: AtomicU64,
     pub(crate) failed: AtomicU64,
-    /// Questions that were answered, not answered, and not asked because the service does not answer.
+    /// Questions that were answered, not answered, and not asked because the service does not
+    /// answer.
     pub(crate) answered: AtomicU64,
     pub(crate) unanswered: AtomicU64,
     pub(crate) unasked: AtomicU64,
@@ -127,7 +132,8 @@ impl Service {
         if wanted.is_empty() {
             return;
         }
-        // On its own: an answer that comes too late for this link is there for when it is judged again.
+        // On its own: an answer that comes too late for this link is there for when it is judged
+        // again.
         let service = Arc::clone(self);
         let asking = tokio::spawn(async move { service.ask(&wanted).await });
         let _in_time = tokio::time::timeout(TIMEOUT, asking).await;
@@ -153,7 +159,10 @@ impl Service {
                 return false;
             }
             let learned = match self.client.search(some).await {
-                Ok(answer) => self.known.learn(some, &answer).map_err(|error| Trouble::answer(error.to_string())),
+                Ok(answer) => self
+                    .known
+                    .learn(some, &answer)
+                    .map_err(|error| Trouble::answer(error.to_string())),
                 Err(trouble) => Err(trouble),
             };
             match learned {
@@ -187,12 +196,16 @@ impl Service {
         let until = self.clock.now().checked_add(pause).unwrap_or(Timestamp::MAX);
         self.quiet_until_ms.store(until.as_ms(), Ordering::Relaxed);
         let (why, pause) = (&trouble.why, pause.as_secs());
-        tracing::warn!(why, pause, "Safe Browsing does not answer; new links that it may know are marked as unscreened");
+        tracing::warn!(
+            why,
+            pause,
+            "Safe Browsing does not answer; new links that it may know are marked as unscreened"
+        );
     }
 }
 
-/// How long to stay away after so many failures in a row: twice as long each time, and up to as much again by chance, so that not
-/// everybody comes back together.
+/// How long to stay away after so many failures in a row: twice as long each time, and up to as
+/// much again by chance, so that not everybody comes back together.
 fn pause(first: Duration, failures: u64, longest: Duration) -> Duration {
     let doubled = first.saturating_mul(1 << failures.min(16)).min(longest);
     let chance = getrandom::u32().unwrap_or(0) % 1000;

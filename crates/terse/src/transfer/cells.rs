@@ -10,8 +10,8 @@ fn looks_like_formula(cell: &str) -> bool {
     cell.trim_start_matches('\'').starts_with(is_formula_start)
 }
 
-/// The cell with an apostrophe before it if a spreadsheet would run it. Cells that already look guarded get one more, so that
-/// [`unguard`] always gives back exactly what was there.
+/// The cell with an apostrophe before it if a spreadsheet would run it. Cells that already look
+/// guarded get one more, so that [`unguard`] always gives back exactly what was there.
 pub(crate) fn guard(cell: &str) -> std::borrow::Cow<'_, str> {
     if looks_like_formula(cell) { format!("'{cell}").into() } else { cell.into() }
 }
@@ -51,7 +51,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_guarded_cell_is_inert_and_comes_back_exactly(cell in "['=+@\\-\t\r\na-c ]{0,6}|.{0,20}") {
+        fn a_guarded_cell_is_inert_and_comes_back_exactly(cell in "['=+@\\-\t\r\na-c \
+            ]{0,6}|.{0,20}") {
             let guarded = guard(&cell);
             prop_assert!(!guarded.starts_with(is_formula_start));
             prop_assert_eq!(unguard(&guarded), &*cell);

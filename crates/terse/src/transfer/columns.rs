@@ -12,7 +12,8 @@ pub(crate) enum Column {
     Field(Field),
     /// A whole short URL, whose last part is the code.
     ShortUrl,
-    /// Known, and of no use here. Counts are still checked, since a broken count means a broken file.
+    /// Known, and of no use here. Counts are still checked, since a broken count means a broken
+    /// file.
     Count,
     /// Known, and of no use here.
     Ignored,
@@ -39,8 +40,9 @@ impl Columns {
                 unknown.push(format!("{:?}", crate::terminal::cut(name, 40)));
                 Column::Ignored
             });
-            let again =
-                columns.iter().find(|(have, other)| (matches!(have, Column::Field(_)) && *have == column) || other == name);
+            let again = columns.iter().find(|(have, other)| {
+                (matches!(have, Column::Field(_)) && *have == column) || other == name
+            });
             if let Some((_, other)) = again {
                 return Err(if other == name {
                     format!("the column {name:?} is there twice")
@@ -55,7 +57,10 @@ impl Columns {
         }
         if !unknown.is_empty() && !ignore_unknown {
             unknown.truncate(5);
-            return Err(format!("unknown columns: {}; --ignore-unknown passes over them", unknown.join(", ")));
+            return Err(format!(
+                "unknown columns: {}; --ignore-unknown passes over them",
+                unknown.join(", ")
+            ));
         }
         let shlink = names.iter().any(|name| name.trim() == "longUrl");
         Ok(Self { columns, tag_separators: if shlink { &[',', '|'] } else { &[','] } })
@@ -64,10 +69,14 @@ impl Columns {
 
 /// What a name means: case, spaces, dashes and underscores do not matter.
 fn meaning(name: &str) -> Option<Column> {
-    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    let plain: String =
+        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     let field = match plain.as_str() {
-        "longurl" | "url" | "target" | "targeturl" | "destination" | "destinationurl" | "originalurl" => Field::LongUrl,
-        "shortcode" | "code" | "alias" | "customalias" | "keyword" | "slug" | "backhalf" => Field::Code,
+        "longurl" | "url" | "target" | "targeturl" | "destination" | "destinationurl"
+        | "originalurl" => Field::LongUrl,
+        "shortcode" | "code" | "alias" | "customalias" | "keyword" | "slug" | "backhalf" => {
+            Field::Code
+        }
         "title" | "name" => Field::Title,
         "tags" | "tag" => Field::Tags,
         "notes" | "note" => Field::Notes,
@@ -84,10 +93,13 @@ fn meaning(name: &str) -> Option<Column> {
         "domain" => Field::Domain,
         "status" => Field::Status,
         "shorturl" | "link" | "bitlink" | "shortlink" => return Some(Column::ShortUrl),
-        "clicks" | "clickcount" | "visits" | "visitscount" | "visitcount" | "totalclicks" | "spentclicks" => {
+        "clicks" | "clickcount" | "visits" | "visitscount" | "visitcount" | "totalclicks"
+        | "spentclicks" => {
             return Some(Column::Count);
         }
-        "id" | "ip" | "updatedat" | "deletedat" | "qrurl" | "previewurl" | "revision" | "flags" => return Some(Column::Ignored),
+        "id" | "ip" | "updatedat" | "deletedat" | "qrurl" | "previewurl" | "revision" | "flags" => {
+            return Some(Column::Ignored);
+        }
         _ => return None,
     };
     Some(Column::Field(field))

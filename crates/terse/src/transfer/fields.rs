@@ -1,7 +1,7 @@
 //! The fields of a link in a file, and how each becomes JSON for the API.
 //!
-//! The API has the last word on every value. What is done here is only what the API does not know of: other shorteners'
-//! ways to write a time, and rows that say they are not to be followed.
+//! The API has the last word on every value. What is done here is only what the API does not know
+//! of: other shorteners' ways to write a time, and rows that say they are not to be followed.
 
 use serde_json::{Map, Value};
 use terse_core::Timestamp;
@@ -73,11 +73,16 @@ impl Field {
     }
 
     /// A cell as the API wants it; `None` for an empty one.
-    pub(crate) fn read_cell(self, cell: &str, tag_separators: &[char]) -> Result<Option<Value>, &'static str> {
+    pub(crate) fn read_cell(
+        self,
+        cell: &str,
+        tag_separators: &[char],
+    ) -> Result<Option<Value>, &'static str> {
         if cell.is_empty() {
             return Ok(None);
         }
-        let number = |max: u64| cell.trim().parse::<u64>().ok().filter(|n| *n <= max).map(Value::from);
+        let number =
+            |max: u64| cell.trim().parse::<u64>().ok().filter(|n| *n <= max).map(Value::from);
         let value = match self {
             Self::Tags => {
                 let tags = cell.split(tag_separators).map(str::trim).filter(|tag| !tag.is_empty());
@@ -128,13 +133,18 @@ const IGNORED: [&str; 10] = [
 ];
 
 /// Keeps what an import can use of a line of JSON. Nulls mean nothing; unknown fields are refused.
-pub(crate) fn from_object(object: Map<String, Value>, ignore_unknown: bool) -> Result<Map<String, Value>, (String, String)> {
+pub(crate) fn from_object(
+    object: Map<String, Value>,
+    ignore_unknown: bool,
+) -> Result<Map<String, Value>, (String, String)> {
     let mut kept = Map::new();
     for (name, value) in object {
         let known = Field::ALL.into_iter().map(Field::name).find(|known| *known == name);
         let known = known.or(match name.as_str() {
             "longUrl" | "url" => Some("long_url"),
-            "shortCode" | "alias" | "custom_alias" | "customAlias" | "keyword" => Some("short_code"),
+            "shortCode" | "alias" | "custom_alias" | "customAlias" | "keyword" => {
+                Some("short_code")
+            }
             "createdAt" => Some("created_at"),
             "expiresAt" => Some("expires_at"),
             "validFrom" => Some("valid_from"),
@@ -145,19 +155,27 @@ pub(crate) fn from_object(object: Map<String, Value>, ignore_unknown: bool) -> R
         });
         match known {
             _ if value.is_null() => {}
-            Some(known) if kept.contains_key(known) => return Err((name, "given twice under different names".into())),
+            Some(known) if kept.contains_key(known) => {
+                return Err((name, "given twice under different names".into()));
+            }
             Some(known) => {
                 kept.insert(known.to_owned(), value);
             }
             None if ignore_unknown || IGNORED.contains(&name.as_str()) => {}
-            None => return Err((crate::terminal::cut(&name, 40), "unknown field; --ignore-unknown passes over it".into())),
+            None => {
+                return Err((
+                    crate::terminal::cut(&name, 40),
+                    "unknown field; --ignore-unknown passes over it".into(),
+                ));
+            }
         }
     }
     Ok(kept)
 }
 
-/// Other shorteners' times as RFC 3339: without an offset they are taken as UTC, a number is seconds since 1970, and `+0000`
-/// is an offset. What is none of these is left for the API to refuse.
+/// Other shorteners' times as RFC 3339: without an offset they are taken as UTC, a number is
+/// seconds since 1970, and `+0000` is an offset. What is none of these is left for the API to
+/// refuse.
 fn rfc3339(text: &str) -> String {
     let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
     if (9..=11).contains(&shape.len()) && shape.bytes().all(|b| b == b'9') {
@@ -166,7 +184,9 @@ fn rfc3339(text: &str) -> String {
             Err(_) => text.to_owned(),
         };
     }
-    let Some(rest) = shape.strip_prefix("9999-99-99").and_then(|rest| rest.strip_prefix(['T', ' '])) else {
+    let Some(rest) =
+        shape.strip_prefix("9999-99-99").and_then(|rest| rest.strip_prefix(['T', ' ']))
+    else {
         return text.to_owned();
     };
     let Some(rest) = rest.strip_prefix("99:99:99") else { return text.to_owned() };
@@ -195,22 +215,39 @@ mod tests {
             ("2020-05-01", "2020-05-01T00:00:00Z"),
             ("2020-05-01T12:00:00Z", "2020-05-01T12:00:00Z"),
         ] {
-            assert_eq!(Timestamp::parse(&rfc3339(text)).map(|at| at.to_string()).as_deref(), Some(want), "{text}");
+            assert_eq!(
+                Timestamp::parse(&rfc3339(text)).map(|at| at.to_string()).as_deref(),
+                Some(want),
+                "{text}"
+            );
         }
-        for text in ["", "yesterday", "12", "99999999999999999999", "2020-05-01T12:00:00 CEST", "２０２０-05-01T12:00:00"] {
+        for text in [
+            "",
+            "yesterday",
+            "12",
+            "99999999999999999999",
+            "2020-05-01T12:00:00 CEST",
+            "２０２０-05-01T12:00:00",
+        ] {
             assert_eq!(rfc3339(text), text);
         }
     }
 
     #[test]
     fn cells_become_what_the_api_wants() {
-        let json = |field: Field, cell| field.read_cell(cell, &[',']).map(|value| value.map(|v| v.to_string()));
+        let json = |field: Field, cell| {
+            field.read_cell(cell, &[',']).map(|value| value.map(|v| v.to_string()))
+        };
         assert_eq!(json(Field::Tags, "a, b,,c").unwrap().unwrap(), r#"["a","b","c"]"#);
         assert_eq!(json(Field::MaxClicks, "5").unwrap().unwrap(), "5");
         assert_eq!(json(Field::Crawlable, "TRUE").unwrap().unwrap(), "true");
         assert_eq!(json(Field::Title, " x ").unwrap().unwrap(), "\" x \"");
         assert_eq!(json(Field::Title, "").unwrap(), None);
-        for (field, cell) in [(Field::MaxClicks, "99999999999999999999"), (Field::Crawlable, "maybe"), (Field::Redirect, "x")] {
+        for (field, cell) in [
+            (Field::MaxClicks, "99999999999999999999"),
+            (Field::Crawlable, "maybe"),
+            (Field::Redirect, "x"),
+        ] {
             assert!(json(field, cell).is_err());
         }
     }

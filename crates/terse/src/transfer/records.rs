@@ -1,8 +1,9 @@
 //! Splitting a file into records, with bounded memory whatever is in it.
 //!
-//! A record of CSV ends at a line break that is not inside quotes; of JSON lines, at any line break. One that does not end
-//! within the limit is given back as too long. If an open quote is the reason, reading goes on at the record's second line,
-//! so that one forgotten quote costs one row and not the rest of the file.
+//! A record of CSV ends at a line break that is not inside quotes; of JSON lines, at any line
+//! break. One that does not end within the limit is given back as too long. If an open quote is the
+//! reason, reading goes on at the record's second line, so that one forgotten quote costs one row
+//! and not the rest of the file.
 
 use std::io::{BufRead, Read};
 
@@ -94,7 +95,9 @@ impl<R: BufRead> Records<R> {
                 }
                 seen += 1;
                 if seen > MAX_RECORD_LEN {
-                    return self.too_long(bytes, scan.is_inside_quotes()).map(|record| Some((begins, record)));
+                    return self
+                        .too_long(bytes, scan.is_inside_quotes())
+                        .map(|record| Some((begins, record)));
                 }
             }
             let chunk = self.input.fill_buf()?;
@@ -193,7 +196,8 @@ impl Scan {
     }
 }
 
-/// The cells of a record of CSV. A quote that is closed in the middle of a cell is taken as it comes, as most readers do.
+/// The cells of a record of CSV. A quote that is closed in the middle of a cell is taken as it
+/// comes, as most readers do.
 pub(crate) fn cells(record: &[u8], delimiter: u8) -> Vec<Vec<u8>> {
     let mut cells = vec![Vec::new()];
     let mut scan = Scan { delimiter: Some(delimiter), place: ScanState::CellStart };

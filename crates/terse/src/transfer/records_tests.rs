@@ -22,7 +22,8 @@ fn whole(text: &str) -> Record {
 #[test]
 fn records_end_at_line_breaks_outside_quotes() {
     let text = b"a,b\r\n\"x\ny\",2\n\n3,\"say \"\"hi\"\"\"\nno\"quote,4";
-    let want = [(1, "a,b"), (2, "\"x\ny\",2"), (4, ""), (5, "3,\"say \"\"hi\"\"\""), (6, "no\"quote,4")];
+    let want =
+        [(1, "a,b"), (2, "\"x\ny\",2"), (4, ""), (5, "3,\"say \"\"hi\"\"\""), (6, "no\"quote,4")];
     for buffer in [1, 2, 7, 8192] {
         assert_eq!(read(text, buffer), want.map(|(line, text)| (line, whole(text))));
     }
@@ -31,7 +32,10 @@ fn records_end_at_line_breaks_outside_quotes() {
 #[test]
 fn an_open_quote_costs_one_row() {
     let text = b"a,b\n1,\"open\n2,ok\n3,ok\n";
-    assert_eq!(read(text, 5), [(1, whole("a,b")), (2, Record::OpenQuote), (3, whole("2,ok")), (4, whole("3,ok"))]);
+    assert_eq!(
+        read(text, 5),
+        [(1, whole("a,b")), (2, Record::OpenQuote), (3, whole("2,ok")), (4, whole("3,ok"))]
+    );
     let mut long = b"1,\"open\n".to_vec();
     for i in 0..20_000 {
         long.extend_from_slice(format!("{i},ok\n").as_bytes());
@@ -50,7 +54,10 @@ fn a_huge_row_is_passed_over() {
         text.extend_from_slice(b"\n2,ok\n");
         let records = read(&text, 8192);
         assert_eq!(records.len(), 2);
-        assert_eq!(records[0].1, if quote.is_empty() { Record::TooLong } else { Record::OpenQuote });
+        assert_eq!(
+            records[0].1,
+            if quote.is_empty() { Record::TooLong } else { Record::OpenQuote }
+        );
         assert_eq!(records[1], (2, whole("2,ok")));
     }
     let just_fits = "x".repeat(MAX_RECORD_LEN);

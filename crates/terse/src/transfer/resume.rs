@@ -55,7 +55,9 @@ impl Position {
         match std::fs::read(&path) {
             Ok(bytes) => {
                 let position = serde_json::from_slice(&bytes);
-                position.map(Some).with_context(|| format!("{} is damaged; --restart begins anew", path.display()))
+                position.map(Some).with_context(|| {
+                    format!("{} is damaged; --restart begins anew", path.display())
+                })
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
@@ -66,7 +68,10 @@ impl Position {
     pub(crate) fn write(&self, file: &Path) -> anyhow::Result<()> {
         let path = Self::path(file);
         let write = || -> anyhow::Result<()> {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
             let mut temp = tempfile::NamedTempFile::new_in(folder)?;
             temp.write_all(&serde_json::to_vec(self)?)?;
             temp.persist(&path)?;

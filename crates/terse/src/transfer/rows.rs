@@ -75,7 +75,8 @@ enum Shape {
 const CLOCKS_DIFFER: std::time::Duration = std::time::Duration::from_secs(300);
 
 impl Rows {
-    /// Looks at the beginning of a file, and reads the header if it has one. Errors are about the file as a whole.
+    /// Looks at the beginning of a file, and reads the header if it has one. Errors are about the
+    /// file as a whole.
     pub(crate) fn open(
         mut input: Box<dyn BufRead>,
         format: Option<Format>,
@@ -88,29 +89,40 @@ impl Rows {
         let input: Input = std::io::Cursor::new(head).chain(input);
         let shape = match format {
             Format::Jsonl => {
-                return Ok(Self { records: Records::new(input, None), shape: Shape::Jsonl, ignore_unknown, now });
+                return Ok(Self {
+                    records: Records::new(input, None),
+                    shape: Shape::Jsonl,
+                    ignore_unknown,
+                    now,
+                });
             }
             Format::Csv => Records::new(input, Some(b',')),
         };
         let mut records = shape;
         let header = loop {
             match records.next()? {
-                Some((_, Record::Whole(bytes))) if without_mark(&bytes).trim_ascii().is_empty() => {}
+                Some((_, Record::Whole(bytes))) if without_mark(&bytes).trim_ascii().is_empty() => {
+                }
                 Some((_, Record::Whole(bytes))) => break bytes,
-                Some(_) => bail!("the header is longer than {} KiB, or a quote in it is not closed", MAX_RECORD_LEN >> 10),
+                Some(_) => bail!(
+                    "the header is longer than {} KiB, or a quote in it is not closed",
+                    MAX_RECORD_LEN >> 10
+                ),
                 None => bail!("the file is empty"),
             }
         };
         let header = without_mark(&header);
         // Spreadsheets of half the world write semicolons.
         let count = |delimiter: u8| header.iter().filter(|b| **b == delimiter).count();
-        let delimiter = [b',', b';', b'\t'].into_iter().rev().max_by_key(|d| count(*d)).unwrap_or(b',');
+        let delimiter =
+            [b',', b';', b'\t'].into_iter().rev().max_by_key(|d| count(*d)).unwrap_or(b',');
         let names: Result<Vec<String>, _> = cells(header, delimiter)
             .into_iter()
             .map(|cell| String::from_utf8(cell).map(|name| unguard(name.trim()).to_owned()))
             .collect();
         let columns =
-            Columns::parse(&names.context("the header is not valid UTF-8")?, ignore_unknown).map_err(anyhow::Error::msg)?;
+            Columns::parse(&names.context("the header is not valid UTF-8")?, ignore_unknown)
+                .map_err(anyhow::Error::msg)?;
         records.set_delimiter(Some(delimiter));
         Ok(Self { records, shape: Shape::Csv { delimiter, columns }, ignore_unknown, now })
     }
@@ -149,11 +161,11 @@ impl Rows {
         let refuse = |reason: &str| (None, reason.to_owned());
         match &self.shape {
             Shape::Jsonl => {
-                let text = std::str::from_utf8(without_mark(bytes)).map_err(|_| refuse("not valid UTF-8"))?;
+                let text = std::str::from_utf8(without_mark(bytes))
+                    .map_err(|_| refuse("not valid UTF-8"))?;
                 match serde_json::from_str(text) {
-                    Ok(Value::Object(object)) => {
-                        from_object(object, self.ignore_unknown).map_err(|(field, reason)| (Some(field), reason))
-                    }
+                    Ok(Value::Object(object)) => from_object(object, self.ignore_unknown)
+                        .map_err(|(field, reason)| (Some(field), reason)),
                     Ok(_) => Err(refuse("not a JSON object")),
                     Err(error) => Err((None, format!("not JSON: {error}"))),
                 }
@@ -163,37 +175,73 @@ impl Rows {
     }
 
     /// What is decided before the API is asked.
-    fn judge(&self, line: u64, body: Result<Map<String, Value>, (Option<String>, String)>) -> RowResult {
-        let refused = |short_code, field: Option<String>, reason: String| Refused { line, short_code, field, reason };
+    fn judge(
+        &self,
+        line: u64,
+        body: Result<Map<String, Value>, (Option<String>, String)>,
+    ) -> RowResult {
+        let refused = |short_code, field: Option<String>, reason: String| Refused {
+            line,
+            short_code,
+            field,
+            reason,
+        };
         let mut body = match body {
             Ok(body) => body,
             Err((field, reason)) => return RowResult::Refused(refused(None, field, reason)),
         };
         let code = body.get("short_code").and_then(Value::as_str).map(str::to_owned);
         let status = body.remove(Field::Status.name());
-        if let Some(status @ ("deleted" | "blocked" | "suspicious")) = status.as_ref().and_then(Value::as_str) {
+        if let Some(status @ ("deleted" | "blocked" | "suspicious")) =
+            status.as_ref().and_then(Value::as_str)
+        {
             // Coming in as a fresh link, it would be followed again.
-            return RowResult::Skipped(refused(code, Some("status".into()), format!("the link is {status}")));
+            return RowResult::Skipped(refused(
+                code,
+                Some("status".into()),
+                format!("the link is {status}"),
+            ));
         }
         match body.remove(Field::HasPassword.name()) {
             None | Some(Value::Bool(false)) => {}
             // The password is in no file. Coming in without it, the link would be open to everyone.
-            Some(_) => return RowResult::Skipped(refused(code, Some("has_password".into()), "the link has a password".into())),
+            Some(_) => {
+                return RowResult::Skipped(refused(
+                    code,
+                    Some("has_password".into()),
+                    "the link has a password".into(),
+                ));
+            }
         }
-        let made = body.get(Field::CreatedAt.name()).and_then(Value::as_str).and_then(Timestamp::parse);
+        let made =
+            body.get(Field::CreatedAt.name()).and_then(Value::as_str).and_then(Timestamp::parse);
         if made.is_some_and(|made| made.saturating_sub(CLOCKS_DIFFER) > self.now) {
-            return RowResult::Refused(refused(code, Some("created_at".into()), "this moment lies in the future".into()));
+            return RowResult::Refused(refused(
+                code,
+                Some("created_at".into()),
+                "this moment lies in the future".into(),
+            ));
         }
         if !body.contains_key(Field::LongUrl.name()) {
-            return RowResult::Refused(refused(code, Some("long_url".into()), "there is no target".into()));
+            return RowResult::Refused(refused(
+                code,
+                Some("long_url".into()),
+                "there is no target".into(),
+            ));
         }
         RowResult::Link(Row { line, body })
     }
 }
 
-fn from_cells(cells: &[Vec<u8>], columns: &Columns) -> Result<Map<String, Value>, (Option<String>, String)> {
+fn from_cells(
+    cells: &[Vec<u8>],
+    columns: &Columns,
+) -> Result<Map<String, Value>, (Option<String>, String)> {
     if cells.len() != columns.columns.len() {
-        return Err((None, format!("{} cells, where the header has {}", cells.len(), columns.columns.len())));
+        return Err((
+            None,
+            format!("{} cells, where the header has {}", cells.len(), columns.columns.len()),
+        ));
     }
     let mut body = Map::new();
     let mut short_url = None;
@@ -202,13 +250,19 @@ fn from_cells(cells: &[Vec<u8>], columns: &Columns) -> Result<Map<String, Value>
         let cell = unguard(std::str::from_utf8(cell).map_err(|_| refuse("not valid UTF-8"))?);
         match column {
             Column::Field(field) => {
-                if let Some(value) = field.read_cell(cell, columns.tag_separators).map_err(refuse)? {
+                if let Some(value) =
+                    field.read_cell(cell, columns.tag_separators).map_err(refuse)?
+                {
                     body.insert(field.name().to_owned(), value);
                 }
             }
             Column::ShortUrl => short_url = last_segment(cell).or(short_url),
             Column::Count if !cell.trim().is_empty() => {
-                cell.trim().parse::<i64>().ok().filter(|count| *count >= 0).ok_or_else(|| refuse("not a count"))?;
+                cell.trim()
+                    .parse::<i64>()
+                    .ok()
+                    .filter(|count| *count >= 0)
+                    .ok_or_else(|| refuse("not a count"))?;
             }
             Column::Count | Column::Ignored => {}
         }
@@ -223,7 +277,13 @@ fn from_cells(cells: &[Vec<u8>], columns: &Columns) -> Result<Map<String, Value>
 fn last_segment(url: &str) -> Option<String> {
     let path = url.trim().split(['?', '#']).next()?;
     let path = path.split_once("://").map_or(path, |(_, rest)| rest);
-    path.trim_end_matches('/').split_once('/')?.1.rsplit('/').next().filter(|code| !code.is_empty()).map(str::to_owned)
+    path.trim_end_matches('/')
+        .split_once('/')?
+        .1
+        .rsplit('/')
+        .next()
+        .filter(|code| !code.is_empty())
+        .map(str::to_owned)
 }
 
 /// Without the mark that some programs put at the beginning of a file.
@@ -232,8 +292,14 @@ fn without_mark(bytes: &[u8]) -> &[u8] {
 }
 
 fn recognise(head: &[u8], told: Option<Format>) -> anyhow::Result<Format> {
-    if head.starts_with(&[0x1f, 0x8b]) || head.starts_with(b"PK\x03\x04") || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        bail!("the file is compressed: unpack it first, as in `gunzip -c links.csv.gz | terse import -`");
+    if head.starts_with(&[0x1f, 0x8b])
+        || head.starts_with(b"PK\x03\x04")
+        || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
+    {
+        bail!(
+            "the file is compressed: unpack it first, as in `gunzip -c links.csv.gz | terse \
+             import -`"
+        );
     }
     if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
         bail!("the file is in UTF-16: save it as UTF-8");
@@ -241,7 +307,10 @@ fn recognise(head: &[u8], told: Option<Format>) -> anyhow::Result<Format> {
     match (without_mark(head).trim_ascii_start().first(), told) {
         (None, _) => bail!("the file is empty"),
         (Some(b'['), Some(Format::Jsonl) | None) => {
-            bail!("this is one JSON array; one object per line is needed, as `jq -c '.[]'` writes them")
+            bail!(
+                "this is one JSON array; one object per line is needed, as `jq -c '.[]'` writes \
+                 them"
+            )
         }
         (_, Some(format)) => Ok(format),
         (Some(b'{'), None) => Ok(Format::Jsonl),

@@ -54,10 +54,12 @@ fn files_as_people_have_them_are_read() {
         ),
         (
             "long_url,alias,title,created_at\nhttps://example.com/,imp201,=cmd|' /C calc'!A0,\n",
-            json!({"long_url": "https://example.com/", "short_code": "imp201", "title": "=cmd|' /C calc'!A0"}),
+            json!({"long_url": "https://example.com/", "short_code": "imp201", "title": "=cmd|' \
+                /C calc'!A0"}),
         ),
         (
-            "keyword;url;title;timestamp;ip;clicks\nabc;https://e.com/?a=1,2;t;2020-05-01 12:00:00;::1;7\n",
+            "keyword;url;title;timestamp;ip;clicks\nabc;https://e.com/?a=1,2;t;2020-05-01 \
+             12:00:00;::1;7\n",
             json!({"short_code": "abc", "long_url": "https://e.com/?a=1,2", "title": "t", "created_at": "2020-05-01 12:00:00Z"}),
         ),
         (
@@ -107,13 +109,16 @@ fn a_bad_row_is_refused_by_line_and_field_and_the_next_is_read() {
     let mut huge = b"long_url,alias\nhttps://e.com/".to_vec();
     huge.extend(std::iter::repeat_n(b'x', 10 << 20));
     huge.extend_from_slice(b",a\nhttps://e.com/,ok1\n");
-    let deep = format!("{{\"long_url\":{}\n{{\"long_url\":\"https://e.com/\"}}\n", "[".repeat(20_000));
+    let deep =
+        format!("{{\"long_url\":{}\n{{\"long_url\":\"https://e.com/\"}}\n", "[".repeat(20_000));
     for (file, field, reason) in [
-        (&b"long_url,title\nhttps://e.com/,\xff\xfe\nhttps://e.com/,x\n"[..], Some("title"), "not valid UTF-8"),
+        (&b"long_url,title\nhttps://e.com/,\xff\xfe\nhttps://e.com/,x\n"[..], Some("title"), "not \
+            valid UTF-8"),
         (b"long_url,alias,title,created_at\nhttps://example.com/,imp005,\"unterminated\nhttps://e.com/,,,\n", None, "not closed"),
         (b"long_url,created_at\nhttps://e.com/,9999-12-31T23:59:59Z\nhttps://e.com/,\n", Some("created_at"), "future"),
         (b"long_url,clicks\nhttps://e.com/,99999999999999999999\nhttps://e.com/,5\n", Some("clicks"), "not a count"),
-        (b"long_url,title\nhttps://e.com/\nhttps://e.com/,x\n", None, "1 cells, where the header has 2"),
+        (b"long_url,title\nhttps://e.com/\nhttps://e.com/,x\n", None, "1 cells, where the header \
+            has 2"),
         (b"long_url,title\n,x\nhttps://e.com/,x\n", Some("long_url"), "no target"),
         (
             b"{\"long_url\":\"https://e.com/\",\"pasword\":1}\n{\"long_url\":\"https://e.com/\"}\n",
@@ -127,7 +132,8 @@ fn a_bad_row_is_refused_by_line_and_field_and_the_next_is_read() {
     ] {
         let outcomes = all(file);
         let shown = String::from_utf8_lossy(&file[..file.len().min(80)]);
-        let RowResult::Refused(refused) = &outcomes[0] else { panic!("{shown}: {:?}", outcomes[0]) };
+        let RowResult::Refused(refused) = &outcomes[0] else { panic!("{shown}: \
+            {:?}", outcomes[0]) };
         assert_eq!(refused.line, if file[0] == b'{' { 1 } else { 2 }, "{shown}");
         assert!(refused.reason.contains(reason), "{shown}: {}", refused.reason);
         if field.is_some() {
@@ -143,8 +149,12 @@ fn a_bad_row_is_refused_by_line_and_field_and_the_next_is_read() {
 #[test]
 fn links_with_a_password_do_not_come_in_without_it() {
     let csv = "long_url,has_password\nhttps://e.com/,true\nhttps://e.com/,false\nhttps://e.com/,\n";
-    assert!(matches!(&all(csv.as_bytes())[..], [RowResult::Skipped(_), RowResult::Link(_), RowResult::Link(_)]));
-    let jsonl = "{\"long_url\": \"https://e.com/\", \"has_password\": true}\n{\"long_url\": \"https://e.com/\", \"has_password\": false}\n";
+    assert!(matches!(
+        &all(csv.as_bytes())[..],
+        [RowResult::Skipped(_), RowResult::Link(_), RowResult::Link(_)]
+    ));
+    let jsonl = "{\"long_url\": \"https://e.com/\", \"has_password\": \
+        true}\n{\"long_url\": \"https://e.com/\", \"has_password\": false}\n";
     assert!(matches!(&all(jsonl.as_bytes())[..], [RowResult::Skipped(_), RowResult::Link(_)]));
 }
 

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 /// One browser at a time: two would only take the processor from each other.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs a walk in a browser of its own, with or without scripts. Whatever the walk does, no page may write an error to the
-/// console, and nothing may be asked of any host but those given.
+/// Runs a walk in a browser of its own, with or without scripts. Whatever the walk does, no page
+/// may write an error to the console, and nothing may be asked of any host but those given.
 pub(crate) fn walk(scripts: bool, hosts: &[&str], walk: impl AsyncFnOnce(&Browser)) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((_driver, port)) = Driver::start() else {
@@ -24,7 +24,8 @@ pub(crate) fn walk(scripts: bool, hosts: &[&str], walk: impl AsyncFnOnce(&Browse
         return;
     };
     let profile = tempfile::tempdir().expect("a profile");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let mut builder = ClientBuilder::new(HttpConnector::new());
         let wishes = capabilities(scripts, profile.path());
@@ -90,7 +91,8 @@ impl Browser {
         }
         let mut asked = 0;
         for entry in self.log("performance").await {
-            let event: Value = serde_json::from_str(entry["message"].as_str().unwrap_or_default()).unwrap_or_default();
+            let event: Value = serde_json::from_str(entry["message"].as_str().unwrap_or_default())
+                .unwrap_or_default();
             if event["message"]["method"] == "Network.requestWillBeSent" {
                 let url = event["message"]["params"]["request"]["url"].as_str().unwrap_or_default();
                 let ours = url.starts_with("data:")
@@ -109,7 +111,11 @@ impl Browser {
 struct Log(&'static str);
 
 impl WebDriverCompatibleCommand for Log {
-    fn endpoint(&self, base: &url::Url, session: Option<&str>) -> Result<url::Url, url::ParseError> {
+    fn endpoint(
+        &self,
+        base: &url::Url,
+        session: Option<&str>,
+    ) -> Result<url::Url, url::ParseError> {
         base.join(&format!("session/{}/se/log", session.unwrap_or_default()))
     }
 
@@ -123,13 +129,17 @@ struct Driver(Child);
 impl Driver {
     /// On a port of its own choice.
     fn start() -> Option<(Self, u16)> {
-        let mut child = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let mut child = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
         let mut lines = BufReader::new(child.stdout.take()?).lines();
         let driver = Self(child);
-        let port = lines
-            .by_ref()
-            .map_while(Result::ok)
-            .find_map(|line| line.split_once("started successfully on port ")?.1.trim_end_matches('.').parse().ok());
+        let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
+            line.split_once("started successfully on port ")?.1.trim_end_matches('.').parse().ok()
+        });
         // What it says later must go somewhere, or it stops.
         std::thread::spawn(move || lines.for_each(drop));
         Some((driver, port.expect("chromedriver tells its port")))
@@ -152,9 +162,14 @@ pub(crate) fn destination() -> SocketAddr {
             std::thread::spawn(move || {
                 let mut request = [0; 4096];
                 let _ = stream.read(&mut request);
-                let page = "<!doctype html><html lang=en><title>Landed</title><link rel=icon href=data:,><h1>Landed</h1>";
-                let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n", page.len());
-                let _ = stream.write_all(format!("{head}Connection: close\r\n\r\n{page}").as_bytes());
+                let page = "<!doctype html><html lang=en><title>Landed</title><link rel=icon \
+                    href=data:,><h1>Landed</h1>";
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n",
+                    page.len()
+                );
+                let _ =
+                    stream.write_all(format!("{head}Connection: close\r\n\r\n{page}").as_bytes());
             });
         }
     });

@@ -17,29 +17,52 @@ impl Browser {
     }
 
     async fn text(&self, css: &str) -> String {
-        self.client.find(Locator::Css(css)).await.unwrap_or_else(|_| panic!("no {css}")).text().await.expect("text")
+        self.client
+            .find(Locator::Css(css))
+            .await
+            .unwrap_or_else(|_| panic!("no {css}"))
+            .text()
+            .await
+            .expect("text")
     }
 
     async fn attribute(&self, css: &str, name: &str) -> String {
-        let element = self.client.find(Locator::Css(css)).await.unwrap_or_else(|_| panic!("no {css}"));
+        let element =
+            self.client.find(Locator::Css(css)).await.unwrap_or_else(|_| panic!("no {css}"));
         element.attr(name).await.expect("an attribute").unwrap_or_default()
     }
 
     async fn wait(&self, css: &str) {
-        self.client.wait().at_most(TIMEOUT).for_element(Locator::Css(css)).await.unwrap_or_else(|_| panic!("no {css} came"));
+        self.client
+            .wait()
+            .at_most(TIMEOUT)
+            .for_element(Locator::Css(css))
+            .await
+            .unwrap_or_else(|_| panic!("no {css} came"));
     }
 
     /// Pastes a URL and sends the form; the short link that appears.
     async fn shorten(&self, target: &str) -> String {
         let field = self.client.find(Locator::Css("#long_url")).await.expect("the field");
         field.send_keys(target).await.expect("typing");
-        self.client.find(Locator::Css("form button[type=submit]")).await.expect("the button").click().await.expect("a click");
+        self.client
+            .find(Locator::Css("form button[type=submit]"))
+            .await
+            .expect("the button")
+            .click()
+            .await
+            .expect("a click");
         self.wait("#short").await;
         self.attribute("#short", "href").await
     }
 
     async fn landed(&self, target: &str) {
-        self.client.wait().at_most(TIMEOUT).for_url(&target.parse().expect("a URL")).await.expect("the target");
+        self.client
+            .wait()
+            .at_most(TIMEOUT)
+            .for_url(&target.parse().expect("a URL"))
+            .await
+            .expect("the target");
         assert_eq!(self.client.title().await.expect("a title"), "Landed");
     }
 
@@ -49,7 +72,11 @@ impl Browser {
         assert_eq!(self.attribute("html", "lang").await, "en");
         if self.scripts {
             let wide = "return document.documentElement.scrollWidth > innerWidth";
-            assert_eq!(self.client.execute(wide, vec![]).await.expect("a width"), json!(false), "it scrolls sideways");
+            assert_eq!(
+                self.client.execute(wide, vec![]).await.expect("a width"),
+                json!(false),
+                "it scrolls sideways"
+            );
         }
     }
 }
@@ -75,8 +102,12 @@ fn a_long_link_is_pasted_shortened_copied_and_followed() {
         assert!(short.starts_with(&terse.url) && short.len() == terse.url.len() + 8, "{short}");
         browser.is_well_made().await;
         browser.wait("svg.qr[role=img]").await;
-        let size = browser.client.find(Locator::Css("svg.qr")).await.unwrap().rectangle().await.unwrap();
-        assert!(size.2 > 80.0 && (size.2 - size.3).abs() < 1.0, "the QR code can be seen: {size:?}");
+        let size =
+            browser.client.find(Locator::Css("svg.qr")).await.unwrap().rectangle().await.unwrap();
+        assert!(
+            size.2 > 80.0 && (size.2 - size.3).abs() < 1.0,
+            "the QR code can be seen: {size:?}"
+        );
         let copy = browser.client.find(Locator::Css("button.copy")).await.unwrap();
         assert!(copy.is_displayed().await.unwrap());
         copy.click().await.unwrap();
@@ -129,9 +160,18 @@ fn without_scripts_it_works_as_well() {
 #[test]
 fn what_goes_wrong_is_said_on_a_page() {
     let (_temp, data, terse) = serve(&[]);
-    let done = |arguments: &[&str]| assert!(command(&data).args(arguments).output().unwrap().status.success());
+    let done = |arguments: &[&str]| {
+        assert!(command(&data).args(arguments).output().unwrap().status.success());
+    };
     done(&["shorten", "https://example.com/soon", "--alias", "expired1", "--ttl", "1s"]);
-    done(&["shorten", "https://example.com/safe?q=<b>", "--alias", "my-link", "--title", "<script>alert(1)</script>"]);
+    done(&[
+        "shorten",
+        "https://example.com/safe?q=<b>",
+        "--alias",
+        "my-link",
+        "--title",
+        "<script>alert(1)</script>",
+    ]);
     done(&[
         "shorten",
         &format!("https://{}.example/", "x".repeat(60)),
@@ -142,9 +182,11 @@ fn what_goes_wrong_is_said_on_a_page() {
     ]);
     std::thread::sleep(Duration::from_millis(1200));
     walk(true, &[&terse.url], async |browser| {
-        for (path, heading, picture) in
-            [("/nosuch9", "not", "not-found"), ("/expired1", "expired", "expired"), ("/no/such/page", "not", "nothing-here")]
-        {
+        for (path, heading, picture) in [
+            ("/nosuch9", "not", "not-found"),
+            ("/expired1", "expired", "expired"),
+            ("/no/such/page", "not", "nothing-here"),
+        ] {
             browser.open(&format!("{}{path}", terse.url)).await;
             browser.is_well_made().await;
             let words = browser.text("main").await.to_lowercase();
@@ -154,7 +196,10 @@ fn what_goes_wrong_is_said_on_a_page() {
         }
         browser.open(&format!("{}/my-link+", terse.url)).await;
         browser.is_well_made().await;
-        assert!(browser.text("main").await.contains("<script>alert(1)</script>"), "a title is shown as it is");
+        assert!(
+            browser.text("main").await.contains("<script>alert(1)</script>"),
+            "a title is shown as it is"
+        );
         assert_eq!(browser.text(".host").await, "example.com");
         browser.picture("preview").await;
         browser.open(&format!("{}/api/docs", terse.url)).await;
@@ -169,7 +214,11 @@ fn what_goes_wrong_is_said_on_a_page() {
         browser.is_well_made().await;
         assert!(!browser.text("#problem").await.is_empty());
         assert_eq!(browser.attribute("#long_url", "aria-invalid").await, "true");
-        assert_eq!(browser.attribute("#long_url", "value").await, "javascript:alert(1)", "what was typed is still there");
+        assert_eq!(
+            browser.attribute("#long_url", "value").await,
+            "javascript:alert(1)",
+            "what was typed is still there"
+        );
         browser.picture("refused").await;
 
         browser.client.set_window_size(500, 850).await.unwrap();
@@ -191,7 +240,9 @@ fn a_keyboard_is_enough() {
     let target = format!("http://{}/by-keyboard", destination());
     let hosts = [&*terse.url, target.split_at(target.rfind('/').unwrap()).0];
     walk(true, &hosts, async |browser| {
-        let press = async |keys: &str| browser.client.active_element().await.unwrap().send_keys(keys).await.unwrap();
+        let press = async |keys: &str| {
+            browser.client.active_element().await.unwrap().send_keys(keys).await.unwrap();
+        };
         browser.open(&terse.url).await;
         // The field has the focus at once.
         let focused = browser.client.active_element().await.unwrap().attr("id").await.unwrap();
@@ -203,9 +254,19 @@ fn a_keyboard_is_enough() {
             press(&char::from(Key::Tab).to_string()).await;
             let focused = browser.client.active_element().await.unwrap();
             // Whoever uses a keyboard sees where they are.
-            let outline = "const s = getComputedStyle(arguments[0]); return s.outlineStyle + s.boxShadow";
-            let shown = browser.client.execute(outline, vec![serde_json::to_value(&focused).unwrap()]).await.unwrap();
-            assert_ne!(shown, json!("nonenone"), "{:?} has focus and does not show it", focused.html(false).await);
+            let outline =
+                "const s = getComputedStyle(arguments[0]); return s.outlineStyle + s.boxShadow";
+            let shown = browser
+                .client
+                .execute(outline, vec![serde_json::to_value(&focused).unwrap()])
+                .await
+                .unwrap();
+            assert_ne!(
+                shown,
+                json!("nonenone"),
+                "{:?} has focus and does not show it",
+                focused.html(false).await
+            );
             let id = focused.attr("id").await.unwrap().unwrap_or_default();
             seen.push(id.clone());
             if id == "short" {
@@ -225,14 +286,19 @@ fn a_server_is_set_up_and_somebody_signs_in_makes_a_key_and_leaves() {
     let said = temp.path().join("said");
     let terse = Served::start_saying(&data, &[], &said);
     let words = std::fs::read_to_string(&said).unwrap();
-    let link = words.split_whitespace().find(|word| word.contains("/setup?token=")).unwrap_or_else(|| panic!("{words}"));
+    let link = words
+        .split_whitespace()
+        .find(|word| word.contains("/setup?token="))
+        .unwrap_or_else(|| panic!("{words}"));
     walk(false, &[&terse.url], async |browser| {
         let fill = async |id: &str, text: &str| {
             let field = browser.client.find(Locator::Css(&format!("#{id}"))).await.unwrap();
             field.clear().await.unwrap();
             field.send_keys(text).await.unwrap();
         };
-        let press = async |css: &str| browser.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+        let press = async |css: &str| {
+            browser.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+        };
         browser.open(link).await;
         browser.is_well_made().await;
         browser.picture("setup").await;
@@ -294,11 +360,17 @@ fn a_link_with_a_password_is_asked_about_opened_and_reported() {
     let target = format!("http://{}/secret", destination());
     let secret = data.with_file_name("secret");
     std::fs::write(&secret, "open sesame\n").unwrap();
-    let made = command(&data).args(["shorten", &target, "--alias", "locked", "--password-file"]).arg(&secret).output().unwrap();
+    let made = command(&data)
+        .args(["shorten", &target, "--alias", "locked", "--password-file"])
+        .arg(&secret)
+        .output()
+        .unwrap();
     assert!(made.status.success(), "{made:?}");
     let hosts = [&*terse.url, target.split_at(target.rfind('/').unwrap()).0];
     walk(false, &hosts, async |browser| {
-        let press = async |css: &str| browser.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+        let press = async |css: &str| {
+            browser.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+        };
         let fill = async |css: &str, text: &str| {
             browser.client.find(Locator::Css(css)).await.unwrap().send_keys(text).await.unwrap();
         };
@@ -340,7 +412,8 @@ fn a_link_with_a_password_is_asked_about_opened_and_reported() {
     });
     let kept = command(&data).args(["--json", "list"]).output().unwrap();
     assert!(
-        kept.status.success() && String::from_utf8_lossy(&kept.stdout).contains("\"status\":\"active\""),
+        kept.status.success()
+            && String::from_utf8_lossy(&kept.stdout).contains("\"status\":\"active\""),
         "one report warns nobody"
     );
 }
@@ -354,7 +427,10 @@ fn a_suspicious_link_is_warned_of_and_never_goes_on_by_itself() {
     let key = String::from_utf8(key.stdout).unwrap();
     let mut far = command(&data);
     far.env("TERSE_SERVER", &terse.url).env("TERSE_KEY", key.trim());
-    let made = far.args(["shorten", "https://p\u{430}ypal.com/login", "--alias", "lure"]).output().unwrap();
+    let made = far
+        .args(["shorten", "https://p\u{430}ypal.com/login", "--alias", "lure"])
+        .output()
+        .unwrap();
     assert!(made.status.success(), "{made:?}");
     walk(true, &[&terse.url], async |browser| {
         browser.open(&format!("{}/lure", terse.url)).await;

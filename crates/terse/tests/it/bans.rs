@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use terse_core::Timestamp;
 use terse_core::registry::{
-    Account, AccountChange, AccountName, Actor, Attribution, ChangeAccount, NewAccount, NewKey, Role, Scope, Session, Suspension,
-    Token,
+    Account, AccountChange, AccountName, Actor, Attribution, ChangeAccount, NewAccount, NewKey,
+    Role, Scope, Session, Suspension, Token,
 };
 use terse_server::Keys;
 
@@ -66,28 +66,54 @@ impl Somebody {
         Self { user, key, cookie }
     }
 
-    pub(crate) fn api(&self, terse: &TestTerse, method: &str, path: &str, body: Option<serde_json::Value>) -> Answer {
+    pub(crate) fn api(
+        &self,
+        terse: &TestTerse,
+        method: &str,
+        path: &str,
+        body: Option<serde_json::Value>,
+    ) -> Answer {
         let bytes = body.map(|body| body.to_string().into_bytes());
-        terse.send(method, &format!("/api/v1{path}"), &[("authorization", &format!("Bearer {}", self.key))], bytes.as_deref())
+        terse.send(
+            method,
+            &format!("/api/v1{path}"),
+            &[("authorization", &format!("Bearer {}", self.key))],
+            bytes.as_deref(),
+        )
     }
 
     fn looks_with_cookie(&self, terse: &TestTerse) -> u16 {
-        terse.send("GET", "/api/v1/urls", &[("cookie", &format!("terse_session={}", self.cookie))], None).status
+        terse
+            .send(
+                "GET",
+                "/api/v1/urls",
+                &[("cookie", &format!("terse_session={}", self.cookie))],
+                None,
+            )
+            .status
     }
 
     pub(crate) fn suspend(&self, terse: &TestTerse, suspended: bool) {
-        let suspension = suspended.then(|| Suspension { at: terse.clock().now(), why: "spam".into() });
+        let suspension =
+            suspended.then(|| Suspension { at: terse.clock().now(), why: "spam".into() });
         let change = AccountChange { suspended: Some(suspension), ..AccountChange::default() };
-        wait(terse.registry().change_account(ChangeAccount { id: self.user.id, change, expected: None }, by())).unwrap();
+        wait(
+            terse
+                .registry()
+                .change_account(ChangeAccount { id: self.user.id, change, expected: None }, by()),
+        )
+        .unwrap();
     }
 }
 
 #[test]
 fn a_suspended_owners_links_keys_and_sessions_stop_working_and_come_back() {
     let mut terse = TestTerse::start();
-    let (ann, bob) = (Somebody::new(&terse, "ann", Role::User), Somebody::new(&terse, "bob", Role::User));
+    let (ann, bob) =
+        (Somebody::new(&terse, "ann", Role::User), Somebody::new(&terse, "bob", Role::User));
     for (who, alias) in [(&ann, "ann-hot"), (&ann, "ann-cold"), (&bob, "bob-hot")] {
-        let body = json!({"long_url": "https://example.com/x", "custom_alias": alias, "reuse": false});
+        let body =
+            json!({"long_url": "https://example.com/x", "custom_alias": alias, "reuse": false});
         assert_eq!(who.api(&terse, "POST", "/urls", Some(body)).status, 201);
     }
     for _ in 0..10 {
@@ -108,7 +134,8 @@ fn a_suspended_owners_links_keys_and_sessions_stop_working_and_come_back() {
         assert_eq!(terse.get(&format!("/{code}/qr")).status, 404);
     }
     assert_eq!(terse.get("/bob-hot").status, 302);
-    let refused = ann.api(&terse, "POST", "/urls", Some(json!({"long_url": "https://example.com/y"})));
+    let refused =
+        ann.api(&terse, "POST", "/urls", Some(json!({"long_url": "https://example.com/y"})));
     assert_eq!((refused.status, &refused.json()["code"]), (403, &json!("suspended")));
     assert_eq!(ann.looks_with_cookie(&terse), 401, "the session has ended");
     // It is known before the port opens again.

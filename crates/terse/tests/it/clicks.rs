@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use crate::harness::{Answer, HOST, KEY, TestTerse, read_answer};
 
 const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
-const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) \
+const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 \
+    (KHTML, like Gecko) \
                       Version/18.5 Mobile/15E148 Safari/604.1";
 /// Longer than it ever takes; a slow machine is no failure.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -38,7 +39,9 @@ fn stats_of(terse: &TestTerse, path: &str, clicks: u64) -> Value {
 
 fn named(list: &Value) -> Vec<(String, u64)> {
     let items = list.as_array().expect("a list").iter();
-    items.map(|item| (item["name"].as_str().unwrap().to_owned(), item["clicks"].as_u64().unwrap())).collect()
+    items
+        .map(|item| (item["name"].as_str().unwrap().to_owned(), item["clicks"].as_u64().unwrap()))
+        .collect()
 }
 
 fn visit(terse: &TestTerse, path: &str, agent: &str) -> Answer {
@@ -60,7 +63,9 @@ fn visit_from(terse: &TestTerse, from: &str, path: &str, fields: &str) -> Answer
 fn a_visit_is_counted_once_whichever_way_it_came() {
     let terse = TestTerse::start();
     terse.alias("hello", "https://example.com/");
-    terse.create(json!({"long_url": "https://example.com/f", "alias": "forward", "forward_query": true}));
+    terse.create(
+        json!({"long_url": "https://example.com/f", "alias": "forward", "forward_query": true}),
+    );
     terse.create(json!({"long_url": "https://example.com/l", "alias": "limited", "max_clicks": 2}));
     for _ in 0..3 {
         assert_eq!(visit(&terse, "/hello", FIREFOX).status, 302);
@@ -68,10 +73,18 @@ fn a_visit_is_counted_once_whichever_way_it_came() {
     visit(&terse, "/%68ello", IPHONE);
     terse.send("HEAD", "/hello", &[("user-agent", FIREFOX)], None);
     terse.send("GET", "/hello", &[("user-agent", "facebookexternalhit/1.1")], None);
-    terse.send("GET", "/hello", &[("user-agent", IPHONE), ("sec-purpose", "prefetch;prerender")], None);
+    terse.send(
+        "GET",
+        "/hello",
+        &[("user-agent", IPHONE), ("sec-purpose", "prefetch;prerender")],
+        None,
+    );
     let seen = stats(&terse, "hello", 7);
     // The first of Firefox and the first of the iPhone; two came again at once.
-    assert_eq!((&seen["human_clicks"], &seen["bot_clicks"], &seen["unique_visitors"]), (&json!(2), &json!(5), &json!(2)));
+    assert_eq!(
+        (&seen["human_clicks"], &seen["bot_clicks"], &seen["unique_visitors"]),
+        (&json!(2), &json!(5), &json!(2))
+    );
     let mut reasons = named(&seen["bot_reasons"]);
     reasons.sort();
     let want = [("head", 1), ("prefetch", 1), ("preview", 1), ("repeat", 2)];
@@ -86,7 +99,8 @@ fn a_visit_is_counted_once_whichever_way_it_came() {
     stats(&terse, "limited", 2);
     assert_eq!(terse.api("GET", "/urls/hello", None).json()["click_count"], 7);
     let listed = terse.api("GET", "/urls", None).json();
-    let counts: Vec<_> = listed["urls"].as_array().or(listed["links"].as_array()).unwrap().iter().collect();
+    let counts: Vec<_> =
+        listed["urls"].as_array().or(listed["links"].as_array()).unwrap().iter().collect();
     assert_eq!(counts.iter().map(|link| link["click_count"].as_u64().unwrap()).sum::<u64>(), 10);
     stats_of(&terse, "/stats", 10);
 }
@@ -101,7 +115,12 @@ fn what_is_known_of_a_visit_is_shown() {
         ("accept-language", "de-AT,de;q=0.9,en;q=0.8"),
         ("x-forwarded-for", "6.6.6.6, 8.8.8.8"),
     ];
-    terse.send("GET", "/hello?utm_source=Mail%20shot&utm_medium=a+b&utm_campaign=%F0%9F%9A%80", &fields, None);
+    terse.send(
+        "GET",
+        "/hello?utm_source=Mail%20shot&utm_medium=a+b&utm_campaign=%F0%9F%9A%80",
+        &fields,
+        None,
+    );
     let seen = stats(&terse, "hello", 1);
     for (list, want) in [
         ("top_referrers", "news.example"),
@@ -119,7 +138,10 @@ fn what_is_known_of_a_visit_is_shown() {
     assert!(named(&seen["browsers"])[0].0.contains("Safari"), "{}", seen["browsers"]);
     assert!(seen["avg_redirect_ms"].as_f64().unwrap() >= 0.0);
     let raw = terse.api("GET", "/urls/hello/clicks", None).text();
-    assert!(raw.contains("8.8.8.0/24") && !raw.contains("private") && !raw.contains("secret"), "{raw}");
+    assert!(
+        raw.contains("8.8.8.0/24") && !raw.contains("private") && !raw.contains("secret"),
+        "{raw}"
+    );
     let csv = terse.api("GET", "/urls/hello/clicks?format=csv", None).text();
     assert_eq!(csv.lines().count(), 2, "{csv}");
 }
@@ -148,7 +170,11 @@ fn files_with(folder: &Path, bytes: &[u8]) -> Vec<String> {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(files_with(&path, bytes));
-        } else if std::fs::read(&path).unwrap_or_default().windows(bytes.len()).any(|window| window == bytes) {
+        } else if std::fs::read(&path)
+            .unwrap_or_default()
+            .windows(bytes.len())
+            .any(|window| window == bytes)
+        {
             found.push(path.display().to_string());
         }
     }
@@ -161,11 +187,13 @@ fn no_whole_address_reaches_the_disk() {
     terse.alias("hello", "https://example.com/");
     let proxied = [("user-agent", FIREFOX), ("x-forwarded-for", "203.0.113.201")];
     assert_eq!(terse.send("GET", "/hello", &proxied, None).status, 302);
-    let proxied = [("user-agent", FIREFOX), ("x-forwarded-for", "2001:db8:1234:5678:9abc:def0:1357:2468")];
+    let proxied =
+        [("user-agent", FIREFOX), ("x-forwarded-for", "2001:db8:1234:5678:9abc:def0:1357:2468")];
     assert_eq!(terse.send("HEAD", "/hello", &proxied, None).status, 302);
     assert_eq!(visit_from(&terse, "127.91.92.93", "/hello", "").status, 302);
     assert_eq!(visit_from(&terse, "127.91.92.94", "/nosuch9", "").status, 404);
-    let quiet = "DNT: 1\r\nUser-Agent: CanaryBrowser/7\r\nReferer: https://canary-referrer.example/\r\n";
+    let quiet =
+        "DNT: 1\r\nUser-Agent: CanaryBrowser/7\r\nReferer: https://canary-referrer.example/\r\n";
     assert_eq!(visit_from(&terse, "127.91.92.95", "/hello", quiet).status, 302);
     let canaries: Vec<Vec<u8>> = vec![
         b"203.0.113.201".to_vec(),
@@ -187,7 +215,10 @@ fn no_whole_address_reaches_the_disk() {
         }
     };
     // In the journal, most likely not counted yet; then counted; then at rest.
-    assert!(!files_with(terse.folder(), &[203, 0, 113]).is_empty(), "the cut address is there: the search works");
+    assert!(
+        !files_with(terse.folder(), &[203, 0, 113]).is_empty(),
+        "the cut address is there: the search works"
+    );
     search("at once", &terse);
     stats(&terse, "hello", 4);
     search("counted", &terse);
@@ -234,7 +265,8 @@ fn clicks_of_a_link_go_when_it_goes() {
     visit(&terse, "/hello-again", FIREFOX);
     stats(&terse, "hello-again", 1);
     let file = rusqlite::Connection::open(terse.config.clicks_file()).unwrap();
-    let kept = || -> i64 { file.query_row("SELECT count(*) FROM clicks", [], |row| row.get(0)).unwrap() };
+    let kept =
+        || -> i64 { file.query_row("SELECT count(*) FROM clicks", [], |row| row.get(0)).unwrap() };
     while kept() != 1 {
         assert!(begun.elapsed() < TIMEOUT, "{} clicks are kept", kept());
         std::thread::sleep(Duration::from_millis(50));
@@ -254,9 +286,16 @@ fn a_clock_that_jumps_loses_no_click() {
     visit(&terse, "/hello", FIREFOX);
     let seen = stats(&terse, "hello", 3);
     // Another visitor each day, and three people: nobody came twice within ten seconds.
-    assert_eq!((&seen["human_clicks"], &seen["unique_visitors"], &seen["clicks_24h"]), (&json!(3), &json!(2), &json!(1)));
+    assert_eq!(
+        (&seen["human_clicks"], &seen["unique_visitors"], &seen["clicks_24h"]),
+        (&json!(3), &json!(2), &json!(1))
+    );
     let points = seen["series"].as_array().unwrap();
-    assert_eq!(points.iter().map(|point| point["clicks"].as_u64().unwrap()).sum::<u64>(), 3, "{points:?}");
+    assert_eq!(
+        points.iter().map(|point| point["clicks"].as_u64().unwrap()).sum::<u64>(),
+        3,
+        "{points:?}"
+    );
 }
 
 #[test]
@@ -272,7 +311,8 @@ fn counting_can_be_switched_off() {
 #[test]
 fn a_store_of_clicks_that_stands_still_holds_nobody_up() {
     // A minute where time is no matter.
-    let still = Duration::from_secs(if std::env::var_os("TERSE_TEST_ALL").is_some() { 60 } else { 8 });
+    let still =
+        Duration::from_secs(if std::env::var_os("TERSE_TEST_ALL").is_some() { 60 } else { 8 });
     let terse = TestTerse::start();
     terse.alias("hello", "https://example.com/");
     let mut stream = terse.connect();
@@ -316,7 +356,12 @@ fn live_clicks_arrive_as_they_happen() {
     let terse = TestTerse::start();
     terse.alias("hello", "https://example.com/");
     let mut stream = terse.connect();
-    write!(stream, "GET /api/v1/urls/hello/live HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {KEY}\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET /api/v1/urls/hello/live HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer \
+        {KEY}\r\n\r\n"
+    )
+    .unwrap();
     let mut heard = Vec::new();
     let mut part = [0; 4096];
     let begun = Instant::now();

@@ -16,14 +16,19 @@ struct Said {
 
 impl Said {
     fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {:?} {:?}", self.out, self.err))
+        serde_json::from_str(&self.out)
+            .unwrap_or_else(|error| panic!("{error}: {:?} {:?}", self.out, self.err))
     }
 }
 
 fn run(data: &Path, arguments: &[&str]) -> Said {
     let output = command(data).args(arguments).output().expect("the command runs");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    Said { code: output.status.code().expect("an exit code"), out: text(output.stdout), err: text(output.stderr) }
+    Said {
+        code: output.status.code().expect("an exit code"),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    }
 }
 
 /// Runs a command that must succeed.
@@ -43,9 +48,14 @@ fn life(data: &Path) -> Vec<Value> {
         let answer = run(data, &all);
         assert_eq!(answer.code, code, "{arguments:?}: {} {}", answer.out, answer.err);
         let text = if code == 0 { &answer.out } else { &answer.err };
-        let mut value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{arguments:?}: {error} in {text:?}"));
+        let mut value: Value = serde_json::from_str(text)
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error} in {text:?}"));
         let links = value["links"].is_array();
-        for link in if links { value["links"].as_array_mut().unwrap().iter_mut().collect() } else { vec![&mut value] } {
+        for link in if links {
+            value["links"].as_array_mut().unwrap().iter_mut().collect()
+        } else {
+            vec![&mut value]
+        } {
             for name in ["created_at", "updated_at", "short_url", "preview_url", "qr_url"] {
                 link.as_object_mut().unwrap().remove(name);
             }
@@ -53,7 +63,19 @@ fn life(data: &Path) -> Vec<Value> {
         said.push(value.clone());
         value
     };
-    let made = step(0, &["shorten", "https://example.com/a", "--alias", "my-link", "--title", "A title", "--tag", "x"]);
+    let made = step(
+        0,
+        &[
+            "shorten",
+            "https://example.com/a",
+            "--alias",
+            "my-link",
+            "--title",
+            "A title",
+            "--tag",
+            "x",
+        ],
+    );
     assert_eq!((&made["short_code"], &made["tags"]), (&json!("my-link"), &json!(["x"])));
     assert_eq!(step(0, &["resolve", "my-link"])["long_url"], "https://example.com/a");
     assert_eq!(step(0, &["list"])["links"].as_array().unwrap().len(), 1);
@@ -75,7 +97,10 @@ fn life(data: &Path) -> Vec<Value> {
     assert_eq!(step(0, &["list"])["links"], json!([]));
     step(0, &["undelete", "my-link"]);
     assert_eq!(step(0, &["resolve", "my-link"])["long_url"], "https://example.com/b");
-    assert_eq!(step(1, &["shorten", "https://example.com/c", "--alias", "my-link"])["code"], "alias_taken");
+    assert_eq!(
+        step(1, &["shorten", "https://example.com/c", "--alias", "my-link"])["code"],
+        "alias_taken"
+    );
     assert_eq!(step(1, &["shorten", "javascript:alert(1)"])["code"], "scheme_not_allowed");
     said
 }
@@ -90,7 +115,8 @@ fn commands_do_the_same_with_and_without_a_server() {
     assert_eq!(server.get("/my-link").1.as_deref(), Some("https://example.com/b"));
     // The third door: a server elsewhere, by its address and a key.
     let (_other, elsewhere) = folder();
-    let key: Value = serde_json::from_str(&std::fs::read_to_string(data.join("run.json")).unwrap()).unwrap();
+    let key: Value =
+        serde_json::from_str(&std::fs::read_to_string(data.join("run.json")).unwrap()).unwrap();
     let far = |arguments: &[&str]| {
         let mut far = command(&elsewhere);
         far.env("TERSE_SERVER", &server.url).env("TERSE_KEY", key["key"].as_str().unwrap());
@@ -117,7 +143,11 @@ fn clicks_are_shown_with_and_without_a_server() {
     let (_temp, data) = folder();
     done(&data, &["shorten", "https://example.com/", "--alias", "my-link"]);
     let look = || {
-        let one = done(&data, &["--json", "stats", "my-link", "--tz", "Europe/Berlin", "--bots", "exclude"]).json();
+        let one = done(
+            &data,
+            &["--json", "stats", "my-link", "--tz", "Europe/Berlin", "--bots", "exclude"],
+        )
+        .json();
         assert_eq!(
             (&one["short_code"], &one["time_zone"], &one["bots"]),
             (&json!("my-link"), &json!("Europe/Berlin"), &json!("exclude"))
@@ -126,9 +156,15 @@ fn clicks_are_shown_with_and_without_a_server() {
         assert!(done(&data, &["--json", "stats", "--orphans"]).json()["top_codes"].is_array());
         assert_eq!(done(&data, &["--json", "top", "--minutes", "7"]).json()["minutes"], 7);
         let page = done(&data, &["stats", "my-link", "--interval", "day"]).out;
-        assert!(page.lines().next().unwrap().contains("/my-link") && page.contains("clicks"), "{page}");
+        assert!(
+            page.lines().next().unwrap().contains("/my-link") && page.contains("clicks"),
+            "{page}"
+        );
         let wrong = run(&data, &["--json", "stats", "my-link", "--tz", "Mars/Olympus"]);
-        assert_eq!((wrong.code, &serde_json::from_str::<Value>(&wrong.err).unwrap()["field"]), (1, &json!("tz")));
+        assert_eq!(
+            (wrong.code, &serde_json::from_str::<Value>(&wrong.err).unwrap()["field"]),
+            (1, &json!("tz"))
+        );
         assert_eq!(run(&data, &["stats", "nosuch9"]).code, 1);
     };
     look();
@@ -144,9 +180,34 @@ fn clicks_are_shown_with_and_without_a_server() {
 fn what_was_exported_can_be_imported_elsewhere_and_again() {
     let (temp, data) = folder();
     let formula = "=cmd|' /C calc'!A0";
-    let made =
-        done(&data, &["--json", "shorten", "https://example.com/a,\"b\"", "--title", formula, "--tag", "x", "--tag", "y"]).json();
-    done(&data, &["shorten", "https://example.com/é", "--alias", "my-link", "--expires", "2999-01-01", "--redirect", "308"]);
+    let made = done(
+        &data,
+        &[
+            "--json",
+            "shorten",
+            "https://example.com/a,\"b\"",
+            "--title",
+            formula,
+            "--tag",
+            "x",
+            "--tag",
+            "y",
+        ],
+    )
+    .json();
+    done(
+        &data,
+        &[
+            "shorten",
+            "https://example.com/é",
+            "--alias",
+            "my-link",
+            "--expires",
+            "2999-01-01",
+            "--redirect",
+            "308",
+        ],
+    );
     done(&data, &["shorten", "https://example.com/gone", "--alias", "gone-one"]);
     done(&data, &["delete", "gone-one"]);
     let links = |data: &Path| {
@@ -167,14 +228,18 @@ fn what_was_exported_can_be_imported_elsewhere_and_again() {
         assert_eq!(run(&data, &["export", file]).code, 1, "a file that exists is not written over");
         let text = std::fs::read_to_string(file).unwrap();
         let cells = text.lines().flat_map(|line| line.split(','));
-        assert!(format == "jsonl" || cells.clone().all(|cell| !cell.trim_matches('"').starts_with('=')), "{text}");
+        assert!(
+            format == "jsonl" || cells.clone().all(|cell| !cell.trim_matches('"').starts_with('=')),
+            "{text}"
+        );
         let (_other, elsewhere) = folder();
         std::thread::sleep(Duration::from_millis(5)); // so that a new age would show
         for (attempt, new) in [(1, 2), (2, 0)] {
             let said = done(&elsewhere, &["--json", "import", file]).json();
             assert_eq!(links(&elsewhere), before, "{format}, attempt {attempt}, {new} new: {said}");
         }
-        let resolved = done(&elsewhere, &["--json", "resolve", made["short_code"].as_str().unwrap()]).json();
+        let resolved =
+            done(&elsewhere, &["--json", "resolve", made["short_code"].as_str().unwrap()]).json();
         for name in ["created_at", "title", "tags", "long_url"] {
             assert_eq!(resolved[name], made[name], "{name}");
         }
@@ -194,14 +259,18 @@ fn refused_rows_are_reported_and_do_not_stop_the_others() {
     assert_eq!(said.code, 1);
     assert!((said.out + &said.err).contains("line 3"));
     let refused = std::fs::read_to_string(report).unwrap();
-    let codes: Vec<Value> = refused.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+    let codes: Vec<Value> =
+        refused.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
     assert_eq!(codes.len(), 2, "{refused}");
     assert!(refused.contains("scheme_not_allowed") || refused.contains("javascript"), "{refused}");
     for code in ["good-1", "good-2"] {
         done(&data, &["resolve", code]);
     }
     assert_eq!(run(&data, &["import", file, "--lenient"]).code, 0);
-    assert_eq!(done(&data, &["--json", "list", "--all"]).json()["links"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        done(&data, &["--json", "list", "--all"]).json()["links"].as_array().unwrap().len(),
+        2
+    );
 }
 
 #[test]
@@ -219,9 +288,19 @@ fn a_backup_taken_while_links_are_made_holds_all_that_were_acknowledged() {
                     let mut made = Vec::new();
                     while !stop.load(Ordering::Relaxed) {
                         let target = format!("https://example.com/{writer}/{}", made.len());
-                        let request = ureq::post(url).header("authorization", format!("Bearer {key}"));
-                        let link: Value = request.send_json(json!({"long_url": target})).unwrap().body_mut().read_json().unwrap();
-                        made.push((Instant::now(), link["short_code"].as_str().unwrap().to_owned(), target));
+                        let request =
+                            ureq::post(url).header("authorization", format!("Bearer {key}"));
+                        let link: Value = request
+                            .send_json(json!({"long_url": target}))
+                            .unwrap()
+                            .body_mut()
+                            .read_json()
+                            .unwrap();
+                        made.push((
+                            Instant::now(),
+                            link["short_code"].as_str().unwrap().to_owned(),
+                            target,
+                        ));
                     }
                     made
                 })
@@ -239,7 +318,11 @@ fn a_backup_taken_while_links_are_made_holds_all_that_were_acknowledged() {
     assert!(acknowledged.len() > 10, "only {} links were made", acknowledged.len());
     let (_other, restored) = folder();
     done(&restored, &["restore", backup.to_str().unwrap()]);
-    assert_eq!(run(&restored, &["restore", backup.to_str().unwrap()]).code, 1, "a store is not written over");
+    assert_eq!(
+        run(&restored, &["restore", backup.to_str().unwrap()]).code,
+        1,
+        "a store is not written over"
+    );
     done(&restored, &["doctor", "--deep"]);
     let server = Served::start(&restored, &[]);
     for (code, target) in &acknowledged {
@@ -269,7 +352,11 @@ fn the_doctor_finds_a_damaged_store() {
     let said = run(&data, &["--json", "doctor", "--deep"]);
     assert_eq!((said.code, &said.json()["well"]), (1, &json!(false)), "{}", said.out);
     // A file that is no store at all is seen without reading it.
-    std::fs::write(&store, b"this is no store, whatever its name says; it is long enough to be one though".repeat(100)).unwrap();
+    std::fs::write(
+        &store,
+        b"this is no store, whatever its name says; it is long enough to be one though".repeat(100),
+    )
+    .unwrap();
     assert_eq!(run(&data, &["doctor"]).code, 1);
     let said = run(&data, &["list"]);
     assert!(said.code == 1 && said.err.contains("terse.db"), "{}", said.err);
@@ -279,9 +366,16 @@ fn the_doctor_finds_a_damaged_store() {
 fn the_settings_are_shown_without_secrets() {
     let (_temp, data) = folder();
     for arguments in [&["config"][..], &["--json", "config"]] {
-        let output = command(&data).env("TERSE_ADMIN_KEY", "a-very-secret-key-123").args(arguments).output().unwrap();
+        let output = command(&data)
+            .env("TERSE_ADMIN_KEY", "a-very-secret-key-123")
+            .args(arguments)
+            .output()
+            .unwrap();
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        assert!(output.status.success() && text.contains("admin_key") && text.contains("hidden"), "{text}");
+        assert!(
+            output.status.success() && text.contains("admin_key") && text.contains("hidden"),
+            "{text}"
+        );
         assert!(!text.contains("secret-key"), "{text}");
     }
 }
@@ -320,7 +414,10 @@ fn what_cannot_work_is_refused_before_the_port_opens() {
     std::fs::write(&file, "[cache]\nsise = \"1MiB\"\n").unwrap();
     assert!(refuses(&data, &[], &[]).contains("sise"));
     std::fs::remove_file(file).unwrap();
-    assert!(!refuses(&data, &["admin_key=tooshort"], &[]).contains("tooshort"), "a wrong secret is still a secret");
+    assert!(
+        !refuses(&data, &["admin_key=tooshort"], &[]).contains("tooshort"),
+        "a wrong secret is still a secret"
+    );
     assert!(!data.exists(), "nothing was made");
 
     done(&data, &["shorten", "https://example.com/"]);
@@ -348,7 +445,10 @@ fn told_to_stop_it_drains_and_exits_well() {
     while server.get("/readyz").0 == 200 {
         assert!(begun.elapsed() < Duration::from_millis(900), "/readyz does not notice");
     }
-    assert_eq!((server.get("/readyz").0, server.get("/livez").0, server.get("/my-link").0), (503, 200, 302));
+    assert_eq!(
+        (server.get("/readyz").0, server.get("/livez").0, server.get("/my-link").0),
+        (503, 200, 302)
+    );
     let (status, said) = server.wait();
     assert_eq!(status.code(), Some(0), "{said}");
     assert!(begun.elapsed() >= Duration::from_millis(900) && !said.contains("panicked"), "{said}");
@@ -364,16 +464,28 @@ fn hosts_are_blocked_by_commands_with_and_without_a_server() {
     assert_eq!(done(data, &["block", "--list"]).out, "no host is blocked\n");
     let unexplained = run(data, &["block", "bad.example.net"]);
     assert_eq!(unexplained.code, 2, "{}", unexplained.err);
-    assert_eq!(done(data, &["block", "Bad.example.net", "--why", "phishing"]).out, "blocked: bad.example.net\n");
-    assert_eq!(done(data, &["block", "bad.example.net", "--why", "again"]).out, "blocked before: bad.example.net\n");
+    assert_eq!(
+        done(data, &["block", "Bad.example.net", "--why", "phishing"]).out,
+        "blocked: bad.example.net\n"
+    );
+    assert_eq!(
+        done(data, &["block", "bad.example.net", "--why", "again"]).out,
+        "blocked before: bad.example.net\n"
+    );
     let refused = run(data, &["shorten", "https://sub.bad.example.net/"]);
     assert!(refused.code == 1 && refused.err.contains("blocked by moderators"), "{}", refused.err);
     let list = done(data, &["--json", "block", "--list"]).json();
-    assert_eq!((&list["hosts"][0]["host"], &list["hosts"][0]["why"]), (&json!("bad.example.net"), &json!("phishing")));
+    assert_eq!(
+        (&list["hosts"][0]["host"], &list["hosts"][0]["why"]),
+        (&json!("bad.example.net"), &json!("phishing"))
+    );
     assert!(done(data, &["block", "--list"]).out.contains("phishing"));
     let served = Served::start(data, &[]);
     assert!(done(data, &["block", "--list"]).out.contains("bad.example.net"));
-    assert_eq!(done(data, &["block", "--remove", "bad.example.net"]).out, "unblocked: bad.example.net\n");
+    assert_eq!(
+        done(data, &["block", "--remove", "bad.example.net"]).out,
+        "unblocked: bad.example.net\n"
+    );
     let twice = run(data, &["block", "--remove", "bad.example.net"]);
     assert!(twice.code == 1 && twice.err.contains("not blocked"), "{}", twice.err);
     drop(served);

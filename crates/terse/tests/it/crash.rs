@@ -37,8 +37,13 @@ impl Killable {
             .expect("terse starts");
         let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
         let said = |line: &String| line.contains("terse is listening on http://");
-        let line = lines.by_ref().map_while(Result::ok).find(said).expect("terse says where it listens");
-        let address = line.rsplit("http://").next().and_then(|at| at.trim().parse().ok()).expect("an address");
+        let line =
+            lines.by_ref().map_while(Result::ok).find(said).expect("terse says where it listens");
+        let address = line
+            .rsplit("http://")
+            .next()
+            .and_then(|at| at.trim().parse().ok())
+            .expect("an address");
         // Somebody must read on, or it would block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
@@ -74,7 +79,10 @@ impl Client {
         answer
     }
 
-    fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> Option<(u16, String, Vec<u8>)> {
+    fn exchange(
+        stream: &mut BufReader<TcpStream>,
+        request: &[u8],
+    ) -> Option<(u16, String, Vec<u8>)> {
         stream.get_mut().write_all(request).ok()?;
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -83,8 +91,10 @@ impl Client {
             }
         }
         let status = head.get(9..12)?.parse().ok()?;
-        let length =
-            head.to_ascii_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok())?;
+        let length = head
+            .to_ascii_lowercase()
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok())?;
         let mut body = vec![0; length];
         stream.read_exact(&mut body).ok()?;
         Some((status, head, body))
@@ -94,7 +104,8 @@ impl Client {
         let alias = alias.map(|alias| format!(r#","alias":"{alias}""#)).unwrap_or_default();
         let body = format!(r#"{{"long_url":"{target}"{alias}}}"#);
         let request = format!(
-            "POST /api/v1/urls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /api/v1/urls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \
+             {KEY}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         let (status, _, body) = self.call(request.as_bytes())?;
@@ -104,14 +115,19 @@ impl Client {
     }
 
     fn follow(&mut self, code: &str) -> Option<(u16, Option<String>)> {
-        let (status, head, _) = self.call(format!("GET /{code} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())?;
-        Some((status, head.lines().find_map(|line| line.strip_prefix("location: ").map(str::to_owned))))
+        let (status, head, _) =
+            self.call(format!("GET /{code} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())?;
+        Some((
+            status,
+            head.lines().find_map(|line| line.strip_prefix("location: ").map(str::to_owned)),
+        ))
     }
 }
 
 #[test]
 fn no_acknowledged_link_is_lost_when_the_process_is_killed() {
-    let cycles: usize = std::env::var("TERSE_TEST_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(50);
+    let cycles: usize =
+        std::env::var("TERSE_TEST_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(50);
     let folder = tempfile::TempDir::new().expect("a folder");
     let data_dir = folder.path().join("data");
     let mut acknowledged: Vec<(String, String)> = Vec::new();
@@ -119,7 +135,8 @@ fn no_acknowledged_link_is_lost_when_the_process_is_killed() {
     for cycle in 0..cycles {
         let terse = Killable::start(&data_dir);
         let address = terse.address;
-        // What was acknowledged last is what a crash would most likely have lost; of the rest, a sample.
+        // What was acknowledged last is what a crash would most likely have lost; of the rest, a
+        // sample.
         let mut visitor = Client(None, address);
         let recent = acknowledged.len().saturating_sub(400);
         let sample = acknowledged[..recent].iter().step_by(recent / 100 + 1);
@@ -142,7 +159,8 @@ fn no_acknowledged_link_is_lost_when_the_process_is_killed() {
                             if over.load(Ordering::Relaxed) {
                                 break;
                             }
-                            let target = format!("https://example.com/{cycle}/{client}/{i}?q=a%20b");
+                            let target =
+                                format!("https://example.com/{cycle}/{client}/{i}?q=a%20b");
                             let alias = (i % 3 == 0).then(|| format!("c{cycle}-{client}-{i}"));
                             match door.create(&target, alias.as_deref()) {
                                 Some(code) => made.push((code, target)),
@@ -165,7 +183,11 @@ fn no_acknowledged_link_is_lost_when_the_process_is_killed() {
     }
     let codes: std::collections::HashSet<_> = acknowledged.iter().map(|(code, _)| code).collect();
     assert_eq!(codes.len(), acknowledged.len(), "a code was given out twice");
-    assert!(acknowledged.len() > 10 * cycles, "only {} links in {cycles} cycles", acknowledged.len());
+    assert!(
+        acknowledged.len() > 10 * cycles,
+        "only {} links in {cycles} cycles",
+        acknowledged.len()
+    );
     let terse = Killable::start(&data_dir);
     let mut visitor = Client(None, terse.address);
     for (code, target) in &acknowledged {

@@ -18,8 +18,14 @@ const TIMEOUT: Duration = Duration::from_secs(45);
 
 fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Option<Value> {
     let url = format!("http://{address}/api/v1{path}");
-    let request = http::Request::builder().method(method).uri(url).header("authorization", format!("Bearer {KEY}"));
-    let request = request.header("content-type", "application/json").body(body.to_owned()).expect("a request");
+    let request = http::Request::builder()
+        .method(method)
+        .uri(url)
+        .header("authorization", format!("Bearer {KEY}"));
+    let request = request
+        .header("content-type", "application/json")
+        .body(body.to_owned())
+        .expect("a request");
     ureq::Agent::new_with_defaults().run(request).ok()?.body_mut().read_json().ok()
 }
 
@@ -37,8 +43,10 @@ fn storm(address: SocketAddr, code: &str, over: &AtomicBool) -> Ledger {
     let mut ledger = Ledger::default();
     let Ok(mut stream) = TcpStream::connect(address) else { return ledger };
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
-    let request =
-        format!("GET /{code} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Mozilla/5.0 (X11; Linux) Firefox/140.0\r\n\r\n");
+    let request = format!(
+        "GET /{code} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Mozilla/5.0 (X11; Linux) \
+         Firefox/140.0\r\n\r\n"
+    );
     let volley = request.repeat(PIPELINED).into_bytes();
     let mut part = vec![0; 64 * 1024];
     // Of an answer that arrived in pieces, the end.
@@ -53,9 +61,17 @@ fn storm(address: SocketAddr, code: &str, over: &AtomicBool) -> Ledger {
                 Ok(count) => count,
             };
             tail.extend_from_slice(&part[..count]);
-            let ends: Vec<usize> =
-                tail.windows(4).enumerate().filter(|(_, four)| four == b"\r\n\r\n").map(|(at, _)| at).collect();
-            assert!(tail.starts_with(b"HTTP/1.1 302 Found"[..tail.len().min(18)].as_ref()), "{}", String::from_utf8_lossy(&tail));
+            let ends: Vec<usize> = tail
+                .windows(4)
+                .enumerate()
+                .filter(|(_, four)| four == b"\r\n\r\n")
+                .map(|(at, _)| at)
+                .collect();
+            assert!(
+                tail.starts_with(b"HTTP/1.1 302 Found"[..tail.len().min(18)].as_ref()),
+                "{}",
+                String::from_utf8_lossy(&tail)
+            );
             pending -= ends.len() as u64;
             ledger.answered += ends.len() as u64;
             if let Some(last) = ends.last() {
@@ -72,7 +88,8 @@ fn storm(address: SocketAddr, code: &str, over: &AtomicBool) -> Ledger {
 
 #[test]
 fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
-    let cycles: usize = std::env::var("TERSE_TEST_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(30);
+    let cycles: usize =
+        std::env::var("TERSE_TEST_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(30);
     let folder = tempfile::TempDir::new().expect("a folder");
     let data_dir = folder.path().join("data");
     let codes: Vec<String> = (0..CLIENTS).map(|client| format!("storm-{client}")).collect();
@@ -83,18 +100,21 @@ fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
         let address = terse.address;
         if cycle == 0 {
             for code in &codes {
-                let body = format!(r#"{{"long_url":"https://example.com/{code}","alias":"{code}"}}"#);
+                let body =
+                    format!(r#"{{"long_url":"https://example.com/{code}","alias":"{code}"}}"#);
                 call(address, "POST", "/urls", &body).expect("a link");
             }
         }
         dice ^= dice << 13;
         dice ^= dice >> 7;
         dice ^= dice << 17;
-        // Long enough that segments fill up and batches are counted, short enough to hit all that in the middle.
+        // Long enough that segments fill up and batches are counted, short enough to hit all that
+        // in the middle.
         let life = Duration::from_millis(30 + dice % 300);
         let over = AtomicBool::new(false);
         let heard: Vec<Ledger> = std::thread::scope(|scope| {
-            let storms: Vec<_> = codes.iter().map(|code| scope.spawn(|| storm(address, code, &over))).collect();
+            let storms: Vec<_> =
+                codes.iter().map(|code| scope.spawn(|| storm(address, code, &over))).collect();
             std::thread::sleep(life);
             terse.kill();
             over.store(true, Ordering::Relaxed);
@@ -111,7 +131,8 @@ fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
         // Counting catches up; then the count stands still.
         let (mut last, mut moved) = (u64::MAX, Instant::now());
         let counted = loop {
-            let stats = call(terse.address, "GET", &format!("/urls/{code}/stats"), "").expect("statistics");
+            let stats =
+                call(terse.address, "GET", &format!("/urls/{code}/stats"), "").expect("statistics");
             let counted = stats["total_clicks"].as_u64().expect("a count");
             if counted >= ledger.answered && counted == last {
                 break counted;
@@ -119,15 +140,30 @@ fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
             if counted != last {
                 (last, moved) = (counted, Instant::now());
             }
-            assert!(moved.elapsed() < TIMEOUT, "{code}: {counted} counted, {} answered", ledger.answered);
+            assert!(
+                moved.elapsed() < TIMEOUT,
+                "{code}: {counted} counted, {} answered",
+                ledger.answered
+            );
             std::thread::sleep(Duration::from_millis(700));
         };
         let most = ledger.answered + ledger.unanswered;
-        assert!(counted <= most, "{code}: {counted} counted, {} answered, {} unknown", ledger.answered, ledger.unanswered);
-        told.push(format!("{counted} counted, {} answered (+ {} unknown)", ledger.answered, ledger.unanswered));
+        assert!(
+            counted <= most,
+            "{code}: {counted} counted, {} answered, {} unknown",
+            ledger.answered,
+            ledger.unanswered
+        );
+        told.push(format!(
+            "{counted} counted, {} answered (+ {} unknown)",
+            ledger.answered, ledger.unanswered
+        ));
     }
     let answered: u64 = ledgers.iter().map(|ledger| ledger.answered).sum();
-    assert!(answered > 100 * cycles as u64, "only {answered} visits in {cycles} cycles: that was no load");
+    assert!(
+        answered > 100 * cycles as u64,
+        "only {answered} visits in {cycles} cycles: that was no load"
+    );
     terse.kill();
     println!("{cycles} kills: {}", told.join("; "));
 }

@@ -20,7 +20,9 @@ fn code(answer: &Answer) -> (u16, Value) {
 #[test]
 fn a_domain_is_added_used_and_removed_while_running() {
     let mut terse = TestTerse::start();
-    let wish = |alias: &str| Some(json!({"long_url": "https://example.com/b", "custom_alias": alias, "domain": NEW}));
+    let wish = |alias: &str| {
+        Some(json!({"long_url": "https://example.com/b", "custom_alias": alias, "domain": NEW}))
+    };
     assert_eq!(terse.api("POST", "/urls", wish("same")).status, 400);
     assert_eq!((at(&terse, NEW, "/same").status, at(&terse, NEW, "/").status), (421, 421));
     // Somebody else's host until now.
@@ -28,7 +30,10 @@ fn a_domain_is_added_used_and_removed_while_running() {
 
     let put = terse.api("PUT", &format!("/domains/{}", NEW.to_uppercase()), Some(json!({})));
     assert_eq!(put.status, 200, "{}", put.text());
-    assert_eq!((&put.json()["domain"], &put.json()["base_url"]), (&json!(NEW), &json!("http://b.example")));
+    assert_eq!(
+        (&put.json()["domain"], &put.json()["base_url"]),
+        (&json!(NEW), &json!("http://b.example"))
+    );
     assert_eq!((&put.json()["primary"], &put.json()["settled"]), (&json!(false), &json!(false)));
     terse.alias("same", "https://example.com/primary");
     let made = terse.api("POST", "/urls", wish("same"));
@@ -37,14 +42,20 @@ fn a_domain_is_added_used_and_removed_while_running() {
     assert_eq!(at(&terse, HOST, "/same").location(), Some("https://example.com/primary"));
     assert_eq!(at(&terse, NEW, "/").status, 200, "our own page");
     assert!(at(&terse, NEW, "/same+").text().contains("example.com/b"));
-    assert_eq!(terse.api("GET", "/urls?domain=b.example", None).json()["links"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        terse.api("GET", "/urls?domain=b.example", None).json()["links"].as_array().unwrap().len(),
+        1
+    );
     let loops = terse.api("POST", "/urls", Some(json!({"long_url": "https://B.example./same"})));
     assert_eq!(code(&loops), (422, json!("self_reference")));
     assert!(terse.get("/openapi.json").text().contains("\"b.example\""), "it is described");
     terse.restart();
     assert_eq!(at(&terse, NEW, "/same").location(), Some("https://example.com/b"));
 
-    assert_eq!(code(&terse.api("DELETE", "/domains/b.example", None)), (409, json!("domain_in_use")));
+    assert_eq!(
+        code(&terse.api("DELETE", "/domains/b.example", None)),
+        (409, json!("domain_in_use"))
+    );
     assert_eq!(terse.api("DELETE", "/urls/same?domain=b.example", None).status, 204);
     assert_eq!(terse.api("DELETE", "/domains/b.example", None).status, 204);
     assert_eq!((at(&terse, NEW, "/same").status, at(&terse, NEW, "/").status), (421, 421));
@@ -60,7 +71,11 @@ fn each_fallback_leads_where_it_says_on_every_domain() {
     for host in [HOST, "fixed.example", NEW] {
         let fallbacks = json!({"root": "https://example.org/", "not_found": "https://example.org/lost", "expired": "https://example.org/over"});
         let put = terse.api("PUT", &format!("/domains/{host}"), Some(fallbacks));
-        assert_eq!((put.status, &put.json()["root"]), (200, &json!("https://example.org/")), "{host}");
+        assert_eq!(
+            (put.status, &put.json()["root"]),
+            (200, &json!("https://example.org/")),
+            "{host}"
+        );
         for body in [&past, &used] {
             let mut body = body.clone();
             body["domain"] = json!(host);
@@ -78,34 +93,64 @@ fn each_fallback_leads_where_it_says_on_every_domain() {
         ] {
             for _ in 0..2 {
                 let answer = at(&terse, host, path);
-                assert_eq!((answer.status, answer.location()), (302, Some(location)), "{host}{path}");
+                assert_eq!(
+                    (answer.status, answer.location()),
+                    (302, Some(location)),
+                    "{host}{path}"
+                );
                 assert!(answer.header("cache-control").unwrap().contains("no-store"));
             }
         }
     }
     let listed = terse.api("GET", "/domains", None).json();
-    let told: Vec<_> = listed["domains"].as_array().unwrap().iter().map(|one| (&one["domain"], &one["settled"])).collect();
-    assert_eq!(told, [(&json!(HOST), &json!(true)), (&json!("fixed.example"), &json!(true)), (&json!(NEW), &json!(false))]);
+    let told: Vec<_> = listed["domains"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (&one["domain"], &one["settled"]))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (&json!(HOST), &json!(true)),
+            (&json!("fixed.example"), &json!(true)),
+            (&json!(NEW), &json!(false))
+        ]
+    );
     // Of a domain of the settings only the fallbacks go.
     for host in [HOST, "fixed.example"] {
         assert_eq!(terse.api("DELETE", &format!("/domains/{host}"), None).status, 204);
         assert_eq!(
-            (at(&terse, host, "/").status, at(&terse, host, "/none").status, at(&terse, host, "/over").status),
+            (
+                at(&terse, host, "/").status,
+                at(&terse, host, "/none").status,
+                at(&terse, host, "/over").status
+            ),
             (200, 404, 410)
         );
     }
     // And one by one.
     terse.api("PUT", "/domains/b.example", Some(json!({"notFound": "https://example.org/lost"})));
-    assert_eq!((at(&terse, NEW, "/").status, at(&terse, NEW, "/none").status, at(&terse, NEW, "/over").status), (200, 302, 410));
+    assert_eq!(
+        (
+            at(&terse, NEW, "/").status,
+            at(&terse, NEW, "/none").status,
+            at(&terse, NEW, "/over").status
+        ),
+        (200, 302, 410)
+    );
 }
 
 #[test]
 fn a_domain_added_on_another_node_is_found_within_seconds() {
     let terse = TestTerse::start();
     let not_found = Some(Target::from_stored("https://example.org/lost".into()));
-    let place = DomainConfig { domain: Domain::parse(NEW).unwrap(), root: None, not_found, expired: None };
+    let place =
+        DomainConfig { domain: Domain::parse(NEW).unwrap(), root: None, not_found, expired: None };
     wait(terse.registry().put_domain(place, by())).unwrap();
-    until("the domain is answered for", || at(&terse, NEW, "/none").location() == Some("https://example.org/lost"));
+    until("the domain is answered for", || {
+        at(&terse, NEW, "/none").location() == Some("https://example.org/lost")
+    });
     wait(terse.registry().remove_domain(&Domain::parse(NEW).unwrap(), by())).unwrap();
     until("the domain is strange again", || at(&terse, NEW, "/none").status == 421);
 }
@@ -113,11 +158,15 @@ fn a_domain_added_on_another_node_is_found_within_seconds() {
 #[test]
 fn only_an_admin_changes_domains_and_no_fallback_breaks_a_rule() {
     let terse = TestTerse::start();
-    let (ann, mod_) = (Somebody::new(&terse, "ann", Role::User), Somebody::new(&terse, "mod", Role::Moderator));
+    let (ann, mod_) =
+        (Somebody::new(&terse, "ann", Role::User), Somebody::new(&terse, "mod", Role::Moderator));
     for who in [&ann, &mod_] {
         assert_eq!(who.api(&terse, "PUT", "/domains/b.example", Some(json!({}))).status, 403);
         assert_eq!(who.api(&terse, "DELETE", "/domains/b.example", None).status, 403);
-        assert_eq!(who.api(&terse, "GET", "/domains", None).json()["domains"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            who.api(&terse, "GET", "/domains", None).json()["domains"].as_array().unwrap().len(),
+            1
+        );
     }
     assert_eq!(terse.anonymous("GET", "/domains", None).status, 401);
     assert_eq!(terse.anonymous("PUT", "/domains/b.example", Some(json!({}))).status, 401);
@@ -133,11 +182,23 @@ fn only_an_admin_changes_domains_and_no_fallback_breaks_a_rule() {
         assert_eq!(code(&refused), (want.0, json!(want.1)), "{body}");
         assert_eq!(refused.json()["field"], json!(field), "{body}");
     }
-    for name in ["localhost", "127.0.0.1", "10.0.0.1", "[::1]", "a..b", "b.example:8080", "%20", &"a".repeat(64)] {
+    for name in [
+        "localhost",
+        "127.0.0.1",
+        "10.0.0.1",
+        "[::1]",
+        "a..b",
+        "b.example:8080",
+        "%20",
+        &"a".repeat(64),
+    ] {
         let refused = terse.api("PUT", &format!("/domains/{name}"), Some(json!({})));
         assert_eq!(code(&refused), (400, json!("invalid_request")), "{name}");
     }
     assert_eq!(at(&terse, NEW, "/none").status, 421, "nothing was added");
-    let audit = wait(terse.registry().audit(&terse_core::registry::Audits { limit: 10, ..Default::default() })).unwrap();
+    let audit = wait(
+        terse.registry().audit(&terse_core::registry::Audits { limit: 10, ..Default::default() }),
+    )
+    .unwrap();
     assert!(audit.iter().all(|line| line.act != terse_core::registry::AuditAction::DomainChanged));
 }

@@ -15,13 +15,15 @@ const PLAIN: &str = "127.0.0.1";
 /// Where a server listens, and the host it answers for.
 type ApiClient = (SocketAddr, &'static str);
 
-/// One call on a connection of its own; `None` if the other side is gone. Not every client library sends a body with `DELETE`.
+/// One call on a connection of its own; `None` if the other side is gone. Not every client library
+/// sends a body with `DELETE`.
 fn call((address, host): ApiClient, line: &str, key: &str, body: &Value) -> Option<(u16, Value)> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
     let head = format!(
-        "{line} HTTP/1.1\r\nhost: {host}\r\nauthorization: {key}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+        "{line} HTTP/1.1\r\nhost: {host}\r\nauthorization: {key}\r\ncontent-type: \
+         application/json\r\ncontent-length: {}\r\n\
          connection: close\r\n\r\n",
         body.len()
     );
@@ -30,17 +32,22 @@ fn call((address, host): ApiClient, line: &str, key: &str, body: &Value) -> Opti
     stream.read_to_end(&mut answer).ok()?;
     let text = String::from_utf8_lossy(&answer).into_owned();
     let status = text.get(9..12)?.parse().ok()?;
-    let body = text.split_once("\r\n\r\n").map(|(_, body)| serde_json::from_str(body).unwrap_or(Value::Null));
+    let body = text
+        .split_once("\r\n\r\n")
+        .map(|(_, body)| serde_json::from_str(body).unwrap_or(Value::Null));
     Some((status, body.unwrap_or_default()))
 }
 
 /// An account with a key that opens all of it.
 fn enrol(door: ApiClient, name: &str, role: &str) -> (u64, String) {
-    let (status, user) = call(door, "POST /api/v1/admin/users", KEY, &json!({ "name": name, "role": role })).unwrap();
+    let (status, user) =
+        call(door, "POST /api/v1/admin/users", KEY, &json!({ "name": name, "role": role }))
+            .unwrap();
     assert_eq!(status, 201, "{user}");
     let id = user["id"].as_u64().unwrap();
     let wish = json!({ "name": "all", "scope": "full" });
-    let (status, key) = call(door, &format!("POST /api/v1/admin/users/{id}/keys"), KEY, &wish).unwrap();
+    let (status, key) =
+        call(door, &format!("POST /api/v1/admin/users/{id}/keys"), KEY, &wish).unwrap();
     assert_eq!(status, 201, "{key}");
     (id, key["key"].as_str().unwrap().to_owned())
 }
@@ -56,13 +63,18 @@ fn an_erased_accounts_links_lead_nowhere_and_others_go_on() {
         assert_eq!(terse.get(&format!("/{alias}")).status, 302);
     }
     assert_eq!(call(door, "DELETE /api/v1/urls/anns-deleted", &ann, &Value::Null).unwrap().0, 204);
-    let (status, body) = call(door, "DELETE /api/v1/account", &ann, &json!({ "confirm": "ann" })).unwrap();
+    let (status, body) =
+        call(door, "DELETE /api/v1/account", &ann, &json!({ "confirm": "ann" })).unwrap();
     assert_eq!(status, 204, "{body}");
     assert_eq!(terse.get("/anns").status, 404);
     assert_eq!(terse.get("/bobs").status, 302);
     for code in ["anns", "anns-deleted"] {
         assert_eq!(terse.api("GET", &format!("/urls/{code}"), None).status, 404);
-        assert_eq!(terse.api("POST", &format!("/urls/{code}/restore"), None).status, 404, "gone for good");
+        assert_eq!(
+            terse.api("POST", &format!("/urls/{code}/restore"), None).status,
+            404,
+            "gone for good"
+        );
     }
     assert_eq!(call(door, "GET /api/v1/account", &ann, &Value::Null).unwrap().0, 401);
     assert_eq!(call(door, "GET /api/v1/account", &bob, &Value::Null).unwrap().0, 200);
@@ -78,19 +90,28 @@ fn an_erasure_that_is_killed_is_finished_by_the_next_start() {
         // An admin's, for nobody else makes so many links at once.
         let (id, key) = enrol((terse.address, PLAIN), "leaves", "admin");
         for batch in 0..2 {
-            let links: Vec<_> = (0..1000).map(|n| json!({ "long_url": format!("https://example.com/{batch}/{n}") })).collect();
-            assert_eq!(call((terse.address, PLAIN), "POST /api/v1/urls/bulk", &key, &json!(links)).unwrap().0, 207);
+            let links: Vec<_> = (0..1000)
+                .map(|n| json!({ "long_url": format!("https://example.com/{batch}/{n}") }))
+                .collect();
+            assert_eq!(
+                call((terse.address, PLAIN), "POST /api/v1/urls/bulk", &key, &json!(links))
+                    .unwrap()
+                    .0,
+                207
+            );
         }
         let address = terse.address;
-        let asking =
-            std::thread::spawn(move || call((address, PLAIN), "DELETE /api/v1/account", &key, &json!({ "confirm": "leaves" })));
+        let asking = std::thread::spawn(move || {
+            call((address, PLAIN), "DELETE /api/v1/account", &key, &json!({ "confirm": "leaves" }))
+        });
         std::thread::sleep(Duration::from_millis(pause));
         terse.kill();
         let answered = asking.join().unwrap();
 
         let terse = Killable::start(&data);
         let user = format!("GET /api/v1/admin/users/{id}");
-        // It may have been killed before it began; then all is as it was, and nobody was told otherwise.
+        // It may have been killed before it began; then all is as it was, and nobody was told
+        // otherwise.
         let (status, shown) = call((terse.address, PLAIN), &user, KEY, &Value::Null).unwrap();
         if status == 200 && shown["suspended"].is_null() {
             assert_eq!(answered, None, "{pause}");
@@ -103,7 +124,11 @@ fn an_erasure_that_is_killed_is_finished_by_the_next_start() {
         }
         for list in ["GET /api/v1/urls", "GET /api/v1/urls?status=deleted"] {
             let (status, page) = call((terse.address, PLAIN), list, KEY, &Value::Null).unwrap();
-            assert_eq!((status, page["links"].as_array().map(Vec::len)), (200, Some(0)), "{pause}: {page}");
+            assert_eq!(
+                (status, page["links"].as_array().map(Vec::len)),
+                (200, Some(0)),
+                "{pause}: {page}"
+            );
         }
     }
 }

@@ -46,10 +46,17 @@ fn failures_are_pages_for_people_and_problems_for_programs() {
     terse.create(json!({"long_url": TARGET, "custom_alias": "expired1", "ttl": 60}));
     terse.alias("deleted1", TARGET);
     terse.alias("blocked1", TARGET);
-    terse.create(json!({"long_url": TARGET, "custom_alias": "later-on", "valid_from": "2999-01-01"}));
+    terse.create(
+        json!({"long_url": TARGET, "custom_alias": "later-on", "valid_from": "2999-01-01"}),
+    );
     terse.create(json!({"long_url": TARGET, "custom_alias": "limited1", "max_clicks": 1}));
     assert_eq!(terse.api("DELETE", "/urls/deleted1", None).status, 204);
-    assert_eq!(terse.api("PUT", "/admin/links/blocked1/standing", Some(json!({"standing": "blocked"}))).status, 200);
+    assert_eq!(
+        terse
+            .api("PUT", "/admin/links/blocked1/standing", Some(json!({"standing": "blocked"})))
+            .status,
+        200
+    );
     assert_eq!(terse.get("/limited1").status, 302);
     assert_eq!(terse.get("/expired1").status, 302);
     terse.clock().advance(Duration::from_secs(60));
@@ -64,13 +71,24 @@ fn failures_are_pages_for_people_and_problems_for_programs() {
     ] {
         for _ in 0..2 {
             let problem = terse.get(&format!("/{code}"));
-            assert_eq!((problem.status, problem.json()["code"].as_str()), (status, Some(word)), "{code}");
+            assert_eq!(
+                (problem.status, problem.json()["code"].as_str()),
+                (status, Some(word)),
+                "{code}"
+            );
             assert_eq!(problem.header("content-type"), Some("application/problem+json"));
             let page = terse.browse(&format!("/{code}"));
             assert_eq!(page.status, status, "{code}");
-            assert!(page.text().contains("<!doctype html>") || page.text().contains("<!DOCTYPE html>"), "{}", page.text());
+            assert!(
+                page.text().contains("<!doctype html>") || page.text().contains("<!DOCTYPE html>"),
+                "{}",
+                page.text()
+            );
             for answer in [problem, page] {
-                assert!(answer.location().is_none() && !answer.text().contains("example.com/a"), "{code}");
+                assert!(
+                    answer.location().is_none() && !answer.text().contains("example.com/a"),
+                    "{code}"
+                );
             }
         }
     }
@@ -96,7 +114,12 @@ fn a_suspicious_link_shows_a_warning_and_never_forwards() {
     terse.api("PUT", "/admin/links/flagged1/standing", Some(json!({"standing": "suspicious"})));
     let page = terse.browse("/flagged1");
     assert_eq!((page.status, page.location(), page.header("refresh")), (200, None, None));
-    assert!(page.text().contains("münchen.example.net") && page.text().contains("xn--mnchen-3ya.example.net"), "{}", page.text());
+    assert!(
+        page.text().contains("münchen.example.net")
+            && page.text().contains("xn--mnchen-3ya.example.net"),
+        "{}",
+        page.text()
+    );
     assert!(!page.text().contains("http-equiv"));
 }
 
@@ -150,7 +173,8 @@ fn domains_are_name_spaces_of_their_own() {
 fn a_first_start_that_fails_does_not_swallow_the_key() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::TempDir::new().unwrap();
-    let mut config = terse::Config { data_dir: folder.path().join("data"), ..terse::Config::default() };
+    let mut config =
+        terse::Config { data_dir: folder.path().join("data"), ..terse::Config::default() };
     config.listen = taken.local_addr().unwrap();
     assert!(terse::serve::Server::start(&config, terse_core::Clock::default()).is_err());
     config.listen.set_port(0);
@@ -164,21 +188,32 @@ fn the_warning_of_a_further_domain_is_its_own_over_http_2() {
     let terse = TestTerse::with(|config| config.domains = vec!["b.example".into()]);
     terse.alias("flagged1", "https://primary.example.net/");
     terse.create(json!({"long_url": "https://further.example.net/", "alias": "flagged1", "domain": "b.example"}));
-    let judged = terse.api("PUT", "/admin/links/flagged1/standing?domain=b.example", Some(json!({"standing": "suspicious"})));
+    let judged = terse.api(
+        "PUT",
+        "/admin/links/flagged1/standing?domain=b.example",
+        Some(json!({"standing": "suspicious"})),
+    );
     assert_eq!(judged.status, 200, "{}", judged.text());
     let url = format!("http://b.example:{}/flagged1", terse.address.port());
     let resolve = format!("b.example:{}:127.0.0.1", terse.address.port());
     let curl = ["-s", "--http2-prior-knowledge", "--resolve", &resolve, &url];
     let page = std::process::Command::new("curl").args(curl).output().expect("curl runs");
     let page = String::from_utf8(page.stdout).unwrap();
-    assert!(page.contains("further.example.net") && !page.contains("primary.example.net"), "{page}");
+    assert!(
+        page.contains("further.example.net") && !page.contains("primary.example.net"),
+        "{page}"
+    );
 }
 
 #[test]
 fn the_first_key_is_shown_once_and_works() {
     let mut terse = TestTerse::with(|config| config.admin_key = None);
     let key = terse.fresh_key().expect("a key at the first start");
-    let list = |terse: &TestTerse| terse.send("GET", "/api/v1/urls", &[("authorization", &format!("Bearer {key}"))], None).status;
+    let list = |terse: &TestTerse| {
+        terse
+            .send("GET", "/api/v1/urls", &[("authorization", &format!("Bearer {key}"))], None)
+            .status
+    };
     assert_eq!(list(&terse), 200);
     terse.restart();
     assert_eq!(terse.fresh_key(), None);
@@ -190,7 +225,11 @@ fn what_is_over_is_removed_for_good_after_the_grace_time_and_its_alias_is_held_f
     let terse = TestTerse::with(|config| config.links.reap_every = "1s".parse().unwrap());
     terse.create(json!({"long_url": TARGET, "custom_alias": "expired1", "ttl": 60}));
     terse.create(json!({"long_url": TARGET, "custom_alias": "unclaimed1", "ttl": 60}));
-    terse.anonymous("POST", "/urls", Some(json!({"long_url": TARGET, "custom_alias": "strangers1", "ttl": 60})));
+    terse.anonymous(
+        "POST",
+        "/urls",
+        Some(json!({"long_url": TARGET, "custom_alias": "strangers1", "ttl": 60})),
+    );
     terse.alias("deleted1", TARGET);
     terse.alias("blocked1", TARGET);
     terse.alias("staying1", TARGET);
@@ -213,10 +252,13 @@ fn what_is_over_is_removed_for_good_after_the_grace_time_and_its_alias_is_held_f
     assert!(purged(), "{}", terse.get("/metrics").text());
     assert_eq!((terse.get("/expired1").status, terse.get("/staying1").status), (404, 302));
     assert_eq!(terse.api("POST", "/urls/deleted1/restore", None).status, 404);
-    let again = |alias: &str| terse.api("POST", "/urls", Some(json!({"long_url": TARGET, "alias": alias}))).status;
+    let again = |alias: &str| {
+        terse.api("POST", "/urls", Some(json!({"long_url": TARGET, "alias": alias}))).status
+    };
     // For a year an alias is held for its owner; nobody was a stranger's.
     let taken = |alias: &str| {
-        let answer = terse.anonymous("POST", "/urls", Some(json!({"long_url": TARGET, "alias": alias})));
+        let answer =
+            terse.anonymous("POST", "/urls", Some(json!({"long_url": TARGET, "alias": alias})));
         answer.status == 409 && answer.json()["code"] == "alias_taken"
     };
     for alias in ["expired1", "Expired1", "deleted1", "unclaimed1", "strangers1", "STRANGERS1"] {
@@ -255,8 +297,16 @@ fn an_archived_link_goes_on_working_and_an_undone_change_is_seen_by_the_next_vis
     }
     terse.restart();
     let undone = terse.api("POST", "/urls/my-link/undo", None);
-    assert_eq!((undone.status, undone.json()["archived"].as_bool()), (200, Some(true)), "{}", undone.text());
+    assert_eq!(
+        (undone.status, undone.json()["archived"].as_bool()),
+        (200, Some(true)),
+        "{}",
+        undone.text()
+    );
     assert_eq!(terse.get("/my-link").location(), Some(TARGET));
     let first = terse.api("POST", "/urls/my-link/undo", Some(json!({"revision": 1})));
-    assert_eq!((first.json()["archived"].as_bool(), first.json()["long_url"].as_str()), (Some(false), Some(TARGET)));
+    assert_eq!(
+        (first.json()["archived"].as_bool(), first.json()["long_url"].as_str()),
+        (Some(false), Some(TARGET))
+    );
 }

@@ -1,4 +1,5 @@
-//! A whole terse in this process: the same rooms as `terse serve`, a free port, a folder of its own, a clock to turn.
+//! A whole terse in this process: the same rooms as `terse serve`, a free port, a folder of its
+//! own, a clock to turn.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -33,7 +34,10 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(have, _)| have.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(have, _)| have.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn location(&self) -> Option<&str> {
@@ -45,7 +49,8 @@ impl Answer {
     }
 
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {}", self.text()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error} in {}", self.text()))
     }
 }
 
@@ -134,8 +139,15 @@ impl TestTerse {
         format!("http://{}{path}", self.address)
     }
 
-    /// Any request. Fields are given as they are sent; a body makes it JSON unless a content type says otherwise.
-    pub(crate) fn send(&self, method: &str, path: &str, fields: &[(&str, &str)], body: Option<&[u8]>) -> Answer {
+    /// Any request. Fields are given as they are sent; a body makes it JSON unless a content type
+    /// says otherwise.
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: Option<&[u8]>,
+    ) -> Answer {
         let mut request = http::Request::builder().method(method).uri(self.url(path));
         if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             request = request.header("host", HOST);
@@ -143,7 +155,9 @@ impl TestTerse {
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        if body.is_some() && !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+        if body.is_some()
+            && !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"))
+        {
             request = request.header("content-type", "application/json");
         }
         let sent = match body {
@@ -152,7 +166,9 @@ impl TestTerse {
         };
         let mut answer = sent.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
         let headers = answer.headers().iter();
-        let headers = headers.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+        let headers = headers.map(|(name, value)| {
+            (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        });
         Answer {
             status: answer.status().as_u16(),
             headers: headers.collect(),
@@ -172,7 +188,12 @@ impl TestTerse {
     /// A call of the API with the admin key.
     pub(crate) fn api(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
         let bytes = body.map(|body| body.to_string().into_bytes());
-        self.send(method, &format!("/api/v1{path}"), &[("authorization", &format!("Bearer {KEY}"))], bytes.as_deref())
+        self.send(
+            method,
+            &format!("/api/v1{path}"),
+            &[("authorization", &format!("Bearer {KEY}"))],
+            bytes.as_deref(),
+        )
     }
 
     /// A call of the API without a key.
@@ -184,7 +205,12 @@ impl TestTerse {
     /// Creates a link and gives back its code.
     pub(crate) fn create(&self, body: Value) -> String {
         let answer = self.api("POST", "/urls", Some(body));
-        assert!(answer.status == 201 || answer.status == 200, "{} {}", answer.status, answer.text());
+        assert!(
+            answer.status == 201 || answer.status == 200,
+            "{} {}",
+            answer.status,
+            answer.text()
+        );
         answer.json()["short_code"].as_str().expect("a code").to_owned()
     }
 
@@ -211,7 +237,8 @@ impl TestTerse {
         answer
     }
 
-    /// Raw bytes in, the first whole answer out; `None` if the server closes without one. Nothing is made legal on the way.
+    /// Raw bytes in, the first whole answer out; `None` if the server closes without one. Nothing
+    /// is made legal on the way.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> Option<Answer> {
         let mut stream = self.connect();
         let mut writer = stream.try_clone().expect("a second handle");
@@ -239,10 +266,15 @@ pub(crate) fn read_answer(stream: &mut TcpStream, head_only: bool) -> Option<Ans
                 continue;
             }
             let pairs = lines.filter_map(|line| line.split_once(':'));
-            let headers = pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect();
+            let headers =
+                pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect();
             let mut answer = Answer { status, headers, body: Vec::new() };
-            let length: usize = answer.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-            assert!(answer.header("transfer-encoding").is_none(), "our answers have a length: {head}");
+            let length: usize =
+                answer.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+            assert!(
+                answer.header("transfer-encoding").is_none(),
+                "our answers have a length: {head}"
+            );
             let whole = if head_only { end } else { end + length };
             if bytes.len() >= whole {
                 answer.body = bytes[end..whole].to_vec();

@@ -1,7 +1,8 @@
 //! The corpus of hostile inputs, on every surface that exists.
 //!
-//! Each case says what is sent and what must come of it. Whatever is sent, the server answers within a second, never with a
-//! 5xx, never with a wrong `Location`, is still alive afterwards, and a refusal leaves nothing behind.
+//! Each case says what is sent and what must come of it. Whatever is sent, the server answers
+//! within a second, never with a 5xx, never with a wrong `Location`, is still alive afterwards, and
+//! a refusal leaves nothing behind.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,21 +16,33 @@ use crate::bans::Somebody;
 use crate::harness::{Answer, HOST, KEY, TestTerse};
 use crate::{hostile_gen, hostile_html, process, sign_in};
 
-/// What the corpus speaks of and terse does not have yet. A change that brings one of these takes its line out.
+/// What the corpus speaks of and terse does not have yet. A change that brings one of these takes
+/// its line out.
 const ABSENT: &[(&str, &str)] = &[
     ("{dashboard}", "the dashboard"),
     ("forgot-host-poison:", "mail"),
-    // Files are read where the command runs: none is ever sent, so none has a name or a type that could be believed.
+    // Files are read where the command runs: none is ever sent, so none has a name or a type that
+    // could be believed.
     ("filename=", "uploads"),
 ];
-/// Flagged, but no reason to warn: a slip of the slash key deceives nobody, for a visitor sees only where the link leads.
+/// Flagged, but no reason to warn: a slip of the slash key deceives nobody, for a visitor sees only
+/// where the link leads.
 const NOTED: &[&str] = &["url-flag-036"];
 
 const TARGET: &str = "https://example.com/ok";
 const LIMIT: Duration = Duration::from_secs(1);
 /// What may not stand in a request target as it is.
-const ILLEGAL: &AsciiSet =
-    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+const ILLEGAL: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 #[derive(Clone, Debug, Deserialize)]
 struct Case {
@@ -61,22 +74,37 @@ fn fixtures() -> TestTerse {
     terse.alias("ok1234", TARGET);
     let taken = json!({"long_url": "https://example.com/taken", "alias": "taken1"});
     assert_eq!(terse.anonymous("POST", "/urls", Some(taken)).status, 201);
-    terse.create(json!({"long_url": "https://example.com/secret-e", "alias": "expired1", "ttl": 1}));
-    terse.create(json!({"long_url": "https://example.com/secret-l", "alias": "limited1", "max_clicks": 1}));
+    terse
+        .create(json!({"long_url": "https://example.com/secret-e", "alias": "expired1", "ttl": 1}));
+    terse.create(
+        json!({"long_url": "https://example.com/secret-l", "alias": "limited1", "max_clicks": 1}),
+    );
     assert_eq!(terse.get("/limited1").status, 302);
-    for (code, standing) in [("disabled1", "blocked"), ("banned1", "blocked"), ("flagged1", "suspicious")] {
+    for (code, standing) in
+        [("disabled1", "blocked"), ("banned1", "blocked"), ("flagged1", "suspicious")]
+    {
         terse.alias(code, "https://example.com/secret-b");
-        let judged = terse.api("PUT", &format!("/admin/links/{code}/standing"), Some(json!({"standing": standing})));
+        let judged = terse.api(
+            "PUT",
+            &format!("/admin/links/{code}/standing"),
+            Some(json!({"standing": standing})),
+        );
         assert_eq!(judged.status, 200);
     }
     terse.clock().advance(Duration::from_secs(2));
     terse
 }
 
-/// Runs all cases of a surface and tells of all that fail. `least` is how many run today: it may only grow.
-fn run(surface: &str, least: usize, try_one: impl Fn(&TestTerse, &Case, &str) -> Result<(), String>) {
+/// Runs all cases of a surface and tells of all that fail. `least` is how many run today: it may
+/// only grow.
+fn run(
+    surface: &str,
+    least: usize,
+    try_one: impl Fn(&TestTerse, &Case, &str) -> Result<(), String>,
+) {
     let terse = fixtures();
-    let people = if matches!(surface, "login" | "header" | "query") { enrolled(&terse) } else { Vec::new() };
+    let people =
+        if matches!(surface, "login" | "header" | "query") { enrolled(&terse) } else { Vec::new() };
     let (mut ran, mut skipped, mut failed) = (0, BTreeMap::<&str, usize>::new(), Vec::new());
     for case in corpus().into_iter().filter(|case| case.surface == surface) {
         if let Some((_, what)) = ABSENT.iter().find(|(mark, _)| case.input.contains(mark)) {
@@ -84,41 +112,77 @@ fn run(surface: &str, least: usize, try_one: impl Fn(&TestTerse, &Case, &str) ->
             continue;
         }
         ran += 1;
-        let input = people.iter().fold(filled(&case.input), |input, (mark, with)| input.replace(mark, with));
+        let input = people
+            .iter()
+            .fold(filled(&case.input), |input, (mark, with)| input.replace(mark, with));
         if let Err(why) = try_one(&terse, &case, &input) {
             let shown: String = input.chars().take(120).collect();
             failed.push(format!("{} {:?} {shown:?}: {why}", case.id, case.expect));
         }
         let alive = terse.exchange(&get("/livez", &[]));
-        assert_eq!(alive.map(|answer| answer.status), Some(200), "the server is dead after {}", case.id);
+        assert_eq!(
+            alive.map(|answer| answer.status),
+            Some(200),
+            "the server is dead after {}",
+            case.id
+        );
     }
     println!("{surface}: {ran} ran, skipped for want of {skipped:?}");
-    assert!(failed.is_empty(), "{surface}: {} of {ran} failed\n{}", failed.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{surface}: {} of {ran} failed\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
     assert!(ran >= least, "{surface}: only {ran} ran, {least} did before");
 }
 
 /// The people the corpus speaks of, what they know, and what their browsers hold.
 fn enrolled(terse: &TestTerse) -> Vec<(&'static str, String)> {
-    let good = format!("Correct horse, {}", "battery staple ".repeat(5)).chars().take(79).collect::<String>() + "!";
-    let phrase = "tr\u{e8}s long \u{1f511} ".repeat(12).chars().take(127).collect::<String>() + "\u{1f98a}";
+    let good = format!("Correct horse, {}", "battery staple ".repeat(5))
+        .chars()
+        .take(79)
+        .collect::<String>()
+        + "!";
+    let phrase =
+        "tr\u{e8}s long \u{1f511} ".repeat(12).chars().take(127).collect::<String>() + "\u{1f98a}";
     let ann = sign_in::set_up(terse, "admin@example.com");
     let mut gone = sign_in::join(terse, "gone@example.com");
     sign_in::join_with(terse, "user@example.com", &good);
     sign_in::join_with(terse, "user+tag@example.com", &good);
     sign_in::join_with(terse, "phrase@example.com", &phrase);
     let cookie = gone.cookie.clone();
-    gone.send(terse, "/account/delete", &[("typed", "gone@example.com"), ("proof", sign_in::PASSWORD)]);
-    assert_eq!((good.chars().count(), phrase.chars().count(), gone.cookie.as_str()), (80, 128, "terse_session="));
+    gone.send(
+        terse,
+        "/account/delete",
+        &[("typed", "gone@example.com"), ("proof", sign_in::PASSWORD)],
+    );
+    assert_eq!(
+        (good.chars().count(), phrase.chars().count(), gone.cookie.as_str()),
+        (80, 128, "terse_session=")
+    );
     let other = Somebody::new(terse, "other@example.com", Role::User);
     let made = json!({"long_url": "https://example.com/secret-o", "alias": "others1"});
     assert_eq!(other.api(terse, "POST", "/urls", Some(made)).status, 201);
-    let ends = terse.clock().now().checked_add(Duration::from_secs(1)).expect("a moment").to_string();
-    let key = other.api(terse, "POST", "/keys", Some(json!({"name": "short", "scope": "full", "expires_at": ends})));
+    let ends =
+        terse.clock().now().checked_add(Duration::from_secs(1)).expect("a moment").to_string();
+    let key = other.api(
+        terse,
+        "POST",
+        "/keys",
+        Some(json!({"name": "short", "scope": "full", "expires_at": ends})),
+    );
     let key = key.json()["key"].as_str().expect("a key").to_owned();
-    let lists = || exchange(terse, &get("/api/v1/urls", &[&format!("Authorization: Bearer {key}")]));
-    assert_eq!(lists().map(|answer| answer.map(|answer| answer.status)), Ok(Some(200)), "it works, and then it expires");
+    let lists =
+        || exchange(terse, &get("/api/v1/urls", &[&format!("Authorization: Bearer {key}")]));
+    assert_eq!(
+        lists().map(|answer| answer.map(|answer| answer.status)),
+        Ok(Some(200)),
+        "it works, and then it expires"
+    );
     terse.clock().advance(Duration::from_secs(2));
-    let as_form = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    let as_form =
+        |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     // The pass phrase is another person's: nobody has two.
     let whose = "user@example.com&password={PASSPHRASE_WITH_SPACES_AND_EMOJI}";
     vec![
@@ -143,7 +207,9 @@ fn filled(input: &str) -> String {
         .replace("{links}", "/api/v1/urls")
         .replace("{SHORT_HOST}", HOST)
         .replace("{VALID_KEY}", KEY);
-    let input = input.replace("{SHORT_HOST_UPPER}", &HOST.to_uppercase()).replace("{VALID_KEY_PREFIX}", &KEY[..8]);
+    let input = input
+        .replace("{SHORT_HOST_UPPER}", &HOST.to_uppercase())
+        .replace("{VALID_KEY_PREFIX}", &KEY[..8]);
     let escaped = format!("%{:02x}{}", HOST.as_bytes()[0], &HOST[1..]);
     input.replace("{SHORT_HOST_PERCENT}", &escaped)
 }
@@ -154,7 +220,9 @@ fn get(target: &str, fields: &[&str]) -> Vec<u8> {
 
 /// A request byte for byte, with what is missing of `Host`, length and the end of the connection.
 fn request(line: &str, fields: &[&str], body: &[u8]) -> Vec<u8> {
-    let has = |name: &str| fields.iter().any(|field| field.to_ascii_lowercase().starts_with(&format!("{name}:")));
+    let has = |name: &str| {
+        fields.iter().any(|field| field.to_ascii_lowercase().starts_with(&format!("{name}:")))
+    };
     let mut head = format!("{line} HTTP/1.1\r\n");
     if !has("host") {
         head += &format!("Host: {HOST}\r\n");
@@ -178,7 +246,8 @@ fn post(path: &str, body: &[u8]) -> Vec<u8> {
     request(&format!("POST /api/v1{path}"), &[&format!("Authorization: Bearer {KEY}")], body)
 }
 
-/// Sends, and holds the answer to what is true of every case. No answer is a connection closed without one.
+/// Sends, and holds the answer to what is true of every case. No answer is a connection closed
+/// without one.
 fn exchange(terse: &TestTerse, bytes: &[u8]) -> Result<Option<Answer>, String> {
     let begun = Instant::now();
     let answer = terse.exchange(bytes);
@@ -187,7 +256,11 @@ fn exchange(terse: &TestTerse, bytes: &[u8]) -> Result<Option<Answer>, String> {
         let again = Instant::now();
         terse.exchange(bytes);
         if again.elapsed() > LIMIT {
-            return Err(format!("took {:?}, then {:?}", begun.elapsed() - again.elapsed(), again.elapsed()));
+            return Err(format!(
+                "took {:?}, then {:?}",
+                begun.elapsed() - again.elapsed(),
+                again.elapsed()
+            ));
         }
     }
     if let Some(answer) = &answer {
@@ -204,7 +277,8 @@ fn exchange(terse: &TestTerse, bytes: &[u8]) -> Result<Option<Answer>, String> {
     Ok(answer)
 }
 
-/// Every link there is, as the API shows it, but for its clicks, which are counted in their own time.
+/// Every link there is, as the API shows it, but for its clicks, which are counted in their own
+/// time.
 fn links(terse: &TestTerse) -> Vec<Value> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -224,7 +298,11 @@ fn refused(terse: &TestTerse, refuse: impl FnOnce() -> Result<(), String>) -> Re
     let before = links(terse);
     refuse()?;
     let after = links(terse);
-    if before == after { Ok(()) } else { Err(format!("refused, but {} links became {}", before.len(), after.len())) }
+    if before == after {
+        Ok(())
+    } else {
+        Err(format!("refused, but {} links became {}", before.len(), after.len()))
+    }
 }
 
 fn is_4xx(answer: Option<Answer>) -> Result<(), String> {
@@ -236,7 +314,12 @@ fn is_4xx(answer: Option<Answer>) -> Result<(), String> {
 }
 
 /// A create that the corpus has an opinion on.
-fn create(terse: &TestTerse, case: &Case, path: &str, body: &[u8]) -> Result<Option<Value>, String> {
+fn create(
+    terse: &TestTerse,
+    case: &Case,
+    path: &str,
+    body: &[u8],
+) -> Result<Option<Value>, String> {
     let send = || exchange(terse, &post(path, body));
     match case.expect {
         Expect::Accept | Expect::AcceptButFlag => match send()? {
@@ -254,7 +337,8 @@ fn create(terse: &TestTerse, case: &Case, path: &str, body: &[u8]) -> Result<Opt
 
 /// A stranger's link to something odd stands behind a warning page, which goes nowhere by itself.
 fn warned(terse: &TestTerse, body: &[u8], warns: bool) -> Result<(), String> {
-    let made = exchange(terse, &request("POST /api/v1/urls", &[], body))?.ok_or("closed without an answer")?;
+    let made = exchange(terse, &request("POST /api/v1/urls", &[], body))?
+        .ok_or("closed without an answer")?;
     let code = made.json()["short_code"].as_str().ok_or("no code")?.to_owned();
     let visit = terse.browse(&format!("/{code}"));
     hostile_html::inert(&visit.text())?;
@@ -310,12 +394,17 @@ fn every_target_is_accepted_or_refused_as_it_should_be() {
             }
         }
         // The form on the home page shows what was typed, whether it was accepted or not.
-        let form: String = url::form_urlencoded::Serializer::new(String::new()).append_pair("long_url", input).finish();
+        let form: String = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("long_url", input)
+            .finish();
         let kind = "Content-Type: application/x-www-form-urlencoded";
-        let page = exchange(terse, &request("POST /", &[kind, "Accept: text/html"], form.as_bytes()))?;
+        let page =
+            exchange(terse, &request("POST /", &[kind, "Accept: text/html"], form.as_bytes()))?;
         let page = page.ok_or("the form was closed without an answer")?;
         match (case.expect, page.status) {
-            (Expect::Reject, 201) if url::Url::parse(input).is_ok() => Err("refused by the API, accepted by the form".into()),
+            (Expect::Reject, 201) if url::Url::parse(input).is_ok() => {
+                Err("refused by the API, accepted by the form".into())
+            }
             _ => Ok(()),
         }
     });
@@ -324,13 +413,22 @@ fn every_target_is_accepted_or_refused_as_it_should_be() {
 #[test]
 fn what_was_typed_comes_back_inert() {
     let terse = fixtures();
-    for breakout in ["\"><script>alert(1)</script>", "' onfocus='alert(1)", "\" autofocus onfocus=\"alert(1)"] {
-        for (target, alias) in [(format!("javascript:{breakout}"), ""), ("https://example.com/".into(), breakout)] {
+    for breakout in
+        ["\"><script>alert(1)</script>", "' onfocus='alert(1)", "\" autofocus onfocus=\"alert(1)"]
+    {
+        for (target, alias) in
+            [(format!("javascript:{breakout}"), ""), ("https://example.com/".into(), breakout)]
+        {
             let mut form = url::form_urlencoded::Serializer::new(String::new());
             let form = form.append_pair("long_url", &target).append_pair("alias", alias).finish();
             let kind = "Content-Type: application/x-www-form-urlencoded";
-            let page = exchange(&terse, &request("POST /", &[kind, "Accept: text/html"], form.as_bytes()));
-            assert_eq!(page.map(|page| page.map(|page| page.status)), Ok(Some(400)), "{target} {alias}");
+            let page =
+                exchange(&terse, &request("POST /", &[kind, "Accept: text/html"], form.as_bytes()));
+            assert_eq!(
+                page.map(|page| page.map(|page| page.status)),
+                Ok(Some(400)),
+                "{target} {alias}"
+            );
         }
     }
 }
@@ -341,7 +439,9 @@ fn every_alias_is_accepted_or_refused_as_it_should_be() {
         let body = format!(r#"{{"long_url":"{TARGET}","alias":{}}}"#, as_json(input));
         let made = create(terse, case, "/urls", body.as_bytes())?;
         match made {
-            Some(link) if link["short_code"] != input => Err(format!("was made as {}", link["short_code"])),
+            Some(link) if link["short_code"] != input => {
+                Err(format!("was made as {}", link["short_code"]))
+            }
             Some(link) => shown(terse, &link),
             None => Ok(()),
         }
@@ -373,9 +473,14 @@ fn every_body_is_accepted_or_refused_as_it_should_be() {
             return reported(terse, case, &body);
         }
         if input.starts_with(r#"{"links":"#) {
-            let answer = exchange(terse, &post("/urls/bulk", &body))?.ok_or("closed without an answer")?;
-            let statuses: Vec<_> =
-                answer.json()["results"].as_array().ok_or("no results")?.iter().map(|one| one["status"].as_u64()).collect();
+            let answer =
+                exchange(terse, &post("/urls/bulk", &body))?.ok_or("closed without an answer")?;
+            let statuses: Vec<_> = answer.json()["results"]
+                .as_array()
+                .ok_or("no results")?
+                .iter()
+                .map(|one| one["status"].as_u64())
+                .collect();
             let bad = statuses.last().copied().flatten();
             if answer.status != 207 || !bad.is_some_and(|status| (400..500).contains(&status)) {
                 return Err(format!("{} {statuses:?}", answer.status));
@@ -385,24 +490,35 @@ fn every_body_is_accepted_or_refused_as_it_should_be() {
     });
 }
 
-/// What somebody says about a link, by the API and by the form: kept as it was said, for moderators, and shown inert.
+/// What somebody says about a link, by the API and by the form: kept as it was said, for
+/// moderators, and shown inert.
 fn reported(terse: &TestTerse, case: &Case, body: &[u8]) -> Result<(), String> {
     let sent: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    let (code, text) = (sent["code"].as_str().ok_or("no code")?, sent["reason"].as_str().ok_or("no reason")?);
+    let (code, text) =
+        (sent["code"].as_str().ok_or("no code")?, sent["reason"].as_str().ok_or("no reason")?);
     // Each by another account: of one, only the first is kept.
     let key = format!("Authorization: Bearer {}", Somebody::new(terse, &case.id, Role::User).key);
     let line = format!("POST /api/v1/urls/{code}/report");
-    let report = |body: &Value| exchange(terse, &request(&line, &[&key], body.to_string().as_bytes()));
+    let report =
+        |body: &Value| exchange(terse, &request(&line, &[&key], body.to_string().as_bytes()));
     is_4xx(report(&json!({"reason": text}))?)?;
     match report(&json!({"reason": "other", "text": text}))? {
         Some(answer) if answer.status == 202 => {}
         other => return Err(format!("{other:?}")),
     }
     // A reason that there is not: the form comes back with what was typed.
-    let form = url::form_urlencoded::Serializer::new(String::new()).append_pair("reason", "?").append_pair("text", text).finish();
-    let fields = ["Content-Type: application/x-www-form-urlencoded", "Sec-Fetch-Site: same-origin", "Accept: text/html"];
+    let form = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("reason", "?")
+        .append_pair("text", text)
+        .finish();
+    let fields = [
+        "Content-Type: application/x-www-form-urlencoded",
+        "Sec-Fetch-Site: same-origin",
+        "Accept: text/html",
+    ];
     let line = format!("POST /{code}?report");
-    let page = exchange(terse, &request(&line, &fields, form.as_bytes()))?.ok_or("closed without an answer")?;
+    let page = exchange(terse, &request(&line, &fields, form.as_bytes()))?
+        .ok_or("closed without an answer")?;
     if page.status != 400 || page.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("bcc")) {
         return Err(format!("{} {:?}", page.status, page.headers));
     }
@@ -418,12 +534,15 @@ fn reported(terse: &TestTerse, case: &Case, body: &[u8]) -> Result<(), String> {
 fn every_query_is_accepted_or_refused_as_it_should_be() {
     run("query", 30, |terse, case, input| {
         let line = utf8_percent_encode(input, ILLEGAL).to_string().replacen("%20", " ", 1);
-        // To the operator's key nothing is hidden: what must not be found is looked for by somebody else.
+        // To the operator's key nothing is hidden: what must not be found is looked for by somebody
+        // else.
         let key = match case.expect {
             Expect::NotFound => Somebody::new(terse, &case.id, Role::User).key,
             _ => KEY.to_owned(),
         };
-        let ask = |line: &str| exchange(terse, &request(line, &[&format!("Authorization: Bearer {key}")], &[]));
+        let ask = |line: &str| {
+            exchange(terse, &request(line, &[&format!("Authorization: Bearer {key}")], &[]))
+        };
         let answer = ask(&line)?;
         if input.contains("others1")
             && answer.as_ref().map(|answer| &answer.body)
@@ -445,15 +564,22 @@ fn every_path_leads_where_it_should_or_nowhere() {
     run("path", 44, |terse, case, input| {
         let line = if input.starts_with('/') { format!("GET {input}") } else { input.to_owned() };
         for accept in ["Accept: */*", "Accept: text/html,*/*;q=0.8"] {
-            let answer = exchange(terse, &request(&line, &[accept], &[]))?.ok_or("closed without an answer")?;
+            let answer = exchange(terse, &request(&line, &[accept], &[]))?
+                .ok_or("closed without an answer")?;
             if answer.text().contains("secret-") {
                 return Err(format!("tells a target: {}", answer.text()));
             }
             let own_page = input == "/robots.txt";
             let fine = match case.expect {
                 Expect::Accept if own_page => answer.status == 200 && answer.location().is_none(),
-                Expect::Accept => answer.status == 302 && answer.location() == Some(TARGET) && answer.body.is_empty(),
-                Expect::Reject => (400..500).contains(&answer.status) && answer.location().is_none(),
+                Expect::Accept => {
+                    answer.status == 302
+                        && answer.location() == Some(TARGET)
+                        && answer.body.is_empty()
+                }
+                Expect::Reject => {
+                    (400..500).contains(&answer.status) && answer.location().is_none()
+                }
                 Expect::NotFound => {
                     let status = if is_legal(input) { 404..405 } else { 400..405 };
                     status.contains(&answer.status) && answer.location().is_none()
@@ -465,7 +591,10 @@ fn every_path_leads_where_it_should_or_nowhere() {
                 return Err(format!("{} {:?} {}", answer.status, answer.location(), answer.text()));
             }
             // What nobody reads cannot be computed: the page is the same for another template.
-            if input.contains("7*7") && answer.body != exchange(terse, &get("/{{8*8}}", &[accept]))?.ok_or("closed")?.body {
+            if input.contains("7*7")
+                && answer.body
+                    != exchange(terse, &get("/{{8*8}}", &[accept]))?.ok_or("closed")?.body
+            {
                 return Err("a template in a path changes the page".into());
             }
         }
@@ -482,13 +611,21 @@ fn is_legal(target: &str) -> bool {
 fn every_header_is_accepted_or_refused_as_it_should_be() {
     run("header", 54, |terse, case, input| {
         let bytes = match input.strip_prefix("RAW:") {
-            Some(raw) => raw.chars().map(|c| u8::try_from(u32::from(c)).expect("Latin-1")).collect(),
+            Some(raw) => {
+                raw.chars().map(|c| u8::try_from(u32::from(c)).expect("Latin-1")).collect()
+            }
             None => {
                 let text = hostile_gen::text(input);
                 let mut lines: Vec<&str> = text.split("\r\n").collect();
                 // An oversized key only matters where keys are read.
-                let default = if input.starts_with("gen:header('Authorization'") { "GET /api/v1/urls" } else { "GET /ok1234" };
-                let has_line = ["GET /", "POST /", "PATCH /", "HEAD /"].iter().any(|method| lines[0].starts_with(method));
+                let default = if input.starts_with("gen:header('Authorization'") {
+                    "GET /api/v1/urls"
+                } else {
+                    "GET /ok1234"
+                };
+                let has_line = ["GET /", "POST /", "PATCH /", "HEAD /"]
+                    .iter()
+                    .any(|method| lines[0].starts_with(method));
                 let line = if has_line { lines.remove(0) } else { default };
                 let body = format!(r#"{{"long_url":"{TARGET}"}}"#);
                 let sends = line.starts_with("POST") || line.starts_with("PATCH");
@@ -503,7 +640,11 @@ fn every_header_is_accepted_or_refused_as_it_should_be() {
             },
             Expect::Reject => refused(terse, || match send()? {
                 None if input.starts_with("RAW:") => Ok(()),
-                Some(answer) if answer.location().is_some() || answer.text().contains("attacker") => Err(format!("{answer:?}")),
+                Some(answer)
+                    if answer.location().is_some() || answer.text().contains("attacker") =>
+                {
+                    Err(format!("{answer:?}"))
+                }
                 answer => is_4xx(answer),
             }),
             Expect::EscapeInHtml => match send()? {
@@ -520,11 +661,18 @@ fn every_sign_in_is_accepted_or_refused_as_it_should_be() {
     run("login", 31, |terse, case, input| {
         if let Some(error) = input.strip_prefix("error=") {
             let query: String = url::form_urlencoded::byte_serialize(error.as_bytes()).collect();
-            let page = exchange(terse, &get(&format!("/login?error={query}"), &["Accept: text/html"]))?.ok_or("closed")?;
+            let page =
+                exchange(terse, &get(&format!("/login?error={query}"), &["Accept: text/html"]))?
+                    .ok_or("closed")?;
             let plain = exchange(terse, &get("/login", &["Accept: text/html"]))?.ok_or("closed")?;
-            return if page.body == plain.body { Ok(()) } else { Err("it says what it was told to".into()) };
+            return if page.body == plain.body {
+                Ok(())
+            } else {
+                Err("it says what it was told to".into())
+            };
         }
-        let marks = ["fixed-session", "no-csrf", "stale-csrf", "cross-site", "repeat11", "setup", "json"];
+        let marks =
+            ["fixed-session", "no-csrf", "stale-csrf", "cross-site", "repeat11", "setup", "json"];
         let (mark, form) = match input.split_once(':') {
             Some((mark, form)) if marks.contains(&mark) => (mark, form.to_owned()),
             _ if input.starts_with("gen:form_password") => {
@@ -532,15 +680,18 @@ fn every_sign_in_is_accepted_or_refused_as_it_should_be() {
             }
             _ => ("", input.to_owned()),
         };
-        let kind = if mark == "json" { "application/json" } else { "application/x-www-form-urlencoded" };
-        // There is no token in our forms: a browser says whose page asks, and one that says nothing is refused.
+        let kind =
+            if mark == "json" { "application/json" } else { "application/x-www-form-urlencoded" };
+        // There is no token in our forms: a browser says whose page asks, and one that says nothing
+        // is refused.
         let from = match mark {
             "no-csrf" => "X-Nothing: said",
             "stale-csrf" => "Sec-Fetch-Site: same-site",
             "cross-site" => "Origin: https://attacker.example.net",
             _ => "Sec-Fetch-Site: same-origin",
         };
-        let mut fields = vec![format!("Content-Type: {kind}"), from.to_owned(), "Accept: text/html".to_owned()];
+        let mut fields =
+            vec![format!("Content-Type: {kind}"), from.to_owned(), "Accept: text/html".to_owned()];
         if mark == "fixed-session" {
             fields.push("Cookie: terse_session=fixed".into());
         }
@@ -550,18 +701,30 @@ fn every_sign_in_is_accepted_or_refused_as_it_should_be() {
             _ => "/login",
         };
         let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
-        let bytes = request(&format!("POST {path}"), &fields, form.replace("email", "name").as_bytes());
+        let bytes =
+            request(&format!("POST {path}"), &fields, form.replace("email", "name").as_bytes());
         if mark == "repeat11" {
             return repeated(&bytes);
         }
-        let Some(answer) = exchange(terse, &bytes)? else { return Err("closed without an answer".into()) };
+        let Some(answer) = exchange(terse, &bytes)? else {
+            return Err("closed without an answer".into());
+        };
         let cookie = answer.header("set-cookie").unwrap_or_default();
         match case.expect {
             Expect::Accept => {
-                let next = if input.ends_with("next=/dashboard/links") { "/dashboard/links" } else { "/account" };
-                let fresh = cookie.starts_with("terse_session=") && !cookie.starts_with("terse_session=fixed");
+                let next = if input.ends_with("next=/dashboard/links") {
+                    "/dashboard/links"
+                } else {
+                    "/account"
+                };
+                let fresh = cookie.starts_with("terse_session=")
+                    && !cookie.starts_with("terse_session=fixed");
                 let fine = (answer.status, answer.location()) == (303, Some(next)) && fresh;
-                if fine { Ok(()) } else { Err(format!("{} {:?} {cookie}", answer.status, answer.location())) }
+                if fine {
+                    Ok(())
+                } else {
+                    Err(format!("{} {:?} {cookie}", answer.status, answer.location()))
+                }
             }
             Expect::Reject if !cookie.is_empty() => Err(format!("a cookie: {cookie}")),
             Expect::Reject => is_4xx(Some(answer)),
@@ -591,11 +754,17 @@ fn every_file_is_imported_or_refused_as_it_should_be() {
         let name = if input.contains("json") { "import.jsonl" } else { "import.csv" };
         let file = terse.folder().join(name);
         std::fs::write(&file, hostile_gen::bytes(input)).map_err(|error| error.to_string())?;
-        // The command finds the running server by its folder: what is imported goes through the API.
+        // The command finds the running server by its folder: what is imported goes through the
+        // API.
         let import = || {
             let mut command = process::command(&terse.config.data_dir);
-            let output = command.args(["--json", "import", "--restart"]).arg(&file).output().expect("the command runs");
-            let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            let output = command
+                .args(["--json", "import", "--restart"])
+                .arg(&file)
+                .output()
+                .expect("the command runs");
+            let said =
+                String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
             (output.status.code(), said)
         };
         let _ = std::fs::remove_file(terse.folder().join(format!("{name}.terse-progress")));
@@ -609,7 +778,10 @@ fn every_file_is_imported_or_refused_as_it_should_be() {
                 }
                 shown(
                     terse,
-                    after.iter().find(|link| input.contains(link["short_code"].as_str().unwrap_or("?"))).unwrap_or(&after[0]),
+                    after
+                        .iter()
+                        .find(|link| input.contains(link["short_code"].as_str().unwrap_or("?")))
+                        .unwrap_or(&after[0]),
                 )
             }
             Expect::Reject => refused(terse, || match import() {
@@ -623,7 +795,17 @@ fn every_file_is_imported_or_refused_as_it_should_be() {
 
 #[test]
 fn no_surface_of_the_corpus_is_forgotten_and_few_cases_wait_for_something() {
-    let run = ["create.long_url", "create.alias", "create.expires_at", "body", "query", "path", "header", "import", "login"];
+    let run = [
+        "create.long_url",
+        "create.alias",
+        "create.expires_at",
+        "body",
+        "query",
+        "path",
+        "header",
+        "import",
+        "login",
+    ];
     for case in corpus() {
         assert!(run.contains(&&*case.surface), "{}", case.surface);
     }

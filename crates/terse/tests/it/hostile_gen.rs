@@ -8,7 +8,10 @@ pub(crate) fn text(input: &str) -> String {
 /// The bytes an input stands for; an input that is no `gen:` stands for itself.
 pub(crate) fn bytes(input: &str) -> Vec<u8> {
     let Some((name, arguments)) = call(input) else { return input.as_bytes().to_vec() };
-    let number = arguments.last().and_then(|last| last.rsplit('=').next()?.parse::<usize>().ok()).unwrap_or(0);
+    let number = arguments
+        .last()
+        .and_then(|last| last.rsplit('=').next()?.parse::<usize>().ok())
+        .unwrap_or(0);
     match name {
         "url" => {
             let start = "https://example.com/";
@@ -21,30 +24,44 @@ pub(crate) fn bytes(input: &str) -> Vec<u8> {
         }
         "json_keys" => object((0..number).map(|i| format!("k{i}"))),
         // Built of two pieces that the multiply-by-31 hashes of old cannot tell apart.
-        "json_colliding_keys" => {
-            object((0..number).map(|i| (0..17).map(|bit| if i >> bit & 1 == 0 { "Aa" } else { "BB" }).collect::<String>()))
-        }
+        "json_colliding_keys" => object((0..number).map(|i| {
+            (0..17).map(|bit| if i >> bit & 1 == 0 { "Aa" } else { "BB" }).collect::<String>()
+        })),
         "json_nested_array" => ["[".repeat(number), "]".repeat(number)].concat().into_bytes(),
         "utf8_invalid_json" => b"{\"long_url\":\"https://example.com/\xc3\x28\"}".to_vec(),
         "bulk" => {
-            let items: Vec<_> = (0..number).map(|i| format!(r#"{{"long_url":"https://example.com/{i}"}}"#)).collect();
+            let items: Vec<_> = (0..number)
+                .map(|i| format!(r#"{{"long_url":"https://example.com/{i}"}}"#))
+                .collect();
             format!("[{}]", items.join(",")).into_bytes()
         }
-        "csv_one_row" => format!("long_url,title\nhttps://example.com/,{}\n", "a".repeat(number)).into_bytes(),
-        "csv_columns" => format!("long_url{}\nhttps://example.com/\n", ",c".repeat(number)).into_bytes(),
-        "csv_invalid_utf8" => b"long_url,alias,title\nhttps://example.com/,imp300,\xff\xfe\n".to_vec(),
+        "csv_one_row" => {
+            format!("long_url,title\nhttps://example.com/,{}\n", "a".repeat(number)).into_bytes()
+        }
+        "csv_columns" => {
+            format!("long_url{}\nhttps://example.com/\n", ",c".repeat(number)).into_bytes()
+        }
+        "csv_invalid_utf8" => {
+            b"long_url,alias,title\nhttps://example.com/,imp300,\xff\xfe\n".to_vec()
+        }
         // The begin of a compressed file is enough to know one.
-        "gzip_csv" => b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\xc9\xcf\x4b\x8f\x2f\x2d\xca\xe1\x02\x00".to_vec(),
+        "gzip_csv" => {
+            b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\xc9\xcf\x4b\x8f\x2f\x2d\xca\xe1\x02\x00"
+                .to_vec()
+        }
         other => panic!("nobody knows how to build gen:{other}"),
     }
 }
 
 /// `gen:chunked_body(total=…)`: a whole request without a length.
 pub(crate) fn chunked(input: &str) -> Vec<u8> {
-    let total = call(input).and_then(|(_, arguments)| arguments[0].rsplit('=').next()?.parse::<usize>().ok()).expect("a total");
+    let total = call(input)
+        .and_then(|(_, arguments)| arguments[0].rsplit('=').next()?.parse::<usize>().ok())
+        .expect("a total");
     let key = crate::harness::KEY;
     let mut bytes = format!(
-        "POST /api/v1/urls HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
+        "POST /api/v1/urls HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {key}\r\nContent-Type: \
+         application/json\r\n\
          Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
         crate::harness::HOST
     )

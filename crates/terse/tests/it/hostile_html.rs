@@ -1,7 +1,7 @@
 //! Whether a page is inert: nothing in it runs but our own script.
 
-/// Reads a page as a browser does, tag by tag, and refuses all that could run: scripts but our own file, `on…` attributes,
-/// styles, frames, and addresses that are not http.
+/// Reads a page as a browser does, tag by tag, and refuses all that could run: scripts but our own
+/// file, `on…` attributes, styles, frames, and addresses that are not http.
 pub(crate) fn inert(page: &str) -> Result<(), String> {
     let mut rest = page;
     while let Some(at) = rest.find('<') {
@@ -13,8 +13,9 @@ pub(crate) fn inert(page: &str) -> Result<(), String> {
         let (name, attributes, after) = tag(rest);
         match name.to_ascii_lowercase().as_str() {
             "script" => {
-                let own =
-                    attributes.iter().any(|(name, value)| name == "src" && value.starts_with('/') && !value.starts_with("//"));
+                let own = attributes.iter().any(|(name, value)| {
+                    name == "src" && value.starts_with('/') && !value.starts_with("//")
+                });
                 if !own || !after.starts_with("</script>") {
                     return Err(format!("a script that is not ours: {:.200}", rest));
                 }
@@ -26,8 +27,13 @@ pub(crate) fn inert(page: &str) -> Result<(), String> {
         }
         for (name, value) in &attributes {
             let address = matches!(name.as_str(), "href" | "src" | "action");
-            let safe = ["/", "#", "http://", "https://"].iter().any(|start| value.starts_with(start));
-            if name.starts_with("on") || name == "style" || name == "http-equiv" || (address && !safe) {
+            let safe =
+                ["/", "#", "http://", "https://"].iter().any(|start| value.starts_with(start));
+            if name.starts_with("on")
+                || name == "style"
+                || name == "http-equiv"
+                || (address && !safe)
+            {
                 return Err(format!("{name}={value:?} on a page"));
             }
         }
@@ -38,7 +44,8 @@ pub(crate) fn inert(page: &str) -> Result<(), String> {
 
 /// The name and attributes of a tag, and what follows it.
 fn tag(text: &str) -> (&str, Vec<(String, String)>, &str) {
-    let ends = |(at, c): &(usize, char)| c.is_ascii_whitespace() || *c == '>' || (*c == '/' && *at > 0);
+    let ends =
+        |(at, c): &(usize, char)| c.is_ascii_whitespace() || *c == '>' || (*c == '/' && *at > 0);
     let end = text.char_indices().find(ends).map_or(text.len(), |(at, _)| at);
     let (name, mut rest) = text.split_at(end);
     let mut attributes = Vec::new();
@@ -50,14 +57,18 @@ fn tag(text: &str) -> (&str, Vec<(String, String)>, &str) {
         if let Some(after) = rest.strip_prefix('>') {
             return (name, attributes, after);
         }
-        let end = rest.find(|c: char| c.is_ascii_whitespace() || matches!(c, '=' | '>' | '/')).unwrap_or(rest.len()).max(1);
+        let end = rest
+            .find(|c: char| c.is_ascii_whitespace() || matches!(c, '=' | '>' | '/'))
+            .unwrap_or(rest.len())
+            .max(1);
         let key = rest[..end].to_ascii_lowercase();
         rest = &rest[end..];
         let mut value = "";
         if let Some(after) = rest.strip_prefix('=') {
             let quote = after.chars().next().filter(|c| matches!(c, '"' | '\''));
             let start = usize::from(quote.is_some());
-            let closes = |c: char| quote.map_or(c.is_ascii_whitespace() || c == '>', |quote| c == quote);
+            let closes =
+                |c: char| quote.map_or(c.is_ascii_whitespace() || c == '>', |quote| c == quote);
             let end = after[start..].find(closes).map_or(after.len(), |at| at + start);
             value = &after[start..end];
             rest = &after[(end + start).min(after.len())..];
@@ -68,7 +79,12 @@ fn tag(text: &str) -> (&str, Vec<(String, String)>, &str) {
 
 #[test]
 fn what_would_run_is_seen() {
-    assert_eq!(inert(r#"<!doctype html><script src="/a.js" defer></script><a href="/x" title='"on'>a < b</a>"#), Ok(()));
+    assert_eq!(
+        inert(
+            r#"<!doctype html><script src="/a.js" defer></script><a href="/x" title='"on'>a < b</a>"#
+        ),
+        Ok(())
+    );
     for bad in [
         "<script>alert(1)</script>",
         r#"<script src="//evil.example/x.js"></script>"#,

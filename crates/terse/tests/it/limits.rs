@@ -19,7 +19,12 @@ fn link() -> Value {
 }
 
 fn create_as(terse: &TestTerse, forwarded: &str) -> Answer {
-    terse.send("POST", "/api/v1/urls", &[("x-forwarded-for", forwarded)], Some(link().to_string().as_bytes()))
+    terse.send(
+        "POST",
+        "/api/v1/urls",
+        &[("x-forwarded-for", forwarded)],
+        Some(link().to_string().as_bytes()),
+    )
 }
 
 fn number(answer: &Answer, name: &str) -> Option<u64> {
@@ -29,7 +34,9 @@ fn number(answer: &Answer, name: &str) -> Option<u64> {
 #[test]
 fn a_thousand_requests_with_other_addresses_from_a_stranger_are_one_bucket() {
     let terse = limited(|_| ());
-    let statuses: Vec<u16> = (0..1000).map(|i| create_as(&terse, &format!("198.51.{}.{}", i / 250, i % 250)).status).collect();
+    let statuses: Vec<u16> = (0..1000)
+        .map(|i| create_as(&terse, &format!("198.51.{}.{}", i / 250, i % 250)).status)
+        .collect();
     assert_eq!(statuses[..30], [201; 30]);
     assert!(statuses[30..].iter().all(|status| *status == 429), "{statuses:?}");
 }
@@ -38,13 +45,16 @@ fn a_thousand_requests_with_other_addresses_from_a_stranger_are_one_bucket() {
 fn behind_a_proxy_of_ours_each_of_a_thousand_has_a_bucket_and_none_has_two() {
     let terse = limited(|config| config.trusted_proxies = vec!["127.0.0.1".into()]);
     for i in 0..1000 {
-        let answer = create_as(&terse, &format!("6.6.6.{}, 198.51.{}.{}", i % 200, i / 250, i % 250));
+        let answer =
+            create_as(&terse, &format!("6.6.6.{}, 198.51.{}.{}", i % 200, i / 250, i % 250));
         assert_eq!((answer.status, number(&answer, "ratelimit-remaining")), (201, Some(29)), "{i}");
     }
     // What stands before a stranger's address was written by the stranger.
-    let statuses: Vec<u16> = (0..40).map(|i| create_as(&terse, &format!("7.7.7.{i}, 203.0.113.7")).status).collect();
+    let statuses: Vec<u16> =
+        (0..40).map(|i| create_as(&terse, &format!("7.7.7.{i}, 203.0.113.7")).status).collect();
     assert_eq!((statuses[29], statuses[30]), (201, 429), "{statuses:?}");
-    let in_one_network: Vec<u16> = (0..40).map(|i| create_as(&terse, &format!("2001:db8:1:1::{i:x}")).status).collect();
+    let in_one_network: Vec<u16> =
+        (0..40).map(|i| create_as(&terse, &format!("2001:db8:1:1::{i:x}")).status).collect();
     assert_eq!((in_one_network[29], in_one_network[30]), (201, 429), "{in_one_network:?}");
 }
 
@@ -86,7 +96,8 @@ fn whoever_guesses_codes_is_turned_away_for_a_minute_and_still_follows_links() {
     let refused = terse.browse("/guess-again");
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
     assert!(
-        refused.header("content-type").unwrap().starts_with("text/html") && refused.text().contains("Too fast"),
+        refused.header("content-type").unwrap().starts_with("text/html")
+            && refused.text().contains("Too fast"),
         "{refused:?}"
     );
     assert_eq!(terse.send("HEAD", "/guess-again", &[], None).status, 429);
@@ -94,7 +105,9 @@ fn whoever_guesses_codes_is_turned_away_for_a_minute_and_still_follows_links() {
     for _ in 0..100 {
         assert_eq!(terse.get("/ok1234").status, 302);
     }
-    assert!(terse.get("/metrics").text().contains("terse_redirects_total{outcome=\"limited\"} 3\n"));
+    assert!(
+        terse.get("/metrics").text().contains("terse_redirects_total{outcome=\"limited\"} 3\n")
+    );
     terse.clock().advance(Duration::from_mins(1));
     assert_eq!(terse.get("/guess-again").status, 404);
 }
@@ -104,7 +117,11 @@ fn redirects_are_limited_where_the_operator_wants_it() {
     let [by_address, by_code] = [true, false].map(|address| {
         limited(|config| {
             let limit = "100/min".parse().unwrap();
-            *(if address { &mut config.limits.redirect_per_ip } else { &mut config.limits.redirect_per_code }) = limit;
+            *(if address {
+                &mut config.limits.redirect_per_ip
+            } else {
+                &mut config.limits.redirect_per_code
+            }) = limit;
         })
     });
     for (terse, other) in [(&by_address, 429), (&by_code, 302)] {

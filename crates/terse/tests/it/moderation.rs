@@ -19,7 +19,14 @@ fn behind_proxy() -> TestTerse {
 
 fn report(terse: &TestTerse, code: &str, from: &str) -> u16 {
     let body = json!({"reason": "phishing"}).to_string();
-    terse.send("POST", &format!("/api/v1/urls/{code}/report"), &[("x-forwarded-for", from)], Some(body.as_bytes())).status
+    terse
+        .send(
+            "POST",
+            &format!("/api/v1/urls/{code}/report"),
+            &[("x-forwarded-for", from)],
+            Some(body.as_bytes()),
+        )
+        .status
 }
 
 fn admin(terse: &TestTerse, path: &str) -> Value {
@@ -31,7 +38,12 @@ fn admin(terse: &TestTerse, path: &str) -> Value {
 /// The acts about something, the latest first.
 fn acts(terse: &TestTerse, subject: &str) -> Vec<String> {
     let log = admin(terse, &format!("/audit?subject={subject}"));
-    log["entries"].as_array().unwrap().iter().map(|line| line["act"].as_str().unwrap().to_owned()).collect()
+    log["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line["act"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn until(what: &str, mut is: impl FnMut() -> bool) {
@@ -46,7 +58,10 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
 fn is_warning(answer: &Answer) {
     let text = answer.text();
     assert_eq!((answer.status, answer.location(), answer.header("refresh")), (200, None, None));
-    assert!(text.contains("Careful") && !text.contains("<script") && !text.contains("http-equiv"), "{text}");
+    assert!(
+        text.contains("Careful") && !text.contains("<script") && !text.contains("http-equiv"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -74,14 +89,22 @@ fn three_networks_put_up_a_warning_and_a_moderator_has_the_last_word() {
         assert!(!warned.text().contains("phishing"), "nobody is told what was said");
     }
     let queue = admin(&terse, "/reports");
-    let counts: Vec<_> =
-        queue["reports"].as_array().unwrap().iter().map(|one| (one["short_code"].clone(), one["count"].clone())).collect();
-    assert_eq!(counts, [(json!("fine1"), json!(1)), (json!("bad1"), json!(3)), (json!("good1"), json!(3))]);
+    let counts: Vec<_> = queue["reports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["short_code"].clone(), one["count"].clone()))
+        .collect();
+    assert_eq!(
+        counts,
+        [(json!("fine1"), json!(1)), (json!("bad1"), json!(3)), (json!("good1"), json!(3))]
+    );
 
     let confirmed = terse.api("POST", "/admin/links/bad1/confirm", Some(json!({"why": WHY})));
     assert_eq!((confirmed.status, &confirmed.json()["status"]), (200, &json!("blocked")));
     assert_eq!((terse.get("/bad1").status, terse.get("/bad1").location()), (451, None));
-    let cleared = terse.api("POST", "/admin/links/good1/clear", Some(json!({"why": "all is well"})));
+    let cleared =
+        terse.api("POST", "/admin/links/good1/clear", Some(json!({"why": "all is well"})));
     assert_eq!((cleared.status, &cleared.json()["status"]), (200, &json!("active")));
     assert_eq!(terse.get("/good1").location(), Some("https://example.com/good1"));
     for from in ["198.51.100.1", "203.0.113.1", "2001:db8:1::1", "192.0.2.1"] {
@@ -91,7 +114,10 @@ fn three_networks_put_up_a_warning_and_a_moderator_has_the_last_word() {
     assert_eq!(acts(&terse, "link:/bad1"), ["report_settled", "link_judged"]);
     let line = admin(&terse, "/audit?subject=link:/bad1&act=link_judged")["entries"][0].clone();
     assert_eq!((&line["why"], &line["actor"]["id"]), (&json!(WHY), &json!(1)));
-    assert_eq!((&line["before"]["standing"], &line["after"]["standing"]), (&json!("suspicious"), &json!("blocked")));
+    assert_eq!(
+        (&line["before"]["standing"], &line["after"]["standing"]),
+        (&json!("suspicious"), &json!("blocked"))
+    );
     assert_eq!(admin(&terse, "/reports?state=confirmed")["reports"][0]["short_code"], "bad1");
 }
 
@@ -126,11 +152,18 @@ fn a_link_is_reported_by_a_form() {
     assert_eq!(terse.get("/odd1").status, 302);
     let form = terse.browse("/odd1?report");
     assert_eq!((form.status, form.location()), (200, None));
-    assert!(form.text().contains("action=\"/odd1?report\"") && form.text().contains("method=\"post\""), "{}", form.text());
+    assert!(
+        form.text().contains("action=\"/odd1?report\"") && form.text().contains("method=\"post\""),
+        "{}",
+        form.text()
+    );
     assert!(terse.browse("/odd1+").text().contains("href=\"/odd1?report\""));
     for (from, want) in [("198.51.100.1", 302), ("203.0.113.1", 302), ("192.0.2.1", 200)] {
-        let fields =
-            [("content-type", "application/x-www-form-urlencoded"), ("x-forwarded-for", from), ("sec-fetch-site", "same-origin")];
+        let fields = [
+            ("content-type", "application/x-www-form-urlencoded"),
+            ("x-forwarded-for", from),
+            ("sec-fetch-site", "same-origin"),
+        ];
         let sent = terse.send("POST", "/odd1?report", &fields, Some(b"reason=spam&text="));
         assert_eq!((sent.status, sent.location()), (303, Some("/r/odd1/report?sent")));
         let thanks = terse.browse(sent.location().unwrap());
@@ -138,7 +171,12 @@ fn a_link_is_reported_by_a_form() {
         assert_eq!(terse.get("/odd1").status, want, "{from}");
     }
     assert_eq!(terse.browse("/nothing1?report").status, 404);
-    let elsewhere = terse.send("POST", "/odd1", &[("content-type", "application/x-www-form-urlencoded")], Some(b"reason=spam"));
+    let elsewhere = terse.send(
+        "POST",
+        "/odd1",
+        &[("content-type", "application/x-www-form-urlencoded")],
+        Some(b"reason=spam"),
+    );
     assert_eq!((elsewhere.status, elsewhere.header("allow")), (405, Some("GET, HEAD")));
     assert_eq!(terse.get("/odd1?report=1").status, 200, "that is a visit");
 }
@@ -164,14 +202,26 @@ fn the_warning_page_names_the_real_host_and_never_forwards() {
     for answer in [terse.get("/idn1"), terse.browse("/idn1"), terse.browse("/r/idn1")] {
         is_warning(&answer);
         let text = answer.text();
-        for part in ["xn--mnchen-3ya.example", "münchen.example", "Several people have reported it.", "href=\"/idn1?report\""] {
+        for part in [
+            "xn--mnchen-3ya.example",
+            "münchen.example",
+            "Several people have reported it.",
+            "href=\"/idn1?report\"",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        // One heading that names the part, a way past the navigation, and two plain links as the only ways out.
-        assert!(text.contains("<section class=\"warn\" aria-labelledby=\"careful\">") && text.contains("id=\"careful\""));
+        // One heading that names the part, a way past the navigation, and two plain links as the
+        // only ways out.
+        assert!(
+            text.contains("<section class=\"warn\" aria-labelledby=\"careful\">")
+                && text.contains("id=\"careful\"")
+        );
         assert!(text.contains("href=\"#main\"") && text.contains("<html lang=\"en\">"));
         let back = text.find("Go back to safety").unwrap();
-        assert!(back < text.find("Go on to xn--mnchen-3ya.example").unwrap(), "the safe way comes first");
+        assert!(
+            back < text.find("Go on to xn--mnchen-3ya.example").unwrap(),
+            "the safe way comes first"
+        );
         assert!(text.contains("rel=\"noreferrer noopener nofollow\"") && !text.contains("onclick"));
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
@@ -185,24 +235,46 @@ fn a_blocked_host_is_refused_and_links_to_it_are_taken_down_until_it_is_unblocke
     for _ in 0..5 {
         assert_eq!(terse.get("/hot1").status, 302);
     }
-    let blocked = terse.api("POST", "/admin/blocklist", Some(json!({"host": "BAD.example.net", "why": WHY})));
+    let blocked =
+        terse.api("POST", "/admin/blocklist", Some(json!({"host": "BAD.example.net", "why": WHY})));
     assert_eq!((blocked.status, &blocked.json()["host"]), (201, &json!("bad.example.net")));
-    assert_eq!(terse.get("/hot1").status, 451, "remembered, and taken down all the same when the call returns");
-    let make = |terse: &TestTerse| terse.anonymous("POST", "/urls", Some(json!({"long_url": "https://bad.example.net/"})));
-    assert_eq!((make(&terse).status, &make(&terse).json()["code"]), (422, &json!("blocked_destination")));
+    assert_eq!(
+        terse.get("/hot1").status,
+        451,
+        "remembered, and taken down all the same when the call returns"
+    );
+    let make = |terse: &TestTerse| {
+        terse.anonymous("POST", "/urls", Some(json!({"long_url": "https://bad.example.net/"})))
+    };
+    assert_eq!(
+        (make(&terse).status, &make(&terse).json()["code"]),
+        (422, &json!("blocked_destination"))
+    );
     assert!(!make(&terse).text().contains("moderators"), "strangers are not told by whom");
     assert_eq!(terse.get("/other1").status, 302);
     for host in ["go.example", "net", "co.uk"] {
-        assert_eq!(terse.api("POST", "/admin/blocklist", Some(json!({"host": host, "why": WHY}))).status, 400, "{host}");
+        assert_eq!(
+            terse.api("POST", "/admin/blocklist", Some(json!({"host": host, "why": WHY}))).status,
+            400,
+            "{host}"
+        );
     }
     terse.restart();
-    assert_eq!((make(&terse).status, terse.get("/hot1").status), (422, 451), "from the first moment on");
+    assert_eq!(
+        (make(&terse).status, terse.get("/hot1").status),
+        (422, 451),
+        "from the first moment on"
+    );
     assert_eq!(terse.api("DELETE", "/admin/blocklist/bad.example.net", None).status, 204);
     assert_eq!(make(&terse).status, 201);
     until("the link works again", || terse.get("/hot1").status == 302);
     // On another machine: nobody rings here.
-    let blocked = BlockedHost { host: "bad.example.net".into(), at: terse.clock().now(), why: None };
+    let blocked =
+        BlockedHost { host: "bad.example.net".into(), at: terse.clock().now(), why: None };
     wait(terse.registry().block_host(blocked, by())).unwrap();
     until("the link is taken down again", || terse.get("/hot1").status == 451);
-    assert_eq!(acts(&terse, "host:bad.example.net"), ["host_blocked", "host_unblocked", "host_blocked"]);
+    assert_eq!(
+        acts(&terse, "host:bad.example.net"),
+        ["host_blocked", "host_unblocked", "host_blocked"]
+    );
 }

@@ -1,4 +1,5 @@
-//! Signing in with an account elsewhere, and all the ways in which a provider, a browser or a stranger may lie.
+//! Signing in with an account elsewhere, and all the ways in which a provider, a browser or a
+//! stranger may lie.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -26,7 +27,9 @@ impl Jar {
     }
 
     pub(crate) fn keep(&mut self, answer: &Answer) {
-        for (_, set) in answer.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")) {
+        for (_, set) in
+            answer.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"))
+        {
             let (name, value) = set.split(';').next().unwrap().split_once('=').unwrap();
             match value {
                 "" => drop(self.0.remove(name)),
@@ -36,16 +39,24 @@ impl Jar {
     }
 
     pub(crate) fn open(&mut self, terse: &TestTerse, path: &str) -> Answer {
-        let answer = terse.send("GET", path, &[("accept", "text/html"), ("cookie", &self.text())], None);
+        let answer =
+            terse.send("GET", path, &[("accept", "text/html"), ("cookie", &self.text())], None);
         self.keep(&answer);
         answer
     }
 
-    pub(crate) fn post(&mut self, terse: &TestTerse, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+    pub(crate) fn post(
+        &mut self,
+        terse: &TestTerse,
+        path: &str,
+        fields: &[(&str, &str)],
+    ) -> Answer {
+        let body =
+            url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         let kind = ("content-type", "application/x-www-form-urlencoded");
         let cookie = self.text();
-        let all = [("accept", "text/html"), kind, ("origin", "http://go.example"), ("cookie", &*cookie)];
+        let all =
+            [("accept", "text/html"), kind, ("origin", "http://go.example"), ("cookie", &*cookie)];
         let answer = terse.send("POST", path, &all, Some(body.as_bytes()));
         self.keep(&answer);
         answer
@@ -78,7 +89,8 @@ fn sign_in(terse: &TestTerse, provider: &Provider, jar: &mut Jar, subject: &str)
 fn onward(answer: &Answer) -> String {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let text = answer.text();
-    let address = text.split("id=\"onward\" href=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    let address =
+        text.split("id=\"onward\" href=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
     address.replace("&#38;", "&")
 }
 
@@ -92,7 +104,10 @@ fn whoever_the_provider_knows_gets_an_account_where_that_is_wanted() {
     assert_eq!((in_.status, in_.location()), (303, Some("/account")), "{}", in_.text());
     assert!(jar.has("terse_session") && !jar.has("terse_flow"));
     let page = jar.open(&terse, "/account").text();
-    assert!(page.contains("<h1>ann<") && page.contains("<dd>user</dd>") && page.contains("Example ID"), "{page}");
+    assert!(
+        page.contains("<h1>ann<") && page.contains("<dd>user</dd>") && page.contains("Example ID"),
+        "{page}"
+    );
     // The same person comes to the same account, another with the same name to another.
     let mut again = Jar::default();
     sign_in(&terse, &provider, &mut again, "ann");
@@ -101,10 +116,16 @@ fn whoever_the_provider_knows_gets_an_account_where_that_is_wanted() {
     let mut bob = sign_in::join(&terse, "bob");
     let mut other = Jar::default();
     assert_eq!(sign_in(&terse, &provider, &mut other, "bob").status, 303);
-    assert!(other.open(&terse, "/account").text().contains("<h1>bob@example.com<"), "nobody is taken for bob by name alone");
+    assert!(
+        other.open(&terse, "/account").text().contains("<h1>bob@example.com<"),
+        "nobody is taken for bob by name alone"
+    );
     // Their only way in stays.
     assert_eq!(jar.post(&terse, "/account/disconnect", &[]).status, 409);
-    assert_eq!(bob.send(&terse, "/account/disconnect", &[]).location(), Some("/account?done=disconnected"));
+    assert_eq!(
+        bob.send(&terse, "/account/disconnect", &[]).location(),
+        Some("/account?done=disconnected")
+    );
 }
 
 #[test]
@@ -122,7 +143,12 @@ fn without_sign_up_an_account_is_connected_or_an_invitation_taken() {
     let mut jar = Jar::of(&admin.cookie);
     let to = onward(&jar.post(&terse, "/account/connect", &[]));
     let done = jar.open(&terse, &provider.visit(&to, "ann"));
-    assert_eq!((done.status, done.location()), (303, Some("/account?done=connected")), "{}", done.text());
+    assert_eq!(
+        (done.status, done.location()),
+        (303, Some("/account?done=connected")),
+        "{}",
+        done.text()
+    );
     let mut elsewhere = Jar::default();
     assert_eq!(sign_in(&terse, &provider, &mut elsewhere, "ann").status, 303);
     assert!(elsewhere.open(&terse, "/account").text().contains("<dd>admin</dd>"));
@@ -130,7 +156,11 @@ fn without_sign_up_an_account_is_connected_or_an_invitation_taken() {
     // An invitation, with the role that it has.
     let token = sign_in::invite(&terse, Role::Moderator);
     let mut bob = Jar::default();
-    assert!(bob.open(&terse, &format!("/join?token={token}")).text().contains("Join with Example ID instead"));
+    assert!(
+        bob.open(&terse, &format!("/join?token={token}"))
+            .text()
+            .contains("Join with Example ID instead")
+    );
     let to = onward(&bob.post(&terse, "/join/oidc", &[("token", &token)]));
     assert_eq!(bob.open(&terse, &provider.visit(&to, "bob")).status, 303);
     assert!(bob.open(&terse, "/account").text().contains("<dd>moderator</dd>"));
@@ -143,7 +173,10 @@ fn without_sign_up_an_account_is_connected_or_an_invitation_taken() {
     let to = onward(&taker.post(&terse, "/account/connect", &[]));
     assert_eq!(taker.open(&terse, &provider.visit(&to, "ann")).status, 409);
 
-    assert_eq!(jar.post(&terse, "/account/disconnect", &[]).location(), Some("/account?done=disconnected"));
+    assert_eq!(
+        jar.post(&terse, "/account/disconnect", &[]).location(),
+        Some("/account?done=disconnected")
+    );
     assert_eq!(sign_in(&terse, &provider, &mut Jar::default(), "ann").status, 403);
 }
 
@@ -173,7 +206,11 @@ fn a_token_that_lies_signs_nobody_in() {
         crate::hostile_html::inert(&answer.text()).unwrap();
     }
     provider.lie(Lie::None);
-    assert_eq!(sign_in(&terse, &provider, &mut Jar::default(), "ann").status, 303, "and all is well again");
+    assert_eq!(
+        sign_in(&terse, &provider, &mut Jar::default(), "ann").status,
+        303,
+        "and all is well again"
+    );
 }
 
 #[test]
@@ -188,8 +225,16 @@ fn only_the_browser_that_left_comes_back_and_only_once() {
     };
     let refused = |mut jar: Jar, back: &str| {
         let answer = jar.open(&terse, back);
-        assert_eq!((answer.status, jar.has("terse_session")), (403, false), "{back} {}", answer.text());
-        assert_eq!((answer.header("cache-control"), answer.header("referrer-policy")), (Some("no-store"), Some("strict-origin")));
+        assert_eq!(
+            (answer.status, jar.has("terse_session")),
+            (403, false),
+            "{back} {}",
+            answer.text()
+        );
+        assert_eq!(
+            (answer.header("cache-control"), answer.header("referrer-policy")),
+            (Some("no-store"), Some("strict-origin"))
+        );
     };
     // A browser that never left, as when a stranger sends a link with their own code.
     let (_, back) = leave();
@@ -202,7 +247,9 @@ fn only_the_browser_that_left_comes_back_and_only_once() {
         |back: &str| format!("{back}x"),
         |back: &str| back.split("&state").next().unwrap().to_owned(),
         |back: &str| back.replace("code=", "nocode="),
-        |back: &str| back.replace("code=", "error=access_denied&error_description=%3Cscript%3E&nocode="),
+        |back: &str| {
+            back.replace("code=", "error=access_denied&error_description=%3Cscript%3E&nocode=")
+        },
         |back: &str| format!("{back}&iss=https%3A%2F%2Fevil.example"),
         |back: &str| format!("{back}&code=another"),
         |back: &str| back.replace("code=", "code=another"),
@@ -215,8 +262,8 @@ fn only_the_browser_that_left_comes_back_and_only_once() {
     let cookie = jar.0.get_mut("terse_flow").unwrap();
     cookie.replace_range(..1, if cookie.starts_with('A') { "B" } else { "A" });
     refused(jar, &back);
-    // Without the verifier, or with another's, the code is worth nothing: here both halves of two ways are mixed by somebody who
-    // knows the code but not the cookie that goes with it.
+    // Without the verifier, or with another's, the code is worth nothing: here both halves of two
+    // ways are mixed by somebody who knows the code but not the cookie that goes with it.
     let ((mut mine, my_back), (_, their_back)) = (leave(), leave());
     let their_code = their_back.split("code=").nth(1).unwrap().split('&').next().unwrap();
     let my_code = my_back.split("code=").nth(1).unwrap().split('&').next().unwrap().to_owned();
@@ -248,12 +295,20 @@ fn connecting_ends_in_the_account_it_began_in() {
     let mut victim = Jar::of(&admin.cookie);
     victim.0.insert("terse_flow".into(), hers.0["terse_flow"].clone());
     assert_eq!(victim.open(&terse, &back).status, 403);
-    assert_eq!(sign_in(&terse, &provider, &mut Jar::default(), "mallory").status, 403, "nothing was connected");
+    assert_eq!(
+        sign_in(&terse, &provider, &mut Jar::default(), "mallory").status,
+        403,
+        "nothing was connected"
+    );
     // Nor can another site begin it.
     let sent = terse.send(
         "POST",
         "/account/connect",
-        &[("cookie", &admin.cookie), ("origin", "https://evil.example"), ("content-type", "application/x-www-form-urlencoded")],
+        &[
+            ("cookie", &admin.cookie),
+            ("origin", "https://evil.example"),
+            ("content-type", "application/x-www-form-urlencoded"),
+        ],
         Some(b""),
     );
     assert_eq!(sent.status, 403);
@@ -282,7 +337,10 @@ fn a_provider_that_is_away_stops_nobody_else_and_is_found_when_it_is_back() {
     let away = Jar::default().open(&terse, "/auth/oidc");
     assert_eq!((away.status, away.header("retry-after").is_some()), (503, true));
     let mut admin = sign_in::set_up(&terse, "admin");
-    assert_eq!(admin.send(&terse, "/login", &[("name", "admin"), ("password", PASSWORD)]).status, 303);
+    assert_eq!(
+        admin.send(&terse, "/login", &[("name", "admin"), ("password", PASSWORD)]).status,
+        303
+    );
     let provider = Provider::at(TcpListener::bind(address).unwrap());
     let begun = Instant::now();
     loop {
@@ -315,6 +373,7 @@ fn without_a_provider_there_are_no_such_pages() {
 fn whoever_comes_by_another_name_of_ours_begins_where_they_will_come_back() {
     let provider = Provider::start();
     let terse = start(&provider.issuer(), true);
-    let answer = terse.send("GET", "/auth/oidc", &[("host", "127.0.0.1"), ("accept", "text/html")], None);
+    let answer =
+        terse.send("GET", "/auth/oidc", &[("host", "127.0.0.1"), ("accept", "text/html")], None);
     assert_eq!((answer.status, answer.location()), (303, Some("http://go.example/auth/oidc")));
 }

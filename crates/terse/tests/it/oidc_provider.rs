@@ -1,5 +1,5 @@
-//! An OpenID Connect provider, true to the protocol and as false as a test wants it: real keys, real signatures, PKCE, codes that
-//! are good once.
+//! An OpenID Connect provider, true to the protocol and as false as a test wants it: real keys,
+//! real signatures, PKCE, codes that are good once.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -111,11 +111,16 @@ impl Provider {
         assert_eq!((&*asked["response_type"], &*asked["client_id"]), ("code", CLIENT));
         assert_eq!((&*asked["code_challenge_method"], asked["code_challenge"].len()), ("S256", 43));
         assert!(
-            asked["scope"].split(' ').any(|scope| scope == "openid") && asked["state"].len() >= 40 && asked["nonce"].len() >= 40
+            asked["scope"].split(' ').any(|scope| scope == "openid")
+                && asked["state"].len() >= 40
+                && asked["nonce"].len() >= 40
         );
         let mut state = self.state.lock().unwrap();
         let code = format!("code-{}", state.asked.len() * 1000 + state.codes.len());
-        state.codes.insert(code.clone(), (asked["code_challenge"].clone(), asked["nonce"].clone(), subject.to_owned()));
+        state.codes.insert(
+            code.clone(),
+            (asked["code_challenge"].clone(), asked["nonce"].clone(), subject.to_owned()),
+        );
         format!("/auth/oidc/callback?code={code}&state={}", asked["state"])
     }
 }
@@ -152,20 +157,31 @@ impl State {
     }
 
     fn token(&mut self, head: &[String], body: &str) -> (u16, Value) {
-        let refuse = |error: &str| (400, json!({ "error": error, "error_description": "<script>alert(1)</script>" }));
-        let quoted = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+        let refuse = |error: &str| {
+            (400, json!({ "error": error, "error_description": "<script>alert(1)</script>" }))
+        };
+        let quoted =
+            |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         let basic = STANDARD.encode(format!("{}:{}", quoted(CLIENT), quoted(SECRET)));
-        if !head.iter().any(|field| field.eq_ignore_ascii_case(&format!("authorization: basic {basic}"))) {
+        if !head
+            .iter()
+            .any(|field| field.eq_ignore_ascii_case(&format!("authorization: basic {basic}")))
+        {
             return refuse("invalid_client");
         }
-        let form: HashMap<_, _> = url::form_urlencoded::parse(body.as_bytes()).into_owned().collect();
-        let Some((challenge, nonce, subject)) = self.codes.remove(form.get("code").map_or("", String::as_str)) else {
+        let form: HashMap<_, _> =
+            url::form_urlencoded::parse(body.as_bytes()).into_owned().collect();
+        let Some((challenge, nonce, subject)) =
+            self.codes.remove(form.get("code").map_or("", String::as_str))
+        else {
             return refuse("invalid_grant");
         };
         let verifier = form.get("code_verifier").map_or("", String::as_str);
         if B64.encode(Sha256::digest(verifier.as_bytes())) != challenge
             || form.get("grant_type").is_none_or(|kind| kind != "authorization_code")
-            || form.get("redirect_uri").is_none_or(|at| at != "http://go.example/auth/oidc/callback")
+            || form
+                .get("redirect_uri")
+                .is_none_or(|at| at != "http://go.example/auth/oidc/callback")
         {
             return refuse("invalid_grant");
         }
@@ -177,7 +193,8 @@ impl State {
     }
 
     fn id_token(&self, nonce: &str, subject: &str) -> String {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         let mut claims = json!({
             "iss": self.issuer, "sub": subject, "aud": CLIENT, "nonce": nonce, "iat": now, "exp": now + 300,
             "preferred_username": subject, "email": format!("{subject}@example.com"),
@@ -189,12 +206,15 @@ impl State {
             Lie::Audience => claims["aud"] = "somebody else".into(),
             Lie::FurtherAudience => claims["aud"] = json!([CLIENT, "somebody else"]),
             Lie::Issuer => claims["iss"] = "http://127.0.0.1:1".into(),
-            Lie::Expired => (claims["iat"], claims["exp"]) = ((now - 7200).into(), (now - 3600).into()),
+            Lie::Expired => {
+                (claims["iat"], claims["exp"]) = ((now - 7200).into(), (now - 3600).into());
+            }
             Lie::Unsigned => header = json!({"alg": "none"}),
             Lie::PublicKeyAsSecret => header["alg"] = "HS256".into(),
             Lie::None | Lie::OtherKey | Lie::Changed | Lie::NoToken => {}
         }
-        let mut said = format!("{}.{}", B64.encode(header.to_string()), B64.encode(claims.to_string()));
+        let mut said =
+            format!("{}.{}", B64.encode(header.to_string()), B64.encode(claims.to_string()));
         let random = SystemRandom::new();
         let seal = match self.lie {
             Lie::Unsigned => Vec::new(),
@@ -226,13 +246,24 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
             line => head.push(line.to_owned()),
         }
     }
-    let length = |field: &String| field.to_ascii_lowercase().strip_prefix("content-length:").and_then(|n| n.trim().parse().ok());
+    let length = |field: &String| {
+        field
+            .to_ascii_lowercase()
+            .strip_prefix("content-length:")
+            .and_then(|n| n.trim().parse().ok())
+    };
     let mut body = vec![0; head.iter().find_map(length).unwrap_or(0)];
     if reader.read_exact(&mut body).is_err() || head.is_empty() {
         return;
     }
-    let (status, answer) = state.lock().unwrap().answer(&head[0], &head[1..], &String::from_utf8_lossy(&body));
+    let (status, answer) =
+        state.lock().unwrap().answer(&head[0], &head[1..], &String::from_utf8_lossy(&body));
     let answer = answer.to_string();
-    let head = format!("HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", answer.len());
-    let _ = reader.into_inner().write_all(format!("{head}Connection: close\r\n\r\n{answer}").as_bytes());
+    let head = format!(
+        "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
+        answer.len()
+    );
+    let _ = reader
+        .into_inner()
+        .write_all(format!("{head}Connection: close\r\n\r\n{answer}").as_bytes());
 }

@@ -24,22 +24,32 @@ impl Drop for Running {
 
 /// The provider in a place of its own, installed the first time; and its issuer.
 fn provider() -> (Running, String) {
-    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").to_owned();
+    let target =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").to_owned();
     let home = target.join("tools").join(format!("oidc-provider-{VERSION}"));
     if !home.join("node_modules/oidc-provider/package.json").exists() {
         std::fs::create_dir_all(&home).expect("a folder");
         let package = format!("oidc-provider@{VERSION}");
         let mut npm = Command::new("npm");
-        npm.args(["install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix"]).arg(&home).arg(package);
+        npm.args(["install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix"])
+            .arg(&home)
+            .arg(package);
         assert!(npm.status().expect("npm runs").success(), "{npm:?}");
     }
     let script = home.join("provider.mjs");
     std::fs::write(&script, include_str!("oidc_provider.mjs")).expect("a script");
     let mut node = Command::new("node");
-    node.arg(&script).args([CALLBACK, CLIENT, SECRET]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    node.arg(&script)
+        .args([CALLBACK, CLIENT, SECRET])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let mut running = Running(node.spawn().expect("node runs"));
     let mut lines = BufReader::new(running.0.stdout.take().expect("its output")).lines();
-    let issuer = lines.by_ref().map_while(Result::ok).find_map(|line| line.strip_prefix("issuer ").map(str::to_owned));
+    let issuer = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .find_map(|line| line.strip_prefix("issuer ").map(str::to_owned));
     // What it says later must go somewhere, or it stops.
     std::thread::spawn(move || lines.for_each(drop));
     (running, issuer.expect("it tells where it is"))
@@ -54,7 +64,8 @@ fn visit(jar: &mut Jar, issuer: &str, address: &str, name: &str) -> String {
         .build()
         .into();
     let mut take = |method: &str, url: &str, body: &str| {
-        let mut request = http::Request::builder().method(method).uri(url).header("cookie", jar.text());
+        let mut request =
+            http::Request::builder().method(method).uri(url).header("cookie", jar.text());
         if !body.is_empty() {
             request = request.header("content-type", "application/x-www-form-urlencoded");
         }
@@ -64,7 +75,9 @@ fn visit(jar: &mut Jar, issuer: &str, address: &str, name: &str) -> String {
         };
         let mut answer = sent.expect("an answer");
         let headers = answer.headers().iter();
-        let headers = headers.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+        let headers = headers.map(|(name, value)| {
+            (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        });
         let headers = headers.collect();
         let body = answer.body_mut().read_to_vec().expect("a body");
         let answer = Answer { status: answer.status().as_u16(), headers, body };
@@ -85,9 +98,14 @@ fn visit(jar: &mut Jar, issuer: &str, address: &str, name: &str) -> String {
             continue;
         }
         let text = answer.text();
-        let after = |mark: &str| text.split(mark).nth(1).and_then(|rest| rest.split('"').next()).map(str::to_owned);
-        let (action, prompt) = after("action=\"").zip(after("name=\"prompt\" value=\"")).unwrap_or_else(|| panic!("{text}"));
-        answer = take("POST", &whole(&action), &format!("prompt={prompt}&login={name}&password=any"));
+        let after = |mark: &str| {
+            text.split(mark).nth(1).and_then(|rest| rest.split('"').next()).map(str::to_owned)
+        };
+        let (action, prompt) = after("action=\"")
+            .zip(after("name=\"prompt\" value=\""))
+            .unwrap_or_else(|| panic!("{text}"));
+        answer =
+            take("POST", &whole(&action), &format!("prompt={prompt}&login={name}&password=any"));
     }
     panic!("it never ends");
 }
@@ -113,7 +131,13 @@ fn a_certified_provider_signs_people_in() {
     let mut again = Jar::default();
     let away = again.open(&terse, "/auth/oidc");
     let second = visit(&mut there, &issuer, away.location().expect("an address"), "ann");
-    let code = |back: &str| back.split("code=").nth(1).and_then(|rest| rest.split('&').next()).expect("a code").to_owned();
+    let code = |back: &str| {
+        back.split("code=")
+            .nth(1)
+            .and_then(|rest| rest.split('&').next())
+            .expect("a code")
+            .to_owned()
+    };
     let replayed = second.replace(&code(&second), &code(&back));
     assert_eq!(again.open(&terse, &replayed).status, 403);
 }

@@ -1,4 +1,5 @@
-//! The API holds to its own description, as judged by schemathesis: a program that knows nothing but the document.
+//! The API holds to its own description, as judged by schemathesis: a program that knows nothing
+//! but the document.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -22,25 +23,46 @@ fn the_api_holds_to_its_description() {
     let terse = TestTerse::with(|config| config.base_url = None);
     for code in ["first-one", "second-one"] {
         let link = json!({"long_url": format!("https://example.com/{code}"), "alias": code, "tags": ["spring"]});
-        let fields = [("host", &*terse.address.to_string()), ("authorization", &*format!("Bearer {KEY}"))];
-        assert_eq!(terse.send("POST", "/api/v1/urls", &fields, Some(link.to_string().as_bytes())).status, 201);
+        let fields =
+            [("host", &*terse.address.to_string()), ("authorization", &*format!("Bearer {KEY}"))];
+        assert_eq!(
+            terse.send("POST", "/api/v1/urls", &fields, Some(link.to_string().as_bytes())).status,
+            201
+        );
     }
     let log = terse.folder().join("schemathesis.log");
     let out = std::fs::File::create(&log).expect("a log");
     let mut command = Command::new(schemathesis);
-    command.arg("run").arg(terse.url("/openapi.json")).args(["--header", &format!("Authorization: Bearer {KEY}")]);
-    command.args(["--phases", "examples,coverage,fuzzing,stateful", "--seed", "7", "--max-examples", "30", "--no-color"]);
+    command
+        .arg("run")
+        .arg(terse.url("/openapi.json"))
+        .args(["--header", &format!("Authorization: Bearer {KEY}")]);
+    command.args([
+        "--phases",
+        "examples,coverage,fuzzing,stateful",
+        "--seed",
+        "7",
+        "--max-examples",
+        "30",
+        "--no-color",
+    ]);
     // Watching a link has no end, so that nobody could say whether it was answered well.
     command.args(["--exclude-path", "/api/v1/urls/{code}/live"]);
     command.args(["--request-timeout", "5", "--checks", "all", "--exclude-checks"]);
     command.arg(
-        // Which hosts are public, which day exists, that `ttl` excludes `expires_at`, that a cursor was given out by us: more
-        // than a schema can say, so not all that fits the schema is accepted. What is accepted is the hostile corpus' subject.
+        // Which hosts are public, which day exists, that `ttl` excludes `expires_at`, that a cursor
+        // was given out by us: more than a schema can say, so not all that fits the schema is
+        // accepted. What is accepted is the hostile corpus' subject.
         "positive_data_acceptance",
     );
     let out_too = out.try_clone().expect("a second handle");
-    let mut running =
-        command.current_dir(terse.folder()).stdin(Stdio::null()).stdout(out).stderr(out_too).spawn().expect("schemathesis runs");
+    let mut running = command
+        .current_dir(terse.folder())
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(out_too)
+        .spawn()
+        .expect("schemathesis runs");
     let begun = Instant::now();
     let status = loop {
         if let Some(status) = running.try_wait().expect("a status") {
@@ -53,18 +75,35 @@ fn the_api_holds_to_its_description() {
     };
     let said = std::fs::read_to_string(&log).unwrap_or_default();
     assert!(status.success(), "{status} after {:?}\n{said}", begun.elapsed());
-    println!("{}", said.lines().rev().take(20).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n"));
+    println!(
+        "{}",
+        said.lines()
+            .rev()
+            .take(20)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .collect::<Vec<_>>()
+            .join("\n")
+    );
 }
 
 /// Schemathesis in a place of its own, installed the first time.
 fn schemathesis() -> PathBuf {
-    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").to_owned();
+    let target =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").to_owned();
     let home = target.join("tools").join(format!("schemathesis-{VERSION}"));
     let program = home.join("bin/schemathesis");
     if !program.exists() {
-        let run = |command: &mut Command| assert!(command.status().expect("it runs").success(), "{command:?}");
+        let run = |command: &mut Command| {
+            assert!(command.status().expect("it runs").success(), "{command:?}");
+        };
         run(Command::new("python3").args(["-m", "venv"]).arg(&home));
-        run(Command::new(home.join("bin/pip")).args(["install", "--quiet", &format!("schemathesis=={VERSION}")]));
+        run(Command::new(home.join("bin/pip")).args([
+            "install",
+            "--quiet",
+            &format!("schemathesis=={VERSION}"),
+        ]));
     }
     program
 }

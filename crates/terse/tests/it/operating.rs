@@ -1,4 +1,5 @@
-//! What those who watch over the server rely on: health, numbers, limits, and patience with slow clients.
+//! What those who watch over the server rely on: health, numbers, limits, and patience with slow
+//! clients.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -43,8 +44,18 @@ fn the_numbers_move_with_what_happens() {
         (r#"terse_redirects_total{outcome="redirected"}"#, 1.0, "HEAD", "/ok1234"),
         (r#"terse_redirects_total{outcome="redirected"}"#, 1.0, "GET", "/%6Fk1234"),
         (r#"terse_cache_total{result="hit"}"#, 2.0, "GET", "/ok1234"),
-        (r#"terse_requests_total{route="/api/v1/urls/{code}",status="2xx"}"#, 1.0, "GET", "/api/v1/urls/ok1234"),
-        (r#"terse_requests_total{route="/api/v1/urls/{code}",status="4xx"}"#, 1.0, "GET", "/api/v1/urls/nosuch9"),
+        (
+            r#"terse_requests_total{route="/api/v1/urls/{code}",status="2xx"}"#,
+            1.0,
+            "GET",
+            "/api/v1/urls/ok1234",
+        ),
+        (
+            r#"terse_requests_total{route="/api/v1/urls/{code}",status="4xx"}"#,
+            1.0,
+            "GET",
+            "/api/v1/urls/nosuch9",
+        ),
     ];
     // A request of each kind, so that each number is there.
     for (_, _, method, path) in moves {
@@ -60,11 +71,16 @@ fn the_numbers_move_with_what_happens() {
     let created = metric(&terse, r#"terse_creates_total{outcome="created"}"#);
     terse.create(json!({"long_url": "https://example.com/new"}));
     assert_eq!(metric(&terse, r#"terse_creates_total{outcome="created"}"#), created + 1.0);
-    // Time is taken on the fast path, which a connection has left once it has asked for something else.
+    // Time is taken on the fast path, which a connection has left once it has asked for something
+    // else.
     let took = metric(&terse, "terse_redirect_seconds_count");
-    terse.exchange(format!("GET /ok1234 HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n").as_bytes());
+    terse.exchange(
+        format!("GET /ok1234 HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n").as_bytes(),
+    );
     assert_eq!(metric(&terse, "terse_redirect_seconds_count"), took + 1.0);
-    assert!(metric(&terse, "terse_cache_routes") >= 1.0 && metric(&terse, "terse_cache_bytes") > 0.0);
+    assert!(
+        metric(&terse, "terse_cache_routes") >= 1.0 && metric(&terse, "terse_cache_bytes") > 0.0
+    );
     let open = metric(&terse, "terse_connections_open");
     let _held = (terse.connect(), terse.connect());
     let begun = Instant::now();
@@ -77,32 +93,47 @@ fn the_numbers_move_with_what_happens() {
 
 #[test]
 fn health_and_numbers_can_have_a_listener_of_their_own() {
-    let terse = TestTerse::with(|config| config.admin.listen = Some("127.0.0.1:0".parse().unwrap()));
+    let terse =
+        TestTerse::with(|config| config.admin.listen = Some("127.0.0.1:0".parse().unwrap()));
     let admin = terse.admin_address().expect("a second listener");
     for path in ["/livez", "/readyz", "/metrics"] {
         assert_eq!(terse.get(path).status, 404, "{path} is no longer for everybody");
         let answer = ureq::get(format!("http://{admin}{path}")).call().expect("an answer");
         assert_eq!(answer.status().as_u16(), 200, "{path}");
     }
-    assert!(ureq::get(format!("http://{admin}/api/v1/urls")).call().is_err(), "nothing else is there");
+    assert!(
+        ureq::get(format!("http://{admin}/api/v1/urls")).call().is_err(),
+        "nothing else is there"
+    );
 }
 
 #[test]
 fn what_is_too_large_is_refused_by_its_name() {
     let terse = TestTerse::start();
     terse.alias("ok1234", "https://example.com/ok");
-    let head = |target: &str, fields: &str| format!("GET {target} HTTP/1.1\r\nHost: {HOST}\r\n{fields}Connection: close\r\n\r\n");
+    let head = |target: &str, fields: &str| {
+        format!("GET {target} HTTP/1.1\r\nHost: {HOST}\r\n{fields}Connection: close\r\n\r\n")
+    };
     let status = |request: String| terse.exchange(request.as_bytes()).map(|answer| answer.status);
     let target = |length: usize| format!("/ok1234?{}", "a".repeat(length - "/ok1234?".len()));
     assert_eq!(status(head(&target(8192), "")), Some(302));
     assert_eq!(status(head(&target(8193), "")), Some(414));
     assert_eq!(status(head("/ok1234", &"X-Field: x\r\n".repeat(50))), Some(302));
     assert_eq!(status(head("/ok1234", &"X-Field: x\r\n".repeat(500))), Some(431));
-    assert_eq!(status(head("/ok1234", &format!("X-Field: {}\r\n", "x".repeat(200_000)))), Some(431));
+    assert_eq!(
+        status(head("/ok1234", &format!("X-Field: {}\r\n", "x".repeat(200_000)))),
+        Some(431)
+    );
     // Also where the length is only promised.
-    for (path, length) in [("/api/v1/urls", 65 << 10), ("/api/v1/urls/bulk", 11 << 20), ("/", 65 << 10)] {
-        let kind = if path == "/" { "application/x-www-form-urlencoded" } else { "application/json" };
-        let fields = format!("Host: {HOST}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n");
+    for (path, length) in
+        [("/api/v1/urls", 65 << 10), ("/api/v1/urls/bulk", 11 << 20), ("/", 65 << 10)]
+    {
+        let kind =
+            if path == "/" { "application/x-www-form-urlencoded" } else { "application/json" };
+        let fields = format!(
+            "Host: {HOST}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: \
+             close\r\n"
+        );
         let request = format!("POST {path} HTTP/1.1\r\n{fields}\r\n{}", " ".repeat(length));
         assert_eq!(status(request), Some(413), "{path}");
     }
@@ -120,13 +151,21 @@ fn closes_after(terse: &TestTerse, bytes: &[u8], trickle: bool) -> Duration {
         match stream.read(&mut buffer) {
             Ok(0) => return begun.elapsed(),
             Ok(_) => {} // a word of farewell
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                ) => {}
             Err(_) => return begun.elapsed(),
         }
         if trickle && stream.write_all(b"x").is_err() {
             return begun.elapsed();
         }
-        assert!(begun.elapsed() < Duration::from_secs(20), "still open: {}", String::from_utf8_lossy(bytes));
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "still open: {}",
+            String::from_utf8_lossy(bytes)
+        );
     }
 }
 
@@ -155,7 +194,10 @@ fn whoever_does_not_finish_a_request_is_let_go() {
             scope.spawn(move || {
                 let after = closes_after(terse, bytes, trickle);
                 let words = String::from_utf8_lossy(bytes);
-                assert!((Duration::from_secs(1)..Duration::from_secs(8)).contains(&after), "{words:?} {trickle}: {after:?}");
+                assert!(
+                    (Duration::from_secs(1)..Duration::from_secs(8)).contains(&after),
+                    "{words:?} {trickle}: {after:?}"
+                );
             });
         }
     });
@@ -185,21 +227,35 @@ fn ten_thousand_slow_clients_do_not_keep_others_waiting() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|most| most < MANY as u64 + 2_000) {
-        println!("skipped: only {:?} open files are allowed, too few for {MANY} connections", limit.maximum);
+        println!(
+            "skipped: only {:?} open files are allowed, too few for {MANY} connections",
+            limit.maximum
+        );
         return;
     }
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).expect("the limit can be raised");
     // In a process of its own: here there are files enough for one end of each connection.
     let (_temp, data) = folder();
-    let server = Served::start(&data, &[&format!("admin_key={KEY}"), "redirect.header_timeout=120s"]);
+    let server =
+        Served::start(&data, &[&format!("admin_key={KEY}"), "redirect.header_timeout=120s"]);
     let address = server.url.trim_start_matches("http://").to_owned();
-    let halves: [&[u8]; 4] =
-        [b"GET /ok", b"GET /ok1234 HTTP/1.1\r\nHost: loc", b"POST /api/v1/urls HTTP/1.1\r\nHost: ", b"PRI * HTTP/2.0\r\n\r\n"];
+    let halves: [&[u8]; 4] = [
+        b"GET /ok",
+        b"GET /ok1234 HTTP/1.1\r\nHost: loc",
+        b"POST /api/v1/urls HTTP/1.1\r\nHost: ",
+        b"PRI * HTTP/2.0\r\n\r\n",
+    ];
     let create = |target: &str| -> (String, Duration) {
         let begun = Instant::now();
-        let request = ureq::post(format!("{}/api/v1/urls", server.url)).header("authorization", format!("Bearer {KEY}"));
-        let link: Value = request.send_json(json!({"long_url": target})).expect("created").body_mut().read_json().expect("JSON");
+        let request = ureq::post(format!("{}/api/v1/urls", server.url))
+            .header("authorization", format!("Bearer {KEY}"));
+        let link: Value = request
+            .send_json(json!({"long_url": target}))
+            .expect("created")
+            .body_mut()
+            .read_json()
+            .expect("JSON");
         (link["short_code"].as_str().expect("a code").to_owned(), begun.elapsed())
     };
     let mut held = Vec::with_capacity(MANY);
@@ -219,7 +275,11 @@ fn ten_thousand_slow_clients_do_not_keep_others_waiting() {
     assert!(slowest < Duration::from_secs(1), "somebody waited {slowest:?}");
     let open: f64 = {
         let text = server.get("/metrics").2;
-        text.lines().find_map(|line| line.strip_prefix("terse_connections_open ")).expect("a number").parse().expect("a number")
+        text.lines()
+            .find_map(|line| line.strip_prefix("terse_connections_open "))
+            .expect("a number")
+            .parse()
+            .expect("a number")
     };
     assert!(open >= MANY as f64, "only {open} of {MANY} are still connected");
     // Those who go on after all are served like everybody else.
@@ -243,13 +303,19 @@ fn http2_is_spoken_without_asking_first() {
         tokio::spawn(connection);
         let request = |method: &str, host: &str, path: &str| {
             let uri = format!("http://{host}{path}");
-            http::Request::builder().method(method).uri(uri).version(http::Version::HTTP_2).body(()).unwrap()
+            http::Request::builder()
+                .method(method)
+                .uri(uri)
+                .version(http::Version::HTTP_2)
+                .body(())
+                .unwrap()
         };
         let mut under_way = Vec::new();
         for i in 0..200 {
             client = client.ready().await.unwrap();
             let (path, status) = if i % 2 == 0 { ("/ok1234", 302) } else { ("/nosuch9", 404) };
-            under_way.push((client.send_request(request("GET", HOST, path), true).unwrap().0, status));
+            under_way
+                .push((client.send_request(request("GET", HOST, path), true).unwrap().0, status));
         }
         for (answer, status) in under_way {
             let answer = answer.await.unwrap();
@@ -258,17 +324,25 @@ fn http2_is_spoken_without_asking_first() {
             assert_eq!(location, (status == 302).then_some("https://example.com/ok"));
         }
         client = client.ready().await.unwrap();
-        let elsewhere = client.send_request(request("GET", "evil.example", "/ok1234"), true).unwrap().0;
+        let elsewhere =
+            client.send_request(request("GET", "evil.example", "/ok1234"), true).unwrap().0;
         assert_eq!(elsewhere.await.unwrap().status(), 421);
         client = client.ready().await.unwrap();
         let (mut parts, ()) = request("POST", HOST, "/api/v1/urls").into_parts();
         parts.headers.insert("content-type", "application/json".parse().unwrap());
         parts.headers.insert("authorization", format!("Bearer {KEY}").parse().unwrap());
-        let (answer, mut body) = client.send_request(http::Request::from_parts(parts, ()), false).unwrap();
-        body.send_data(bytes::Bytes::from_static(br#"{"long_url":"https://example.com/h2"}"#), true).unwrap();
+        let (answer, mut body) =
+            client.send_request(http::Request::from_parts(parts, ()), false).unwrap();
+        body.send_data(
+            bytes::Bytes::from_static(br#"{"long_url":"https://example.com/h2"}"#),
+            true,
+        )
+        .unwrap();
         assert_eq!(answer.await.unwrap().status(), 201);
     };
-    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), work).await.expect("in time") });
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(20), work).await.expect("in time");
+    });
 }
 
 #[test]
@@ -276,7 +350,10 @@ fn those_who_watch_a_link_are_told_when_it_is_over() {
     let terse = TestTerse::start();
     terse.alias("watched", "https://example.com/");
     let mut stream = terse.connect();
-    let request = format!("GET /api/v1/urls/watched/live HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {KEY}\r\n\r\n");
+    let request = format!(
+        "GET /api/v1/urls/watched/live HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer \
+         {KEY}\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).unwrap();
     let mut seen = Vec::new();
     while !String::from_utf8_lossy(&seen).contains("retry: ") {

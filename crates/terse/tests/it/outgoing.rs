@@ -10,7 +10,11 @@ use crate::receiver::{Receiver, until};
 
 fn page(title: &str) -> String {
     let html = format!("<html><head><title>{title}</title>");
-    format!("HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\r\n{html}", html.len())
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: \
+         {}\r\n\r\n{html}",
+        html.len()
+    )
 }
 
 fn terse(change: impl FnOnce(&mut terse::config::Outgoing)) -> TestTerse {
@@ -27,10 +31,15 @@ fn a_link_without_a_title_gets_that_of_its_page() {
     let terse = terse(|outgoing| outgoing.titles = true);
     let titled = terse.create(json!({ "long_url": site.url("/own"), "title": "Mine" }));
     let code = terse.create(json!({ "long_url": site.url("/page") }));
-    let title = |code: &str| terse.api("GET", &format!("/urls/{code}"), None).json()["title"].clone();
+    let title =
+        |code: &str| terse.api("GET", &format!("/urls/{code}"), None).json()["title"].clone();
     until("the title is there", || title(&code) == "A & B");
     assert_eq!(title(&titled), "Mine");
-    assert_eq!((site.next().line.as_str(), site.waiting()), ("GET /page HTTP/1.1", 0), "who has a title needs none");
+    assert_eq!(
+        (site.next().line.as_str(), site.waiting()),
+        ("GET /page HTTP/1.1", 0),
+        "who has a title needs none"
+    );
     assert!(terse.get("/metrics").text().contains("terse_titles_total{what=\"found\"} 1"));
     assert_eq!(terse.get(&format!("/{code}")).location(), Some(site.url("/page").as_str()));
 }
@@ -40,7 +49,9 @@ fn private_pages_are_not_read_unless_that_is_switched_on_too() {
     let site = Receiver::start("127.0.0.2:0", |_| Some(page("Secret")));
     let terse = terse(|outgoing| (outgoing.titles, outgoing.allow_private) = (true, false));
     terse.create(json!({ "long_url": site.url("/") }));
-    until("it was tried", || terse.get("/metrics").text().contains("terse_titles_total{what=\"none\"} 1"));
+    until("it was tried", || {
+        terse.get("/metrics").text().contains("terse_titles_total{what=\"none\"} 1")
+    });
     assert_eq!(site.accepted(), 0);
 }
 

@@ -12,7 +12,12 @@ const HTML: (&str, &str) = ("accept", "text/html,*/*");
 
 /// Tells a password, as the form of the page does.
 fn tell(terse: &TestTerse, code: &str, password: &str) -> Answer {
-    terse.send("POST", &format!("/{code}"), &[FORM, HTML], Some(format!("password={password}").as_bytes()))
+    terse.send(
+        "POST",
+        &format!("/{code}"),
+        &[FORM, HTML],
+        Some(format!("password={password}").as_bytes()),
+    )
 }
 
 /// With a cookie, as a browser.
@@ -22,12 +27,15 @@ fn with_pass(terse: &TestTerse, method: &str, path: &str, pass: &str) -> Answer 
 
 /// The pass that an answer gave, as it is sent back.
 fn pass(answer: &Answer) -> String {
-    let cookie = answer.header("set-cookie").unwrap_or_else(|| panic!("no pass: {} {}", answer.status, answer.text()));
+    let cookie = answer
+        .header("set-cookie")
+        .unwrap_or_else(|| panic!("no pass: {} {}", answer.status, answer.text()));
     cookie.split(';').next().expect("a pair").to_owned()
 }
 
 fn lock(terse: &TestTerse, alias: &str) {
-    terse.create(json!({"long_url": TARGET, "custom_alias": alias, "password": "open sesame", "title": "Secret title",
+    terse.create(json!({"long_url": TARGET, "custom_alias": alias, "password": "open \
+        sesame", "title": "Secret title",
         "notes": "Secret notes"}));
 }
 
@@ -59,9 +67,16 @@ fn a_password_is_asked_for_and_nothing_is_told() {
     assert_eq!((page.status, page.location()), (200, None));
     assert_eq!(page.header("cache-control"), Some("no-store"));
     assert_eq!(page.header("x-robots-tag"), Some("noindex"));
-    assert!(page.text().contains("type=\"password\"") && page.text().contains("action=\"/locked12\""), "{}", page.text());
+    assert!(
+        page.text().contains("type=\"password\"") && page.text().contains("action=\"/locked12\""),
+        "{}",
+        page.text()
+    );
     let policy = page.header("content-security-policy").unwrap();
-    assert!(policy.contains("form-action http: https:") && policy.contains("default-src 'none'"), "{policy}");
+    assert!(
+        policy.contains("form-action http: https:") && policy.contains("default-src 'none'"),
+        "{policy}"
+    );
     tells_nothing(&page);
     let problem = terse.get("/locked12");
     assert_eq!((problem.status, problem.json()["code"].as_str()), (401, Some("password_needed")));
@@ -95,12 +110,20 @@ fn the_right_password_leads_on_and_the_pass_does_for_a_while() {
     assert_eq!((right.status, right.location()), (303, Some(TARGET)));
     assert_eq!(right.header("cache-control"), Some("private, max-age=0, no-store"));
     let cookie = right.header("set-cookie").unwrap();
-    assert!(cookie.contains("; Path=/locked12; Max-Age=600; HttpOnly; SameSite=Lax") && !cookie.contains("Secure"), "{cookie}");
+    assert!(
+        cookie.contains("; Path=/locked12; Max-Age=600; HttpOnly; SameSite=Lax")
+            && !cookie.contains("Secure"),
+        "{cookie}"
+    );
     let pass = pass(&right);
     for method in ["GET", "HEAD"] {
         let answer = with_pass(&terse, method, "/locked12", &pass);
         assert_eq!((answer.status, answer.location()), (308, Some(TARGET)), "{method}");
-        assert_eq!(answer.header("cache-control"), Some("private, max-age=0, no-store"), "nobody else may be given it");
+        assert_eq!(
+            answer.header("cache-control"),
+            Some("private, max-age=0, no-store"),
+            "nobody else may be given it"
+        );
     }
     // It fits no other link, and no other password of this one.
     lock(&terse, "locked13");
@@ -108,7 +131,11 @@ fn the_right_password_leads_on_and_the_pass_does_for_a_while() {
     terse.api("PATCH", "/urls/locked12", Some(json!({"title": "other"})));
     assert_eq!(with_pass(&terse, "GET", "/locked12", &pass).status, 308);
     terse.api("PATCH", "/urls/locked12", Some(json!({"password": "open sesame"})));
-    assert_eq!(with_pass(&terse, "GET", "/locked12", &pass).status, 200, "even the same one, given anew");
+    assert_eq!(
+        with_pass(&terse, "GET", "/locked12", &pass).status,
+        200,
+        "even the same one, given anew"
+    );
     assert_eq!(tell(&terse, "locked12", "open+sesame").status, 303);
     terse.api("PATCH", "/urls/locked12", Some(json!({"password": null})));
     assert_eq!(terse.get("/locked12").status, 308);
@@ -116,7 +143,9 @@ fn the_right_password_leads_on_and_the_pass_does_for_a_while() {
 
 #[test]
 fn a_pass_ends_and_cannot_be_made_up() {
-    let terse = TestTerse::with(|config| config.base_url = Some(format!("https://{HOST}/").parse().unwrap()));
+    let terse = TestTerse::with(|config| {
+        config.base_url = Some(format!("https://{HOST}/").parse().unwrap());
+    });
     lock(&terse, "locked12");
     let right = tell(&terse, "locked12", "open+sesame");
     assert!(right.header("set-cookie").unwrap().ends_with("; Secure"));
@@ -126,7 +155,9 @@ fn a_pass_ends_and_cannot_be_made_up() {
     let mut forged = pass.clone();
     let last = forged.pop().unwrap();
     forged.insert(forged.len() - 20, if last == 'A' { 'B' } else { 'A' });
-    for forged in [&*forged, "terse_pass=", "terse_pass=x", &pass.replace("terse_pass", "terse_past")] {
+    for forged in
+        [&*forged, "terse_pass=", "terse_pass=x", &pass.replace("terse_pass", "terse_past")]
+    {
         let answer = with_pass(&terse, "GET", "/locked12", forged);
         assert_eq!((answer.status, answer.location()), (200, None), "{forged}");
     }
@@ -137,7 +168,9 @@ fn a_pass_ends_and_cannot_be_made_up() {
 #[test]
 fn each_visit_is_counted_once_and_looking_spends_nothing() {
     let terse = TestTerse::start();
-    terse.create(json!({"long_url": TARGET, "custom_alias": "twice123", "password": "p", "max_clicks": 2}));
+    terse.create(
+        json!({"long_url": TARGET, "custom_alias": "twice123", "password": "p", "max_clicks": 2}),
+    );
     for _ in 0..3 {
         assert_eq!(terse.browse("/twice123").status, 200);
         assert_eq!(tell(&terse, "twice123", "x").status, 403);
@@ -149,14 +182,21 @@ fn each_visit_is_counted_once_and_looking_spends_nothing() {
         assert_eq!(with_pass(&terse, "HEAD", "/twice123", &pass).status, 302);
     }
     assert_eq!(with_pass(&terse, "GET", "/twice123", &pass).status, 302);
-    for answer in
-        [with_pass(&terse, "GET", "/twice123", &pass), with_pass(&terse, "HEAD", "/twice123", &pass), terse.get("/twice123")]
-    {
+    for answer in [
+        with_pass(&terse, "GET", "/twice123", &pass),
+        with_pass(&terse, "HEAD", "/twice123", &pass),
+        terse.get("/twice123"),
+    ] {
         assert_eq!(answer.status, 410);
     }
     let late = tell(&terse, "twice123", "p");
-    assert_eq!((late.status, late.location()), (303, Some("/twice123")), "the link itself says that it is used up");
-    // Two that went and three that looked; no page that asked, and nobody who was wrong. Whoever comes later is counted later.
+    assert_eq!(
+        (late.status, late.location()),
+        (303, Some("/twice123")),
+        "the link itself says that it is used up"
+    );
+    // Two that went and three that looked; no page that asked, and nobody who was wrong. Whoever
+    // comes later is counted later.
     terse.alias("after123", "https://example.com/");
     assert_eq!(terse.get("/after123").status, 302);
     assert_eq!((clicks(&terse, "after123", 1), clicks(&terse, "twice123", 5)), (1, 5));
@@ -172,10 +212,19 @@ fn guessing_is_limited_by_address_and_by_link() {
     lock(&terse, "locked13");
     let from = |address: &str, code: &str, password: &str| {
         let body = format!("password={password}");
-        terse.send("POST", &format!("/{code}"), &[FORM, HTML, ("x-forwarded-for", address)], Some(body.as_bytes()))
+        terse.send(
+            "POST",
+            &format!("/{code}"),
+            &[FORM, HTML, ("x-forwarded-for", address)],
+            Some(body.as_bytes()),
+        )
     };
     for _ in 0..5 {
-        assert_eq!(from("198.51.100.1", "locked12", "open+sesame").status, 303, "the right one costs nothing");
+        assert_eq!(
+            from("198.51.100.1", "locked12", "open+sesame").status,
+            303,
+            "the right one costs nothing"
+        );
     }
     for _ in 0..3 {
         assert_eq!(from("198.51.100.1", "locked12", "x").status, 403);
@@ -185,13 +234,27 @@ fn guessing_is_limited_by_address_and_by_link() {
         assert_eq!((answer.status, answer.location()), (429, None));
         assert!(answer.header("retry-after").unwrap().parse::<u64>().unwrap() > 0);
     }
-    let program = terse.send("POST", "/locked12", &[FORM, ("x-forwarded-for", "198.51.100.1")], Some(b"password=x"));
+    let program = terse.send(
+        "POST",
+        "/locked12",
+        &[FORM, ("x-forwarded-for", "198.51.100.1")],
+        Some(b"password=x"),
+    );
     assert_eq!((program.status, program.json()["code"].as_str()), (429, Some("rate_limited")));
     // Many places together are no better.
-    let outcomes: Vec<u16> =
-        (2..32).flat_map(|n| [0; 3].map(|_| from(&format!("198.51.100.{n}"), "locked12", "x").status)).collect();
-    assert_eq!(outcomes.iter().filter(|status| **status == 403).count(), 57, "sixty in all, three of them before");
-    assert_eq!(from("198.51.100.200", "locked13", "open+sesame").status, 303, "another link is another matter");
+    let outcomes: Vec<u16> = (2..32)
+        .flat_map(|n| [0; 3].map(|_| from(&format!("198.51.100.{n}"), "locked12", "x").status))
+        .collect();
+    assert_eq!(
+        outcomes.iter().filter(|status| **status == 403).count(),
+        57,
+        "sixty in all, three of them before"
+    );
+    assert_eq!(
+        from("198.51.100.200", "locked13", "open+sesame").status,
+        303,
+        "another link is another matter"
+    );
     terse.clock().advance(Duration::from_secs(1200));
     assert_eq!(from("198.51.100.1", "locked12", "open+sesame").status, 303);
 }
@@ -205,7 +268,9 @@ fn what_is_no_form_of_ours_is_refused() {
         let answer = tell(&terse, code, "x");
         assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")), "{code}");
     }
-    let post = |fields: &[(&str, &str)], body: &str| terse.send("POST", "/locked12", fields, Some(body.as_bytes()));
+    let post = |fields: &[(&str, &str)], body: &str| {
+        terse.send("POST", "/locked12", fields, Some(body.as_bytes()))
+    };
     for (fields, body, status) in [
         (&[FORM][..], "", 400),
         (&[FORM], "password=x&other=y", 400),
@@ -231,14 +296,21 @@ fn a_suspicious_link_warns_before_and_after_its_password() {
     terse.api("PUT", "/admin/links/locked12/standing", Some(json!({"standing": "suspicious"})));
     for path in ["/locked12", "/r/locked12", "/locked12+"] {
         let page = terse.browse(path);
-        assert!(page.status == 200 && page.text().contains("suspicious"), "{path}: {}", page.text());
+        assert!(
+            page.status == 200 && page.text().contains("suspicious"),
+            "{path}: {}",
+            page.text()
+        );
         tells_nothing(&page);
     }
     let right = tell(&terse, "locked12", "open+sesame");
     assert_eq!((right.status, right.location()), (303, Some("/locked12")));
     let page = with_pass(&terse, "GET", "/locked12", &pass(&right));
     assert_eq!((page.status, page.location()), (200, None));
-    assert!(page.text().contains("secret.example.net"), "the real host is shown to whoever knows the password");
+    assert!(
+        page.text().contains("secret.example.net"),
+        "the real host is shown to whoever knows the password"
+    );
     for (standing, status) in [("blocked", 451), ("clear", 302)] {
         terse.api("PUT", "/admin/links/locked12/standing", Some(json!({"standing": standing})));
         assert_eq!(with_pass(&terse, "GET", "/locked12", &pass(&right)).status, status);

@@ -12,11 +12,17 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A command on a data folder, without any setting from the tests' own surroundings.
 pub(crate) fn command(data: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_terse"));
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TERSE_")) {
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TERSE_"))
+    {
         command.env_remove(name);
     }
     // Away from any `terse.toml`.
-    command.current_dir(data.parent().expect("a folder around it")).arg("--data-dir").arg(data).stdin(Stdio::null());
+    command
+        .current_dir(data.parent().expect("a folder around it"))
+        .arg("--data-dir")
+        .arg(data)
+        .stdin(Stdio::null());
     command
 }
 
@@ -34,7 +40,8 @@ impl Served {
     /// What it says on standard output goes to a file.
     #[allow(dead_code, reason = "not every test binary listens")]
     pub(crate) fn start_saying(data: &Path, settings: &[&str], to: &Path) -> Self {
-        let served = Self::start_with(data, settings, std::fs::File::create(to).expect("a file").into());
+        let served =
+            Self::start_with(data, settings, std::fs::File::create(to).expect("a file").into());
         let begun = Instant::now();
         // It speaks once it serves.
         while std::fs::read_to_string(to).unwrap_or_default().is_empty() {
@@ -79,8 +86,15 @@ impl Served {
             .into();
         match agent.get(format!("{}{path}", self.url)).call() {
             Ok(mut answer) => {
-                let location = answer.headers().get("location").map(|at| String::from_utf8_lossy(at.as_bytes()).into_owned());
-                (answer.status().as_u16(), location, answer.body_mut().read_to_string().unwrap_or_default())
+                let location = answer
+                    .headers()
+                    .get("location")
+                    .map(|at| String::from_utf8_lossy(at.as_bytes()).into_owned());
+                (
+                    answer.status().as_u16(),
+                    location,
+                    answer.body_mut().read_to_string().unwrap_or_default(),
+                )
             }
             Err(_) => (0, None, String::new()),
         }
@@ -88,7 +102,8 @@ impl Served {
 
     pub(crate) fn terminate(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it can be told to stop");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+            .expect("it can be told to stop");
     }
 
     /// How it ended, and what it said.
@@ -119,7 +134,11 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("the server had {}: {}", ended.map_or("not ended".into(), |how| format!("ended, {how}")), self.said());
+            eprintln!(
+                "the server had {}: {}",
+                ended.map_or("not ended".into(), |how| format!("ended, {how}")),
+                self.said()
+            );
         }
     }
 }

@@ -35,8 +35,9 @@ fn of_200_clients_wanting_one_alias_exactly_one_gets_it() {
 fn the_same_wish_of_one_owner_at_once_makes_one_link() {
     let terse = TestTerse::start();
     let codes: Vec<String> = std::thread::scope(|scope| {
-        let clients: Vec<_> =
-            (0..50).map(|_| scope.spawn(|| terse.create(json!({"long_url": "https://example.com/same"})))).collect();
+        let clients: Vec<_> = (0..50)
+            .map(|_| scope.spawn(|| terse.create(json!({"long_url": "https://example.com/same"}))))
+            .collect();
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
     assert_eq!(codes.iter().collect::<HashSet<_>>().len(), 1);

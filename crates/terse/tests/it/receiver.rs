@@ -24,7 +24,9 @@ impl Got {
     #[track_caller]
     pub(crate) fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(have, _)| have.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.as_str()).unwrap_or_else(|| panic!("no {name} in {:?}", self.headers))
+        found
+            .map(|(_, value)| value.as_str())
+            .unwrap_or_else(|| panic!("no {name} in {:?}", self.headers))
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -42,14 +44,20 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Answers the n-th request, from 0, by what it is told: a whole answer, or `None` to say nothing until the client goes away.
-    pub(crate) fn start(at: &str, answer: impl Fn(usize) -> Option<String> + Send + Sync + 'static) -> Self {
+    /// Answers the n-th request, from 0, by what it is told: a whole answer, or `None` to say
+    /// nothing until the client goes away.
+    pub(crate) fn start(
+        at: &str,
+        answer: impl Fn(usize) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind(at).unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, got) = channel();
-        let (accepted, open, most_open) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default(), Arc::default());
+        let (accepted, open, most_open) =
+            (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default(), Arc::default());
         let stopping = Arc::<AtomicBool>::default();
-        let (counted, most, stop, answer) = (accepted.clone(), Arc::clone(&most_open), stopping.clone(), Arc::new(answer));
+        let (counted, most, stop, answer) =
+            (accepted.clone(), Arc::clone(&most_open), stopping.clone(), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { continue };
@@ -57,8 +65,13 @@ impl Receiver {
                     return;
                 }
                 counted.fetch_add(1, Ordering::SeqCst);
-                AtomicUsize::fetch_max(&most, open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                let (sender, answer, open) = (sender.clone(), Arc::clone(&answer), Arc::clone(&open));
+                AtomicUsize::fetch_max(
+                    &most,
+                    open.fetch_add(1, Ordering::SeqCst) + 1,
+                    Ordering::SeqCst,
+                );
+                let (sender, answer, open) =
+                    (sender.clone(), Arc::clone(&answer), Arc::clone(&open));
                 let n = counted.load(Ordering::SeqCst) - 1;
                 std::thread::spawn(move || {
                     if let Some(got) = read(&stream) {

@@ -12,11 +12,13 @@ use crate::harness::{Answer, TestTerse};
 
 const HOME: &str = "https://example.com/home";
 const THERE: &str = "https://example.com/there";
-const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) \
+const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5_1 like Mac OS X) \
+    AppleWebKit/605.1.15 (KHTML, like Gecko) \
     Version/17.5 Mobile/15E148 Safari/604.1";
-const WINDOWS: &str =
-    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36";
-const UBUNTU: &str = "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0";
+const WINDOWS: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like \
+    Gecko) Chrome/126.0.0.0 Safari/537.36";
+const UBUNTU: &str =
+    "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0";
 /// In the countries that are shipped, this one is in the United States and that one in Germany.
 const AMERICAN: &str = "8.8.8.8";
 const GERMAN: &str = "141.20.1.1";
@@ -45,10 +47,34 @@ fn each_condition_sends_the_right_visitors_elsewhere() {
     let terse = behind_a_proxy();
     type Fields = &'static [(&'static str, &'static str)];
     let cases: [(Value, &str, Fields, &str, Fields); 9] = [
-        (json!({"device": "mobile"}), "", &[("user-agent", IPHONE)], "", &[("user-agent", WINDOWS)]),
-        (json!({"os": ["iOS", "Linux"]}), "", &[("user-agent", UBUNTU)], "", &[("user-agent", WINDOWS)]),
-        (json!({"language": "de"}), "", &[("accept-language", "fr;q=0.2, de-AT")], "", &[("accept-language", "fr, de;q=0.9")]),
-        (json!({"country": "US"}), "", &[("x-forwarded-for", AMERICAN)], "", &[("x-forwarded-for", GERMAN)]),
+        (
+            json!({"device": "mobile"}),
+            "",
+            &[("user-agent", IPHONE)],
+            "",
+            &[("user-agent", WINDOWS)],
+        ),
+        (
+            json!({"os": ["iOS", "Linux"]}),
+            "",
+            &[("user-agent", UBUNTU)],
+            "",
+            &[("user-agent", WINDOWS)],
+        ),
+        (
+            json!({"language": "de"}),
+            "",
+            &[("accept-language", "fr;q=0.2, de-AT")],
+            "",
+            &[("accept-language", "fr, de;q=0.9")],
+        ),
+        (
+            json!({"country": "US"}),
+            "",
+            &[("x-forwarded-for", AMERICAN)],
+            "",
+            &[("x-forwarded-for", GERMAN)],
+        ),
         (json!({"query": {"name": "ref", "value": "a b"}}), "?x=1&ref=a%20b", &[], "?ref=a", &[]),
         (json!({"query": {"name": "ref"}}), "?ref", &[], "?reference=1", &[]),
         (json!({"from": "2020-01-01"}), "", &[], "", &[("never", "met")]),
@@ -72,7 +98,10 @@ fn each_condition_sends_the_right_visitors_elsewhere() {
             }
         }
         // Nothing is known of a visitor who says nothing, and nothing goes wrong.
-        assert_eq!(terse.exchange(format!("GET /{code} HTTP/1.0\r\n\r\n").as_bytes()).unwrap().status, 302);
+        assert_eq!(
+            terse.exchange(format!("GET /{code} HTTP/1.0\r\n\r\n").as_bytes()).unwrap().status,
+            302
+        );
     }
 }
 
@@ -98,7 +127,10 @@ fn a_window_opens_and_closes_with_the_clock() {
 fn a_client_cannot_say_by_itself_where_it_is() {
     let terse = TestTerse::start();
     let code = ruled(&terse, json!({"country": "US"}));
-    assert_eq!(follow(&terse, &format!("/{code}"), &[("x-forwarded-for", AMERICAN)]).location(), Some(HOME));
+    assert_eq!(
+        follow(&terse, &format!("/{code}"), &[("x-forwarded-for", AMERICAN)]).location(),
+        Some(HOME)
+    );
 }
 
 #[test]
@@ -119,7 +151,8 @@ fn a_split_divides_a_thousand_visitors_by_its_weights_and_keeps_each_on_their_wa
         }
         *ways.entry(way).or_default() += 1;
     }
-    // Not by chance: the same visitors go the same ways at every run, up to the code, which is another draw.
+    // Not by chance: the same visitors go the same ways at every run, up to the code, which is
+    // another draw.
     assert!((660..840).contains(&ways["https://example.com/a"]) && ways.len() == 2, "{ways:?}");
 }
 
@@ -130,12 +163,18 @@ fn rules_go_with_the_other_wishes_of_a_link() {
     let code = terse.create(json!({"long_url": HOME, "rules": rules, "forward_query": true, "max_clicks": 2, "redirect": 301}));
     for method in ["HEAD", "GET", "HEAD", "GET"] {
         let answer = terse.send(method, &format!("/{code}?ref=x"), &[], None);
-        assert_eq!((answer.status, answer.location()), (301, Some("https://example.com/there?own=1&ref=x")), "{method}");
+        assert_eq!(
+            (answer.status, answer.location()),
+            (301, Some("https://example.com/there?own=1&ref=x")),
+            "{method}"
+        );
         assert_eq!(answer.header("cache-control"), Some("private, max-age=0, no-store"));
     }
     assert_eq!(terse.get(&format!("/{code}?ref=x")).status, 410);
     // Permanent, and all the same not to be kept.
-    let code = terse.create(json!({"long_url": HOME, "rules": rules, "redirect": 308, "custom_alias": "rule-308"}));
+    let code = terse.create(
+        json!({"long_url": HOME, "rules": rules, "redirect": 308, "custom_alias": "rule-308"}),
+    );
     let answer = terse.get(&format!("/{code}"));
     assert_eq!((answer.status, answer.location()), (308, Some(HOME)));
     assert_eq!(answer.header("cache-control"), Some("private, max-age=0, no-store"));
@@ -151,9 +190,15 @@ fn rules_are_undone_like_any_change_and_wait_behind_a_password() {
     let terse = TestTerse::start();
     let code = ruled(&terse, json!({"device": "mobile"}));
     terse.api("PATCH", &format!("/urls/{code}"), Some(json!({"rules": null})));
-    assert_eq!(follow(&terse, &format!("/{code}"), &[("user-agent", IPHONE)]).location(), Some(HOME));
+    assert_eq!(
+        follow(&terse, &format!("/{code}"), &[("user-agent", IPHONE)]).location(),
+        Some(HOME)
+    );
     assert_eq!(terse.api("POST", &format!("/urls/{code}/undo"), None).status, 200);
-    assert_eq!(follow(&terse, &format!("/{code}"), &[("user-agent", IPHONE)]).location(), Some(THERE));
+    assert_eq!(
+        follow(&terse, &format!("/{code}"), &[("user-agent", IPHONE)]).location(),
+        Some(THERE)
+    );
     terse.api("PATCH", &format!("/urls/{code}"), Some(json!({"password": "open sesame"})));
     let form = [("user-agent", IPHONE), ("content-type", "application/x-www-form-urlencoded")];
     let answer = terse.send("POST", &format!("/{code}"), &form, Some(b"password=open+sesame"));
@@ -179,7 +224,8 @@ fn whoever_is_warned_is_led_where_the_rules_would_have_led_them() {
         {"query": {"name": "ref"}, "to": "https://refs.example.net/?own=1"},
         {"country": "DE", "to": [{"url": "https://de-a.example.net/"}, {"url": "https://de-b.example.net/"}]},
     ]);
-    let code = terse.create(json!({"long_url": HOME, "rules": rules, "forward_query": true, "reuse": false}));
+    let code = terse
+        .create(json!({"long_url": HOME, "rules": rules, "forward_query": true, "reuse": false}));
     type Fields = &'static [(&'static str, &'static str)];
     let visitors: [(&str, Fields, &str); 5] = [
         ("", &[("user-agent", WINDOWS)], HOME),
@@ -193,15 +239,30 @@ fn whoever_is_warned_is_led_where_the_rules_would_have_led_them() {
         assert!(way.starts_with(want), "{way} {want}");
         way
     });
-    terse.api("PUT", &format!("/admin/links/{code}/standing"), Some(json!({"standing": "suspicious"})));
+    terse.api(
+        "PUT",
+        &format!("/admin/links/{code}/standing"),
+        Some(json!({"standing": "suspicious"})),
+    );
     for ((query, fields, _), way) in visitors.iter().zip(ways) {
         let page = terse.send("GET", &format!("/{code}{query}"), fields, None);
         assert_eq!((page.status, page.location()), (200, None));
         let (text, host) = (page.text(), way.split('/').nth(2).unwrap().to_owned());
-        let button = format!("href=\"{}\" rel=\"noreferrer noopener nofollow\">Go on to {host}<", way.replace('&', "&#38;"));
-        assert!(text.contains(&button) && text.contains(&format!("<p class=\"host\">{host}</p>")), "{button} in {text}");
+        let button = format!(
+            "href=\"{}\" rel=\"noreferrer noopener nofollow\">Go on to {host}<",
+            way.replace('&', "&#38;")
+        );
+        assert!(
+            text.contains(&button) && text.contains(&format!("<p class=\"host\">{host}</p>")),
+            "{button} in {text}"
+        );
         // The others are told of too, and none of them twice.
-        for other in [HOME, "https://phones.example.net/", "https://de-a.example.net/", "https://de-b.example.net/"] {
+        for other in [
+            HOME,
+            "https://phones.example.net/",
+            "https://de-a.example.net/",
+            "https://de-b.example.net/",
+        ] {
             let listed = text.matches(&format!("<li>{other}</li>")).count();
             assert_eq!(listed, usize::from(other != way), "{other} in {text}");
         }
@@ -211,17 +272,29 @@ fn whoever_is_warned_is_led_where_the_rules_would_have_led_them() {
 #[test]
 fn a_visit_by_a_rule_is_counted_once_and_for_the_links_owner() {
     let terse = TestTerse::start();
-    let (ann, bob) = (Somebody::new(&terse, "ann", Role::User), Somebody::new(&terse, "bob", Role::User));
-    let made = ann.api(&terse, "POST", "/urls", Some(json!({"long_url": HOME, "rules": [{"device": "mobile", "to": THERE}]})));
+    let (ann, bob) =
+        (Somebody::new(&terse, "ann", Role::User), Somebody::new(&terse, "bob", Role::User));
+    let made = ann.api(
+        &terse,
+        "POST",
+        "/urls",
+        Some(json!({"long_url": HOME, "rules": [{"device": "mobile", "to": THERE}]})),
+    );
     let code = made.json()["short_code"].as_str().unwrap().to_owned();
     let visit = |agent| terse.send("GET", &format!("/{code}"), &[("user-agent", agent)], None);
     for (agent, way) in [(IPHONE, THERE), (IPHONE, THERE), (WINDOWS, HOME)] {
         assert_eq!(visit(agent).location(), Some(way));
     }
-    let total = |path: &str| ann.api(&terse, "GET", path, None).json()["total_clicks"].as_u64().unwrap_or(0);
+    let total = |path: &str| {
+        ann.api(&terse, "GET", path, None).json()["total_clicks"].as_u64().unwrap_or(0)
+    };
     until("the visits are counted", || total("/stats") >= 3);
     assert_eq!((total("/stats"), total(&format!("/urls/{code}/stats"))), (3, 3));
-    assert_eq!(bob.api(&terse, "GET", "/stats", None).json()["total_clicks"], 0, "they are nobody else's");
+    assert_eq!(
+        bob.api(&terse, "GET", "/stats", None).json()["total_clicks"],
+        0,
+        "they are nobody else's"
+    );
 }
 
 #[test]
@@ -229,7 +302,10 @@ fn rules_outlive_a_restart() {
     let mut terse = TestTerse::start();
     let code = ruled(&terse, json!({"device": "mobile"}));
     terse.restart();
-    assert_eq!(follow(&terse, &format!("/{code}"), &[("user-agent", IPHONE)]).location(), Some(THERE));
+    assert_eq!(
+        follow(&terse, &format!("/{code}"), &[("user-agent", IPHONE)]).location(),
+        Some(THERE)
+    );
 }
 
 #[test]
@@ -241,22 +317,38 @@ fn a_trial_says_where_a_visitor_goes_and_why() {
         {"os": "iOS", "to": [{"url": "https://example.com/3"}, {"url": "https://example.com/4"}]}
     ]);
     let code = terse.create(json!({"long_url": HOME, "rules": rules, "forward_query": true}));
-    let visitor = json!({"user_agent": IPHONE, "address": GERMAN, "accept_language": "en", "query": "?a=b"});
+    let visitor =
+        json!({"user_agent": IPHONE, "address": GERMAN, "accept_language": "en", "query": "?a=b"});
     let saved = terse.api("POST", &format!("/urls/{code}/try"), Some(visitor.clone()));
     assert_eq!(saved.status, 200, "{}", saved.text());
     let saved = saved.json();
     assert_eq!(saved["rule"], 2);
-    assert_eq!(saved["steps"][0], json!({"rule": 0, "matched": false, "why": ["the device is mobile, not tablet"]}));
-    assert_eq!(saved["steps"][1], json!({"rule": 1, "matched": false, "why": ["the preferred language is en, not de"]}));
-    assert_eq!((&saved["why"], &saved["status"]), (&json!("rules[2] matches: the operating system is iOS"), &json!("active")));
+    assert_eq!(
+        saved["steps"][0],
+        json!({"rule": 0, "matched": false, "why": ["the device is mobile, not tablet"]})
+    );
+    assert_eq!(
+        saved["steps"][1],
+        json!({"rule": 1, "matched": false, "why": ["the preferred language is en, not de"]})
+    );
+    assert_eq!(
+        (&saved["why"], &saved["status"]),
+        (&json!("rules[2] matches: the operating system is iOS"), &json!("active"))
+    );
     assert_eq!(saved["seen"]["country"], "DE");
     // The real visitor goes the way that was told.
     let fields = [("user-agent", IPHONE), ("x-forwarded-for", GERMAN), ("accept-language", "en")];
-    assert_eq!(follow(&terse, &format!("/{code}?a=b"), &fields).location(), saved["location"].as_str());
+    assert_eq!(
+        follow(&terse, &format!("/{code}?a=b"), &fields).location(),
+        saved["location"].as_str()
+    );
 
     let unsaved = json!({"long_url": HOME, "rules": rules, "visitor": {"country": "DE", "accept_language": "de-AT"}});
     let told = terse.api("POST", "/rules/try", Some(unsaved)).json();
-    assert_eq!((&told["rule"], &told["long_url"], &told["status"]), (&json!(1), &json!("https://example.com/2"), &Value::Null));
+    assert_eq!(
+        (&told["rule"], &told["long_url"], &told["status"]),
+        (&json!(1), &json!("https://example.com/2"), &Value::Null)
+    );
     let nobody = terse.api("POST", &format!("/urls/{code}/try"), Some(json!({}))).json();
     assert_eq!((&nobody["rule"], &nobody["long_url"]), (&Value::Null, &json!(HOME)));
     assert_eq!(nobody["why"], "no rule matches, so the link's own target stays");
@@ -275,7 +367,10 @@ fn a_trial_says_where_a_visitor_goes_and_why() {
     }
     let bad = json!({"long_url": HOME, "rules": [{"to": "https://go.example/x"}]});
     let problem = terse.api("POST", "/rules/try", Some(bad)).json();
-    assert_eq!((&problem["code"], &problem["field"]), (&json!("self_reference"), &json!("rules[0].to")));
+    assert_eq!(
+        (&problem["code"], &problem["field"]),
+        (&json!("self_reference"), &json!("rules[0].to"))
+    );
     let bad = json!({"long_url": HOME, "visitor": {"at": "x"}});
     assert_eq!(terse.api("POST", "/rules/try", Some(bad)).json()["field"], "visitor.at");
     assert_eq!(terse.anonymous("POST", &format!("/urls/{code}/try"), Some(json!({}))).status, 401);

@@ -1,4 +1,5 @@
-//! Safe Browsing from the outside: a terse, a server after the protocol, and what becomes of links when one of them has a bad day.
+//! Safe Browsing from the outside: a terse, a server after the protocol, and what becomes of links
+//! when one of them has a bad day.
 
 use std::time::Duration;
 
@@ -28,8 +29,8 @@ fn terse_that(server: &SafeBrowsingServer, change: impl FnOnce(&mut Config)) -> 
     })
 }
 
-/// Turns the clock. Serving threads look at it now and then only, and end connections that seem idle since before it was turned:
-/// they are given time for that.
+/// Turns the clock. Serving threads look at it now and then only, and end connections that seem
+/// idle since before it was turned: they are given time for that.
 fn turn(terse: &TestTerse, by: Duration) {
     terse.clock().advance(by);
     std::thread::sleep(Duration::from_secs(1));
@@ -55,7 +56,11 @@ fn status(terse: &TestTerse, alias: &str) -> Value {
 
 #[test]
 fn a_dangerous_target_is_refused_and_only_what_may_be_one_is_asked_for() {
-    let server = SafeBrowsingServer::start(&["bad.example.net/", "by-chance.example.net/", "canary.example.net/a/"]);
+    let server = SafeBrowsingServer::start(&[
+        "bad.example.net/",
+        "by-chance.example.net/",
+        "canary.example.net/a/",
+    ]);
     server.threat("bad.example.net/", 2, &[]);
     server.threat("canary.example.net/a/", 1, &[1]);
     let terse = with_lists(&server);
@@ -66,18 +71,33 @@ fn a_dangerous_target_is_refused_and_only_what_may_be_one_is_asked_for() {
     assert_eq!(server.asked(SEARCH), 0, "what is on no list is nobody's business");
     for target in ["https://bad.example.net/", "http://u@www.bad.example.net:81/a/b?c#d"] {
         let refused = terse.anonymous("POST", "/urls", Some(json!({"long_url": target})));
-        assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("blocked_destination")), "{target}");
+        assert_eq!(
+            (refused.status, &refused.json()["code"]),
+            (422, &json!("blocked_destination")),
+            "{target}"
+        );
         assert!(!refused.text().contains("Safe"), "strangers are not told who says so");
     }
     assert!(make(&terse, "bad1", "https://bad.example.net/x").text().contains("by Safe Browsing"));
     assert_eq!(server.asked(SEARCH), 1, "an answer is remembered");
     assert_eq!(server.last(SEARCH, "hashPrefixes").len(), 1);
-    for (alias, target) in [("chance1", "https://by-chance.example.net/"), ("canary1", "https://canary.example.net/a/b")] {
+    for (alias, target) in [
+        ("chance1", "https://by-chance.example.net/"),
+        ("canary1", "https://canary.example.net/a/b"),
+    ] {
         assert_eq!(make(&terse, alias, target).status, 201);
-        assert_eq!((flags(&terse, alias), terse.get(&format!("/{alias}")).status), (json!([]), 302), "{alias}");
+        assert_eq!(
+            (flags(&terse, alias), terse.get(&format!("/{alias}")).status),
+            (json!([]), 302),
+            "{alias}"
+        );
     }
-    let patched = terse.api("PATCH", "/urls/good1", Some(json!({"long_url": "https://bad.example.net/"})));
-    assert_eq!((patched.status, terse.get("/good1").location()), (422, Some("https://good.example.net/")));
+    let patched =
+        terse.api("PATCH", "/urls/good1", Some(json!({"long_url": "https://bad.example.net/"})));
+    assert_eq!(
+        (patched.status, terse.get("/good1").location()),
+        (422, Some("https://good.example.net/"))
+    );
     assert!(!terse.get("/metrics").text().contains(KEY));
 }
 
@@ -86,7 +106,11 @@ fn links_are_taken_down_when_they_become_dangerous_and_come_back() {
     let server = SafeBrowsingServer::start(&["x.example.net/"]);
     let terse = with_lists(&server);
     for alias in ["link1", "other1", "byhand1"] {
-        let target = if alias == "other1" { "https://other.example.net/" } else { "https://bad.example.net/y" };
+        let target = if alias == "other1" {
+            "https://other.example.net/"
+        } else {
+            "https://bad.example.net/y"
+        };
         assert_eq!(make(&terse, alias, target).status, 201);
         assert_eq!(terse.get(&format!("/{alias}")).status, 302);
     }
@@ -105,7 +129,9 @@ fn links_are_taken_down_when_they_become_dangerous_and_come_back() {
     let rounds = metric(&terse, "terse_rescans_total");
     turn(&terse, HALF_AN_HOUR);
     until("all links are judged again", || metric(&terse, "terse_rescans_total") > rounds);
-    until("nobody answers", || metric(&terse, "terse_safe_browsing_questions_total{outcome=\"failed\"}") >= 1);
+    until("nobody answers", || {
+        metric(&terse, "terse_safe_browsing_questions_total{outcome=\"failed\"}") >= 1
+    });
     assert_eq!((terse.get("/link1").status, status(&terse, "link1")), (451, json!("blocked")));
     assert_eq!((terse.get("/other1").status, flags(&terse, "other1")), (302, json!([])));
 
@@ -122,13 +148,20 @@ fn a_link_is_made_though_nobody_answers_and_judged_when_somebody_does() {
     server.threat("bad.example.net/", 2, &[]);
     let terse = with_lists(&server);
     let unscreened = json!(["unscreened"]);
-    for (at, mood) in [Mood::Stuck, Mood::Status(429), Mood::Status(503), Mood::Garbage].into_iter().enumerate() {
+    for (at, mood) in
+        [Mood::Stuck, Mood::Status(429), Mood::Status(503), Mood::Garbage].into_iter().enumerate()
+    {
         server.change(|state| state.search = mood);
         let (bad, chance) = (format!("bad{at}"), format!("chance{at}"));
-        for (alias, target) in [(&bad, "https://bad.example.net/"), (&chance, "https://by-chance.example.net/")] {
+        for (alias, target) in
+            [(&bad, "https://bad.example.net/"), (&chance, "https://by-chance.example.net/")]
+        {
             let made = make(&terse, alias, target);
             assert_eq!((made.status, &made.json()["flags"]), (201, &unscreened), "{mood:?}");
-            assert_eq!((made.json()["status"].clone(), terse.get(&format!("/{alias}")).status), (json!("active"), 302));
+            assert_eq!(
+                (made.json()["status"].clone(), terse.get(&format!("/{alias}")).status),
+                (json!("active"), 302)
+            );
         }
         server.change(|state| state.search = Mood::Well);
         // Past the time for which it is left alone, and past the answers of before.
@@ -149,20 +182,30 @@ fn without_lists_or_with_old_ones_new_links_are_unscreened_until_they_are_back()
     server.change(|state| state.lists = Mood::Status(503));
     // Not by the schedule: the lists that are back have them judged.
     let terse = terse_that(&server, |config| config.safety.rescan_every = "365d".parse().unwrap());
-    until("it was asked in vain", || metric(&terse, "terse_safe_browsing_updates_total{outcome=\"failed\"}") >= 1);
-    for (alias, target) in [("good1", "https://good.example.net/"), ("bad1", "https://bad.example.net/")] {
+    until("it was asked in vain", || {
+        metric(&terse, "terse_safe_browsing_updates_total{outcome=\"failed\"}") >= 1
+    });
+    for (alias, target) in
+        [("good1", "https://good.example.net/"), ("bad1", "https://bad.example.net/")]
+    {
         assert_eq!(make(&terse, alias, target).json()["flags"], json!(["unscreened"]));
         assert_eq!(terse.get(&format!("/{alias}")).status, 302);
     }
     server.change(|state| state.lists = Mood::Well);
     turn(&terse, 2 * HALF_AN_HOUR);
-    until("both are judged", || terse.get("/bad1").status == 451 && flags(&terse, "good1") == json!([]));
+    until("both are judged", || {
+        terse.get("/bad1").status == 451 && flags(&terse, "good1") == json!([])
+    });
 
     for (at, mood) in [Mood::Status(429), Mood::Garbage].into_iter().enumerate() {
         server.change(|state| state.lists = mood);
         turn(&terse, Duration::from_secs(25 * 3600));
         let alias = format!("late{at}");
-        assert_eq!(make(&terse, &alias, "https://good.example.net/").json()["flags"], json!(["unscreened"]), "{mood:?}");
+        assert_eq!(
+            make(&terse, &alias, "https://good.example.net/").json()["flags"],
+            json!(["unscreened"]),
+            "{mood:?}"
+        );
         assert_eq!(flags(&terse, "good1"), json!([]), "it was screened once");
         server.change(|state| state.lists = Mood::Well);
         until("it is judged, though the lists are the same", || {
@@ -183,7 +226,9 @@ fn a_list_that_is_not_the_servers_is_fetched_as_a_whole() {
     server.change(|state| state.lists = Mood::WrongSum);
     turn(&terse, HALF_AN_HOUR);
     until("it was asked twice", || server.asked(LISTS) == asked + 2);
-    until("the list is in force", || make(&terse, "bad1", "https://bad.example.net/").status == 422);
+    until("the list is in force", || {
+        make(&terse, "bad1", "https://bad.example.net/").status == 422
+    });
     assert_eq!(metric(&terse, "terse_safe_browsing_updates_total{outcome=\"reset\"}"), 1);
     assert_eq!(server.last(LISTS, "version").len(), 4, "one list as a whole");
 }
@@ -198,7 +243,10 @@ fn the_lists_are_there_after_a_restart_and_nobody_is_asked_too_early() {
     terse.restart();
     assert_eq!(metric(&terse, "terse_safe_browsing_entries"), 2001);
     assert_eq!(make(&terse, "good1", "https://good.example.net/").json()["flags"], json!([]));
-    assert_eq!(make(&terse, "bad1", "https://bad.example.net/").json()["flags"], json!(["unscreened"]));
+    assert_eq!(
+        make(&terse, "bad1", "https://bad.example.net/").json()["flags"],
+        json!(["unscreened"])
+    );
     assert_eq!(server.asked(LISTS), asked);
     // A copy that is broken is as good as none.
     terse.stop();
@@ -208,7 +256,10 @@ fn the_lists_are_there_after_a_restart_and_nobody_is_asked_too_early() {
     bytes[last] ^= 1;
     std::fs::write(&copy, bytes).unwrap();
     terse.restart();
-    assert_eq!(make(&terse, "good2", "https://good.example.net/2").json()["flags"], json!(["unscreened"]));
+    assert_eq!(
+        make(&terse, "good2", "https://good.example.net/2").json()["flags"],
+        json!(["unscreened"])
+    );
 }
 
 #[test]
@@ -216,7 +267,11 @@ fn an_operator_may_warn_of_what_nobody_could_check() {
     let server = SafeBrowsingServer::start(&[]);
     server.change(|state| state.lists = Mood::Status(500));
     let terse = terse_that(&server, |config| config.safety.warn_on = vec!["unscreened".into()]);
-    let made = terse.anonymous("POST", "/urls", Some(json!({"long_url": "https://good.example.net/", "alias": "good1"})));
+    let made = terse.anonymous(
+        "POST",
+        "/urls",
+        Some(json!({"long_url": "https://good.example.net/", "alias": "good1"})),
+    );
     assert_eq!(made.json()["status"], "suspicious");
     assert!(terse.browse("/good1").text().contains("Nobody has been able to check this site yet"));
     server.change(|state| state.lists = Mood::Well);

@@ -1,5 +1,6 @@
-//! A Safe Browsing server after the published protocol, version 5: named lists with versions, differences and checksums; whole
-//! hashes for prefixes. Written from its definition, apart from the code that reads it.
+//! A Safe Browsing server after the published protocol, version 5: named lists with versions,
+//! differences and checksums; whole hashes for prefixes. Written from its definition, apart from
+//! the code that reads it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -55,11 +56,14 @@ fn prefix(expression: &str) -> u32 {
 }
 
 impl SafeBrowsingServer {
-    /// With these expressions on the list of deceptive pages. Nothing is known of their whole hashes yet.
+    /// With these expressions on the list of deceptive pages. Nothing is known of their whole
+    /// hashes yet.
     pub(crate) fn start(listed: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let state = State {
-            history: ["se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b"].map(|name| (name.to_owned(), vec![])).into(),
+            history: ["se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b"]
+                .map(|name| (name.to_owned(), vec![]))
+                .into(),
             threats: BTreeMap::new(),
             wait: 1800,
             keep: 300,
@@ -68,7 +72,11 @@ impl SafeBrowsingServer {
             asked: vec![],
         };
         let address = listener.local_addr().expect("an address");
-        let server = Self { address, shared: Arc::new((Mutex::new(state), Condvar::new())), stopping: Arc::default() };
+        let server = Self {
+            address,
+            shared: Arc::new((Mutex::new(state), Condvar::new())),
+            stopping: Arc::default(),
+        };
         // Something else is always there.
         server.publish("mw-4b", (0..2000).map(|n| prefix(&format!("malware-{n}.example.net/"))));
         for name in ["uws-4b", "uwsa-4b", "pha-4b"] {
@@ -105,7 +113,9 @@ impl SafeBrowsingServer {
 
     /// Says of a whole hash what kind of threat it is, and which attributes that has.
     pub(crate) fn threat(&self, expression: &str, kind: u8, attributes: &[u8]) {
-        self.change(|state| drop(state.threats.insert(expression.to_owned(), (kind, attributes.to_vec()))));
+        self.change(|state| {
+            drop(state.threats.insert(expression.to_owned(), (kind, attributes.to_vec())));
+        });
     }
 
     /// Nothing is known against a whole hash any more.
@@ -115,7 +125,14 @@ impl SafeBrowsingServer {
 
     /// How often it was asked for this.
     pub(crate) fn asked(&self, path: &str) -> usize {
-        self.shared.0.lock().expect("the state").asked.iter().filter(|(have, _)| have == path).count()
+        self.shared
+            .0
+            .lock()
+            .expect("the state")
+            .asked
+            .iter()
+            .filter(|(have, _)| have == path)
+            .count()
     }
 
     /// The values of a pair in the last question for this.
@@ -136,8 +153,15 @@ impl Drop for SafeBrowsingServer {
 }
 
 fn serve(mut stream: &TcpStream, (state, changed): &(Mutex<State>, Condvar)) {
-    let head: Vec<String> = BufReader::new(stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
-    let Some(path) = head.first().and_then(|line| line.strip_prefix("GET ")?.split(' ').next()) else { return };
+    let head: Vec<String> = BufReader::new(stream)
+        .lines()
+        .map_while(Result::ok)
+        .take_while(|line| !line.is_empty())
+        .collect();
+    let Some(path) = head.first().and_then(|line| line.strip_prefix("GET ")?.split(' ').next())
+    else {
+        return;
+    };
     let url = url::Url::parse(&format!("http://server{path}")).expect("a URL");
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
     let path = url.path().to_owned();
@@ -145,7 +169,13 @@ fn serve(mut stream: &TcpStream, (state, changed): &(Mutex<State>, Condvar)) {
     let mut state = state.lock().expect("the state");
     state.asked.push((path.clone(), pairs.clone()));
     state = changed.wait_while(state, |state| mood(state) == Mood::Stuck).expect("the state");
-    let all = |name: &str| pairs.iter().filter(|(have, _)| have == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>();
+    let all = |name: &str| {
+        pairs
+            .iter()
+            .filter(|(have, _)| have == name)
+            .map(|(_, value)| value.as_str())
+            .collect::<Vec<_>>()
+    };
     let answer = match (mood(&state), path.as_str()) {
         _ if all("key") != [KEY] => Err(403),
         _ if all("alt") != ["proto"] => Err(501),
@@ -166,7 +196,8 @@ fn serve(mut stream: &TcpStream, (state, changed): &(Mutex<State>, Condvar)) {
         Err(status) => (status, b"{}".to_vec()),
     };
     let head = format!(
-        "HTTP/1.1 {status} x\r\nContent-Type: application/x-protobuf\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        "HTTP/1.1 {status} x\r\nContent-Type: application/x-protobuf\r\nConnection: \
+         close\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     let _ = stream.write_all(&[head.as_bytes(), &body].concat());
@@ -179,13 +210,16 @@ fn batch(state: &State, names: &[&str], versions: &[&str], wrong: bool) -> Resul
     }
     let versions: Vec<String> = versions
         .iter()
-        .map(|version| STANDARD.decode(version).ok().and_then(|bytes| String::from_utf8(bytes).ok()).ok_or(400))
+        .map(|version| {
+            STANDARD.decode(version).ok().and_then(|bytes| String::from_utf8(bytes).ok()).ok_or(400)
+        })
         .collect::<Result<_, u16>>()?;
     let mut answer = Vec::new();
     for name in names {
         let history = state.history.get(*name).ok_or(404u16)?;
         let new = history.last().ok_or(503u16)?;
-        let mut theirs = versions.iter().filter_map(|version| version.strip_prefix(&format!("{name}@")));
+        let mut theirs =
+            versions.iter().filter_map(|version| version.strip_prefix(&format!("{name}@")));
         let old = theirs.next().and_then(|number| history.get(number.parse::<usize>().ok()?));
         if theirs.next().is_some() {
             return Err(400);
@@ -196,7 +230,8 @@ fn batch(state: &State, names: &[&str], versions: &[&str], wrong: bool) -> Resul
         let (gone, added): (Vec<u32>, Vec<u32>) = match old {
             Some(old) => {
                 number(&mut list, 3, 1);
-                let gone = (0..).zip(old).filter(|(_, prefix)| !new.contains(prefix)).map(|(at, _)| at);
+                let gone =
+                    (0..).zip(old).filter(|(_, prefix)| !new.contains(prefix)).map(|(at, _)| at);
                 (gone.collect(), new.difference(old).copied().collect())
             }
             None => (vec![], new.iter().copied().collect()),
@@ -252,7 +287,8 @@ fn rice(numbers: &[u32], parameter: u32) -> Vec<u8> {
         bits.push(0);
         bits.extend((0..parameter).map(|bit| (distance >> bit & 1) as u8));
     }
-    let data: Vec<u8> = bits.chunks(8).map(|bits| bits.iter().rev().fold(0, |byte, bit| byte << 1 | bit)).collect();
+    let data: Vec<u8> =
+        bits.chunks(8).map(|bits| bits.iter().rev().fold(0, |byte, bit| byte << 1 | bit)).collect();
     let mut message = Vec::new();
     number(&mut message, 1, numbers[0].into());
     number(&mut message, 2, parameter.into());

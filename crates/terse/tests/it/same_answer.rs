@@ -1,4 +1,5 @@
-//! The fast path answers every request as hyper would: the same bytes go to two servers, one of them without a fast path.
+//! The fast path answers every request as hyper would: the same bytes go to two servers, one of
+//! them without a fast path.
 
 use serde_json::json;
 
@@ -49,8 +50,10 @@ const TARGETS: &[&str] = &[
     "/r/nosuch9",
     "/permanent",
 ];
-const METHODS: &[&str] = &["GET", "GET", "GET", "GET", "GET", "HEAD", "POST", "DELETE", "get", "GE", "OPTIONS"];
-const VERSIONS: &[&str] = &["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "HTTP/1.2", ""];
+const METHODS: &[&str] =
+    &["GET", "GET", "GET", "GET", "GET", "HEAD", "POST", "DELETE", "get", "GE", "OPTIONS"];
+const VERSIONS: &[&str] =
+    &["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "HTTP/1.2", ""];
 const FIELDS: &[&str] = &[
     "Accept: text/html",
     "Accept: */*",
@@ -102,14 +105,16 @@ fn request(dice: &mut Dice) -> Vec<u8> {
     text.chars().map(|c| c as u8).collect()
 }
 
-/// Answers without what may differ: the date, the order of fields, and whether hyper has already noticed that a body that was
-/// promised will never come, which it says by `connection: close`.
+/// Answers without what may differ: the date, the order of fields, and whether hyper has already
+/// noticed that a body that was promised will never come, which it says by `connection: close`.
 fn normal(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::new();
     for part in text.split_inclusive("\r\n\r\n") {
-        let mut lines: Vec<&str> =
-            part.split("\r\n").filter(|line| !line.starts_with("date:") && !line.starts_with("connection:")).collect();
+        let mut lines: Vec<&str> = part
+            .split("\r\n")
+            .filter(|line| !line.starts_with("date:") && !line.starts_with("connection:"))
+            .collect();
         if lines.first().is_some_and(|line| line.contains("HTTP/1.")) {
             lines[1..].sort_unstable();
         }

@@ -1,4 +1,5 @@
-//! Lists and flags, from the outside: what is refused, what is taken down, what is warned of, and what comes back.
+//! Lists and flags, from the outside: what is refused, what is taken down, what is warned of, and
+//! what comes back.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,7 +14,8 @@ use terse::config::{ListSource, Lists};
 
 use crate::harness::TestTerse;
 
-/// What is promised: a change of a list is felt within five seconds. A busy machine gets more before a test gives up.
+/// What is promised: a change of a list is felt within five seconds. A busy machine gets more
+/// before a test gives up.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn lists(sources: &[&str]) -> Lists {
@@ -33,8 +35,10 @@ pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) -> Duration {
 /// A number in the metrics.
 pub(crate) fn metric(terse: &TestTerse, name: &str) -> u64 {
     let text = terse.get("/metrics").text();
-    let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
-    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
+    let line =
+        text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
+        .unwrap_or_else(|| panic!("no {name} in {text}"))
 }
 
 struct ListFile(PathBuf, #[allow(dead_code, reason = "dropped with it")] tempfile::TempDir);
@@ -60,7 +64,10 @@ impl ListFile {
 fn a_listed_host_is_refused_and_links_to_it_are_taken_down_until_it_is_dropped() {
     let file = ListFile::new("0.0.0.0 old.example.net\n");
     let terse = TestTerse::with(|config| config.safety.lists = lists(&[&file.source()]));
-    for body in [json!({"long_url": "https://old.example.net/"}), json!({"long_url": "https://a.b.OLD.example.net./x"})] {
+    for body in [
+        json!({"long_url": "https://old.example.net/"}),
+        json!({"long_url": "https://a.b.OLD.example.net./x"}),
+    ] {
         let refused = terse.anonymous("POST", "/urls", Some(body.clone()));
         assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("blocked_destination")));
         assert!(!refused.text().contains("ours"), "strangers are not told by which list");
@@ -80,10 +87,21 @@ fn a_listed_host_is_refused_and_links_to_it_are_taken_down_until_it_is_dropped()
     assert_eq!(terse.get("/hot1").location(), None);
     // Visitors feel it first; the store knows when all links were judged again.
     until("the store knows", || terse.api("GET", "/urls/hot1", None).json()["status"] == "blocked");
-    assert_eq!(terse.api("POST", "/urls", Some(json!({"long_url": "https://bad.example.net/"}))).status, 422);
-    assert_eq!((terse.get("/other1").status, terse.get("/byhand1").status), (302, 302), "a moderator cleared it");
-    let patched = terse.api("PATCH", "/urls/other1", Some(json!({"long_url": "https://bad.example.net/"})));
-    assert_eq!((patched.status, terse.get("/other1").location()), (422, Some("https://notbad.example.net/")));
+    assert_eq!(
+        terse.api("POST", "/urls", Some(json!({"long_url": "https://bad.example.net/"}))).status,
+        422
+    );
+    assert_eq!(
+        (terse.get("/other1").status, terse.get("/byhand1").status),
+        (302, 302),
+        "a moderator cleared it"
+    );
+    let patched =
+        terse.api("PATCH", "/urls/other1", Some(json!({"long_url": "https://bad.example.net/"})));
+    assert_eq!(
+        (patched.status, terse.get("/other1").location()),
+        (422, Some("https://notbad.example.net/"))
+    );
     terse.api("PUT", "/admin/links/other1/standing", Some(json!({"standing": "blocked"})));
 
     file.write("# nothing\n");
@@ -112,10 +130,16 @@ fn a_block_is_felt_though_nobody_has_judged_the_links_again() {
     println!("felt after {took:?}");
     assert_eq!(terse.get("/cold1").status, 451, "and it was never in memory");
     assert_eq!(terse.get("/byhand1").status, 302, "a moderator cleared it");
-    assert_eq!(terse.api("GET", "/urls/hot1", None).json()["status"], "active", "no re-scan has come by");
+    assert_eq!(
+        terse.api("GET", "/urls/hot1", None).json()["status"],
+        "active",
+        "no re-scan has come by"
+    );
     assert_eq!(metric(&terse, "terse_recalled_total"), 1);
     file.write("");
-    until("both work again", || (terse.get("/hot1").status, terse.get("/cold1").status) == (302, 302));
+    until("both work again", || {
+        (terse.get("/hot1").status, terse.get("/cold1").status) == (302, 302)
+    });
 }
 
 #[test]
@@ -136,7 +160,9 @@ fn a_list_that_changed_while_nobody_was_there_is_noticed_at_the_start() {
     terse.config.safety.blocked_hosts.push("also.example.net".into());
     terse.alias("link2", "https://also.example.net/");
     terse.restart();
-    until("both are judged", || (terse.get("/link1").status, terse.get("/link2").status) == (302, 451));
+    until("both are judged", || {
+        (terse.get("/link1").status, terse.get("/link2").status) == (302, 451)
+    });
 }
 
 #[test]
@@ -144,13 +170,20 @@ fn a_file_that_cannot_be_read_stops_the_start_and_later_only_warns() {
     let file = ListFile::new("bad.example.net");
     let terse = TestTerse::with(|config| config.safety.lists = lists(&[&file.source()]));
     std::fs::remove_file(&file.0).unwrap();
-    until("the loss is noticed", || metric(&terse, "terse_blocklist_looks_total{outcome=\"failed\"}") == 1);
-    assert_eq!(terse.api("POST", "/urls", Some(json!({"long_url": "https://bad.example.net/"}))).status, 422);
+    until("the loss is noticed", || {
+        metric(&terse, "terse_blocklist_looks_total{outcome=\"failed\"}") == 1
+    });
+    assert_eq!(
+        terse.api("POST", "/urls", Some(json!({"long_url": "https://bad.example.net/"}))).status,
+        422
+    );
     let mut config = terse.config.clone();
     drop(terse);
     let folder = tempfile::tempdir().unwrap();
     config.data_dir = folder.path().join("data");
-    let error = terse::serve::Server::start(&config, terse_core::Clock::default()).err().map(|error| format!("{error:#}"));
+    let error = terse::serve::Server::start(&config, terse_core::Clock::default())
+        .err()
+        .map(|error| format!("{error:#}"));
     assert!(error.as_ref().is_some_and(|error| error.contains("bad.txt")), "{error:?}");
 }
 
@@ -164,13 +197,22 @@ fn an_odd_target_gets_a_warning_page_and_never_a_location() {
         ("odd4", "https://bit.ly/abc", "shortener", "another short link"),
         ("odd5", "https://somebody.github.io/", "free_hosting", "anybody can put up pages"),
     ] {
-        let made = terse.anonymous("POST", "/urls", Some(json!({"long_url": target, "alias": code})));
+        let made =
+            terse.anonymous("POST", "/urls", Some(json!({"long_url": target, "alias": code})));
         assert_eq!((made.status, &made.json()["status"]), (201, &json!("suspicious")), "{target}");
-        assert!(made.json()["flags"].as_array().unwrap().contains(&json!(flag)), "{target}: {}", made.text());
+        assert!(
+            made.json()["flags"].as_array().unwrap().contains(&json!(flag)),
+            "{target}: {}",
+            made.text()
+        );
         // Twice: looked up, and from memory.
         for _ in 0..2 {
             let page = terse.browse(&format!("/{code}"));
-            assert_eq!((page.status, page.location(), page.header("refresh")), (200, None, None), "{target}");
+            assert_eq!(
+                (page.status, page.location(), page.header("refresh")),
+                (200, None, None),
+                "{target}"
+            );
             assert!(page.text().contains(words), "{target}: {}", page.text());
             let host = url::Url::parse(target).unwrap().host_str().unwrap().to_owned();
             assert!(page.text().contains(&format!("<p class=\"host\">{host}</p>")), "{target}");
@@ -214,18 +256,26 @@ impl FeedServer {
             answers: Arc::new(Mutex::new([first].into())),
             stopping: Arc::default(),
         };
-        let (requests, answers, stopping) = (server.requests.clone(), server.answers.clone(), server.stopping.clone());
+        let (requests, answers, stopping) =
+            (server.requests.clone(), server.answers.clone(), server.stopping.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if stopping.load(Ordering::SeqCst) {
                     return;
                 }
                 let mut stream = stream.unwrap();
-                let head: Vec<String> =
-                    BufReader::new(&stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                let head: Vec<String> = BufReader::new(&stream)
+                    .lines()
+                    .map_while(Result::ok)
+                    .take_while(|line| !line.is_empty())
+                    .collect();
                 let answer = {
                     let mut answers = answers.lock().unwrap();
-                    if answers.len() > 1 { answers.pop_front().unwrap() } else { answers[0].clone() }
+                    if answers.len() > 1 {
+                        answers.pop_front().unwrap()
+                    } else {
+                        answers[0].clone()
+                    }
                 };
                 requests.lock().unwrap().push(head.join("\n"));
                 let _ = stream.write_all(&answer);
@@ -251,7 +301,8 @@ impl Drop for FeedServer {
 }
 
 fn ok(tag: &str, body: &str) -> Vec<u8> {
-    format!("HTTP/1.1 200 OK\r\nETag: \"{tag}\"\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    format!("HTTP/1.1 200 OK\r\nETag: \"{tag}\"\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+        .into_bytes()
 }
 
 fn hosts(count: usize) -> String {
@@ -273,8 +324,9 @@ fn a_feed_is_fetched_kept_and_there_after_a_restart_without_a_network() {
     });
     until("the list is in force", || is_listed(&terse, "bad-199.example.net"));
     assert!(!feed.requests.lock().unwrap()[0].to_lowercase().contains("if-none-match"));
-    let looks =
-        |terse: &TestTerse, outcome: &str| metric(terse, &format!("terse_blocklist_looks_total{{outcome=\"{outcome}\"}}"));
+    let looks = |terse: &TestTerse, outcome: &str| {
+        metric(terse, &format!("terse_blocklist_looks_total{{outcome=\"{outcome}\"}}"))
+    };
 
     let html = "<html>maintenance</html>";
     let shrunk = hosts(19);
@@ -295,8 +347,14 @@ fn a_feed_is_fetched_kept_and_there_after_a_restart_without_a_network() {
         // A start asks at once.
         terse.restart();
         until("it is asked", || feed.asked() > asked && looks(&terse, outcome) == 1);
-        assert!(feed.requests.lock().unwrap()[asked].to_lowercase().contains("if-none-match: \"one\""), "{outcome}");
-        assert!(is_listed(&terse, "bad-199.example.net") && metric(&terse, "terse_blocklists_missing") == 0);
+        assert!(
+            feed.requests.lock().unwrap()[asked].to_lowercase().contains("if-none-match: \"one\""),
+            "{outcome}"
+        );
+        assert!(
+            is_listed(&terse, "bad-199.example.net")
+                && metric(&terse, "terse_blocklists_missing") == 0
+        );
     }
     *feed.answers.lock().unwrap() = [ok("six", &hosts(150))].into();
     terse.restart();
@@ -313,20 +371,27 @@ fn a_feed_is_fetched_kept_and_there_after_a_restart_without_a_network() {
     assert!(!is_listed(&terse, "bad-149.example.net"));
 }
 
-/// `RESCAN_LINKS=1000000 cargo test --release -p terse --test it -- --ignored --nocapture a_million`: how long it takes to judge
-/// so many links again, one in a hundred of which is taken down.
+/// `RESCAN_LINKS=1000000 cargo test --release -p terse --test it -- --ignored --nocapture
+/// a_million`: how long it takes to judge so many links again, one in a hundred of which is taken
+/// down.
 #[test]
 #[ignore = "takes minutes"]
 fn a_million_links_are_judged_again() {
     use terse_core::{Insert, LinkStore as _};
-    let count: usize = std::env::var("RESCAN_LINKS").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
+    let count: usize = std::env::var("RESCAN_LINKS")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(1_000_000);
     let file = ListFile::new("");
     let mut terse = TestTerse::with(|config| config.safety.lists = lists(&[&file.source()]));
     terse.stop();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let begun = Instant::now();
     {
-        let store = Arc::new(terse_embedded::Embedded::open(terse_embedded::Options::new(terse.config.store_file())).unwrap());
+        let store = Arc::new(
+            terse_embedded::Embedded::open(terse_embedded::Options::new(terse.config.store_file()))
+                .unwrap(),
+        );
         let target = |n: usize| match n % 100 {
             0 => format!("https://bad.example.net/{n}"),
             _ => format!("https://site-{}.example.org/some/path/{n}?a=1", n % 5000),
@@ -334,8 +399,13 @@ fn a_million_links_are_judged_again() {
         runtime.block_on(async {
             for callers in (0..count).collect::<Vec<_>>().chunks(2000) {
                 let inserts = callers.iter().map(|&n| {
-                    let (store, link) = (Arc::clone(&store), terse_testkit::alias(&format!("link-{n}"), &target(n)));
-                    tokio::spawn(async move { store.insert(Insert { link, request: None }).await.map(drop) })
+                    let (store, link) = (
+                        Arc::clone(&store),
+                        terse_testkit::alias(&format!("link-{n}"), &target(n)),
+                    );
+                    tokio::spawn(async move {
+                        store.insert(Insert { link, request: None }).await.map(drop)
+                    })
                 });
                 for insert in inserts.collect::<Vec<_>>() {
                     insert.await.unwrap().unwrap();

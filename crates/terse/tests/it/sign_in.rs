@@ -1,4 +1,5 @@
-//! People: the set-up link, signing in and out, invitations, and the account page, as a browser without scripts sees them.
+//! People: the set-up link, signing in and out, invitations, and the account page, as a browser
+//! without scripts sees them.
 
 use serde_json::json;
 use terse::config::SignUp;
@@ -20,7 +21,12 @@ impl Browser {
     }
 
     /// Sends a form of a page of ours, and keeps what cookie comes back.
-    pub(crate) fn send(&mut self, terse: &TestTerse, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub(crate) fn send(
+        &mut self,
+        terse: &TestTerse,
+        path: &str,
+        fields: &[(&str, &str)],
+    ) -> Answer {
         let answer = self.send_from(terse, path, fields, &[("origin", &format!("http://{HOST}"))]);
         if let Some(set) = answer.header("set-cookie") {
             self.cookie = set.split(';').next().unwrap_or_default().to_owned();
@@ -29,9 +35,17 @@ impl Browser {
     }
 
     /// Sends a form as a page of somewhere does.
-    fn send_from(&self, terse: &TestTerse, path: &str, fields: &[(&str, &str)], further: &[(&str, &str)]) -> Answer {
-        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
-        let mut all = vec![("accept", "text/html"), ("content-type", "application/x-www-form-urlencoded")];
+    fn send_from(
+        &self,
+        terse: &TestTerse,
+        path: &str,
+        fields: &[(&str, &str)],
+        further: &[(&str, &str)],
+    ) -> Answer {
+        let body =
+            url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let mut all =
+            vec![("accept", "text/html"), ("content-type", "application/x-www-form-urlencoded")];
         all.push(("cookie", &self.cookie));
         all.extend(further);
         terse.send("POST", path, &all, Some(body.as_bytes()))
@@ -41,7 +55,12 @@ impl Browser {
         match self.open(terse, "/account") {
             answer if answer.status == 200 => true,
             answer => {
-                assert_eq!((answer.status, answer.location()), (303, Some("/login")), "{}", answer.text());
+                assert_eq!(
+                    (answer.status, answer.location()),
+                    (303, Some("/login")),
+                    "{}",
+                    answer.text()
+                );
                 false
             }
         }
@@ -60,7 +79,8 @@ fn token_of(link: &str) -> &str {
 pub(crate) fn set_up(terse: &TestTerse, name: &str) -> Browser {
     let link = terse.setup_link().expect("a set-up link");
     let mut browser = Browser::default();
-    let fields = [("token", token_of(&link)), ("name", name), ("password", PASSWORD), ("again", PASSWORD)];
+    let fields =
+        [("token", token_of(&link)), ("name", name), ("password", PASSWORD), ("again", PASSWORD)];
     let answer = browser.send(terse, "/setup", &fields);
     assert_eq!((answer.status, answer.location()), (303, Some("/account")), "{}", answer.text());
     browser
@@ -77,7 +97,11 @@ fn is_private(answer: &Answer) {
     assert_eq!(answer.header("cache-control"), Some("no-store"));
     assert_eq!(answer.header("referrer-policy"), Some("strict-origin"));
     if answer.status != 303 {
-        assert!(answer.header("content-security-policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
+        assert!(
+            answer
+                .header("content-security-policy")
+                .is_some_and(|policy| policy.starts_with("default-src 'none'"))
+        );
         crate::hostile_html::inert(&answer.text()).expect("an inert page");
     }
 }
@@ -101,7 +125,10 @@ fn the_set_up_link_makes_the_first_admin_and_then_there_is_no_such_page() {
     let form = browser.open(&terse, path_of(&link));
     assert_eq!(form.status, 200);
     is_private(&form);
-    assert!(form.text().contains("name=\"token\"") && form.text().contains("autocomplete=\"new-password\""));
+    assert!(
+        form.text().contains("name=\"token\"")
+            && form.text().contains("autocomplete=\"new-password\"")
+    );
 
     let token = token_of(&link);
     for (name, password, again, field) in [
@@ -118,10 +145,21 @@ fn the_set_up_link_makes_the_first_admin_and_then_there_is_no_such_page() {
         assert_eq!((answer.status, &*browser.cookie), (400, ""), "{name} {field}");
         is_private(&answer);
         let text = answer.text();
-        assert!(text.contains(&format!("id=\"{field}\"")) && text.contains("role=\"alert\""), "{text}");
-        let at = text.split(&format!("<input id=\"{field}\"")).nth(1).and_then(|rest| rest.split('>').next()).expect("the field");
+        assert!(
+            text.contains(&format!("id=\"{field}\"")) && text.contains("role=\"alert\""),
+            "{text}"
+        );
+        let at = text
+            .split(&format!("<input id=\"{field}\""))
+            .nth(1)
+            .and_then(|rest| rest.split('>').next())
+            .expect("the field");
         assert!(at.contains("aria-invalid=\"true\"") && at.contains("autofocus"), "{at}");
-        assert!(!text.contains(password) && (name.contains('<') || text.contains(&format!("value=\"{name}\""))), "{text}");
+        assert!(
+            !text.contains(password)
+                && (name.contains('<') || text.contains(&format!("value=\"{name}\""))),
+            "{text}"
+        );
     }
     // A wrong token is answered like the page, and makes nobody.
     let mut mallory = Browser::default();
@@ -131,9 +169,14 @@ fn the_set_up_link_makes_the_first_admin_and_then_there_is_no_such_page() {
     let admin = set_up(&terse, "Ann");
     let page = admin.open(&terse, "/account");
     is_private(&page);
-    assert!(page.text().contains("<h1>Ann<") && page.text().contains("<dd>admin</dd>"), "{}", page.text());
+    assert!(
+        page.text().contains("<h1>Ann<") && page.text().contains("<dd>admin</dd>"),
+        "{}",
+        page.text()
+    );
     assert_eq!(browser.open(&terse, path_of(&link)).body, nothing.body);
-    let fields = [("token", token), ("name", "mallory"), ("password", PASSWORD), ("again", PASSWORD)];
+    let fields =
+        [("token", token), ("name", "mallory"), ("password", PASSWORD), ("again", PASSWORD)];
     let answer = mallory.send(&terse, "/setup", &fields);
     assert_eq!((answer.status, &answer.body, &*mallory.cookie), (404, &nothing.body, ""));
     terse.restart();
@@ -164,7 +207,11 @@ fn whoever_knows_name_and_password_is_in_and_nobody_else() {
     for file in files.map(|file| file.expect("a file").path()).filter(|path| path.is_file()) {
         let bytes = std::fs::read(&file).expect("it can be read");
         for secret in [value, PASSWORD] {
-            assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{} keeps a secret", file.display());
+            assert!(
+                !bytes.windows(secret.len()).any(|part| part == secret.as_bytes()),
+                "{} keeps a secret",
+                file.display()
+            );
         }
     }
 
@@ -193,7 +240,8 @@ fn whoever_knows_name_and_password_is_in_and_nobody_else() {
 
 #[test]
 fn a_session_ends_with_its_time() {
-    let terse = TestTerse::with(|config| config.accounts.session_ttl = "1h".parse().expect("a span"));
+    let terse =
+        TestTerse::with(|config| config.accounts.session_ttl = "1h".parse().expect("a span"));
     let browser = set_up(&terse, "ann");
     terse.clock().advance(std::time::Duration::from_secs(3599));
     assert!(browser.is_signed_in(&terse));
@@ -203,10 +251,18 @@ fn a_session_ends_with_its_time() {
 
 #[test]
 fn by_https_the_cookie_goes_no_other_way() {
-    let terse = TestTerse::with(|config| config.base_url = Some(format!("https://{HOST}/").parse().expect("a URL")));
+    let terse = TestTerse::with(|config| {
+        config.base_url = Some(format!("https://{HOST}/").parse().expect("a URL"));
+    });
     let link = terse.setup_link().expect("a link");
-    let fields = [("token", token_of(&link)), ("name", "ann"), ("password", PASSWORD), ("again", PASSWORD)];
-    let answer = Browser::default().send_from(&terse, "/setup", &fields, &[("origin", &format!("https://{HOST}"))]);
+    let fields =
+        [("token", token_of(&link)), ("name", "ann"), ("password", PASSWORD), ("again", PASSWORD)];
+    let answer = Browser::default().send_from(
+        &terse,
+        "/setup",
+        &fields,
+        &[("origin", &format!("https://{HOST}"))],
+    );
     let cookie = answer.header("set-cookie").expect("a cookie");
     assert!(
         cookie.starts_with("__Host-terse_session=")
@@ -223,7 +279,8 @@ fn by_https_the_cookie_goes_no_other_way() {
 fn a_page_of_another_site_does_nothing_in_anybodys_name() {
     let terse = TestTerse::start();
     let mut ann = set_up(&terse, "ann");
-    let made = ann.send(&terse, "/account/keys", &[("key", "mine"), ("scope", "full"), ("days", "0")]);
+    let made =
+        ann.send(&terse, "/account/keys", &[("key", "mine"), ("scope", "full"), ("days", "0")]);
     assert_eq!(made.status, 201);
     let login: &[(&str, &str)] = &[("name", "ann"), ("password", PASSWORD)];
     let forms: [(&str, &[(&str, &str)]); 8] = [
@@ -233,7 +290,14 @@ fn a_page_of_another_site_does_nothing_in_anybodys_name() {
         ("/account/keys", &[("key", "theirs"), ("scope", "full"), ("days", "0")]),
         ("/account/keys/revoke", &[("id", "1")]),
         ("/account/sessions/end", &[]),
-        ("/account/password", &[("current", PASSWORD), ("password", "another password"), ("again", "another password")]),
+        (
+            "/account/password",
+            &[
+                ("current", PASSWORD),
+                ("password", "another password"),
+                ("again", "another password"),
+            ],
+        ),
         ("/account/delete", &[("typed", "ann"), ("proof", PASSWORD)]),
     ];
     for (path, fields) in forms {
@@ -246,13 +310,22 @@ fn a_page_of_another_site_does_nothing_in_anybodys_name() {
             &[],
         ] {
             let answer = ann.send_from(&terse, path, fields, from);
-            assert_eq!((answer.status, answer.header("set-cookie")), (403, None), "{path} {from:?} {}", answer.text());
+            assert_eq!(
+                (answer.status, answer.header("set-cookie")),
+                (403, None),
+                "{path} {from:?} {}",
+                answer.text()
+            );
         }
     }
     let page = ann.open(&terse, "/account").text();
     assert!(page.contains("mine") && !page.contains("theirs"), "nothing has happened");
     for from in [[("sec-fetch-site", "same-origin")], [("origin", "http://go.example")]] {
-        assert_eq!(Browser::default().send_from(&terse, "/login", login, &from).status, 303, "{from:?}");
+        assert_eq!(
+            Browser::default().send_from(&terse, "/login", login, &from).status,
+            303,
+            "{from:?}"
+        );
     }
 }
 
@@ -265,26 +338,39 @@ fn who_guesses_is_slowed_down_by_place_and_by_name() {
     set_up(&terse, "ann");
     let attempt = |from: &str, name: &str, password: &str| {
         let ours = [("origin", "http://go.example"), ("x-forwarded-for", from)];
-        Browser::default().send_from(&terse, "/login", &[("name", name), ("password", password)], &ours)
+        Browser::default().send_from(
+            &terse,
+            "/login",
+            &[("name", name), ("password", password)],
+            &ours,
+        )
     };
     // Right ones do not count.
     for _ in 0..8 {
         assert_eq!(attempt("198.51.100.9", "ann", PASSWORD).status, 303);
     }
     // From one place, whatever the names.
-    let statuses: Vec<_> = (0..6).map(|n| attempt("198.51.100.1", &format!("user{n}"), "wrong").status).collect();
+    let statuses: Vec<_> =
+        (0..6).map(|n| attempt("198.51.100.1", &format!("user{n}"), "wrong").status).collect();
     assert_eq!(statuses, [403, 403, 403, 403, 403, 429]);
     let limited = attempt("198.51.100.1", "ann", PASSWORD);
     assert_eq!(limited.status, 429, "not even with the right one");
-    assert!(limited.header("retry-after").is_some_and(|wait| wait.parse::<u32>().is_ok_and(|wait| wait > 0)));
+    assert!(
+        limited
+            .header("retry-after")
+            .is_some_and(|wait| wait.parse::<u32>().is_ok_and(|wait| wait > 0))
+    );
     is_private(&limited);
     assert!(limited.text().contains("Too many attempts"));
     // For one name, from wherever; in any case.
-    let statuses: Vec<_> = (0..6).map(|n| attempt(&format!("203.0.113.{n}"), ["ann", "ANN"][n % 2], "wrong").status).collect();
+    let statuses: Vec<_> = (0..6)
+        .map(|n| attempt(&format!("203.0.113.{n}"), ["ann", "ANN"][n % 2], "wrong").status)
+        .collect();
     assert_eq!(statuses, [403, 403, 403, 403, 403, 429]);
     assert_eq!(attempt("203.0.113.77", "nobody", "wrong").status, 403, "others are not held up");
     // The same for a name that nobody has: limits tell nothing.
-    let statuses: Vec<_> = (0..6).map(|n| attempt(&format!("192.0.2.{n}"), "ghost", "wrong").status).collect();
+    let statuses: Vec<_> =
+        (0..6).map(|n| attempt(&format!("192.0.2.{n}"), "ghost", "wrong").status).collect();
     assert_eq!(statuses, [403, 403, 403, 403, 403, 429]);
 }
 
@@ -292,28 +378,59 @@ fn who_guesses_is_slowed_down_by_place_and_by_name() {
 fn keys_are_made_shown_once_used_and_revoked() {
     let terse = TestTerse::start();
     let mut ann = set_up(&terse, "ann");
-    let refused = ann.send(&terse, "/account/keys", &[("key", " "), ("scope", "read"), ("days", "365")]);
+    let refused =
+        ann.send(&terse, "/account/keys", &[("key", " "), ("scope", "read"), ("days", "365")]);
     assert_eq!(refused.status, 400);
-    assert!(refused.text().contains("value=\"read\" selected") && refused.text().contains("value=\"365\" selected"));
+    assert!(
+        refused.text().contains("value=\"read\" selected")
+            && refused.text().contains("value=\"365\" selected")
+    );
     for (scope, days) in [("root", "30"), ("full", "31"), ("", "")] {
-        assert_eq!(ann.send(&terse, "/account/keys", &[("key", "x"), ("scope", scope), ("days", days)]).status, 400);
+        assert_eq!(
+            ann.send(&terse, "/account/keys", &[("key", "x"), ("scope", scope), ("days", days)])
+                .status,
+            400
+        );
     }
-    let made = ann.send(&terse, "/account/keys", &[("key", "My <script>"), ("scope", "create"), ("days", "30")]);
+    let made = ann.send(
+        &terse,
+        "/account/keys",
+        &[("key", "My <script>"), ("scope", "create"), ("days", "30")],
+    );
     assert_eq!(made.status, 201);
     is_private(&made);
-    let key = made.text().split("id=\"fresh\">").nth(1).and_then(|rest| rest.split('<').next()).expect("a key").to_owned();
+    let key = made
+        .text()
+        .split("id=\"fresh\">")
+        .nth(1)
+        .and_then(|rest| rest.split('<').next())
+        .expect("a key")
+        .to_owned();
     assert!(!ann.open(&terse, "/account").text().contains(&key), "shown once");
     let authorization = format!("Bearer {key}");
     let create = |status| {
         let body = json!({"long_url": "https://example.com/"}).to_string();
-        let answer = terse.send("POST", "/api/v1/urls", &[("authorization", &authorization)], Some(body.as_bytes()));
+        let answer = terse.send(
+            "POST",
+            "/api/v1/urls",
+            &[("authorization", &authorization)],
+            Some(body.as_bytes()),
+        );
         assert_eq!(answer.status, status, "{}", answer.text());
     };
     create(201);
-    assert_eq!(terse.send("GET", "/api/v1/urls", &[("authorization", &authorization)], None).status, 403);
+    assert_eq!(
+        terse.send("GET", "/api/v1/urls", &[("authorization", &authorization)], None).status,
+        403
+    );
     let page = ann.open(&terse, "/account").text();
     assert!(page.contains(&key[..12]) && page.contains("makes links"), "{page}");
-    let id = page.split("name=\"id\" value=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("an id").to_owned();
+    let id = page
+        .split("name=\"id\" value=\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .expect("an id")
+        .to_owned();
 
     // Another person's form does not reach it.
     let mut bob = join(&terse, "bob");
@@ -353,9 +470,11 @@ pub(crate) fn invite(terse: &TestTerse, role: terse_core::registry::Role) -> Str
     let (token, hash) = terse_server::Keys::generate().expect("a token");
     let now = terse.clock().now();
     let expires_at = now.checked_add(std::time::Duration::from_secs(3600)).expect("an hour");
-    let invitation = Invitation { token: Token(hash), role, by: terse_core::OwnerId::ADMIN, expires_at };
+    let invitation =
+        Invitation { token: Token(hash), role, by: terse_core::OwnerId::ADMIN, expires_at };
     let registry = registry(terse);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let by = Attribution { actor: Actor::Owner(terse_core::OwnerId::ADMIN), at: now, why: None };
     runtime.block_on(registry.invite(invitation, by)).expect("it is written");
     token
@@ -373,13 +492,17 @@ fn an_invitation_is_good_once_and_for_its_role() {
     is_private(&form);
     let join = |token: &str, name: &str| {
         let mut browser = Browser::default();
-        let fields = [("token", token), ("name", name), ("password", PASSWORD), ("again", PASSWORD)];
+        let fields =
+            [("token", token), ("name", name), ("password", PASSWORD), ("again", PASSWORD)];
         (browser.send(&terse, "/join", &fields), browser)
     };
     // A name that is taken costs nothing, and what was typed stays.
     let (taken, _) = join(&token, "ANN");
     assert_eq!(taken.status, 409);
-    assert!(taken.text().contains("Somebody else has this name.") && taken.text().contains("value=\"ANN\""));
+    assert!(
+        taken.text().contains("Somebody else has this name.")
+            && taken.text().contains("value=\"ANN\"")
+    );
     assert!(taken.text().contains(&token), "the way in is not lost");
     let (answer, bob) = join(&token, "bob");
     assert_eq!(answer.status, 303);
@@ -418,7 +541,11 @@ fn a_new_password_ends_all_other_sessions() {
     let (_, elsewhere) = sign_in(&terse, "ann", PASSWORD);
     let next = "another password";
     let change = |browser: &mut Browser, current: &str, password: &str, again: &str| {
-        browser.send(&terse, "/account/password", &[("current", current), ("password", password), ("again", again)])
+        browser.send(
+            &terse,
+            "/account/password",
+            &[("current", current), ("password", password), ("again", again)],
+        )
     };
     for (current, password, again, status, words) in [
         ("wrong", next, next, 403, "This is not your password."),
@@ -427,16 +554,30 @@ fn a_new_password_ends_all_other_sessions() {
     ] {
         let answer = change(&mut ann, current, password, again);
         assert_eq!(answer.status, status, "{words}");
-        assert!(answer.text().contains(words) && !answer.text().contains(password), "{}", answer.text());
+        assert!(
+            answer.text().contains(words) && !answer.text().contains(password),
+            "{}",
+            answer.text()
+        );
     }
     assert!(elsewhere.is_signed_in(&terse));
     let before = ann.clone();
     let answer = change(&mut ann, PASSWORD, next, next);
-    assert_eq!((answer.status, answer.location()), (303, Some("/account?done=password")), "{}", answer.text());
-    assert!(ann.is_signed_in(&terse) && !elsewhere.is_signed_in(&terse) && !before.is_signed_in(&terse));
+    assert_eq!(
+        (answer.status, answer.location()),
+        (303, Some("/account?done=password")),
+        "{}",
+        answer.text()
+    );
+    assert!(
+        ann.is_signed_in(&terse) && !elsewhere.is_signed_in(&terse) && !before.is_signed_in(&terse)
+    );
     assert_eq!(sign_in(&terse, "ann", PASSWORD).0.status, 403);
     let (_, third) = sign_in(&terse, "ann", next);
-    assert_eq!(ann.send(&terse, "/account/sessions/end", &[]).location(), Some("/account?done=signed-out"));
+    assert_eq!(
+        ann.send(&terse, "/account/sessions/end", &[]).location(),
+        Some("/account?done=signed-out")
+    );
     assert!(ann.is_signed_in(&terse) && !third.is_signed_in(&terse));
 }
 
@@ -453,21 +594,38 @@ fn an_account_is_deleted_by_whoever_knows_its_password() {
         assert!(answer.text().contains("<details class=\"erase\" open>"));
     }
     let gone = bob.clone();
-    assert_eq!(bob.send(&terse, "/account/delete", &[("typed", "bob"), ("proof", PASSWORD)]).location(), Some("/"));
+    assert_eq!(
+        bob.send(&terse, "/account/delete", &[("typed", "bob"), ("proof", PASSWORD)]).location(),
+        Some("/")
+    );
     assert!(!gone.is_signed_in(&terse) && sign_in(&terse, "bob", PASSWORD).0.status == 403);
 }
 
 /// Suspends somebody, as the operator.
 pub(crate) fn suspend(terse: &TestTerse, name: &str) {
-    use terse_core::registry::{AccountChange, AccountName, Actor, Attribution, ChangeAccount, Registry as _, Suspension};
+    use terse_core::registry::{
+        AccountChange, AccountName, Actor, Attribution, ChangeAccount, Registry as _, Suspension,
+    };
     let registry = registry(terse);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let user = registry.user_named(&AccountName::parse(name).expect("a name")).await.expect("an answer").expect("somebody");
+        let user = registry
+            .user_named(&AccountName::parse(name).expect("a name"))
+            .await
+            .expect("an answer")
+            .expect("somebody");
         let suspended = Some(Some(Suspension { at: terse.clock().now(), why: "spam".into() }));
-        let change =
-            ChangeAccount { id: user.id, change: AccountChange { suspended, ..AccountChange::default() }, expected: None };
-        let by = Attribution { actor: Actor::Owner(terse_core::OwnerId::ADMIN), at: terse.clock().now(), why: None };
+        let change = ChangeAccount {
+            id: user.id,
+            change: AccountChange { suspended, ..AccountChange::default() },
+            expected: None,
+        };
+        let by = Attribution {
+            actor: Actor::Owner(terse_core::OwnerId::ADMIN),
+            at: terse.clock().now(),
+            why: None,
+        };
         registry.change_account(change, by).await.expect("suspended");
     });
 }
@@ -493,7 +651,12 @@ fn links_made_on_the_home_page_belong_to_whoever_is_signed_in() {
     let mut ann = join(&terse, "ann");
     let form = [("long_url", "https://example.com/mine"), ("alias", "mine-1"), ("ttl", "")];
     assert_eq!(Browser::default().send(&terse, "/", &form).status, 401, "strangers make none here");
-    assert!(!Browser { cookie: "terse_session=ended".into() }.send(&terse, "/", &form).text().contains("Here it is"));
+    assert!(
+        !Browser { cookie: "terse_session=ended".into() }
+            .send(&terse, "/", &form)
+            .text()
+            .contains("Here it is")
+    );
     let foreign = ann.send_from(&terse, "/", &form, &[("origin", "https://evil.example")]);
     let silent = ann.send_from(&terse, "/", &form, &[]);
     assert_eq!((foreign.status, silent.status), (403, 403), "nor does another site in her name");
@@ -501,7 +664,10 @@ fn links_made_on_the_home_page_belong_to_whoever_is_signed_in() {
     assert_eq!(made.status, 201, "{}", made.text());
     assert!(!made.text().contains("Works until"));
     let listed = terse.send("GET", "/api/v1/urls", &[("cookie", &ann.cookie)], None).json();
-    assert_eq!((listed["links"][0]["short_code"].as_str(), listed["links"][0]["expires_at"].is_null()), (Some("mine-1"), true));
+    assert_eq!(
+        (listed["links"][0]["short_code"].as_str(), listed["links"][0]["expires_at"].is_null()),
+        (Some("mine-1"), true)
+    );
 }
 
 #[test]

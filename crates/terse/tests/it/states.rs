@@ -1,6 +1,7 @@
 //! Every state of a link, as each kind of client meets it: the whole table on one page.
 //!
-//! What is special about a single state is told where it is at home: `following.rs`, `passwords.rs`, `rules.rs`, `bans.rs`.
+//! What is special about a single state is told where it is at home: `following.rs`,
+//! `passwords.rs`, `rules.rs`, `bans.rs`.
 
 use std::time::Duration;
 
@@ -25,13 +26,15 @@ struct State {
     /// For a browser, and for a program or one that only looks.
     page: u16,
     program: u16,
-    /// The word of the problem that programs are given; none where a link leads on or shows a page to everybody.
+    /// The word of the problem that programs are given; none where a link leads on or shows a page
+    /// to everybody.
     word: Option<&'static str>,
     /// Whether it leads to its target.
     leads: bool,
     /// Whether the page may say where the link leads.
     tells: bool,
-    /// The word in the address of the page that visitors are sent to where `redirect.errors` is `page`; none where nothing changes.
+    /// The word in the address of the page that visitors are sent to where `redirect.errors` is
+    /// `page`; none where nothing changes.
     error: Option<&'static str>,
 }
 
@@ -49,13 +52,26 @@ const NORMAL: State = State {
 
 /// One that leads nowhere and says nothing.
 const fn fails(name: &'static str, status: u16, word: &'static str) -> State {
-    State { name, page: status, program: status, word: Some(word), error: Some(word), leads: false, tells: false, ..NORMAL }
+    State {
+        name,
+        page: status,
+        program: status,
+        word: Some(word),
+        error: Some(word),
+        leads: false,
+        tells: false,
+        ..NORMAL
+    }
 }
 
 fn states() -> Vec<State> {
     vec![
         NORMAL,
-        State { name: "archived", then: |terse, code| patch(terse, code, json!({"archived": true})), ..NORMAL },
+        State {
+            name: "archived",
+            then: |terse, code| patch(terse, code, json!({"archived": true})),
+            ..NORMAL
+        },
         State { name: "visits-left", made_with: || json!({"max_clicks": 100}), ..NORMAL },
         // Their own target is nobody's: each visitor goes where the rule sends them.
         State {
@@ -63,7 +79,10 @@ fn states() -> Vec<State> {
             made_with: || json!({"long_url": "https://example.org/other", "rules": [{"from": "2020-01-01", "to": TARGET}]}),
             ..NORMAL
         },
-        State { made_with: || json!({"valid_from": "2999-01-01"}), ..fails("not-yet", 404, "not_found") },
+        State {
+            made_with: || json!({"valid_from": "2999-01-01"}),
+            ..fails("not-yet", 404, "not_found")
+        },
         State { made_with: || json!({"ttl": 60}), ..fails("expired", 410, "expired") },
         State {
             made_with: || json!({"max_clicks": 1}),
@@ -71,10 +90,15 @@ fn states() -> Vec<State> {
             ..fails("used-up", 410, "expired")
         },
         State {
-            then: |terse, code| assert_eq!(terse.api("DELETE", &format!("/urls/{code}"), None).status, 204),
+            then: |terse, code| {
+                assert_eq!(terse.api("DELETE", &format!("/urls/{code}"), None).status, 204);
+            },
             ..fails("deleted", 404, "not_found")
         },
-        State { then: |terse, code| judge(terse, code, "blocked"), ..fails("blocked", 451, "blocked") },
+        State {
+            then: |terse, code| judge(terse, code, "blocked"),
+            ..fails("blocked", 451, "blocked")
+        },
         State {
             made_with: || json!({"rules": [{"to": TARGET}], "password": "open sesame"}),
             then: |terse, code| judge(terse, code, "blocked"),
@@ -122,13 +146,20 @@ fn patch(terse: &TestTerse, code: &str, change: Value) {
 }
 
 fn judge(terse: &TestTerse, code: &str, standing: &str) {
-    let judged = terse.api("PUT", &format!("/admin/links/{code}/standing"), Some(json!({"standing": standing})));
+    let judged = terse.api(
+        "PUT",
+        &format!("/admin/links/{code}/standing"),
+        Some(json!({"standing": standing})),
+    );
     assert_eq!(judged.status, 200, "{}", judged.text());
 }
 
 /// How links are visited.
-const CLIENTS: [(&str, &str, &str); 3] =
-    [("html", "GET", "text/html,*/*;q=0.8"), ("json", "GET", "application/json"), ("head", "HEAD", "*/*")];
+const CLIENTS: [(&str, &str, &str); 3] = [
+    ("html", "GET", "text/html,*/*;q=0.8"),
+    ("json", "GET", "application/json"),
+    ("head", "HEAD", "*/*"),
+];
 
 /// A link in each state for each client, so that each meets one that nobody has visited before.
 fn everything(page_mode: bool) -> TestTerse {
@@ -164,10 +195,18 @@ fn wrong(state: &State, client: &str, answer: &Answer) -> Option<String> {
     let status = if html { state.page } else { state.program };
     let location = state.leads.then_some(TARGET);
     if (answer.status, answer.location()) != (status, location) {
-        return Some(format!("{} {:?}, not {status} {location:?}", answer.status, answer.location()));
+        return Some(format!(
+            "{} {:?}, not {status} {location:?}",
+            answer.status,
+            answer.location()
+        ));
     }
-    let (control, kind) = (answer.header("cache-control").unwrap_or_default(), answer.header("content-type").unwrap_or_default());
-    // Whatever is not a page may be something else at the next visit, and so may a page: nobody else may keep it.
+    let (control, kind) = (
+        answer.header("cache-control").unwrap_or_default(),
+        answer.header("content-type").unwrap_or_default(),
+    );
+    // Whatever is not a page may be something else at the next visit, and so may a page: nobody
+    // else may keep it.
     if if state.leads { control != FOR_NOBODY } else { !control.contains("no-store") } {
         return Some(format!("Cache-Control: {control:?}"));
     }
@@ -182,8 +221,17 @@ fn wrong(state: &State, client: &str, answer: &Answer) -> Option<String> {
     match (client, state.word) {
         ("head", _) | (_, None) if body.is_empty() => None,
         ("head", _) => Some("HEAD has a body".into()),
-        ("json", Some(word)) if kind == "application/problem+json" && answer.json()["code"] == word => None,
-        ("html", _) | (_, None) if kind.starts_with("text/html") && body.to_lowercase().starts_with("<!doctype html>") => None,
+        ("json", Some(word))
+            if kind == "application/problem+json" && answer.json()["code"] == word =>
+        {
+            None
+        }
+        ("html", _) | (_, None)
+            if kind.starts_with("text/html")
+                && body.to_lowercase().starts_with("<!doctype html>") =>
+        {
+            None
+        }
         _ => Some(format!("{kind} {body}")),
     }
 }
@@ -194,7 +242,12 @@ fn every_state_is_answered_as_it_should_be_remembered_or_not() {
     for state in states() {
         for (client, method, accept) in CLIENTS {
             for visit in ["first", "second", "third"] {
-                let answer = terse.send(method, &format!("/{}-{client}", state.name), &[("accept", accept)], None);
+                let answer = terse.send(
+                    method,
+                    &format!("/{}-{client}", state.name),
+                    &[("accept", accept)],
+                    None,
+                );
                 if let Some(what) = wrong(&state, client, &answer) {
                     failed.push(format!("{} {client}, {visit} visit: {what}", state.name));
                 }
@@ -217,9 +270,13 @@ fn in_page_mode_only_failures_lead_to_a_page_of_ours() {
                     Some(word) => {
                         let page = format!("/r/{code}?error={word}");
                         let told = terse.browse(&page);
-                        let shown = State { page: state.page, ..fails(state.name, state.page, word) };
+                        let shown =
+                            State { page: state.page, ..fails(state.name, state.page, word) };
                         match (answer.status, answer.location()) == (302, Some(&*page)) {
-                            true if answer.header("cache-control").is_some_and(|control| control.contains("no-store")) => {
+                            true if answer
+                                .header("cache-control")
+                                .is_some_and(|control| control.contains("no-store")) =>
+                            {
                                 wrong(&shown, "html", &told)
                             }
                             _ => Some(format!("{answer:?}")),

@@ -8,7 +8,8 @@ use crate::harness::TestTerse;
 
 fn tags(answer: &Value) -> Vec<(String, u64)> {
     let tags = answer["tags"].as_array().unwrap().iter();
-    tags.map(|tag| (tag["tag"].as_str().unwrap().to_owned(), tag["links"].as_u64().unwrap())).collect()
+    tags.map(|tag| (tag["tag"].as_str().unwrap().to_owned(), tag["links"].as_u64().unwrap()))
+        .collect()
 }
 
 fn pair(tag: &str, links: u64) -> (String, u64) {
@@ -22,19 +23,31 @@ fn tags_are_told_renamed_and_removed_over_all_links_of_their_owner_only() {
     let told = |answer: crate::harness::Answer| tags(&answer.json());
     let links: Vec<Value> = (0..250)
         .map(|n| {
-            let tags = if n % 2 == 0 { json!(["spring", "sale & co"]) } else { json!(["spring", "summer"]) };
+            let tags = if n % 2 == 0 {
+                json!(["spring", "sale & co"])
+            } else {
+                json!(["spring", "summer"])
+            };
             json!({"long_url": format!("https://example.com/{n}"), "tags": tags})
         })
         .collect();
     assert_eq!(ann.api(&terse, "POST", "/urls/bulk", Some(json!(links))).status, 207);
-    terse.create(json!({"long_url": "https://example.com/", "custom_alias": "of-admin", "tags": ["spring"]}));
-    assert_eq!(told(ann.api(&terse, "GET", "/tags", None)), [pair("spring", 250), pair("sale & co", 125), pair("summer", 125)]);
+    terse.create(
+        json!({"long_url": "https://example.com/", "custom_alias": "of-admin", "tags": ["spring"]}),
+    );
+    assert_eq!(
+        told(ann.api(&terse, "GET", "/tags", None)),
+        [pair("spring", 250), pair("sale & co", 125), pair("summer", 125)]
+    );
     assert_eq!(told(terse.api("GET", "/tags", None)), [pair("spring", 1)], "an admin's own");
     assert_eq!(terse.anonymous("GET", "/tags", None).status, 401);
 
     let renamed = ann.api(&terse, "PATCH", "/tags/spring", Some(json!({"name": " summer "})));
     assert_eq!((renamed.status, renamed.json()), (200, json!({"changed": 250, "more": false})));
-    assert_eq!(told(ann.api(&terse, "GET", "/tags", None)), [pair("summer", 250), pair("sale & co", 125)]);
+    assert_eq!(
+        told(ann.api(&terse, "GET", "/tags", None)),
+        [pair("summer", 250), pair("sale & co", 125)]
+    );
     let listed = ann.api(&terse, "GET", "/urls?limit=1", None).json();
     assert_eq!(listed["links"][0]["tags"], json!(["summer"]), "each is there once");
     let again = ann.api(&terse, "PATCH", "/tags/spring", Some(json!({"name": "summer"})));
@@ -60,8 +73,11 @@ fn tags_are_told_renamed_and_removed_over_all_links_of_their_owner_only() {
 fn more_links_than_one_call_changes_are_changed_by_calling_again() {
     let terse = TestTerse::start();
     for part in 0..3 {
-        let links: Vec<Value> =
-            (0..500).map(|n| json!({"long_url": format!("https://example.com/{part}/{n}"), "tags": ["old"]})).collect();
+        let links: Vec<Value> = (0..500)
+            .map(
+                |n| json!({"long_url": format!("https://example.com/{part}/{n}"), "tags": ["old"]}),
+            )
+            .collect();
         assert_eq!(terse.api("POST", "/urls/bulk", Some(json!(links))).status, 207);
     }
     let mut changed = 0;

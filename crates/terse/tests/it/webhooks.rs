@@ -52,38 +52,59 @@ fn a_receiver_can_tell_that_what_it_is_told_is_ours() {
     let (id, secret) = hook(&terse, &receiver.url("/hook?a=b"), &[]);
     let code = terse.create(json!({ "long_url": "https://example.com/?q=1", "title": "One" }));
     let got = receiver.next();
-    assert_eq!((got.line.as_str(), got.header("content-type")), ("POST /hook?a=b HTTP/1.1", "application/json"));
+    assert_eq!(
+        (got.line.as_str(), got.header("content-type")),
+        ("POST /hook?a=b HTTP/1.1", "application/json")
+    );
     let check = |secret: &str, got: &Got, body: &[u8]| {
-        verify(&HookSecret::new(secret), got.header("terse-signature"), body, now(&terse), 60).is_ok()
+        verify(&HookSecret::new(secret), got.header("terse-signature"), body, now(&terse), 60)
+            .is_ok()
     };
     assert!(check(&secret, &got, &got.body));
     assert!(!check("whsec_other", &got, &got.body) && !check(&secret, &got, b"{}"));
     let body = got.json();
-    assert_eq!((&body["type"], &body["id"]), (&json!("link.created"), &json!(got.header("terse-delivery"))));
+    assert_eq!(
+        (&body["type"], &body["id"]),
+        (&json!("link.created"), &json!(got.header("terse-delivery")))
+    );
     assert_eq!(kind(&got), "link.created");
     let mut link = terse.api("GET", &format!("/urls/{code}"), None).json();
     link.as_object_mut().unwrap().remove("click_count");
     assert_eq!(body["link"], link, "as the API shows it");
     // A new secret signs, and the old one along with it for a while.
-    let rotated = terse.api("PATCH", &format!("/webhooks/{id}"), Some(json!({ "rotate_secret": true }))).json();
+    let rotated = terse
+        .api("PATCH", &format!("/webhooks/{id}"), Some(json!({ "rotate_secret": true })))
+        .json();
     terse.api("DELETE", &format!("/urls/{code}"), None);
     let got = receiver.next();
     assert_eq!(kind(&got), "link.deleted");
-    assert!(check(rotated["secret"].as_str().unwrap(), &got, &got.body) && check(&secret, &got, &got.body));
+    assert!(
+        check(rotated["secret"].as_str().unwrap(), &got, &got.body)
+            && check(&secret, &got, &got.body)
+    );
     until("it is noted", || seen(&terse, &id)["waiting"] == 0);
-    assert!(deliveries(&terse, &id).iter().all(|one| one["state"] == "delivered" && one["attempts"] == 1));
+    assert!(
+        deliveries(&terse, &id)
+            .iter()
+            .all(|one| one["state"] == "delivered" && one["attempts"] == 1)
+    );
 }
 
 #[test]
 fn a_webhook_is_told_what_it_is_for_and_about_its_owners_links() {
     let (terse, receiver) = (terse(), Receiver::saying(200));
     hook(&terse, &receiver.url("/"), &["link.changed", "link.blocked", "link.expired"]);
-    let anonymous = terse.anonymous("POST", "/urls", Some(json!({ "long_url": "https://example.com/a" })));
+    let anonymous =
+        terse.anonymous("POST", "/urls", Some(json!({ "long_url": "https://example.com/a" })));
     assert_eq!(anonymous.status, 201);
     let code = terse.create(json!({ "long_url": "https://example.com/b" }));
     let path = format!("/urls/{code}");
     terse.api("PATCH", &path, Some(json!({ "title": "New" })));
-    terse.api("PUT", &format!("/admin/links/{code}/standing"), Some(json!({ "standing": "blocked" })));
+    terse.api(
+        "PUT",
+        &format!("/admin/links/{code}/standing"),
+        Some(json!({ "standing": "blocked" })),
+    );
     terse.api("DELETE", &path, None);
     let got = [receiver.next(), receiver.next()];
     assert_eq!(got.each_ref().map(kind), ["link.changed", "link.blocked"]);
@@ -103,7 +124,10 @@ fn a_link_that_expires_is_told_of() {
     let code = terse.create(json!({ "long_url": "https://example.com/", "ttl": 60 }));
     terse.clock().advance(Duration::from_secs(61));
     let got = receiver.next();
-    assert_eq!((kind(&got), &got.json()["link"]["status"]), ("link.expired".into(), &json!("expired")));
+    assert_eq!(
+        (kind(&got), &got.json()["link"]["status"]),
+        ("link.expired".into(), &json!("expired"))
+    );
     assert_eq!(got.json()["link"]["short_code"], code);
 }
 
@@ -155,10 +179,17 @@ fn a_slow_receiver_holds_up_nobody_else() {
         hook(&terse, &slow.url("/"), &[]);
     }
     hook(&terse, &quick.url("/"), &[]);
-    let codes: Vec<String> = (0..20).map(|n| terse.create(json!({ "long_url": format!("https://example.com/{n}") }))).collect();
-    let got: Vec<Value> = codes.iter().map(|_| quick.next().json()["link"]["short_code"].clone()).collect();
+    let codes: Vec<String> = (0..20)
+        .map(|n| terse.create(json!({ "long_url": format!("https://example.com/{n}") })))
+        .collect();
+    let got: Vec<Value> =
+        codes.iter().map(|_| quick.next().json()["link"]["short_code"].clone()).collect();
     assert_eq!(got, codes, "in order");
-    assert!(slow.accepted() > 0 && slow.most_open.load(Ordering::SeqCst) <= 3, "{:?}", slow.most_open);
+    assert!(
+        slow.accepted() > 0 && slow.most_open.load(Ordering::SeqCst) <= 3,
+        "{:?}",
+        slow.most_open
+    );
 }
 
 #[test]
@@ -175,7 +206,10 @@ fn nothing_is_sent_unless_it_is_switched_on() {
     }
     terse.clock().advance(Duration::from_secs(86_400));
     let metrics = terse.get("/metrics").text();
-    for line in ["terse_titles_total{what=\"skipped\"} 0", "terse_webhook_events_total{what=\"enqueued\"} 0"] {
+    for line in [
+        "terse_titles_total{what=\"skipped\"} 0",
+        "terse_webhook_events_total{what=\"enqueued\"} 0",
+    ] {
         assert!(metrics.contains(line), "{metrics}");
     }
     terse.stop();
@@ -194,13 +228,15 @@ fn webhooks_that_were_there_are_silent_while_switched_off() {
     terse.config.outgoing.webhooks = true;
     terse.restart();
     let code = terse.create(json!({ "long_url": "https://example.com/c" }));
-    // The very first may come again: the server may have stopped before it had noted that it was taken.
+    // The very first may come again: the server may have stopped before it had noted that it was
+    // taken.
     let last = std::iter::repeat_with(|| receiver.next().json()["link"].clone())
         .find(|link| link["long_url"] != "https://example.com/a");
     assert_eq!(last.unwrap()["short_code"], code);
 }
 
-/// The receiver has it but has not said so when the sender is killed: it comes again, once, and then no more.
+/// The receiver has it but has not said so when the sender is killed: it comes again, once, and
+/// then no more.
 #[test]
 fn an_event_outlives_the_sender() {
     let folder = tempfile::TempDir::new().unwrap();
@@ -213,7 +249,8 @@ fn an_event_outlives_the_sender() {
             .uri(format!("http://{}/api/v1{path}", terse.address))
             .header("authorization", format!("Bearer {KEY}"))
             .header("content-type", "application/json");
-        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let agent: ureq::Agent =
+            ureq::Agent::config_builder().http_status_as_error(false).build().into();
         let body = body.map(|body| body.to_string()).unwrap_or_default();
         let sent = match method {
             "GET" => agent.run(request.body(()).unwrap()),
@@ -223,21 +260,36 @@ fn an_event_outlives_the_sender() {
     };
     let first = Killable::start_with(&data_dir, &on);
     let made = call(&first, "POST", "/webhooks", Some(json!({ "url": receiver.url("/") })));
-    let (id, secret) = (made["id"].as_str().unwrap(), HookSecret::new(made["secret"].as_str().unwrap()));
+    let (id, secret) =
+        (made["id"].as_str().unwrap(), HookSecret::new(made["secret"].as_str().unwrap()));
     let link = call(&first, "POST", "/urls", Some(json!({ "long_url": "https://example.com/" })));
     let before = receiver.next();
     first.kill();
     let second = Killable::start_with(&data_dir, &on);
     let again = receiver.next();
-    assert_eq!((again.header("terse-delivery"), &again.body), (before.header("terse-delivery"), &before.body));
+    assert_eq!(
+        (again.header("terse-delivery"), &again.body),
+        (before.header("terse-delivery"), &before.body)
+    );
     assert_eq!(again.json()["link"]["short_code"], link["short_code"]);
-    let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-    assert_eq!(verify(&secret, again.header("terse-signature"), &again.body, seconds, 60), Ok(()), "the secret is the same");
+    let seconds =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    assert_eq!(
+        verify(&secret, again.header("terse-signature"), &again.body, seconds, 60),
+        Ok(()),
+        "the secret is the same"
+    );
     let path = format!("/webhooks/{id}/deliveries");
-    until("it is delivered", || call(&second, "GET", &path, None)["deliveries"][0]["state"] == "delivered");
+    until("it is delivered", || {
+        call(&second, "GET", &path, None)["deliveries"][0]["state"] == "delivered"
+    });
     second.kill();
     let third = Killable::start_with(&data_dir, &on);
     call(&third, "POST", &format!("/webhooks/{id}/test"), Some(json!({})));
-    assert_eq!(receiver.next().header("terse-event"), "webhook.test", "what was taken is not sent again");
+    assert_eq!(
+        receiver.next().header("terse-event"),
+        "webhook.test",
+        "what was taken is not sent again"
+    );
     assert_eq!(receiver.accepted(), 3);
 }

@@ -45,7 +45,8 @@ impl Client {
         let key = config.safety.safe_browsing_key.clone()?;
         let base = config.safety.safe_browsing_url.as_ref().map(|url| url.url().clone());
         let base = base.or_else(|| Url::parse(GOOGLE).ok())?;
-        let mut settings = OutgoingSettings::new(env!("CARGO_PKG_VERSION"), config.base_url().as_str());
+        let mut settings =
+            OutgoingSettings::new(env!("CARGO_PKG_VERSION"), config.base_url().as_str());
         // Whoever names a place inside means it.
         settings.allow_private = config.safety.allow_private_targets || is_loopback(&base);
         Some(Self { outgoing: Outgoing::new(settings), base, key })
@@ -61,7 +62,8 @@ impl Client {
 
     /// The whole hashes with these beginnings (`hashes.search`).
     pub(crate) async fn search(&self, prefixes: &[u32]) -> Result<Vec<u8>, Trouble> {
-        let prefixes = prefixes.iter().map(|prefix| ("hashPrefixes", STANDARD.encode(prefix.to_be_bytes())));
+        let prefixes =
+            prefixes.iter().map(|prefix| ("hashPrefixes", STANDARD.encode(prefix.to_be_bytes())));
         self.get("v5/hashes:search", prefixes, ANSWER).await
     }
 
@@ -73,7 +75,10 @@ impl Client {
     ) -> Result<Vec<u8>, Trouble> {
         let mut url = self.base.clone();
         url.set_path(path);
-        url.query_pairs_mut().extend_pairs(pairs).append_pair("alt", "proto").append_pair("key", self.key.reveal());
+        url.query_pairs_mut()
+            .extend_pairs(pairs)
+            .append_pair("alt", "proto")
+            .append_pair("key", self.key.reveal());
         match self.outgoing.get(url.as_str(), limits).await {
             Ok(fetched) if fetched.status == 200 => Ok(fetched.body),
             Ok(fetched) => Err(Trouble::answer(format!("its server answers {}", fetched.status))),

@@ -63,13 +63,15 @@ impl LoadedList {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Default::default(),
             Err(error) => {
-                tracing::warn!(%error, "the copy of the Safe Browsing lists cannot be read; they are fetched anew");
+                tracing::warn!(%error, "the copy of the Safe Browsing lists cannot be read; they \
+                    are fetched anew");
                 Default::default()
             }
         };
         // Written by a version with other lists: the missing ones are fetched as a whole.
         let known = |name: &&str| lists.iter().find(|list| list.name() == *name).cloned();
-        let all: Vec<HashList> = LISTS.iter().map(|name| known(name).unwrap_or_else(|| HashList::new(name))).collect();
+        let all: Vec<HashList> =
+            LISTS.iter().map(|name| known(name).unwrap_or_else(|| HashList::new(name))).collect();
         let whole = LISTS.iter().all(|name| known(name).is_some());
         Self { path, lists: all, head: if whole { head } else { Head::default() } }
     }
@@ -99,9 +101,15 @@ impl LoadedList {
         digest.finalize().into()
     }
 
-    /// Takes what the server says is new. A list that would not become the server's stays as it is and is asked for as a whole.
-    pub(crate) fn take(&mut self, updates: &[ListUpdate], now: Timestamp) -> Result<FetchResult, String> {
-        let mut outcome = FetchResult { changed: self.head.confirmed.is_none(), ..FetchResult::default() };
+    /// Takes what the server says is new. A list that would not become the server's stays as it is
+    /// and is asked for as a whole.
+    pub(crate) fn take(
+        &mut self,
+        updates: &[ListUpdate],
+        now: Timestamp,
+    ) -> Result<FetchResult, String> {
+        let mut outcome =
+            FetchResult { changed: self.head.confirmed.is_none(), ..FetchResult::default() };
         let (mut waits, mut more) = (Duration::ZERO, false);
         let mut lists = Vec::with_capacity(self.lists.len());
         for list in &mut self.lists {
@@ -114,7 +122,8 @@ impl LoadedList {
                     lists.push(new);
                 }
                 Err(error) => {
-                    tracing::warn!(list = list.name(), %error, "a Safe Browsing list is fetched as a whole");
+                    tracing::warn!(list = list.name(), %error, "a Safe Browsing list is fetched \
+                        as a whole");
                     list.forget_version();
                     outcome.reset += 1;
                 }
@@ -122,12 +131,15 @@ impl LoadedList {
         }
         outcome.wait = if more { Duration::ZERO } else { waits };
         if outcome.reset > 0 {
-            // All of it or nothing: the lists in force stay together, and the others are told again what is new.
+            // All of it or nothing: the lists in force stay together, and the others are told again
+            // what is new.
             outcome.changed = false;
             return Ok(outcome);
         }
         self.lists = lists;
-        let trusted = |at: i64| now <= Timestamp::from_ms(at).checked_add(MAX_TRUST).unwrap_or(Timestamp::MAX);
+        let trusted = |at: i64| {
+            now <= Timestamp::from_ms(at).checked_add(MAX_TRUST).unwrap_or(Timestamp::MAX)
+        };
         if !self.head.confirmed.is_some_and(trusted) {
             (outcome.back, self.head.since) = (true, now.as_ms());
         }

@@ -1,4 +1,5 @@
-//! Links that could not be judged when they were made, or when the lists changed: the server is asked, and they are judged again.
+//! Links that could not be judged when they were made, or when the lists changed: the server is
+//! asked, and they are judged again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +9,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::{MAX_ASKED, POLL_INTERVAL, Service};
 
-/// How often the server is asked about the same links. What is left then is found by the next re-scan.
+/// How often the server is asked about the same links. What is left then is found by the next
+/// re-scan.
 const ATTEMPTS: u32 = 6;
 
 /// One link.
@@ -40,7 +42,8 @@ impl Service {
             }
             for Revisit { key, .. } in some.drain(..) {
                 if let Err(error) = links.rejudge(&key).await {
-                    tracing::warn!(%error, "a link could not be judged again; the next re-scan does");
+                    tracing::warn!(%error, "a link could not be judged again; the next re-scan \
+                        does");
                 }
             }
         }
@@ -52,7 +55,8 @@ impl Service {
             while self.is_quiet() {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
-            let mut wanted: Vec<u32> = some.iter().flat_map(|revisit| self.known.wanted(&revisit.target)).collect();
+            let mut wanted: Vec<u32> =
+                some.iter().flat_map(|revisit| self.known.wanted(&revisit.target)).collect();
             wanted.sort_unstable();
             wanted.dedup();
             if wanted.is_empty() || self.ask(&wanted).await {

@@ -21,7 +21,11 @@ const MAX_WAIT: Duration = Duration::from_hours(12);
 
 impl Service {
     /// Asks whenever it is due, until told to stop.
-    pub(super) async fn follow(self: Arc<Self>, safety: Arc<Safety>, mut stop: watch::Receiver<bool>) {
+    pub(super) async fn follow(
+        self: Arc<Self>,
+        safety: Arc<Safety>,
+        mut stop: watch::Receiver<bool>,
+    ) {
         let latest = self.clock.now().checked_add(MAX_WAIT).unwrap_or(Timestamp::MAX);
         let mut due = self.held.lock().unwrap_or_else(PoisonError::into_inner).next().min(latest);
         let (mut failures, mut at_once) = (0, 0);
@@ -44,7 +48,8 @@ impl Service {
                     }
                     Err(trouble) => {
                         self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                        // Who answers with an error has too many visitors; who does not answer may be back soon.
+                        // Who answers with an error has too many visitors; who does not answer may
+                        // be back soon.
                         let (first, longest) = match trouble.answered {
                             true => (Duration::from_mins(15), Duration::from_hours(2)),
                             false => (A_WHILE, Duration::from_mins(15)),
@@ -52,7 +57,12 @@ impl Service {
                         let wait = pause(first, failures, longest);
                         failures += 1;
                         let (why, wait_s) = (&trouble.why, wait.as_secs());
-                        tracing::warn!(why, wait_s, "the Safe Browsing lists could not be fetched; the last ones stay in force");
+                        tracing::warn!(
+                            why,
+                            wait_s,
+                            "the Safe Browsing lists could not be fetched; the last ones stay in \
+                             force"
+                        );
                         wait
                     }
                 };
@@ -109,7 +119,8 @@ impl Service {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.wait(due);
         if let Err(error) = held.keep() {
-            tracing::warn!(%error, "the Safe Browsing lists could not be kept; after a restart they have to be fetched again");
+            tracing::warn!(%error, "the Safe Browsing lists could not be kept; after a restart \
+                they have to be fetched again");
         }
     }
 }
