@@ -1,6 +1,7 @@
 //! What a link was before its changes, and the way back.
 
-use super::{Asked, Caller, LinkError, Links};
+use super::screening::Asked;
+use super::{Caller, LinkError, Links};
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, Revision};
 use crate::patch::check_window;
 use crate::rules::Rules;

@@ -1,0 +1,153 @@
+//! Creating a link.
+
+use super::screening::asked_for;
+use super::{Caller, LinkError, Links};
+use crate::code::Code;
+use crate::codes::{CodeSourceError, Wanted};
+use crate::create_link::{CreateLink, NewLink};
+use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, Revision};
+use crate::registry::EventKind;
+use crate::screening::Flags;
+use crate::store::{Insert, Inserted, Request, StoreError};
+use crate::time::Timestamp;
+use crate::validation::{ValidationError, ValidationErrorKind};
+
+/// How often a generated code may turn out to be taken before something must be wrong.
+const CODE_ATTEMPTS: u32 = 32;
+
+/// A link that was asked for.
+#[derive(Clone, Debug)]
+pub struct Created {
+    /// The link.
+    pub link: Link,
+    /// Whether it is new; otherwise one that existed was given back.
+    pub new: bool,
+    /// Whether it is the answer to an earlier attempt of the same request.
+    pub replayed: bool,
+}
+
+impl Links {
+    /// Makes a link, or gives back the caller's own for the same target. `Ok` means durable and
+    /// visible everywhere.
+    pub async fn create(
+        &self,
+        caller: Caller,
+        wish: CreateLink,
+        request: Option<Request>,
+    ) -> Result<Created, LinkError> {
+        let longest = match caller {
+            Caller::Anonymous if !self.rules.anonymous_create => return Err(LinkError::KeyNeeded),
+            Caller::Anonymous => Some(self.rules.anonymous_ttl),
+            _ => None,
+        };
+        let now = self.clock.now();
+        let new = wish.parse(&self.rules.targets, &self.rules.hosts, longest, now)?;
+        self.insert(caller, new, request, now).await
+    }
+
+    pub(super) async fn insert(
+        &self,
+        caller: Caller,
+        new: NewLink,
+        request: Option<Request>,
+        created_at: Timestamp,
+    ) -> Result<Created, LinkError> {
+        let owner = caller.owner();
+        self.prepare(asked_for(&new).map(|asked| asked.target)).await;
+        let version = self.screen.version();
+        let (standing, flags) = self.judge(caller, owner, asked_for(&new))?;
+        for attempt in 0..CODE_ATTEMPTS {
+            let code = match &new.alias {
+                Some(alias) => alias.clone(),
+                None => {
+                    let wanted = Wanted { owner, target: &new.target, attempt };
+                    self.codes.next(wanted).await.map_err(|error| match error {
+                        CodeSourceError::Store(error) => error.into(),
+                        error => LinkError::NoCode(error),
+                    })?
+                }
+            };
+            let link = stored_form(&new, code, owner, created_at, standing, flags.clone());
+            let insert = Insert { link: link.clone(), request: request.clone() };
+            match self.store.insert(insert).await {
+                Ok(Inserted::Created) => {
+                    self.feed.announce(&link.key);
+                    self.tell(EventKind::LinkCreated, &link).await;
+                    let link = self.learned_since(version, link).await;
+                    self.revisit_if_unscreened(&link);
+                    return Ok(Created { link, new: true, replayed: false });
+                }
+                // An earlier attempt may have been written although its answer got lost, and looked
+                // for in vain before: whoever remembers the link as missing, or as it was, should
+                // look again.
+                Ok(Inserted::Existing(link)) => {
+                    self.feed.announce(&link.key);
+                    return Ok(Created { link: *link, new: false, replayed: false });
+                }
+                Ok(Inserted::Replayed(Some(link))) => {
+                    self.feed.announce(&link.key);
+                    return Ok(Created { link: *link, new: false, replayed: true });
+                }
+                Ok(Inserted::Replayed(None)) => return Err(LinkError::NotFound),
+                Ok(Inserted::RequestMismatch) => return Err(LinkError::RequestMismatch),
+                Err(StoreError::CodeTaken) if new.alias.is_some() => {
+                    return Err(ValidationError::new(
+                        ValidationErrorKind::AliasTaken,
+                        "custom_alias",
+                        "this alias is taken",
+                    )
+                    .into());
+                }
+                Err(StoreError::CodeTaken) => {}
+                Err(error) => {
+                    self.feed.announce(&link.key);
+                    return Err(error.into());
+                }
+            }
+        }
+        Err(LinkError::NoCode(CodeSourceError::Exhausted))
+    }
+}
+
+/// A new link as the store will keep it.
+fn stored_form(
+    new: &NewLink,
+    code: Code,
+    owner: OwnerId,
+    created_at: Timestamp,
+    standing: ModerationStatus,
+    flags: Flags,
+) -> Link {
+    let mut link = Link {
+        key: LinkKey { domain: new.domain.clone(), code },
+        generated: new.alias.is_none(),
+        owner,
+        target: new.target.clone(),
+        created_at,
+        updated_at: created_at,
+        expires_at: new.expires_at,
+        valid_from: new.valid_from,
+        max_clicks: new.max_clicks,
+        spent_clicks: 0,
+        redirect: new.redirect,
+        title: new.title.clone(),
+        tags: new.tags.clone(),
+        notes: new.notes.clone(),
+        password: new.password.clone(),
+        archived_at: new.archived.then_some(created_at),
+        rules: new.rules.as_ref().map(|drafted| drafted.rules.clone()),
+        forward_query: new.forward_query,
+        crawlable: new.crawlable,
+        standing,
+        judged: ModerationSource::Screen,
+        flags,
+        deleted_at: None,
+        reusable: false,
+        revision: Revision(1),
+    };
+    // Strangers share the anonymous owner, so what one of them made is nothing to give to another.
+    let plain = new.title.is_none() && new.tags.is_empty() && link.is_plain();
+    link.reusable =
+        new.reuse && plain && standing == ModerationStatus::Clear && owner != OwnerId::ANONYMOUS;
+    link
+}

@@ -1,0 +1,80 @@
+//! Deleting, restoring and erasing links.
+
+use super::{Caller, LinkError, Links};
+use crate::link::{Link, LinkKey, OwnerId};
+use crate::text::Tags;
+use crate::time::Timestamp;
+
+/// When erased links were deleted: whatever the grace time is, they are not restored.
+const LONG_AGO: Timestamp = Timestamp::EPOCH;
+
+impl Links {
+    /// Deletes a link softly. Deleting it again is fine.
+    pub async fn delete(&self, caller: Caller, key: &LinkKey) -> Result<(), LinkError> {
+        let deleted = self.change(caller, key, None, |link, now| {
+            let mut new = link.clone();
+            if new.deleted_at.is_none() {
+                new.deleted_at = Some(now);
+                new.reusable = false;
+                new.revision.0 += 1;
+            }
+            Ok(new)
+        });
+        deleted.await.map(|_| ())
+    }
+
+    /// Undoes a delete within the grace time.
+    pub async fn restore(&self, caller: Caller, key: &LinkKey) -> Result<Link, LinkError> {
+        self.change(caller, key, None, |link, now| {
+            let mut new = link.clone();
+            if let Some(at) = new.deleted_at {
+                if at == LONG_AGO || at < now.saturating_sub(self.rules.grace) {
+                    return Err(LinkError::NotFound);
+                }
+                new.deleted_at = None;
+                new.updated_at = now.max(link.updated_at);
+                new.revision.0 += 1;
+                // Nobody looked at it while it was gone.
+                if let Some(screened) = self.screened(&new) {
+                    new = Link { revision: new.revision, ..screened };
+                }
+            }
+            Ok(new)
+        })
+        .await
+        .inspect(|link| self.revisit_if_unscreened(link))
+    }
+
+    /// Takes a link of an owner who leaves out of the world: nobody can restore it, and
+    /// [`Links::purge_erased`] deletes it. A blocked one stays, so that its code never leads
+    /// anywhere again, but without its owner's words. Doing it again is fine, as is a link that is
+    /// gone.
+    pub async fn erase(&self, owner: OwnerId, key: &LinkKey) -> Result<(), LinkError> {
+        let erased = self.change(Caller::Owner(owner), key, None, |link, _| {
+            let mut new = link.clone();
+            if new.deleted_at != Some(LONG_AGO) {
+                (new.deleted_at, new.reusable, new.title, new.tags) =
+                    (Some(LONG_AGO), false, None, Tags::default());
+                (new.notes, new.password, new.rules) = (None, None, None);
+                new.revision.0 += 1;
+            }
+            Ok(new)
+        });
+        match erased.await {
+            // Their words were in what the link was before, too.
+            Ok(_) => Ok(self.store.forget_history(key).await?),
+            Err(LinkError::NotFound) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes up to `limit` erased links for good, and says how many.
+    pub async fn purge_erased(&self, limit: usize) -> Result<usize, LinkError> {
+        let keys = self
+            .store
+            .purge(LONG_AGO, limit, self.rules.quarantine_until(self.clock.now()))
+            .await?;
+        keys.iter().for_each(|key| self.feed.announce(key));
+        Ok(keys.len())
+    }
+}

@@ -1,0 +1,110 @@
+//! The one service through which links are created, read and changed, split by use case.
+
+mod caller;
+mod create;
+mod delete;
+mod error;
+mod expiry;
+mod import;
+mod read;
+mod screening;
+mod tags;
+mod undo;
+mod update;
+
+pub use caller::Caller;
+pub use create::Created;
+pub use error::LinkError;
+pub use read::Listing;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::codes::CodeSource;
+use crate::domain::Hosts;
+use crate::events::{LinkEvents, NoEvents};
+use crate::link::Link;
+use crate::registry::{EventKind, Suspended};
+use crate::screening::Screening;
+use crate::store::{ChangeFeed, LinkStore};
+use crate::target::TargetRules;
+use crate::time::Timestamp;
+
+/// What the operator decided.
+#[derive(Clone, Debug)]
+pub struct LinkPolicy {
+    /// Which targets are allowed.
+    pub targets: TargetRules,
+    /// Which domains are ours.
+    pub hosts: Hosts,
+    /// Whether links can be made without a key.
+    pub anonymous_create: bool,
+    /// How long such links live.
+    pub anonymous_ttl: Duration,
+    /// How long deleted links can be restored.
+    pub grace: Duration,
+    /// How long an alias stays its former owner's once its link is gone; zero for not at all.
+    pub quarantine: Duration,
+}
+
+/// The back office: everything that creates or changes links goes through here.
+pub struct Links {
+    store: Arc<dyn LinkStore>,
+    codes: Arc<dyn CodeSource>,
+    feed: Arc<dyn ChangeFeed>,
+    screen: Arc<dyn Screening>,
+    events: Arc<dyn LinkEvents>,
+    rules: LinkPolicy,
+    suspended: Suspended,
+    clock: Clock,
+}
+
+impl LinkPolicy {
+    /// Until when aliases of links that go now are held.
+    pub fn quarantine_until(&self, now: Timestamp) -> Option<Timestamp> {
+        (!self.quarantine.is_zero())
+            .then(|| now.checked_add(self.quarantine).unwrap_or(Timestamp::MAX))
+    }
+}
+
+impl Links {
+    /// Puts the parts together.
+    pub fn new(
+        store: Arc<dyn LinkStore>,
+        codes: Arc<dyn CodeSource>,
+        feed: Arc<dyn ChangeFeed>,
+        screen: Arc<dyn Screening>,
+        rules: LinkPolicy,
+        clock: Clock,
+    ) -> Self {
+        let (events, suspended) = (Arc::new(NoEvents), Suspended::default());
+        Self { store, codes, feed, screen, events, rules, suspended, clock }
+    }
+
+    /// The same, with somebody who is told what happens.
+    pub fn telling(self, events: Arc<dyn LinkEvents>) -> Self {
+        Self { events, ..self }
+    }
+
+    /// What the operator decided.
+    pub fn rules(&self) -> &LinkPolicy {
+        &self.rules
+    }
+
+    /// Who is suspended, to be told by whoever asks the registry.
+    pub fn suspended(&self) -> &Suspended {
+        &self.suspended
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    async fn tell(&self, kind: EventKind, link: &Link) {
+        if self.events.wants(link.owner) {
+            self.events.happened(kind, link, self.clock.now()).await;
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Reading and listing links.
+
+use super::{Caller, LinkError, Links};
+use crate::domain::Domain;
+use crate::link::{Link, LinkKey};
+use crate::store::{ListQuery, Page, Sort, StoreError};
+use crate::time::Timestamp;
+
+/// A part of a caller's list.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// The links and where to go on.
+    pub page: Page,
+    /// The moment by which their states were judged.
+    pub now: Timestamp,
+}
+
+impl Links {
+    /// A link of the caller's.
+    pub async fn get(&self, caller: Caller, key: &LinkKey) -> Result<Link, LinkError> {
+        let link = self.store.get(key).await?.filter(|link| caller.may_touch(link));
+        link.ok_or(LinkError::NotFound)
+    }
+
+    /// What anyone may see of a link before following it.
+    pub async fn preview(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        Ok(self.store.get(key).await?.map(|link| self.suspended.applied(link)))
+    }
+
+    /// The caller's links; an admin sees everyone's.
+    pub async fn list(&self, caller: Caller, mut query: ListQuery) -> Result<Listing, LinkError> {
+        match caller {
+            Caller::Anonymous => return Err(LinkError::KeyNeeded),
+            Caller::Owner(owner) => query.owner = Some(owner),
+            Caller::Admin(_) => {}
+        }
+        let now = query.now;
+        Ok(Listing { page: self.store.list(&query).await?, now })
+    }
+
+    /// Whether there is any link on a domain, but for deleted ones.
+    pub async fn any_on(&self, domain: &Domain) -> Result<bool, StoreError> {
+        let (now, domain) = (self.clock.now(), Some(domain.clone()));
+        let (owner, tag, text, status, archived, after) = (None, None, None, None, None, None);
+        let mut query = ListQuery {
+            owner,
+            domain,
+            tag,
+            text,
+            status,
+            archived,
+            sort: Sort::Newest,
+            after,
+            limit: 1,
+            now,
+        };
+        loop {
+            let page = self.store.list(&query).await?;
+            if !page.links.is_empty() {
+                return Ok(true);
+            }
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => return Ok(false),
+            }
+        }
+    }
+}

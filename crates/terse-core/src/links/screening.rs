@@ -1,0 +1,246 @@
+//! Screening of targets, and what follows for a link.
+
+use super::update::UPDATE_ATTEMPTS;
+use super::{Caller, Links};
+use crate::create_link::NewLink;
+use crate::events::kind_of;
+use crate::host::canonical_host;
+use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId};
+use crate::patch::Patch;
+use crate::rules::{self, TypedTarget};
+use crate::screening::{self, Evidence, Flags, Judgement, REPORTED, UNSCREENED};
+use crate::store::{StoreError, Updated};
+use crate::target::Target;
+use crate::time::Timestamp;
+use crate::validation::{ValidationError, ValidationErrorKind};
+
+/// About how many targets of one link others are asked before it is made; the rest are looked at
+/// again later.
+const PREPARED: usize = 4;
+
+impl Links {
+    /// What is odd about a link, in sentences for whoever wonders whether to follow it.
+    pub fn reasons(&self, link: &Link) -> Vec<&'static str> {
+        let sentence = |flag: &str| match flag {
+            REPORTED => Some("Several people have reported it."),
+            flag => self.screen.sentence(flag),
+        };
+        link.flags.iter().filter_map(sentence).collect()
+    }
+
+    /// A host as a moderator typed it, canonical; or why it cannot be blocked with all names below
+    /// it.
+    pub fn blockable(&self, typed: &str) -> Result<String, ValidationError> {
+        let refuse = |detail: &'static str| {
+            ValidationError::new(ValidationErrorKind::InvalidRequest, "host", detail)
+        };
+        let host = canonical_host(typed)
+            .ok_or_else(|| refuse("a host name or an address, without scheme, port or path"))?;
+        // Nobody means a host by these: it would be in the list and match nothing.
+        if host.contains('*') || host.split('.').any(str::is_empty) {
+            return Err(refuse(
+                "a host with all names below it is meant anyway; leave out stars and empty labels",
+            ));
+        }
+        let is_ours = |own: &String| {
+            own.strip_suffix(&*host)
+                .is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        };
+        if self.rules.hosts.names().iter().any(is_ours) {
+            return Err(refuse("this would block our own links"));
+        }
+        if !self.screen.is_blockable(&host) {
+            return Err(refuse("this would block too much"));
+        }
+        Ok(host)
+    }
+
+    /// A target of something other than a link, under the same rules.
+    pub fn target(
+        &self,
+        caller: Caller,
+        text: &str,
+        field: &'static str,
+    ) -> Result<Target, ValidationError> {
+        let target =
+            Target::parse(text, &self.rules.targets).map_err(|refusal| refusal.on(field))?;
+        let asked = Asked { field, target: &target, evidence: Evidence::Typed(text) };
+        self.judge(caller, caller.owner(), [asked])?;
+        Ok(target)
+    }
+
+    /// A stored link as the screen would have it now, or `None` if it is so already. A moderator's
+    /// word is not touched.
+    pub fn screened(&self, link: &Link) -> Option<Link> {
+        screening::screened(&*self.screen, link, self.clock.now())
+    }
+
+    /// Has a link judged again, soon, if asking elsewhere would tell more of the places it leads to
+    /// than is known here.
+    pub fn revisit_if_unsure(&self, link: &Link) {
+        if link.judged == ModerationSource::Screen {
+            self.unsure_of(link).for_each(|target| self.screen.revisit(&link.key, target));
+        }
+    }
+
+    pub(super) fn revisit_if_unscreened(&self, link: &Link) {
+        if !link.flags.contains(UNSCREENED) {
+            return;
+        }
+        let mut unsure = self.unsure_of(link).peekable();
+        // It may have been told in between: then there is nothing to ask, and still something to
+        // judge.
+        if unsure.peek().is_none() {
+            self.screen.revisit(&link.key, &link.target);
+        }
+        unsure.for_each(|target| self.screen.revisit(&link.key, target));
+    }
+
+    /// Each of them is to be asked about: a visitor may be led to any.
+    fn unsure_of<'a>(&'a self, link: &'a Link) -> impl Iterator<Item = &'a Target> {
+        link.targets().filter(|target| self.screen.is_unsure(target))
+    }
+
+    /// Gives the screen a moment to ask elsewhere about targets that it is unsure of; about few, so
+    /// that nobody waits long.
+    pub(super) async fn prepare<'a>(&self, targets: impl Iterator<Item = &'a Target>) {
+        for target in targets.filter(|target| self.screen.is_unsure(target)).take(PREPARED) {
+            self.screen.prepare(target).await;
+        }
+    }
+
+    /// Judges a stored link again, by what is known now. `None` if that changes nothing, or if the
+    /// link is gone.
+    pub async fn rejudge(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
+        self.judge_stored(key, |link| self.screened(link)).await
+    }
+
+    /// Puts a warning page before a link that enough people have reported. A moderator's word
+    /// stands above theirs. `None` if that changes nothing, or if the link that was made at that
+    /// moment is gone.
+    pub async fn warn(&self, key: &LinkKey, born: Timestamp) -> Result<Option<Link>, StoreError> {
+        let reported = |link: &Link| screening::reported(&*self.screen, link, self.clock.now());
+        self.judge_stored(key, |link| (link.created_at == born).then(|| reported(link)).flatten())
+            .await
+    }
+
+    /// Reads, judges, writes if nobody was faster, announces.
+    async fn judge_stored(
+        &self,
+        key: &LinkKey,
+        judge: impl Fn(&Link) -> Option<Link>,
+    ) -> Result<Option<Link>, StoreError> {
+        for _ in 0..UPDATE_ATTEMPTS {
+            let Some(old) = self.store.get(key).await? else { return Ok(None) };
+            let Some(new) = judge(&old) else { return Ok(None) };
+            match self.store.update(&new, old.revision).await {
+                Ok(Updated::Done) => {
+                    self.feed.announce(key);
+                    self.tell(kind_of(&old, &new), &new).await;
+                    return Ok(Some(new));
+                }
+                Ok(Updated::Missing) => return Ok(None),
+                Err(StoreError::Conflict) => {}
+                Err(error) => {
+                    self.feed.announce(key);
+                    return Err(error);
+                }
+            }
+        }
+        Err(StoreError::Conflict)
+    }
+
+    /// Judges targets that are about to become a link's.
+    pub(super) fn judge<'a>(
+        &self,
+        caller: Caller,
+        owner: OwnerId,
+        asked: impl IntoIterator<Item = Asked<'a>>,
+    ) -> Result<(ModerationStatus, Flags), ValidationError> {
+        let mut all: Option<Judgement> = None;
+        for Asked { field, target, evidence } in asked {
+            let one = match self.screen.judge(target, evidence) {
+                // Which list it was would help a stranger to find a way around it.
+                Judgement::Blocked { source } if caller.sees_all() => {
+                    let detail = format!("this destination is blocked by {source}");
+                    return Err(ValidationError::new(
+                        ValidationErrorKind::BlockedDestination,
+                        field.to_owned(),
+                        detail,
+                    ));
+                }
+                Judgement::Blocked { .. } => {
+                    let detail = "this destination is blocked";
+                    return Err(ValidationError::new(
+                        ValidationErrorKind::BlockedDestination,
+                        field.to_owned(),
+                        detail,
+                    ));
+                }
+                judgement => judgement,
+            };
+            all = Some(match all {
+                None => one,
+                Some(before) => before.and(one),
+            });
+        }
+        Ok(screening::standing(
+            all.unwrap_or(Judgement::Clear(Flags::default())),
+            owner,
+            &Flags::default(),
+        ))
+    }
+
+    /// A link that was judged before something new was learned and written after everybody else was
+    /// judged again would be missed. If it cannot be judged again right now, that is left to the
+    /// next time everybody is.
+    pub(super) async fn learned_since(&self, version: u64, link: Link) -> Link {
+        if self.screen.version() == version {
+            return link;
+        }
+        self.rejudge(&link.key).await.ok().flatten().unwrap_or(link)
+    }
+}
+
+/// A target that is about to become a link's, and where it stands in what was sent.
+pub(super) struct Asked<'a> {
+    pub(super) field: &'a str,
+    pub(super) target: &'a Target,
+    pub(super) evidence: Evidence<'a>,
+}
+
+/// All targets of a new link.
+pub(super) fn asked_for(new: &NewLink) -> impl Iterator<Item = Asked<'_>> {
+    let own =
+        Asked { field: "long_url", target: &new.target, evidence: Evidence::Typed(&new.typed) };
+    let ruled = new.rules.iter().flat_map(|drafted| drafted.rules.targets().zip(&drafted.typed));
+    std::iter::once(own).chain(ruled.map(|(target, typed)| Asked {
+        field: &typed.field,
+        target,
+        evidence: Evidence::Typed(&typed.text),
+    }))
+}
+
+/// All targets of a changed link. Those that stay are judged by what was found when they were
+/// typed; which of them it was is no longer known, so that it counts for each.
+pub(super) fn asked_anew<'a>(
+    patch: &'a Patch,
+    old: &'a Link,
+    new: &'a Link,
+    typed: &'a [TypedTarget],
+) -> impl Iterator<Item = Asked<'a>> {
+    let kept = Evidence::Kept { flags: &old.flags, standing: old.standing };
+    let text = patch.long_url.as_deref().filter(|_| new.target != old.target);
+    let own = Asked {
+        field: "long_url",
+        target: &new.target,
+        evidence: text.map_or(kept, Evidence::Typed),
+    };
+    let ruled = new.rules.iter().flat_map(rules::Rules::targets).enumerate();
+    std::iter::once(own).chain(ruled.map(move |(place, target)| match typed.get(place) {
+        Some(TypedTarget { field, text }) => {
+            Asked { field, target, evidence: Evidence::Typed(text) }
+        }
+        None => Asked { field: "rules", target, evidence: kept },
+    }))
+}

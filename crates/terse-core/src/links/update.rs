@@ -1,0 +1,163 @@
+//! Changing a link.
+
+use super::screening::asked_anew;
+use super::{Caller, LinkError, Links};
+use crate::events::kind_of;
+use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, Revision};
+use crate::patch::{Patch, PatchField};
+use crate::rules;
+use crate::screening::{self, UNREACHABLE};
+use crate::store::{StoreError, Updated};
+use crate::target::Target;
+use crate::text::Title;
+use crate::time::Timestamp;
+
+/// How often a change is tried again when others change the same link.
+pub(super) const UPDATE_ATTEMPTS: u32 = 8;
+
+impl Links {
+    /// Changes a link. With `expected`, only if it is still at that revision.
+    pub async fn patch(
+        &self,
+        caller: Caller,
+        key: &LinkKey,
+        patch: &Patch,
+        expected: Option<Revision>,
+    ) -> Result<Link, LinkError> {
+        if patch.standing.is_some() && !caller.sees_all() {
+            return Err(LinkError::NotFound);
+        }
+        let target = patch
+            .long_url
+            .as_ref()
+            .and_then(|typed| Target::parse(typed, &self.rules.targets).ok());
+        let drafted = match patch.rules(&self.rules.targets) {
+            Ok(PatchField::Set(drafted)) => Some(drafted.rules),
+            _ => None,
+        };
+        self.prepare(target.iter().chain(drafted.iter().flat_map(rules::Rules::targets))).await;
+        let changed = self.change(caller, key, expected, |link, now| {
+            // A deleted link can only be judged: its owner could restore it.
+            if link.deleted_at.is_some() && patch.standing.is_none() {
+                return Err(LinkError::NotFound);
+            }
+            let mut new = patch.apply(link, &self.rules.targets, now)?;
+            if new.target != link.target || new.rules != link.rules {
+                let drafted = match patch.rules(&self.rules.targets)? {
+                    PatchField::Set(drafted) => drafted.typed,
+                    PatchField::Keep | PatchField::Clear => Vec::new(),
+                };
+                let asked = asked_anew(patch, link, &new, &drafted);
+                let judged = self.judge(caller, link.owner, asked)?;
+                // Or whoever was reported would only have to lead the link elsewhere and back.
+                let (standing, flags) = screening::still_reported(link, judged);
+                new.flags = flags;
+                // A moderator who cleared the old target knew nothing of the new one. One who took
+                // the link down meant its owner.
+                if patch.standing.is_none()
+                    && (link.judged == ModerationSource::Screen
+                        || link.standing == ModerationStatus::Clear)
+                {
+                    (new.standing, new.judged) = (standing, ModerationSource::Screen);
+                    new.reusable &= standing == ModerationStatus::Clear;
+                }
+            }
+            Ok(new)
+        });
+        changed.await.inspect(|link| self.revisit_if_unscreened(link))
+    }
+
+    /// Gives a link the title of its target, unless it has one, leads elsewhere by now, or is gone.
+    pub async fn entitle(
+        &self,
+        key: &LinkKey,
+        target: &Target,
+        title: Title,
+    ) -> Result<Option<Link>, LinkError> {
+        let changed = self.change(Caller::OPERATOR, key, None, |link, now| {
+            let mut new = link.clone();
+            if link.title.is_none() && link.target == *target && link.deleted_at.is_none() {
+                new.title = Some(title.clone());
+                new.updated_at = now.max(link.updated_at);
+                new.revision.0 += 1;
+            }
+            Ok(new)
+        });
+        match changed.await {
+            Ok(link) => Ok(Some(link).filter(|link| link.title.as_ref() == Some(&title))),
+            Err(LinkError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes that a link's target has not answered for long, or answers again; not if it leads
+    /// elsewhere by now, or is gone.
+    pub async fn mark_reach(
+        &self,
+        key: &LinkKey,
+        target: &Target,
+        answers: bool,
+    ) -> Result<(), LinkError> {
+        let changed = self.change(Caller::OPERATOR, key, None, |link, now| {
+            let mut new = link.clone();
+            if link.flags.contains(UNREACHABLE) == answers
+                && link.target == *target
+                && link.deleted_at.is_none()
+            {
+                let flags = &link.flags;
+                new.flags =
+                    if answers { flags.without(UNREACHABLE) } else { flags.with(UNREACHABLE) };
+                new.updated_at = now.max(link.updated_at);
+                new.revision.0 += 1;
+            }
+            Ok(new)
+        });
+        match changed.await {
+            Ok(_) | Err(LinkError::NotFound) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads, decides, writes if nobody was faster, announces. `decide` returns the link unchanged
+    /// to leave it alone.
+    pub(super) async fn change(
+        &self,
+        caller: Caller,
+        key: &LinkKey,
+        expected: Option<Revision>,
+        decide: impl Fn(&Link, Timestamp) -> Result<Link, LinkError>,
+    ) -> Result<Link, LinkError> {
+        if caller == Caller::Anonymous {
+            return Err(LinkError::KeyNeeded);
+        }
+        for _ in 0..UPDATE_ATTEMPTS {
+            let version = self.screen.version();
+            let old = self.get(caller, key).await?;
+            if expected.is_some_and(|expected| expected != old.revision) {
+                return Err(LinkError::Conflict);
+            }
+            let new = decide(&old, self.clock.now())?;
+            if new == old {
+                // Perhaps by an earlier attempt whose answer got lost.
+                self.feed.announce(key);
+                return Ok(old);
+            }
+            match self.store.update(&new, old.revision).await {
+                Ok(Updated::Done) => {
+                    self.feed.announce(key);
+                    self.tell(kind_of(&old, &new), &new).await;
+                    return Ok(self.learned_since(version, new).await);
+                }
+                Ok(Updated::Missing) => return Err(LinkError::NotFound),
+                Err(StoreError::Conflict) => {}
+                // It may have been written all the same: whoever remembers the link should look
+                // again.
+                Err(error) => {
+                    self.feed.announce(key);
+                    return Err(error.into());
+                }
+            }
+        }
+        Err(LinkError::Conflict)
+    }
+}
