@@ -6,8 +6,8 @@ use std::sync::Once;
 
 use terse_embedded::{EmbeddedRegistry, RegistryOptions};
 
-/// An empty registry in a folder of its own.
-async fn fresh() -> Option<EmbeddedRegistry> {
+/// Two handles on an empty registry in a folder of its own.
+async fn fresh() -> Option<(EmbeddedRegistry, EmbeddedRegistry)> {
     // A folder must outlive its store, which the suite owns; so the next run cleans up after this
     // one.
     static SWEEP: Once = Once::new();
@@ -17,6 +17,7 @@ async fn fresh() -> Option<EmbeddedRegistry> {
         std::fs::create_dir_all(&parent).unwrap();
     });
     let folder = tempfile::tempdir_in(&parent).unwrap().keep();
-    Some(EmbeddedRegistry::open(RegistryOptions::new(folder.join("registry.db"))).unwrap())
+    let open = || EmbeddedRegistry::open(RegistryOptions::new(folder.join("registry.db"))).unwrap();
+    Some((open(), open()))
 }
 terse_testkit::registry!(fresh);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,8 +16,10 @@ use terse_core::registry::{
 };
 use terse_core::{Domain, LinkKey, OwnerId, Revision, StoreError, Timestamp};
 
+mod jobs;
 mod outbox;
 
+use jobs::Jobs;
 use outbox::Outbox;
 
 type Answer<T> = Result<T, RegistryError>;
@@ -25,7 +27,7 @@ type Answer<T> = Result<T, RegistryError>;
 /// Keeps owners in memory and nowhere else. Tests can make it fail and make it slow.
 #[derive(Debug, Default)]
 pub struct MemoryRegistry {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     failing: AtomicBool,
     delay_ms: AtomicU64,
 }
@@ -49,6 +51,7 @@ struct State {
     blocked: BTreeMap<String, BlockedHost>,
     reports: BTreeMap<ReportId, ([u8; 16], AbuseReport)>,
     outbox: Outbox,
+    jobs: Jobs,
     /// With the account each tells something of.
     audit: BTreeMap<u64, (Option<OwnerId>, AuditEntry)>,
 }
@@ -57,6 +60,12 @@ impl MemoryRegistry {
     /// An empty one.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Another handle on the same registry, as another node has one. Failures and delays are each
+    /// handle's own.
+    pub fn another_handle(&self) -> Self {
+        Self { state: Arc::clone(&self.state), ..Self::default() }
     }
 
     /// From now on every call answers `Unavailable` and does nothing, or no longer.
@@ -734,8 +743,10 @@ impl Registry for MemoryRegistry {
 mod tests {
     use super::*;
 
-    async fn fresh() -> Option<MemoryRegistry> {
-        Some(MemoryRegistry::new())
+    async fn fresh() -> Option<(MemoryRegistry, MemoryRegistry)> {
+        let registry = MemoryRegistry::new();
+        let other = registry.another_handle();
+        Some((registry, other))
     }
     crate::registry!(fresh);
 

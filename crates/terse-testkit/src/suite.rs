@@ -27,6 +27,42 @@ macro_rules! promises {
     };
 }
 
+/// The same for a suite whose `fresh` gives two handles on one store. Promises of the first list get
+/// the first handle, those of the second list both.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! shared_promises {
+    ($suite:ident, $fresh:path => $($promise:ident)*; two handles: $($shared:ident)*) => {
+        mod $suite {
+            #[allow(unused_imports)]
+            use super::*;
+            $(
+                #[test]
+                fn $promise() {
+                    $crate::suite::prove(
+                        stringify!($promise),
+                        || $fresh(),
+                        |(one, _other)| $crate::$suite::$promise(::std::sync::Arc::new(one)),
+                    );
+                }
+            )*
+            $(
+                #[test]
+                fn $shared() {
+                    $crate::suite::prove(
+                        stringify!($shared),
+                        || $fresh(),
+                        |(one, other)| $crate::$suite::$shared(
+                            ::std::sync::Arc::new(one),
+                            ::std::sync::Arc::new(other),
+                        ),
+                    );
+                }
+            )*
+        }
+    };
+}
+
 /// Runs one promise on a fresh store, with two threads so that races are real.
 #[allow(clippy::unwrap_used, reason = "a suite of tests")]
 pub fn prove<S, F, P>(name: &str, fresh: impl FnOnce() -> F, promise: impl FnOnce(S) -> P)

@@ -7,6 +7,7 @@
 
 mod accounts;
 mod credentials;
+mod jobs;
 mod lists;
 mod moderation;
 mod options;

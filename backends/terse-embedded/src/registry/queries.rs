@@ -86,7 +86,7 @@ impl RegistryQueries {
 
     pub(crate) fn version(&self) -> Result<RegistryVersion, Failure> {
         let mut statement =
-            self.conn.prepare_cached("SELECT value FROM meta WHERE name = 'watermark'")?;
+            self.conn.prepare_cached("SELECT value FROM meta WHERE name = 'version'")?;
         let mark: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
         Ok(RegistryVersion(mark.unwrap_or(0).cast_unsigned()))
     }

@@ -10,6 +10,7 @@ pub(crate) const REGISTRY: Shape = Shape {
         include_str!("schema.sql"),
         include_str!("schema_2.sql"),
         include_str!("schema_3.sql"),
+        include_str!("schema_4.sql"),
     ],
 };
 
@@ -18,7 +19,7 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::registry::{accounts, credentials, lists, moderation, outbox, prune, queries};
+    use crate::registry::{accounts, credentials, jobs, lists, moderation, outbox, prune, queries};
     use crate::schema::tests::assert_plan;
 
     #[test]
@@ -66,6 +67,10 @@ mod tests {
             (moderation::PLACE, "PRIMARY KEY (domain=?)"),
             (moderation::BLOCKED_HOST, "PRIMARY KEY (host=?)"),
             (moderation::EARLIER, "reports_open (domain=? AND code=? AND born=? AND reporter=?)"),
+            (jobs::RENEW, "PRIMARY KEY (name=?)"),
+            (jobs::RELEASE, "PRIMARY KEY (name=?)"),
+            (jobs::IS_CURRENT, "PRIMARY KEY (name=?)"),
+            (jobs::PROGRESS, "PRIMARY KEY (job=?)"),
             (outbox::WEBHOOKS_OF, "webhooks_of (owner=?)"),
             (outbox::WEBHOOK, "INTEGER PRIMARY KEY (rowid=?)"),
             (outbox::HOOKED, "webhooks_on"),

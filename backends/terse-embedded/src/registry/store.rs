@@ -37,7 +37,7 @@ const LIST: usize = 1;
 /// Chores are done in steps of this many rows, so that nobody waits long behind one.
 const BATCH: usize = 1000;
 
-type Answer<T> = Result<T, RegistryError>;
+pub(crate) type Answer<T> = Result<T, RegistryError>;
 
 /// Owners in one SQLite file. Dropping it finishes what is waiting.
 pub struct EmbeddedRegistry {
@@ -118,21 +118,21 @@ impl EmbeddedRegistry {
         crate::backup::backup(&self.site.path, to)
     }
 
-    async fn look<A: Send + 'static>(
+    pub(crate) async fn look<A: Send + 'static>(
         &self,
         work: impl FnOnce(&RegistryQueries) -> Result<A, Failure> + Send + 'static,
     ) -> Answer<A> {
         Ok(self.threads.read(LOOKUP_CONNECTION, work).await?)
     }
 
-    async fn list<A: Send + 'static>(
+    pub(crate) async fn list<A: Send + 'static>(
         &self,
         work: impl FnOnce(&RegistryQueries) -> Result<A, Failure> + Send + 'static,
     ) -> Answer<A> {
         Ok(self.threads.read(LIST, work).await?)
     }
 
-    async fn write<A: Send + 'static>(
+    pub(crate) async fn write<A: Send + 'static>(
         &self,
         work: impl Fn(&RegistryWrites) -> Result<A, WriteError> + Send + 'static,
     ) -> Answer<A> {

@@ -16,15 +16,16 @@ use crate::registry::rows::{
 use crate::registry::schema::REGISTRY;
 use crate::verify::{Problems, check_pages};
 
-/// Numbers a table that never had a row, too: it may have had one since. The watermark is one of
-/// the numbers others know.
+/// Also numbers a table that never had a row: it may have had one since. Other nodes know versions and
+/// fencing tokens, so these go on behind all that were given out since.
 const SKIP: &str = "
     INSERT INTO sqlite_sequence SELECT name, 0 FROM sqlite_schema
         WHERE name IN ('keys', 'reports', 'audit', 'webhooks', 'deliveries') AND name NOT IN \
         (SELECT name FROM sqlite_sequence);
     UPDATE sqlite_sequence SET seq = seq + 1000000;
-    INSERT INTO meta VALUES ('watermark', 1000000) ON CONFLICT DO UPDATE SET value = value + \
-    1000000;
+    UPDATE meta SET value = value + 1000000 WHERE name = 'version';
+    UPDATE meta SET value = random() & 0x7fffffffffffffff WHERE name = 'incarnation';
+    UPDATE leases SET node = NULL, token = token + 1000000;
     DELETE FROM sessions;
     DELETE FROM invitations;";
 

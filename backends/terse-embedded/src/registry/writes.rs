@@ -11,8 +11,7 @@ use crate::registry::rows::filed;
 
 const WRITE_LINE: &str = "INSERT INTO audit (at, actor, act, subject, about, why, before, after) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-const BUMP_VERSION: &str =
-    "INSERT INTO meta VALUES ('watermark', 1) ON CONFLICT DO UPDATE SET value = value + 1";
+const BUMP_VERSION: &str = "UPDATE meta SET value = value + 1 WHERE name = 'version'";
 
 /// The one who writes. It remembers nothing: what the file says counts.
 pub(crate) struct RegistryWrites {

@@ -7,6 +7,7 @@ mod audit_record;
 mod delivery;
 mod domain_config;
 mod key;
+mod lease;
 mod report;
 mod store;
 mod suspended;
@@ -24,6 +25,7 @@ pub use delivery::{
 };
 pub use domain_config::{BlockedHost, DomainConfig};
 pub use key::{ApiKey, Invitation, KeyId, NewKey, Scope, Session, Token};
+pub use lease::{FencingToken, JobLease, JobProgress, Lease, MAX_PROGRESS_BYTES, NodeId};
 pub use report::{
     AbuseReport, NewReport, REPORTERS_TO_WARN, ReportId, ReportState, Reported, ReportedLink,
     TEXTS_SHOWN,

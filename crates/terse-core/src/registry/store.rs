@@ -9,6 +9,7 @@ use super::audit::{Attribution, AuditAction, AuditEntry};
 use super::delivery::{Claim, Delivery, Due, NewEvent, Settlement};
 use super::domain_config::{BlockedHost, DomainConfig};
 use super::key::{ApiKey, Invitation, KeyId, NewKey, Session, Token};
+use super::lease::{JobLease, JobProgress};
 use super::report::{AbuseReport, NewReport, ReportId, ReportState, Reported, ReportedLink};
 use super::webhook::{NewWebhook, Webhook, WebhookChange, WebhookId};
 use crate::domain::Domain;
@@ -34,6 +35,9 @@ pub enum RegistryError {
     /// There are as many as one owner may have.
     #[error("there are too many")]
     TooMany,
+    /// The fencing token is not the current one: another node runs the job now. Stop the job.
+    #[error("another node holds the lease now")]
+    Fenced,
     /// As with the links.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -84,7 +88,7 @@ pub struct Audits {
 /// wrote no line; nor does one that finds all as it should be already. What a line says is
 /// [`AuditRecord`](super::Line)'s.
 #[async_trait]
-pub trait Registry: Send + Sync + 'static {
+pub trait Registry: JobLease + JobProgress {
     /// The last change that those who answer visitors must know of. Cheap: asked every few seconds
     /// by everyone.
     async fn version(&self) -> Result<RegistryVersion, RegistryError>;

@@ -249,6 +249,10 @@ impl From<RegistryError> for Problem {
             RegistryError::TooMany => {
                 Self::new(&TOO_MANY, "there are as many as there may be; remove one first")
             }
+            // Only jobs send fencing tokens.
+            RegistryError::Fenced => {
+                Self::new(&STORE_UNAVAILABLE, "another node does this now; try again")
+            }
             RegistryError::Store(error) => error.into(),
         }
     }

@@ -12,6 +12,7 @@ mod domains;
 mod durable;
 mod erase;
 mod invitations;
+mod jobs;
 mod keys;
 mod prune;
 mod reports;
@@ -36,6 +37,7 @@ pub use domains::*;
 pub use durable::{everything, fill};
 pub use erase::*;
 pub use invitations::*;
+pub use jobs::*;
 pub use keys::*;
 pub use prune::*;
 pub use reports::*;
@@ -50,13 +52,13 @@ pub type Store = Arc<dyn Registry>;
 
 /// Expands into one test per promise of `Registry`, in a module `registry`.
 ///
-/// `fresh` is an `async fn() -> Option<impl Registry>` giving an empty registry; `None` skips,
-/// aloud. One that is durable also compares `registry::everything` before and after it was opened
+/// `fresh` is an `async fn() -> Option<(R, R)>` giving two handles on the same empty registry, as two
+/// nodes have them; `None` skips and says so. One that is durable also compares `registry::everything` before and after it was opened
 /// again, having called `registry::fill`.
 #[macro_export]
 macro_rules! registry {
     ($fresh:path) => {
-        $crate::promises! { registry, $fresh =>
+        $crate::shared_promises! { registry, $fresh =>
             the_set_up_link_makes_the_first_admin_once
             of_two_who_take_the_set_up_link_one_becomes_admin
             a_new_set_up_link_replaces_the_earlier_one
@@ -142,6 +144,16 @@ macro_rules! registry {
             tidying_stops_at_its_limit
             a_tidied_log_goes_on_counting
             a_healthy_registry_counts
+            a_node_takes_its_own_lease_again
+            a_lease_that_is_given_back_is_free
+            every_name_is_a_lease_of_its_own
+            progress_is_kept_per_job
+            ;
+            two handles:
+            one_node_at_a_time_holds_a_lease
+            of_racing_nodes_one_gets_the_lease
+            a_lease_that_is_over_is_taken_with_a_higher_token
+            a_write_with_an_old_token_is_fenced
         }
     };
 }

@@ -1,0 +1,129 @@
+//! Leases, fencing tokens and the progress of jobs.
+
+use std::time::Duration;
+
+use terse_core::registry::{FencingToken, Lease, MAX_PROGRESS_BYTES, NodeId, RegistryError};
+
+use super::{Store, race, refused};
+
+const LEASE: &str = "jobs";
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(3600);
+
+fn node(name: &str) -> NodeId {
+    NodeId::parse(name).unwrap()
+}
+
+async fn acquire(store: &Store, name: &str, ttl: Duration) -> Option<Lease> {
+    store.acquire_lease(LEASE, &node(name), ttl).await.unwrap()
+}
+
+pub async fn a_node_takes_its_own_lease_again(store: Store) {
+    let first = acquire(&store, "a", LONG).await.unwrap();
+    assert_eq!((first.token.lease, &first.node), (LEASE, &node("a")));
+    store.check_lease(first.token).await.unwrap();
+    // As after a restart. A straggler of the process before is refused.
+    let second = acquire(&store, "a", LONG).await.unwrap();
+    assert!(second.token.number > first.token.number);
+    refused!(store.check_lease(first.token).await, Fenced);
+    refused!(store.renew_lease(first.token, LONG).await, Fenced);
+    let renewed = store.renew_lease(second.token, 2 * LONG).await.unwrap();
+    assert!(renewed > second.expires_at, "a renewal extends the lease");
+    store.check_lease(second.token).await.unwrap();
+}
+
+pub async fn a_lease_that_is_given_back_is_free(store: Store) {
+    let first = acquire(&store, "a", LONG).await.unwrap();
+    store.release_lease(first.token).await.unwrap();
+    store.release_lease(first.token).await.unwrap();
+    refused!(store.check_lease(first.token).await, Fenced);
+    refused!(store.renew_lease(first.token, LONG).await, Fenced);
+    // No holder has the number that the release itself used up.
+    let between = FencingToken { number: first.token.number + 1, ..first.token };
+    refused!(store.check_lease(between).await, Fenced);
+    refused!(store.renew_lease(between, LONG).await, Fenced);
+    let second = acquire(&store, "b", LONG).await.unwrap();
+    assert!(second.token.number > first.token.number);
+    store.release_lease(first.token).await.unwrap();
+    store.check_lease(second.token).await.unwrap();
+}
+
+pub async fn every_name_is_a_lease_of_its_own(store: Store) {
+    let one = store.acquire_lease("one", &node("a"), LONG).await.unwrap().unwrap();
+    let two = store.acquire_lease("two", &node("b"), LONG).await.unwrap().unwrap();
+    assert!(store.acquire_lease("two", &node("a"), LONG).await.unwrap().is_none());
+    store.release_lease(two.token).await.unwrap();
+    store.check_lease(one.token).await.unwrap();
+    let never = FencingToken { lease: "three", number: 1 };
+    refused!(store.check_lease(never).await, Fenced);
+}
+
+pub async fn progress_is_kept_per_job(store: Store) {
+    let token = acquire(&store, "a", LONG).await.unwrap().token;
+    assert_eq!(store.job_progress("scan").await.unwrap(), None);
+    store.put_job_progress(token, "scan", b"\x00\xff1").await.unwrap();
+    store.put_job_progress(token, "sweep", b"").await.unwrap();
+    store.put_job_progress(token, "scan", b"\x00\xff2").await.unwrap();
+    assert_eq!(store.job_progress("scan").await.unwrap().unwrap(), b"\x00\xff2");
+    assert_eq!(store.job_progress("sweep").await.unwrap().unwrap(), b"");
+    let most = vec![7; MAX_PROGRESS_BYTES + 1];
+    refused!(store.put_job_progress(token, "scan", &most).await, TooMany);
+    assert_eq!(store.job_progress("scan").await.unwrap().unwrap(), b"\x00\xff2");
+    store.put_job_progress(token, "scan", &most[1..]).await.unwrap();
+    assert_eq!(store.job_progress("scan").await.unwrap().unwrap(), &most[1..]);
+}
+
+pub async fn one_node_at_a_time_holds_a_lease(one: Store, other: Store) {
+    let held = acquire(&one, "a", LONG).await.unwrap();
+    assert!(acquire(&other, "b", LONG).await.is_none());
+    one.renew_lease(held.token, LONG).await.unwrap();
+    assert!(acquire(&other, "b", LONG).await.is_none());
+    one.release_lease(held.token).await.unwrap();
+    let taken = acquire(&other, "b", LONG).await.unwrap();
+    assert!(taken.token.number > held.token.number);
+    assert!(acquire(&one, "a", LONG).await.is_none());
+}
+
+pub async fn of_racing_nodes_one_gets_the_lease(one: Store, other: Store) {
+    for _ in 0..20 {
+        let racing = [("a", one.clone()), ("b", other.clone()), ("c", one.clone())];
+        let won: Vec<Lease> =
+            race(racing.map(|(name, store)| async move { acquire(&store, name, LONG).await }))
+                .await
+                .into_iter()
+                .flatten()
+                .collect();
+        assert_eq!(won.len(), 1, "{won:?}");
+        other.check_lease(won[0].token).await.unwrap();
+        other.release_lease(won[0].token).await.unwrap();
+    }
+}
+
+pub async fn a_lease_that_is_over_is_taken_with_a_higher_token(one: Store, other: Store) {
+    let mut last = 0;
+    for _ in 0..3 {
+        // No time at all: over at once, by any clock.
+        for (store, name) in [(&one, "a"), (&other, "b")] {
+            let lease = acquire(store, name, Duration::ZERO).await.unwrap();
+            assert!(lease.token.number > last, "{lease:?}");
+            last = lease.token.number;
+        }
+    }
+    // Until another node takes it, its last holder may go on with it.
+    let token = FencingToken { lease: LEASE, number: last };
+    other.renew_lease(token, LONG).await.unwrap();
+    assert!(acquire(&one, "a", LONG).await.is_none());
+}
+
+pub async fn a_write_with_an_old_token_is_fenced(one: Store, other: Store) {
+    let old = acquire(&one, "a", Duration::ZERO).await.unwrap().token;
+    one.put_job_progress(old, "scan", b"a").await.unwrap();
+    let new = acquire(&other, "b", LONG).await.unwrap().token;
+    refused!(one.put_job_progress(old, "scan", b"late").await, Fenced);
+    refused!(one.check_lease(old).await, Fenced);
+    assert_eq!(other.job_progress("scan").await.unwrap().unwrap(), b"a");
+    other.put_job_progress(new, "scan", b"b").await.unwrap();
+    refused!(one.put_job_progress(old, "sweep", b"late").await, Fenced);
+    assert_eq!(one.job_progress("scan").await.unwrap().unwrap(), b"b");
+    assert_eq!(one.job_progress("sweep").await.unwrap(), None);
+}
