@@ -14,7 +14,7 @@ use terse_core::registry::{
 };
 use terse_core::{Caller, Link, LinkError, Links, ListQuery, OwnerId, Sort, Status, StoreError};
 
-use crate::router::AppState;
+use crate::http::state::AppState;
 
 /// How many links are read at once, and how many of them are on their way to the store together.
 const PAGE: usize = 500;

@@ -13,8 +13,8 @@ use terse_core::limits::{
 use terse_core::registry::{Account, Role};
 use terse_core::{Caller, OwnerId};
 
-use crate::api::problem::{Problem, RATE_LIMITED};
-use crate::principal::{Credential, Principal};
+use crate::http::principal::{Credential, Principal};
+use crate::http::problem::{Problem, RATE_LIMITED};
 
 /// So many times as often as links may be made, they may be asked for: a typo costs nobody a link,
 /// and a flood of them is turned away before it is read.

@@ -12,14 +12,17 @@ use sha2::{Digest, Sha256};
 use terse_core::{Code, Link, LinkKey, PasswordHash, Status};
 
 use crate::access_cookies::AccessCookies;
-use crate::api::problem::{
+use crate::http::body::read;
+use crate::http::host::key_of;
+use crate::http::origin::Origin;
+use crate::http::params::Params;
+use crate::http::problem::{
     INVALID_REQUEST, PASSWORD_NEEDED, Problem, STORE_UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE,
     WRONG_PASSWORD,
 };
-use crate::api::request::{Params, read};
+use crate::http::state::AppState;
 use crate::limits;
-use crate::pages::{self, is_own_form, key_of, password_page};
-use crate::router::AppState;
+use crate::pages::{self, password_page};
 
 /// Longer than a password takes to arrive and to be checked.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -133,7 +136,7 @@ impl PasswordGate {
             return Ok(GateDecision::Closed(closed_to_caches(again)));
         }
         let base = state.links.rules().hosts.base_of(&link.key.domain).to_owned();
-        if !is_own_form(&request.headers, &request.uri, &base) {
+        if Origin::of(state, &request.uri, &request.headers) == Origin::Foreign {
             // Another site would have its visitors guess for it.
             return Ok(GateDecision::Closed(self.refuse(
                 request,

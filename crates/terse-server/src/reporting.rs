@@ -11,8 +11,8 @@ use terse_core::{Caller, LinkKey, OwnerId, Status};
 use utoipa::ToSchema;
 
 use crate::accounts::Accounts;
-use crate::api::problem::{Problem, STORE_UNAVAILABLE};
-use crate::router::AppState;
+use crate::http::problem::{Problem, STORE_UNAVAILABLE};
+use crate::http::state::AppState;
 
 /// How much may be said about a link, in characters.
 pub(crate) const MAX_REPORT_TEXT: usize = 2_000;

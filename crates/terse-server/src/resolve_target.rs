@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use terse_core::rules::{Needs, SplitKey, VisitorTraits, cut_agent};
 use terse_core::{Link, Target};
 
-use crate::router::AppState;
+use crate::http::state::AppState;
 
 /// Reading the tables of devices and countries takes a moment, once in the life of a process.
 const TIMEOUT: Duration = Duration::from_secs(10);

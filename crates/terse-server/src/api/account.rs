@@ -13,12 +13,14 @@ use utoipa::ToSchema;
 
 use super::account_bodies::{UserBody, account_of, hash_password, user_name};
 use super::answers::{OwnChangeProblems, OwnReadProblems};
-use super::problem::{FORBIDDEN, Problem, WRONG_PASSWORD};
-use super::request::{Json, Member, NoParams, SMALL, parse_object};
 use super::schemas;
 use crate::erasure::Erasures;
-use crate::principal::{Credential, Principal};
-use crate::router::{AppState, Web};
+use crate::http::body::{Json, SMALL, parse_object};
+use crate::http::extract::Member;
+use crate::http::params::NoParams;
+use crate::http::principal::{Credential, Principal};
+use crate::http::problem::{FORBIDDEN, Problem, WRONG_PASSWORD};
+use crate::http::state::{AppState, Web};
 
 /// So long an erasure is waited for; a large one goes on by itself.
 const ERASING: Duration = Duration::from_secs(10);

@@ -5,10 +5,10 @@ use terse_core::OwnerId;
 use terse_core::registry::{Account, AccountName, Suspension};
 use utoipa::ToSchema;
 
-use super::problem::{NO_ACCOUNT, NOT_FOUND, Problem};
 use super::schemas;
-use crate::principal::{Credential, Principal};
-use crate::router::AppState;
+use crate::http::principal::{Credential, Principal};
+use crate::http::problem::{NO_ACCOUNT, NOT_FOUND, Problem};
+use crate::http::state::AppState;
 
 /// Shorter passwords are guessed. In characters.
 pub(crate) const MIN_PASSWORD_LEN: usize = 10;
@@ -17,7 +17,7 @@ pub(super) const MAX_WHY_LEN: usize = 1000;
 
 /// An account. Every field is always there.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Account, example = json!({
+#[schema(as = User, example = json!({
     "id": 1000, "name": "ann", "role": "user", "created_at": "2026-11-15T21:00:00Z", "has_password": true, "identity": null,
     "suspended": null, "revision": 1
 }))]

@@ -8,9 +8,10 @@ use utoipa::ToSchema;
 use super::answers::AdminListProblems;
 use super::list::{SortWord, StatusWord, read_query};
 use super::moderated::{ModeratedLink, Names};
-use super::problem::Problem;
-use super::request::{Moderator, Params};
-use crate::router::Web;
+use crate::http::extract::Moderator;
+use crate::http::params::Params;
+use crate::http::problem::Problem;
+use crate::http::state::Web;
 
 /// A part of the list of everyone's links.
 #[derive(Serialize, ToSchema)]

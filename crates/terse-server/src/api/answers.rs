@@ -8,7 +8,7 @@ use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::schema::{ObjectBuilder, Ref, Type};
 use utoipa::openapi::{ContentBuilder, RefOr, Response, ResponseBuilder};
 
-use super::problem;
+use crate::http::problem;
 
 /// Names a set of problems by their statuses.
 macro_rules! problems {

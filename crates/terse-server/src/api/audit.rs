@@ -10,9 +10,10 @@ use utoipa::ToSchema;
 use super::answers::AdminListProblems;
 use super::cursor::Seal;
 use super::moderated::{Names, OwnerBody};
-use super::problem::Problem;
-use super::request::{Moderator, Params, whole_number};
-use crate::router::Web;
+use crate::http::extract::Moderator;
+use crate::http::params::{Params, whole_number};
+use crate::http::problem::Problem;
+use crate::http::state::Web;
 
 /// A line of the log.
 #[derive(Serialize, ToSchema)]

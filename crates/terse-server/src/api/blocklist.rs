@@ -8,9 +8,11 @@ use utoipa::ToSchema;
 
 use super::account_bodies::reason;
 use super::answers::{AdminListProblems, BlockProblems, UnblockProblems};
-use super::problem::{NOT_FOUND, Problem, TOO_MANY};
-use super::request::{Json, Moderator, Name, NoParams, Params, SMALL, parse_object};
-use crate::router::Web;
+use crate::http::body::{Json, SMALL, parse_object};
+use crate::http::extract::{Moderator, Name};
+use crate::http::params::{NoParams, Params};
+use crate::http::problem::{NOT_FOUND, Problem, TOO_MANY};
+use crate::http::state::Web;
 
 /// More than this are a list, and belong into a file.
 const MAX_HOSTS: usize = 10_000;

@@ -15,11 +15,13 @@ use utoipa::ToSchema;
 use super::answers::{BulkProblems, ImportProblems};
 use super::counts::click_counts;
 use super::links::{check_ttl, create_link, idempotency_key};
-use super::problem::{INVALID_REQUEST, Problem, ProblemBody};
-use super::request::{Creator, Json, LARGE, NoParams, Operator, not_json, parse_object};
 use super::schemas::{CreateLinks, ImportLinks, MAX_ITEMS};
 use super::shapes::{CreateLinkBody, ImportLink, LinkBody};
-use crate::router::{AppState, Web};
+use crate::http::body::{Json, LARGE, not_json, parse_object};
+use crate::http::extract::{Creator, Operator};
+use crate::http::params::NoParams;
+use crate::http::problem::{INVALID_REQUEST, Problem, ProblemBody};
+use crate::http::state::{AppState, Web};
 use crate::stats::CreateResult;
 
 /// How many items of one request are on their way to the store together: enough to share its syncs,

@@ -16,10 +16,11 @@ use super::answers::GetProblems;
 use super::click_rows::{COLUMNS, ClickRow};
 use super::links::readable;
 use super::period::moment;
-use super::problem::{Problem, STORE_UNAVAILABLE};
-use super::request::{Keyed, Name, Params};
 use super::streamed::{self, Sender};
-use crate::router::{AppState, Web};
+use crate::http::extract::{Keyed, Name};
+use crate::http::params::Params;
+use crate::http::problem::{Problem, STORE_UNAVAILABLE};
+use crate::http::state::{AppState, Web};
 
 /// How many clicks are read at once, and are in memory together.
 const PAGE: usize = 1000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use terse_core::Link;
 use terse_core::clicks::LinkId;
 
-use crate::router::AppState;
+use crate::http::state::AppState;
 
 /// A link is worth more than its count: whoever asks for one does not wait longer than this for the
 /// other.

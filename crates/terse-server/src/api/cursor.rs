@@ -8,7 +8,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use terse_core::{Caller, Cursor};
 
-use super::problem::Problem;
+use crate::http::problem::Problem;
 
 /// How much of the HMAC is kept: too much to guess.
 const TAG: usize = 16;

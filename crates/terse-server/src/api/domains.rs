@@ -8,9 +8,11 @@ use terse_core::{Caller, Domain, Target, ValidationError, ValidationErrorKind};
 use utoipa::ToSchema;
 
 use super::answers::{ListProblems, PutDomainProblems, RemoveDomainProblems};
-use super::problem::{DOMAIN_IN_USE, NOT_FOUND, Problem, TOO_MANY};
-use super::request::{Json, Keyed, Name, NoParams, Operator, SMALL, parse_object};
-use crate::router::{AppState, Web};
+use crate::http::body::{Json, SMALL, parse_object};
+use crate::http::extract::{Keyed, Name, Operator};
+use crate::http::params::NoParams;
+use crate::http::problem::{DOMAIN_IN_USE, NOT_FOUND, Problem, TOO_MANY};
+use crate::http::state::{AppState, Web};
 
 /// The most a body may hold: three of the longest targets, however they are spelled.
 const THREE_TARGETS: usize = 4 * SMALL;

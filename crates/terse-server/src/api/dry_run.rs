@@ -10,12 +10,14 @@ use utoipa::ToSchema;
 
 use super::answers::{TrialProblems, TryProblems};
 use super::links::readable;
-use super::problem::{Problem, STORE_UNAVAILABLE};
-use super::request::{Json, Name, NoParams, Params, ReadOnly, SMALL, parse_object};
 use super::rule_schemas;
 use super::schemas;
+use crate::http::body::{Json, SMALL, parse_object};
+use crate::http::extract::{Name, ReadOnly};
+use crate::http::params::{NoParams, Params};
+use crate::http::problem::{Problem, STORE_UNAVAILABLE};
+use crate::http::state::{AppState, Web};
 use crate::resolve_target;
-use crate::router::{AppState, Web};
 
 const MAX_TEXT_LEN: usize = 8192;
 const MAX_ID_LEN: usize = 200;

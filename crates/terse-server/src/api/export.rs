@@ -20,12 +20,13 @@ use super::answers::OwnReadProblems;
 use super::click_rows::ClickRow;
 use super::counts::click_counts;
 use super::keys::KeyBody;
-use super::problem::{Problem, STORE_UNAVAILABLE};
-use super::request::{Member, NoParams};
 use super::shapes::{LinkBody, host_of};
 use super::streamed::{self, Sender};
 use super::webhooks::WebhookBody;
-use crate::router::{AppState, Web};
+use crate::http::extract::Member;
+use crate::http::params::NoParams;
+use crate::http::problem::{Problem, STORE_UNAVAILABLE};
+use crate::http::state::{AppState, Web};
 
 /// How much of each is read at once.
 const PAGE: usize = 200;

@@ -10,14 +10,16 @@ use terse_core::registry::{Invitation, RegistryError, Role, Token};
 use utoipa::ToSchema;
 
 use super::answers::{AdminListProblems, UserChangeProblems};
-use super::problem::{FORBIDDEN, NOT_FOUND, Problem, STORE_UNAVAILABLE};
-use super::request::{Json, Moderator, Name, NoParams, SMALL, parse_object};
 use super::schemas;
 use super::sessions::handle;
 use super::users::role_of;
+use crate::http::body::{Json, SMALL, parse_object};
+use crate::http::extract::{Moderator, Name};
+use crate::http::params::NoParams;
+use crate::http::principal::Principal;
+use crate::http::problem::{FORBIDDEN, NOT_FOUND, Problem, STORE_UNAVAILABLE};
+use crate::http::state::{AppState, Web};
 use crate::keys::Keys;
-use crate::principal::Principal;
-use crate::router::{AppState, Web};
 
 /// How long an invitation is good for, in seconds.
 const USUAL_TTL: u64 = 7 * 86_400;
@@ -31,7 +33,7 @@ const MAX_PER_ACCOUNT: usize = 100;
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "role": "user", "ttl": 604_800 }))]
 pub(crate) struct CreateInvitation {
-    /// What whoever takes it may do; `account` by default. Moderators invite users.
+    /// What whoever takes it may do; `user` by default. Moderators invite users.
     #[schema(schema_with = schemas::role_or_null)]
     role: Option<String>,
     /// How long it is good for, in seconds; a week by default.

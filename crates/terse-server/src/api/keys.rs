@@ -10,12 +10,14 @@ use utoipa::ToSchema;
 
 use super::account_bodies::{account_of, format, number, user_numbered};
 use super::answers::{OwnChangeProblems, OwnReadProblems, UserChangeProblems, UserReadProblems};
-use super::problem::{FORBIDDEN, NOT_FOUND, Problem, STORE_UNAVAILABLE};
-use super::request::{Json, Member, Name, NoParams, Operator, SMALL, parse_object};
 use super::schemas;
+use crate::http::body::{Json, SMALL, parse_object};
+use crate::http::extract::{Member, Name, Operator};
+use crate::http::params::NoParams;
+use crate::http::principal::{Credential, Principal};
+use crate::http::problem::{FORBIDDEN, NOT_FOUND, Problem, STORE_UNAVAILABLE};
+use crate::http::state::{AppState, Web};
 use crate::keys::Keys;
-use crate::principal::{Credential, Principal};
-use crate::router::{AppState, Web};
 
 /// How much of a key is kept to recognise it by: what all begin with, and six characters.
 const RECOGNISABLE: usize = 12;

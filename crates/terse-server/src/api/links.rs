@@ -12,11 +12,13 @@ use terse_core::{
 use super::answers::{CreateProblems, GetProblems, PatchProblems, TouchProblems};
 use super::counts::click_counts;
 use super::password_fields;
-use super::problem::{INVALID_EXPIRY, PRECONDITION_FAILED, Problem};
-use super::request::{Creator, Json, Keyed, Name, NoParams, Params, SMALL, parse_object};
 use super::schemas::MAX_TTL;
 use super::shapes::{CreateLinkBody, LinkBody, PatchLink};
-use crate::router::{AppState, Web};
+use crate::http::body::{Json, SMALL, parse_object};
+use crate::http::extract::{Creator, Keyed, Name};
+use crate::http::params::{NoParams, Params};
+use crate::http::problem::{INVALID_EXPIRY, PRECONDITION_FAILED, Problem};
+use crate::http::state::{AppState, Web};
 use crate::stats::CreateResult;
 
 const REPLAYED: &str = "idempotency-replayed";

@@ -9,10 +9,11 @@ use super::answers::ListProblems;
 use super::counts::click_counts;
 use super::cursor::{Seal, bad_cursor};
 use super::links::domain_of;
-use super::problem::Problem;
-use super::request::{Keyed, Params, whole_number};
 use super::shapes::LinkBody;
-use crate::router::{AppState, Web};
+use crate::http::extract::Keyed;
+use crate::http::params::{Params, whole_number};
+use crate::http::problem::Problem;
+use crate::http::state::{AppState, Web};
 
 /// A part of a list.
 #[derive(Serialize, ToSchema)]

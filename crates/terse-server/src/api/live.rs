@@ -16,11 +16,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use super::answers::GetProblems;
 use super::click_rows::LiveClick;
 use super::links::readable;
-use super::problem::{Problem, STORE_UNAVAILABLE};
-use super::request::{Keyed, Name, Params};
 use super::streamed::{self, Sender};
-use crate::principal::Principal;
-use crate::router::{AppState, Web};
+use crate::http::extract::{Keyed, Name};
+use crate::http::params::Params;
+use crate::http::principal::Principal;
+use crate::http::problem::{Problem, STORE_UNAVAILABLE};
+use crate::http::state::{AppState, Web};
 
 /// How often something is said when there is nothing to say, so that nobody in between takes the
 /// connection for dead.
@@ -85,7 +86,7 @@ impl Onlooker {
     /// anybody.
     async fn may_look(&self) -> bool {
         let Self { state, headers, link } = self;
-        let principal = Principal::of(state, &Method::GET, headers).await;
+        let principal = Principal::of_reader(state, headers).await;
         let principal = principal
             .and_then(Principal::known)
             .and_then(|principal| principal.in_scope(&Method::GET));

@@ -12,7 +12,6 @@ mod click_rows;
 mod clicks;
 mod counts;
 mod cursor;
-mod docs;
 mod domains;
 mod dry_run;
 mod export;
@@ -25,9 +24,8 @@ mod moderated;
 mod moderation;
 mod password_fields;
 mod period;
-pub(crate) mod problem;
+mod qr;
 mod reports;
-pub(crate) mod request;
 mod revisions;
 mod rule_schemas;
 mod schemas;
@@ -49,11 +47,8 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub(crate) use answers::QrProblems;
-pub(crate) use docs::docs_page;
-
-use crate::pages::qr;
-use crate::router::AppState;
+use crate::http::problem;
+use crate::http::state::AppState;
 
 #[derive(utoipa::OpenApi)]
 #[openapi(

@@ -9,11 +9,12 @@ use terse_core::registry::RegistryError;
 use terse_core::{Link, ModerationSource, ModerationStatus, OwnerId, Timestamp, Title};
 use utoipa::ToSchema;
 
-use super::problem::Problem;
 use super::schemas;
-use super::shapes::{host_of, short_url};
-use crate::pages::unicode_host;
-use crate::router::AppState;
+use super::shapes::host_of;
+use crate::http::host::short_url;
+use crate::http::host::unicode_host;
+use crate::http::problem::Problem;
+use crate::http::state::AppState;
 
 /// Names of owners that were looked up already.
 #[derive(Default)]

@@ -16,12 +16,14 @@ use super::account_bodies::reason;
 use super::answers::{BanProblems, StandingProblems};
 use super::links::link_key;
 use super::moderated::{ModeratedLink, Names, judge_word, standing_word};
-use super::problem::{CONFLICT, FORBIDDEN, NO_OWNER, Problem};
-use super::request::{Json, Moderator, Name, Params, SMALL, parse_object};
 use super::shapes::SetStanding;
 use super::users::not_yourself;
-use crate::principal::Principal;
-use crate::router::{AppState, Web};
+use crate::http::body::{Json, SMALL, parse_object};
+use crate::http::extract::{Moderator, Name};
+use crate::http::params::Params;
+use crate::http::principal::Principal;
+use crate::http::problem::{CONFLICT, FORBIDDEN, NO_OWNER, Problem};
+use crate::http::state::{AppState, Web};
 
 /// How often a judgement is tried again when others change the same link.
 const ATTEMPTS: u32 = 8;
@@ -29,7 +31,7 @@ const ATTEMPTS: u32 = 8;
 /// Why something is done.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({ "why": "imitates a bank" }))]
+#[schema(as = Because, example = json!({ "why": "imitates a bank" }))]
 pub(crate) struct RequiredReason {
     /// For the audit log.
     #[schema(min_length = 1, max_length = 1000)]

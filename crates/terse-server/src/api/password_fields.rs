@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize, Serializer};
 use terse_core::{PasswordHash, PatchField};
 
-use super::problem::Problem;
+use crate::http::problem::Problem;
 use crate::passwords::Passwords;
 
 /// A password as it was typed. It is neither printed nor written anywhere.

@@ -7,8 +7,8 @@ use jiff::tz::{Offset, TimeZone};
 use terse_core::Timestamp;
 use terse_core::clicks::{Bots, Bucket, Interval, Period, Point, SeriesError, Unit, series};
 
-use super::problem::Problem;
-use super::request::Params;
+use crate::http::params::Params;
+use crate::http::problem::Problem;
 
 /// Nobody looks back further unless they say so: what is older than this was certainly not clicked
 /// here.

@@ -11,14 +11,14 @@ use super::answers::{AdminListProblems, ReportProblems};
 use super::cursor::Seal;
 use super::links::link_key;
 use super::moderated::{ModeratedLink, Names};
-use super::problem::Problem;
-use super::request::{
-    Anyone, Json, Moderator, Name, Params, Peer, SMALL, parse_object, whole_number,
-};
 use super::schemas;
 use super::shapes::host_of;
+use crate::http::body::{Json, SMALL, parse_object};
+use crate::http::extract::{Anyone, Moderator, Name, Peer};
+use crate::http::params::{Params, whole_number};
+use crate::http::problem::Problem;
+use crate::http::state::{AppState, Web};
 use crate::reporting::{self, Reason, Reporter};
-use crate::router::{AppState, Web};
 
 /// What is wrong with a link.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -10,10 +10,12 @@ use utoipa::ToSchema;
 
 use super::answers::{GetProblems, PatchProblems};
 use super::links::{answer, conflict, if_match, link_key};
-use super::problem::Problem;
-use super::request::{Keyed, MaybeJson, Name, Params, SMALL, parse_object};
 use super::shapes::LinkBody;
-use crate::router::Web;
+use crate::http::body::{MaybeJson, SMALL, parse_object};
+use crate::http::extract::{Keyed, Name};
+use crate::http::params::Params;
+use crate::http::problem::Problem;
+use crate::http::state::Web;
 
 /// The fields of a link that its owner can change, as they are called on the wire.
 const FIELDS: [&str; 13] = [

@@ -8,10 +8,11 @@ use utoipa::ToSchema;
 
 use super::account_bodies::account_of;
 use super::answers::{OwnChangeProblems, OwnReadProblems};
-use super::problem::{NOT_FOUND, Problem};
-use super::request::{Member, Name, NoParams};
-use crate::principal::Credential;
-use crate::router::Web;
+use crate::http::extract::{Member, Name};
+use crate::http::params::NoParams;
+use crate::http::principal::Credential;
+use crate::http::problem::{NOT_FOUND, Problem};
+use crate::http::state::Web;
 
 /// A browser that is signed in.
 #[derive(Serialize, ToSchema)]

@@ -10,12 +10,13 @@ use utoipa::ToSchema;
 
 use super::password_fields::PasswordFields;
 use super::{rule_schemas, schemas};
+use crate::http::host::short_url;
 
 /// A link to be made. Only `long_url` is required; null means absent. The camelCase spelling of
 /// each name is accepted too.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({
+#[schema(as = CreateLink, example = json!({
     "long_url": "https://example.com/a/rather/long/path?with=parameters",
     "custom_alias": "spring-sale", "expires_at": "2030-01-31T12:00:00Z", "title": "Spring \
         sale", "tags": ["spring", "sale"]
@@ -450,11 +451,6 @@ impl LinkBody {
             revision: link.revision.0,
         }
     }
-}
-
-/// What people type or scan.
-pub(crate) fn short_url(link: &LinkKey, hosts: &Hosts) -> String {
-    format!("{}/{}", hosts.base_of(&link.domain), link.code)
 }
 
 /// The host that a link lives under.

@@ -13,11 +13,13 @@ use utoipa::ToSchema;
 use super::answers::{AdminListProblems, GetProblems, ListProblems};
 use super::links::readable;
 use super::period::{Asked, Words};
-use super::problem::Problem;
-use super::request::{Keyed, Name, Operator, Params, whole_number};
-use super::shapes::{host_of, short_url};
+use super::shapes::host_of;
 use super::stats_shapes::{AllStats, LinkStats, OrphanStats};
-use crate::router::{AppState, Web};
+use crate::http::extract::{Keyed, Name, Operator};
+use crate::http::host::short_url;
+use crate::http::params::{Params, whole_number};
+use crate::http::problem::Problem;
+use crate::http::state::{AppState, Web};
 
 /// How far the sums of many links look back unless told otherwise.
 const MONTH: Duration = Duration::from_secs(30 * 86_400);

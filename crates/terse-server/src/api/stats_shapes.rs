@@ -8,8 +8,9 @@ use terse_core::{Hosts, Link};
 use utoipa::ToSchema;
 
 use super::period::Asked;
-use super::problem::Problem;
-use super::shapes::{host_of, short_url};
+use super::shapes::host_of;
+use crate::http::host::short_url;
+use crate::http::problem::Problem;
 
 /// How many values are told by name.
 const MAX_LISTED: usize = 20;

@@ -10,9 +10,11 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::answers::{ListProblems, RenameTagProblems, TouchTagProblems};
-use super::problem::Problem;
-use super::request::{Json, Keyed, Name, NoParams, SMALL, parse_object};
-use crate::router::{AppState, Web};
+use crate::http::body::{Json, SMALL, parse_object};
+use crate::http::extract::{Keyed, Name};
+use crate::http::params::NoParams;
+use crate::http::problem::Problem;
+use crate::http::state::{AppState, Web};
 
 /// How many tags are told.
 const MAX_SHOWN: usize = 1000;

@@ -12,12 +12,12 @@ use super::account::erase_account;
 use super::account_bodies::{UserBody, hash_password, reason, user_name, user_numbered};
 use super::answers::{AdminListProblems, UserChangeProblems, UserReadProblems};
 use super::cursor::Seal;
-use super::problem::{CONFLICT, FORBIDDEN, Problem};
-use super::request::{
-    Json, Moderator, Name, NoParams, Operator, Params, SMALL, parse_object, whole_number,
-};
 use super::schemas;
-use crate::router::{AppState, Web};
+use crate::http::body::{Json, SMALL, parse_object};
+use crate::http::extract::{Moderator, Name, Operator};
+use crate::http::params::{NoParams, Params, whole_number};
+use crate::http::problem::{CONFLICT, FORBIDDEN, Problem};
+use crate::http::state::{AppState, Web};
 
 /// An account to be made.
 #[derive(Deserialize, ToSchema)]
@@ -29,7 +29,7 @@ pub(crate) struct CreateUser {
     /// the same.
     #[schema(min_length = 3, max_length = 64)]
     name: String,
-    /// What they may do; `account` by default.
+    /// What they may do; `user` by default.
     #[schema(schema_with = schemas::role_or_null)]
     role: Option<String>,
     /// What they prove it with. Without one they have only the keys that you make for them.

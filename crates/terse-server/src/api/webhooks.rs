@@ -12,9 +12,11 @@ use terse_core::{OwnerId, Timestamp};
 use utoipa::ToSchema;
 
 use super::answers::{WebhookChangeProblems, WebhookListProblems, WebhookProblems};
-use super::problem::{NOT_FOUND, Problem, WEBHOOKS_OFF};
-use super::request::{Json, Keyed, Name, NoParams, Params, SMALL, parse_object, whole_number};
-use crate::router::{AppState, Web};
+use crate::http::body::{Json, SMALL, parse_object};
+use crate::http::extract::{Keyed, Name};
+use crate::http::params::{NoParams, Params, whole_number};
+use crate::http::problem::{NOT_FOUND, Problem, WEBHOOKS_OFF};
+use crate::http::state::{AppState, Web};
 use crate::webhooks::Webhooks;
 
 /// A webhook to be made.

@@ -1,10 +1,10 @@
 //! The account page: who I am, my keys, my password, and the way out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use terse_core::Timestamp;
@@ -12,7 +12,7 @@ use terse_core::registry::{
     Account, AccountChange, ApiKey, ChangeAccount, KeyId, RegistryError, Scope,
 };
 
-use super::form::{Wrong, own_fields, sentence, shown_again};
+use super::form::{OwnForm, Wrong, sentence, shown_again};
 use super::format::{ago, moment};
 use super::html;
 use super::login::{away, try_password};
@@ -20,9 +20,10 @@ use super::session::{SignedIn, begin, go, go_with, guard, no_cookie, private_pag
 use super::signup::check_new;
 use crate::api::account::erase_account;
 use crate::api::keys::{Wanted, mint};
-use crate::api::problem::{FORBIDDEN, Problem};
-use crate::api::request::{Params, Peer};
-use crate::router::{AppState, Web};
+use crate::http::extract::Peer;
+use crate::http::params::Params;
+use crate::http::problem::{FORBIDDEN, Problem};
+use crate::http::state::{AppState, Web};
 
 /// How long keys can be made to live, in days.
 const LIVES: [(u64, &str); 4] =
@@ -161,14 +162,20 @@ async fn who(state: &AppState, headers: &HeaderMap) -> Result<SignedIn, Response
     }
 }
 
-/// Whoever sent a form of ours, and what is in it.
-async fn sent(
-    state: &AppState,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<(SignedIn, Params), Response> {
-    let fields = own_fields(state, headers, body).await?;
-    Ok((who(state, headers).await?, fields))
+/// A form of ours, sent by somebody who is signed in.
+pub(super) struct AccountForm {
+    here: SignedIn,
+    fields: Params,
+}
+
+impl FromRequest<Arc<AppState>> for AccountForm {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &Arc<AppState>) -> Result<Self, Response> {
+        let headers = request.headers().clone();
+        let OwnForm(fields) = OwnForm::from_request(request, state).await?;
+        Ok(Self { here: who(state, &headers).await?, fields })
+    }
 }
 
 /// The page again, with what is wrong and what was typed.
@@ -191,11 +198,8 @@ async fn again(
     }
 }
 
-pub(super) async fn make_key(State(state): Web, headers: HeaderMap, body: Body) -> Response {
-    let (here, mut fields) = match sent(&state, &headers, body).await {
-        Ok(sent) => sent,
-        Err(response) => return response,
-    };
+pub(super) async fn make_key(State(state): Web, form: AccountForm) -> Response {
+    let AccountForm { here, mut fields } = form;
     let mut take = |name| fields.take(name).unwrap_or_default();
     let form = KeyForm { name: take("key"), scope: take("scope"), days: take("days") };
     let made = match fields.done() {
@@ -235,11 +239,8 @@ async fn new_key(state: &AppState, account: &Account, form: &KeyForm) -> Result<
     mint(state, account.id, wish, account.id).await.map(|(key, _)| key)
 }
 
-pub(super) async fn revoke_key(State(state): Web, headers: HeaderMap, body: Body) -> Response {
-    let (here, mut fields) = match sent(&state, &headers, body).await {
-        Ok(sent) => sent,
-        Err(response) => return response,
-    };
+pub(super) async fn revoke_key(State(state): Web, form: AccountForm) -> Response {
+    let AccountForm { here, mut fields } = form;
     let id = fields.take("id").and_then(|id| id.parse().ok()).map(KeyId);
     let revoked = match id {
         Some(id) => {
@@ -254,11 +255,8 @@ pub(super) async fn revoke_key(State(state): Web, headers: HeaderMap, body: Body
     }
 }
 
-pub(super) async fn end_sessions(State(state): Web, headers: HeaderMap, body: Body) -> Response {
-    let (here, _) = match sent(&state, &headers, body).await {
-        Ok(sent) => sent,
-        Err(response) => return response,
-    };
+pub(super) async fn end_sessions(State(state): Web, form: AccountForm) -> Response {
+    let AccountForm { here, .. } = form;
     match state.registry.end_sessions(here.account.id, Some(&here.token)).await {
         Ok(()) => go("/account?done=signed-out"),
         Err(error) => away(&error),
@@ -269,12 +267,9 @@ pub(super) async fn change_password(
     State(state): Web,
     peer: Peer,
     headers: HeaderMap,
-    body: Body,
+    form: AccountForm,
 ) -> Response {
-    let (here, mut fields) = match sent(&state, &headers, body).await {
-        Ok(sent) => sent,
-        Err(response) => return response,
-    };
+    let AccountForm { here, mut fields } = form;
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (current, password, again_typed) = (take("current"), take("password"), take("again"));
     // For programs that keep passwords.
@@ -337,16 +332,8 @@ async fn prove(
     })
 }
 
-pub(super) async fn delete(
-    State(state): Web,
-    peer: Peer,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    let (here, mut fields) = match sent(&state, &headers, body).await {
-        Ok(sent) => sent,
-        Err(response) => return response,
-    };
+pub(super) async fn delete(State(state): Web, peer: Peer, form: AccountForm) -> Response {
+    let AccountForm { here, mut fields } = form;
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (typed, password) = (take("typed"), take("proof"));
     let erased = async {

@@ -7,7 +7,8 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
 
-use crate::api::request::Name;
+use crate::http::extract::Name;
+use crate::http::host::hex;
 
 struct Asset {
     path: String,
@@ -17,7 +18,7 @@ struct Asset {
 
 impl Asset {
     fn new(extension: &str, kind: &'static str, body: &'static str) -> Self {
-        let hash = super::hex(&Sha256::digest(body)[..6]);
+        let hash = hex(&Sha256::digest(body)[..6]);
         Self { path: format!("/assets/terse-{hash}.{extension}"), kind, body }
     }
 }

@@ -1,17 +1,20 @@
 //! Forms: what a browser sends, and how one is shown again.
 
+use std::sync::Arc;
+
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use axum::extract::{FromRequest, Request};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use terse_core::Domain;
 
 use super::{Message, html, message, page};
-use crate::api::problem::{INVALID_REQUEST, Problem, UNSUPPORTED_MEDIA_TYPE};
-use crate::api::request::{Params, SMALL, read};
+use crate::http::body::{SMALL, read};
+use crate::http::origin::Origin;
+use crate::http::params::Params;
+use crate::http::problem::{INVALID_REQUEST, Problem, UNSUPPORTED_MEDIA_TYPE};
+use crate::http::state::AppState;
 use crate::limits;
-use crate::principal::is_ours;
-use crate::router::AppState;
 
 const FOREIGN: Message = Message {
     status: 403,
@@ -36,26 +39,20 @@ pub(super) async fn fields(headers: &HeaderMap, body: Body) -> Result<Params, Pr
     Params::parse(text)
 }
 
-/// The fields of a form that only a page of ours may send, because of what it does: in somebody's
-/// name, or to their cookies. A browser that says nothing about who asks is refused too.
-pub(super) async fn own_fields(
-    state: &AppState,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<Params, Response> {
-    if !is_ours(headers) && !names_base(state, headers) {
-        return Err(message(&FOREIGN));
-    }
-    fields(headers, body).await.map_err(|problem| refusal(&problem))
-}
+/// The fields of a form that only a page of ours may send, because it acts for an account or sets a
+/// cookie.
+pub(super) struct OwnForm(pub(super) Params);
 
-/// Behind a proxy that renames us, browsers still name what people know.
-fn names_base(state: &AppState, headers: &HeaderMap) -> bool {
-    let base = state.links.rules().hosts.base_of(&Domain::primary());
-    let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
-    !headers.contains_key("sec-fetch-site")
-        && headers.contains_key(HOST)
-        && origin.is_some_and(|origin| origin.eq_ignore_ascii_case(base.trim_end_matches('/')))
+impl FromRequest<Arc<AppState>> for OwnForm {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &Arc<AppState>) -> Result<Self, Response> {
+        let (head, body) = request.into_parts();
+        if Origin::of(state, &head.uri, &head.headers) != Origin::Own {
+            return Err(message(&FOREIGN));
+        }
+        fields(&head.headers, body).await.map(Self).map_err(|problem| refusal(&problem))
+    }
 }
 
 /// A form that could not even be read.

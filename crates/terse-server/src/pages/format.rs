@@ -1,4 +1,4 @@
-//! Times, spans and hosts in words for people.
+//! Times and spans in words for people.
 
 use std::time::Duration;
 
@@ -37,12 +37,6 @@ pub(super) fn span(of: Duration) -> String {
     if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
 }
 
-/// A host in its own script, if that is not what it looks like already.
-pub(crate) fn unicode_host(host: &str) -> Option<String> {
-    let (unicode, result) = idna::domain_to_unicode(host);
-    (result.is_ok() && unicode != host).then_some(unicode)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,11 +55,5 @@ mod tests {
         assert_eq!(ago(Timestamp::from_ms(0), Timestamp::from_ms(59_999)), "just now");
         assert_eq!(ago(Timestamp::from_ms(0), Timestamp::from_ms(7_200_000)), "2 hours ago");
         assert_eq!(moment(Timestamp::from_ms(0)), "1 January 1970, 00:00 UTC");
-    }
-
-    #[test]
-    fn a_host_is_shown_in_its_own_script_too() {
-        assert_eq!(unicode_host("xn--mnchen-3ya.de").as_deref(), Some("münchen.de"));
-        assert_eq!(unicode_host("example.com"), None);
     }
 }

@@ -11,13 +11,15 @@ use terse_core::{Caller, CreateLink, Domain, Link};
 
 use super::form::{fields, sentence, shown_again};
 use super::format::{moment, span};
-use super::qr::Matrix;
-use super::{CROSS_SITE, domain_of, html, message, page};
-use crate::api::problem::Problem;
-use crate::api::request::Peer;
-use crate::api::shapes::short_url;
-use crate::principal::{Principal, cookie, session_cookie};
-use crate::router::{AppState, Web};
+use super::{CROSS_SITE, html, message, page};
+use crate::http::cookies::{cookie, session_cookie};
+use crate::http::extract::Peer;
+use crate::http::host::{domain_of, short_url};
+use crate::http::origin::Origin;
+use crate::http::principal::Principal;
+use crate::http::problem::Problem;
+use crate::http::state::{AppState, Web};
+use crate::qr::Matrix;
 use crate::stats::CreateResult;
 
 /// Lives a visitor can choose, in seconds; those longer than the operator allows are not offered.
@@ -51,7 +53,7 @@ impl Here {
     /// that does not.
     async fn of(state: &AppState, uri: &Uri, headers: &HeaderMap) -> Self {
         let known = cookie(headers, session_cookie(state)).is_some()
-            && Principal::of(state, &Method::GET, headers)
+            && Principal::of_reader(state, headers)
                 .await
                 .is_ok_and(|principal| principal.caller != Caller::Anonymous);
         Self { domain: domain_of(state, uri, headers), known }
@@ -131,8 +133,7 @@ pub(super) async fn shorten(
     body: Body,
 ) -> Response {
     let here = Here::of(&state, &uri, &headers).await;
-    let base = state.links.rules().hosts.base_of(&here.domain);
-    if !is_own_form(&headers, &uri, &base) {
+    if Origin::of(&state, &uri, &headers) == Origin::Foreign {
         return message(&CROSS_SITE);
     }
     let limited = |problem: &Problem, form| {
@@ -140,7 +141,7 @@ pub(super) async fn shorten(
         refused(&state, &here, form, problem)
     };
     // Whoever is signed in makes links of their own.
-    let principal = match Principal::of(&state, &Method::POST, &headers)
+    let principal = match Principal::of(&state, &Method::POST, &uri, &headers)
         .await
         .and_then(Principal::may_create)
     {
@@ -192,26 +193,6 @@ fn refused(state: &AppState, here: &Here, form: Form, problem: &Problem) -> Resp
     shown_again(problem, html(&home))
 }
 
-/// Whether a form was sent from a page of ours, as far as the browser tells. Programs that tell
-/// nothing are fine: without a cookie there is nothing that another site could abuse, and with one
-/// more is asked for.
-pub(crate) fn is_own_form(headers: &HeaderMap, uri: &Uri, base: &str) -> bool {
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    if let Some(site) = text("sec-fetch-site") {
-        return matches!(site, "same-origin" | "none");
-    }
-    let Some(origin) = text("origin") else { return true };
-    // HTTP/2 names the host in the request line. Behind a proxy that renames us, browsers still
-    // name what people know.
-    let host = text("host")
-        .or_else(|| uri.authority().map(http::uri::Authority::as_str))
-        .unwrap_or_default();
-    let sender = origin.split_once("://").map_or("", |(_, sender)| sender);
-    let known =
-        base.split_once("://").map_or("", |(_, known)| known.split('/').next().unwrap_or_default());
-    !sender.is_empty() && (sender.eq_ignore_ascii_case(host) || sender.eq_ignore_ascii_case(known))
-}
-
 async fn read_form(headers: &HeaderMap, body: Body) -> Result<Form, Problem> {
     let mut params = fields(headers, body).await?;
     let mut take = |name| params.take(name).unwrap_or_default();
@@ -260,24 +241,5 @@ mod tests {
         ] {
             assert_eq!(with_scheme(typed), want);
         }
-    }
-
-    #[test]
-    fn only_our_own_form_counts() {
-        let own = |pairs: &[(&'static str, &'static str)]| {
-            let mut headers = HeaderMap::new();
-            for (name, value) in pairs {
-                headers.insert(*name, value.parse().unwrap());
-            }
-            is_own_form(&headers, &Uri::from_static("/"), "https://short.example/base")
-        };
-        assert!(own(&[]));
-        assert!(own(&[("sec-fetch-site", "same-origin"), ("origin", "null")]));
-        assert!(own(&[("origin", "http://go.example:80"), ("host", "go.example:80")]));
-        assert!(own(&[("origin", "https://short.example"), ("host", "10.0.0.7")]));
-        assert!(!own(&[("sec-fetch-site", "cross-site")]));
-        assert!(!own(&[("sec-fetch-site", "same-site")]));
-        assert!(!own(&[("origin", "https://evil.example"), ("host", "go.example")]));
-        assert!(!own(&[("origin", "null"), ("host", "go.example")]));
     }
 }

@@ -1,18 +1,18 @@
 //! Signing in and out.
 
 use askama::Template;
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use terse_core::registry::{Account, AccountName, RegistryError};
 
-use super::form::{Wrong, own_fields, sentence, shown_again};
+use super::form::{OwnForm, Wrong, sentence, shown_again};
 use super::session::{begin, end, go, go_with, guard, private_page, signed_in};
 use super::{UNAVAILABLE, html, message};
-use crate::api::problem::{FORBIDDEN, Problem};
-use crate::api::request::{Params, Peer};
-use crate::router::{AppState, Web};
+use crate::http::extract::Peer;
+use crate::http::params::Params;
+use crate::http::problem::{FORBIDDEN, Problem};
+use crate::http::state::{AppState, Web};
 
 /// Where somebody goes who has signed in and did not want to go elsewhere.
 pub(super) const HOME: &str = "/account";
@@ -61,12 +61,8 @@ pub(super) async fn sign_in(
     State(state): Web,
     Peer(address): Peer,
     headers: HeaderMap,
-    body: Body,
+    OwnForm(mut fields): OwnForm,
 ) -> Response {
-    let mut fields = match own_fields(&state, &headers, body).await {
-        Ok(fields) => fields,
-        Err(response) => return response,
-    };
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (name, password, next) = (take("name"), take("password"), take("next"));
     let result = match fields.done() {
@@ -83,10 +79,7 @@ pub(super) async fn sign_in(
     }
 }
 
-pub(super) async fn sign_out(State(state): Web, headers: HeaderMap, body: Body) -> Response {
-    if let Err(response) = own_fields(&state, &headers, body).await {
-        return response;
-    }
+pub(super) async fn sign_out(State(state): Web, headers: HeaderMap, _: OwnForm) -> Response {
     match end(&state, &headers).await {
         Ok(cookie) => go_with("/", cookie),
         Err(error) => away(&error),

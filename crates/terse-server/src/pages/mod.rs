@@ -6,6 +6,7 @@
 
 mod account;
 mod assets;
+mod docs;
 mod form;
 mod format;
 mod home;
@@ -13,7 +14,6 @@ mod login;
 mod oidc;
 mod password;
 mod preview;
-pub(crate) mod qr;
 mod report;
 mod session;
 mod signup;
@@ -23,18 +23,15 @@ use std::sync::Arc;
 use askama::Template;
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
-use terse_core::{Code, Domain, LinkKey};
 
 pub(crate) use assets::{css, js};
-pub(crate) use format::unicode_host;
-pub(crate) use home::is_own_form;
+pub(crate) use docs::docs_page;
 pub(crate) use password::password_page;
-pub(crate) use session::is_secure;
 
-use crate::router::AppState;
+use crate::http::state::AppState;
 
 /// The `Content-Security-Policy` of every page: one style sheet and one script of our own, nothing
 /// from elsewhere.
@@ -215,33 +212,4 @@ pub(crate) fn trouble(status: u16) -> Response {
 
 pub(crate) fn wrong_method() -> Response {
     message(&WRONG_METHOD)
-}
-
-/// Which link a path on the host of this request speaks of, if it can be one.
-pub(crate) fn key_of(
-    state: &AppState,
-    uri: &Uri,
-    headers: &HeaderMap,
-    code: &str,
-) -> Option<LinkKey> {
-    Some(LinkKey { domain: domain_of(state, uri, headers), code: Code::parse(code)? })
-}
-
-/// The short domain that a request came to.
-fn domain_of(state: &AppState, uri: &Uri, headers: &HeaderMap) -> Domain {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok())
-        .or_else(|| uri.host())
-        .unwrap_or_default();
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => name,
-        _ => host,
-    };
-    state.links.rules().hosts.domain_of(name).unwrap_or_else(Domain::primary)
-}
-
-/// Two digits an octet.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{HOST, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
@@ -14,16 +13,19 @@ use terse_core::registry::{
 };
 use terse_core::{Domain, OwnerId};
 
-use super::form::own_fields;
+use super::form::OwnForm;
 use super::login::{HOME, away, inside};
-use super::session::{begin, go, go_with, guard, is_secure, private_page, set_cookie, signed_in};
+use super::session::{begin, go, go_with, guard, private_page, signed_in};
 use super::{Message, html, message};
-use crate::api::problem::Problem;
-use crate::api::request::{Params, Peer};
+use crate::http::cookies::{cookie, is_secure, set_cookie};
+use crate::http::extract::Peer;
+use crate::http::host::hex;
+use crate::http::params::Params;
+use crate::http::problem::Problem;
+use crate::http::state::{AppState, Web};
 use crate::keys::Keys;
 use crate::oidc::{Flow, Oidc, OidcError, Person, Purpose};
-use crate::principal::cookie;
-use crate::router::{AppState, Web, nothing_here};
+use crate::router::nothing_here;
 
 const AWAY: Message = Message {
     status: 503,
@@ -103,10 +105,15 @@ pub(super) async fn leave(
 }
 
 /// An invitation, taken by somebody who is known elsewhere.
-pub(super) async fn join(State(state): Web, uri: Uri, headers: HeaderMap, body: Body) -> Response {
+pub(super) async fn join(
+    State(state): Web,
+    uri: Uri,
+    headers: HeaderMap,
+    form: Result<OwnForm, Response>,
+) -> Response {
     let Some(oidc) = &state.accounts.oidc else { return nothing_here(uri, headers).await };
-    match own_fields(&state, &headers, body).await {
-        Ok(mut fields) => {
+    match form {
+        Ok(OwnForm(mut fields)) => {
             let token = fields.take("token").filter(|token| token.len() <= 512).unwrap_or_default();
             onward(&state, oidc, Purpose::Join { token }).await
         }
@@ -119,10 +126,10 @@ pub(super) async fn connect(
     State(state): Web,
     uri: Uri,
     headers: HeaderMap,
-    body: Body,
+    form: Result<OwnForm, Response>,
 ) -> Response {
     let Some(oidc) = &state.accounts.oidc else { return nothing_here(uri, headers).await };
-    if let Err(response) = own_fields(&state, &headers, body).await {
+    if let Err(response) = form {
         return response;
     }
     match signed_in(&state, &headers).await {
@@ -133,10 +140,7 @@ pub(super) async fn connect(
 }
 
 /// Or does not want to any more.
-pub(super) async fn disconnect(State(state): Web, headers: HeaderMap, body: Body) -> Response {
-    if let Err(response) = own_fields(&state, &headers, body).await {
-        return response;
-    }
+pub(super) async fn disconnect(State(state): Web, headers: HeaderMap, _: OwnForm) -> Response {
     let account = match signed_in(&state, &headers).await {
         Ok(Some(here)) => here.account,
         Ok(None) => return go("/login"),
@@ -301,7 +305,7 @@ async fn make(
     // An identity has one account. Two at once end in `NameTaken`, and the second look finds it.
     let mut random = [0; 4];
     let _ = getrandom::fill(&mut random);
-    let suffix = super::hex(&random);
+    let suffix = hex(&random);
     let known = person.names.iter().filter_map(|name| AccountName::parse(name));
     let spare = person
         .names

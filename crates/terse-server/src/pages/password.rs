@@ -8,8 +8,8 @@ use terse_core::{Link, Status};
 
 use super::format::{ago, moment};
 use super::{CSP, html, page};
-use crate::api::shapes::short_url;
-use crate::router::AppState;
+use crate::http::host::short_url;
+use crate::http::state::AppState;
 
 #[derive(Template)]
 #[template(path = "password.html")]

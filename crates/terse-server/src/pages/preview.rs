@@ -10,15 +10,16 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use terse_core::{Link, Status, Target};
 
-use super::format::{ago, moment, unicode_host};
+use super::format::{ago, moment};
 use super::password::{closed_page, password_page};
-use super::{BLOCKED, GONE, LIMITED, NOT_FOUND, UNAVAILABLE, html, key_of, message, page};
+use super::{BLOCKED, GONE, LIMITED, NOT_FOUND, UNAVAILABLE, html, message, page};
 use crate::access_cookies::AccessCookies;
-use crate::api::request::{Name, Peer};
-use crate::api::shapes::short_url;
+use crate::http::extract::{Name, Peer};
+use crate::http::host::{key_of, short_url, unicode_host};
+use crate::http::state::{AppState, Web};
 use crate::limits;
 use crate::resolve_target::{ForwardedQuery, resolve_target};
-use crate::router::{AppState, Web, nothing_here};
+use crate::router::nothing_here;
 
 #[derive(Template)]
 #[template(path = "preview.html")]

@@ -10,15 +10,15 @@ use axum::response::Response;
 use terse_core::{Caller, LinkKey, Status};
 
 use super::form::{fields, sentence, shown_again};
-use super::home::is_own_form;
 use super::preview::unknown;
-use super::{BLOCKED, CROSS_SITE, NOT_FOUND, UNAVAILABLE, html, key_of, message, page};
-use crate::api::problem::Problem;
-use crate::api::request::{Name, Peer};
-use crate::api::shapes::short_url;
-use crate::principal::Principal;
+use super::{BLOCKED, CROSS_SITE, NOT_FOUND, UNAVAILABLE, html, message, page};
+use crate::http::extract::{Name, Peer};
+use crate::http::host::{key_of, short_url};
+use crate::http::origin::Origin;
+use crate::http::principal::Principal;
+use crate::http::problem::Problem;
+use crate::http::state::{AppState, Web};
 use crate::reporting::{self, MAX_REPORT_TEXT, Reason, Reporter};
-use crate::router::{AppState, Web};
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -96,11 +96,11 @@ pub(super) async fn send(
 ) -> Response {
     let Some(key) = key_of(&state, &uri, &headers, &code) else { return message(&NOT_FOUND) };
     // Or any site could have its visitors report a link, each from an address of their own.
-    if !is_own_form(&headers, &uri, &state.links.rules().hosts.base_of(&key.domain)) {
+    if Origin::of(&state, &uri, &headers) == Origin::Foreign {
         return message(&CROSS_SITE);
     }
     // Who is not who they say they are is a stranger; and a stranger may report.
-    let caller = Principal::of(&state, &Method::POST, &headers)
+    let caller = Principal::of(&state, &Method::POST, &uri, &headers)
         .await
         .map_or(Caller::Anonymous, |principal| principal.caller);
     let (reason, text) = match read_form(&headers, body).await {

@@ -6,12 +6,12 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use terse_core::registry::{Account, RegistryError, Session, Token};
-use terse_core::{Domain, StoreError, Timestamp};
+use terse_core::{StoreError, Timestamp};
 
 use super::page;
+use crate::http::cookies::{cookie, session_cookie, set_cookie};
+use crate::http::state::AppState;
 use crate::keys::Keys;
-use crate::principal::{cookie, session_cookie};
-use crate::router::AppState;
 
 /// Somebody whose browser is signed in.
 pub(super) struct SignedIn {
@@ -78,19 +78,6 @@ pub(super) async fn end(
 /// Takes the cookie away.
 pub(super) fn no_cookie(state: &AppState) -> HeaderValue {
     set_cookie(state, session_cookie(state), "", 0)
-}
-
-/// A cookie that no script reads, that other sites' forms do not bring, and that goes by https
-/// alone where we have it.
-pub(super) fn set_cookie(state: &AppState, name: &str, value: &str, seconds: u64) -> HeaderValue {
-    let secure = if is_secure(state) { "; Secure" } else { "" };
-    let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
-    HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
-}
-
-/// Whether people reach us by https.
-pub(crate) fn is_secure(state: &AppState) -> bool {
-    state.links.rules().hosts.base_of(&Domain::primary()).starts_with("https:")
 }
 
 /// Sends a browser on, after a form.

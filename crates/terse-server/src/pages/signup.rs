@@ -4,7 +4,6 @@
 use std::net::IpAddr;
 
 use askama::Template;
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
@@ -12,16 +11,18 @@ use terse_core::registry::{
     Account, AccountName, Actor, Attribution, NewAccount, RegistryError, Role, Token,
 };
 
-use super::form::{Wrong, own_fields, sentence, shown_again};
+use super::form::{OwnForm, Wrong, sentence, shown_again};
 use super::login::{HOME, away};
 use super::session::{begin, go_with, guard, private_page};
 use super::{Message, html, message};
 use crate::api::account_bodies::MIN_PASSWORD_LEN;
 use crate::api::invitations::MAX_INVITATIONS;
-use crate::api::problem::Problem;
-use crate::api::request::{Params, Peer};
+use crate::http::extract::Peer;
+use crate::http::params::Params;
+use crate::http::problem::Problem;
+use crate::http::state::{AppState, Web};
 use crate::keys::Keys;
-use crate::router::{AppState, Web, nothing_here};
+use crate::router::nothing_here;
 
 const OVER: Message = Message {
     status: 404,
@@ -142,9 +143,9 @@ pub(super) async fn set_up(
     peer: Peer,
     uri: Uri,
     headers: HeaderMap,
-    body: Body,
+    form: OwnForm,
 ) -> Response {
-    come(Door::Setup, &web.0, peer, uri, headers, body).await
+    come(Door::Setup, &web.0, peer, uri, headers, form).await
 }
 
 pub(super) async fn joined(
@@ -152,9 +153,9 @@ pub(super) async fn joined(
     peer: Peer,
     uri: Uri,
     headers: HeaderMap,
-    body: Body,
+    form: OwnForm,
 ) -> Response {
-    come(Door::Join, &web.0, peer, uri, headers, body).await
+    come(Door::Join, &web.0, peer, uri, headers, form).await
 }
 
 pub(super) async fn signed_up(
@@ -162,9 +163,9 @@ pub(super) async fn signed_up(
     peer: Peer,
     uri: Uri,
     headers: HeaderMap,
-    body: Body,
+    form: OwnForm,
 ) -> Response {
-    come(Door::SignUp, &web.0, peer, uri, headers, body).await
+    come(Door::SignUp, &web.0, peer, uri, headers, form).await
 }
 
 /// The token in a link; empty if there is none.
@@ -194,12 +195,8 @@ async fn come(
     Peer(address): Peer,
     uri: Uri,
     headers: HeaderMap,
-    body: Body,
+    OwnForm(mut fields): OwnForm,
 ) -> Response {
-    let mut fields = match own_fields(state, &headers, body).await {
-        Ok(fields) => fields,
-        Err(response) => return response,
-    };
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (token, name, password, again) =
         (take("token"), take("name"), take("password"), take("again"));

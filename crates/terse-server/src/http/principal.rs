@@ -1,21 +1,16 @@
 //! Asker asks: what a request shows to be let in, and what that opens.
 
-use axum::http::header::{AUTHORIZATION, COOKIE, ORIGIN};
-use axum::http::{HeaderMap, Method};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, Method, Uri};
 use terse_core::limits::Limit;
 use terse_core::registry::{Account, KeyId, Role, Scope, Token};
 use terse_core::{Caller, OwnerId};
 
-use crate::api::problem::{FORBIDDEN, Problem, SUSPENDED, UNAUTHORIZED};
+use super::cookies::{cookie, session_cookie};
+use super::origin::Origin;
+use super::problem::{FORBIDDEN, Problem, SUSPENDED, UNAUTHORIZED};
+use super::state::AppState;
 use crate::keys::Keys;
-use crate::pages::is_secure;
-use crate::router::AppState;
-
-/// The cookie of a browser that is signed in. By https it has a name that no other host, not even
-/// one below ours, can set.
-pub(crate) fn session_cookie(state: &AppState) -> &'static str {
-    if is_secure(state) { "__Host-terse_session" } else { "terse_session" }
-}
 
 /// Whoever asks.
 #[derive(Clone, Debug)]
@@ -67,12 +62,18 @@ impl Principal {
     pub(crate) async fn of(
         state: &AppState,
         method: &Method,
+        uri: &Uri,
         headers: &HeaderMap,
     ) -> Result<Self, Problem> {
         match shown_key(headers)? {
             Some(key) => Self::of_key(state, key).await,
-            None => Self::of_session(state, method, headers).await,
+            None => Self::of_session(state, method, uri, headers).await,
         }
+    }
+
+    /// Who sent a request that changes nothing: which site asked for it does not matter.
+    pub(crate) async fn of_reader(state: &AppState, headers: &HeaderMap) -> Result<Self, Problem> {
+        Self::of(state, &Method::GET, &Uri::default(), headers).await
     }
 
     async fn of_key(state: &AppState, key: &str) -> Result<Self, Problem> {
@@ -97,6 +98,7 @@ impl Principal {
     async fn of_session(
         state: &AppState,
         method: &Method,
+        uri: &Uri,
         headers: &HeaderMap,
     ) -> Result<Self, Problem> {
         let Some(cookie) = cookie(headers, session_cookie(state)) else {
@@ -108,7 +110,7 @@ impl Principal {
             return Ok(Self::ANONYMOUS);
         };
         // A browser sends the cookie for every page that asks it to, ours or not.
-        if !method.is_safe() && !is_ours(headers) {
+        if !method.is_safe() && Origin::of(state, uri, headers) != Origin::Own {
             return Err(Problem::new(&FORBIDDEN, "this was asked for by a page of another site")
                 .on("Origin"));
         }
@@ -197,77 +199,4 @@ fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
         return Err(unknown_key());
     }
     Ok(Some(key))
-}
-
-/// The value of a cookie. One that is there twice counts as none: somebody else may have set the
-/// other.
-pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let pairs = headers
-        .get_all(COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'));
-    let mut values =
-        pairs.filter_map(|pair| pair.trim().split_once('=')).filter(|(have, _)| *have == name);
-    let (_, value) = values.next()?;
-    values.next().is_none().then_some(value)
-}
-
-/// Whether a browser says that a page of ours asks. Every browser that keeps cookies says so in one
-/// of two ways.
-pub(crate) fn is_ours(headers: &HeaderMap) -> bool {
-    if let Some(site) = headers.get("sec-fetch-site") {
-        return site == "same-origin" || site == "none";
-    }
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let host = text(axum::http::header::HOST);
-    let origin = text(ORIGIN).and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
-    origin.is_some() && origin == host
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use axum::http::HeaderValue;
-
-    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in fields {
-            headers.append(*name, HeaderValue::from_static(value));
-        }
-        headers
-    }
-
-    #[test]
-    fn a_cookie_is_found_among_others_and_never_twice() {
-        let found = |fields| cookie(&headers(fields), "a").map(str::to_owned);
-        assert_eq!(found(&[("cookie", "b=1; a=2;c=3")]), Some("2".to_owned()));
-        assert_eq!(found(&[("cookie", "aa=1; b=a=2")]), None);
-        assert_eq!(found(&[("cookie", "a=1; a=2")]), None);
-        assert_eq!(found(&[("cookie", "a=1"), ("cookie", "a=2")]), None);
-    }
-
-    #[test]
-    fn only_a_page_of_ours_may_use_a_cookie_to_change_something() {
-        for (fields, ours) in [
-            (&[("sec-fetch-site", "same-origin")][..], true),
-            (&[("sec-fetch-site", "none")], true),
-            (&[("sec-fetch-site", "same-site")], false),
-            (
-                &[
-                    ("sec-fetch-site", "cross-site"),
-                    ("host", "a.example"),
-                    ("origin", "https://a.example"),
-                ],
-                false,
-            ),
-            (&[("host", "a.example"), ("origin", "https://a.example")], true),
-            (&[("host", "a.example"), ("origin", "https://b.example")], false),
-            (&[("host", "a.example"), ("origin", "null")], false),
-            (&[("host", "a.example")], false),
-            (&[], false),
-        ] {
-            assert_eq!(is_ours(&headers(fields)), ours, "{fields:?}");
-        }
-    }
 }

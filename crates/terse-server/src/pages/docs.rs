@@ -3,7 +3,7 @@
 use askama::Template;
 use serde_json::Value;
 
-use super::problem::{self, Kind};
+use crate::http::problem::{self, Kind};
 
 #[derive(Template)]
 #[template(path = "docs.html")]

@@ -1,0 +1,165 @@
+//! Bodies of requests, read under a limit and a timeout, and JSON read strictly: a misspelt field is
+//! refused, never ignored.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, Request};
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use bytes::Bytes;
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+
+use super::params::short;
+use super::problem::{
+    INVALID_REQUEST, Problem, STORE_UNAVAILABLE, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE,
+};
+use super::state::AppState;
+
+/// The most a single link's body may hold: the longest target, four times over, and all the rest.
+pub(crate) const SMALL: usize = 64 * 1024;
+/// The most a list of links may hold.
+pub(crate) const LARGE: usize = 10 * 1024 * 1024;
+/// How many long lists are read at the same time: together they are held in memory.
+static LARGE_BODIES: Semaphore = Semaphore::const_new(16);
+/// A body that trickles in is given up.
+const BODY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A JSON body of at most `LIMIT` octets, not yet parsed.
+pub(crate) struct Json<const LIMIT: usize>(pub(crate) Bytes);
+
+impl<const LIMIT: usize> FromRequest<Arc<AppState>> for Json<LIMIT> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &Arc<AppState>) -> Result<Self, Problem> {
+        let (head, body) = request.into_parts();
+        let essence = head
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let essence = essence.split(';').next().unwrap_or_default().trim();
+        if !essence.eq_ignore_ascii_case("application/json") {
+            return Err(Problem::new(
+                &UNSUPPORTED_MEDIA_TYPE,
+                "the body should be application/json",
+            )
+            .on("Content-Type"));
+        }
+        refuse_encoding(&head.headers)?;
+        if LIMIT <= SMALL {
+            return read(body, LIMIT).await.map(Self);
+        }
+        let _turn = LARGE_BODIES
+            .try_acquire()
+            .map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many long lists at once"))?;
+        read(body, LIMIT).await.map(Self)
+    }
+}
+
+/// A JSON body that may be left out.
+pub(crate) struct MaybeJson<const LIMIT: usize>(pub(crate) Option<Bytes>);
+
+impl<const LIMIT: usize> FromRequest<Arc<AppState>> for MaybeJson<LIMIT> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &Arc<AppState>) -> Result<Self, Problem> {
+        if request.headers().contains_key(CONTENT_TYPE) {
+            return Json::<LIMIT>::from_request(request, state)
+                .await
+                .map(|Json(body)| Self(Some(body)));
+        }
+        if read(request.into_body(), LIMIT).await?.is_empty() {
+            return Ok(Self(None));
+        }
+        Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "the body should be application/json")
+            .on("Content-Type"))
+    }
+}
+
+/// A small compressed body may be a huge one: nobody needs that here.
+fn refuse_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get(CONTENT_ENCODING) {
+        Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => {
+            Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "compressed bodies are not taken")
+                .on("Content-Encoding"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The whole body, if it is not too large and does not take too long.
+pub(crate) async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, limit)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if is_too_large(&error) => {
+            Err(Problem::new(&TOO_LARGE, format!("a body has at most {limit} octets here")))
+        }
+        Ok(Err(_)) => Err(Problem::new(&INVALID_REQUEST, "the body ended early")),
+        Err(_) => Err(Problem::new(&INVALID_REQUEST, "the body took too long to arrive")),
+    }
+}
+
+fn is_too_large(error: &axum::Error) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// A JSON object as a `T`; the problem names the field.
+pub(crate) fn parse_object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Problem> {
+    // A struct could also be read from an array of its values in order, which nobody means.
+    if json.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|&byte| byte != b'{') {
+        let problem = Problem::new(&INVALID_REQUEST, "expected a JSON object");
+        return Err(if serde_json::from_slice::<serde::de::IgnoredAny>(json).is_ok() {
+            problem
+        } else {
+            not_json()
+        });
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let value =
+        serde_path_to_error::deserialize(&mut deserializer).map_err(|error| describe(&error))?;
+    deserializer.end().map_err(|_| not_json())?;
+    Ok(value)
+}
+
+pub(crate) fn not_json() -> Problem {
+    Problem::new(&INVALID_REQUEST, "the body is not JSON")
+}
+
+fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
+    let inner = error.inner();
+    if !inner.is_data() {
+        return not_json();
+    }
+    let message = inner.to_string();
+    // serde names the field in the text only; where it is missing or unknown the path stops at its
+    // parent.
+    for start in ["unknown field `", "missing field `", "duplicate field `"] {
+        if let Some(name) = message.strip_prefix(start).and_then(|rest| rest.split('`').next()) {
+            let what = start.trim_end_matches(" field `");
+            return Problem::invalid(short(name), format!("{what} field `{}`", short(name)));
+        }
+    }
+    let path = error.path().to_string();
+    let message = message.split(" at line ").next().unwrap_or_default();
+    let mut detail: String = message.chars().take(200).collect();
+    // The names of our own types mean nothing to a client.
+    for (ours, theirs) in
+        [("u64", "a whole number, 0 or more"), ("a sequence", "a list"), ("struct ", "an object ")]
+    {
+        detail = detail.replace(&format!("expected {ours}"), &format!("expected {theirs}"));
+    }
+    match path.as_str() {
+        "." | "?" => Problem::new(&INVALID_REQUEST, detail),
+        path => Problem::invalid(short(path), detail),
+    }
+}

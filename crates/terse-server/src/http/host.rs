@@ -1,0 +1,57 @@
+//! Hosts: which of our domains a request came to, and how hosts and short URLs are written.
+
+use axum::http::{HeaderMap, Uri, header};
+use terse_core::{Code, Domain, Hosts, LinkKey};
+
+use super::state::AppState;
+
+/// Which link a path on the host of this request speaks of, if it can be one.
+pub(crate) fn key_of(
+    state: &AppState,
+    uri: &Uri,
+    headers: &HeaderMap,
+    code: &str,
+) -> Option<LinkKey> {
+    Some(LinkKey { domain: domain_of(state, uri, headers), code: Code::parse(code)? })
+}
+
+/// The short domain that a request came to.
+pub(crate) fn domain_of(state: &AppState, uri: &Uri, headers: &HeaderMap) -> Domain {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok())
+        .or_else(|| uri.host())
+        .unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
+    };
+    state.links.rules().hosts.domain_of(name).unwrap_or_else(Domain::primary)
+}
+
+/// What people type or scan.
+pub(crate) fn short_url(link: &LinkKey, hosts: &Hosts) -> String {
+    format!("{}/{}", hosts.base_of(&link.domain), link.code)
+}
+
+/// A host in its own script, if that is not what it looks like already.
+pub(crate) fn unicode_host(host: &str) -> Option<String> {
+    let (unicode, result) = idna::domain_to_unicode(host);
+    (result.is_ok() && unicode != host).then_some(unicode)
+}
+
+/// Two digits an octet.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_shown_in_its_own_script_too() {
+        assert_eq!(unicode_host("xn--mnchen-3ya.de").as_deref(), Some("münchen.de"));
+        assert_eq!(unicode_host("example.com"), None);
+    }
+}

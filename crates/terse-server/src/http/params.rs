@@ -1,0 +1,94 @@
+//! The query of a request, and forms, which are written the same way.
+
+use axum::extract::FromRequestParts;
+use axum::http::request;
+use percent_encoding::percent_decode_str;
+
+use super::problem::{INVALID_REQUEST, Problem};
+
+/// The query, taken apart. Whoever reads it takes what they know and then says `done`: what is left
+/// was a mistake.
+#[derive(Debug)]
+pub(crate) struct Params(Vec<(String, String)>);
+
+impl Params {
+    /// From `a=b&c=d`, as in a query or a form. A name given twice is refused: one of the two would
+    /// be ignored.
+    pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
+        let mut params: Vec<(String, String)> = Vec::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let name = decode(name).ok_or_else(|| {
+                Problem::new(&INVALID_REQUEST, "a name in the query is not UTF-8")
+            })?;
+            let value = decode(value).ok_or_else(|| Problem::invalid(short(&name), "not UTF-8"))?;
+            if params.iter().any(|(have, _)| *have == name) {
+                return Err(Problem::invalid(
+                    short(&name),
+                    format!("`{}` is given twice", short(&name)),
+                ));
+            }
+            params.push((name, value));
+            if params.len() > 32 {
+                return Err(Problem::new(&INVALID_REQUEST, "too many parameters"));
+            }
+        }
+        Ok(Self(params))
+    }
+
+    /// The value of a parameter, once.
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
+        let place = self.0.iter().position(|(have, _)| have == name)?;
+        Some(self.0.swap_remove(place).1)
+    }
+
+    /// Nothing may be left.
+    pub(crate) fn done(self) -> Result<(), Problem> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(Problem::invalid(
+                short(name),
+                format!("`{}` is not a parameter of this call", short(name)),
+            )),
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Params {
+    type Rejection = Problem;
+
+    async fn from_request_parts(request: &mut request::Parts, _: &S) -> Result<Self, Problem> {
+        Self::parse(request.uri.query().unwrap_or_default())
+    }
+}
+
+/// A call that knows no parameters.
+pub(crate) struct NoParams;
+
+impl<S: Sync> FromRequestParts<S> for NoParams {
+    type Rejection = Problem;
+
+    async fn from_request_parts(request: &mut request::Parts, state: &S) -> Result<Self, Problem> {
+        Params::from_request_parts(request, state).await?.done().map(|()| Self)
+    }
+}
+
+fn decode(text: &str) -> Option<String> {
+    let spaced = text.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8().ok().map(std::borrow::Cow::into_owned)
+}
+
+/// Names of strangers are shown, but not at length.
+pub(super) fn short(name: &str) -> String {
+    name.chars().take(64).collect()
+}
+
+/// A number from 1 to `most`. Digits only, so that neither a sign nor a space passes; zeros in
+/// front do not make it octal.
+pub(crate) fn whole_number(field: &'static str, text: &str, most: u64) -> Result<u64, Problem> {
+    let digits =
+        !text.is_empty() && text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.then(|| text.trim_start_matches('0').parse().ok()).flatten();
+    let number = number.filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| Problem::invalid(field, format!("a whole number from 1 to {most}")))
+}

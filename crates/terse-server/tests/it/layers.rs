@@ -1,0 +1,26 @@
+//! Which module of the server may import which.
+
+use std::path::Path;
+
+/// The lines of a folder's Rust files that contain one of these paths.
+fn lines_with(folder: &str, paths: &[&str]) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root).unwrap() {
+        let file = entry.unwrap().path();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let lines = text.lines().filter(|line| paths.iter().any(|path| line.contains(path)));
+        found.extend(lines.map(|line| format!("{}: {line}", file.display())));
+    }
+    found
+}
+
+#[test]
+fn the_common_module_knows_neither_the_api_nor_the_pages() {
+    assert_eq!(lines_with("http", &["crate::api", "crate::pages"]), Vec::<String>::new());
+}
+
+#[test]
+fn the_api_does_not_know_the_pages() {
+    assert_eq!(lines_with("api", &["crate::pages"]), Vec::<String>::new());
+}
