@@ -24,6 +24,8 @@ mod proxies;
 pub mod registry;
 pub mod rules;
 mod screening;
+mod secret;
+mod span;
 mod store;
 mod target;
 mod text;
@@ -52,6 +54,8 @@ pub use proxies::{Proxies, ProxyRange};
 pub use screening::{
     Evidence, Flags, Judgement, NoScreening, REPORTED, Screening, UNREACHABLE, UNSCREENED,
 };
+pub use secret::Secret;
+pub use span::Span;
 pub use store::{
     BoxError, ChangeFeed, ClickSpend, Cursor, Insert, Inserted, LinkStore, LinkVersion, ListQuery,
     MAX_REVISIONS, NoFeed, Page, Request, Sort, StoreError, TagCount, Updated,
