@@ -23,7 +23,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::config::Secret;
+use terse_core::Secret;
 
 pub use report::{BenchReport, Errors, Latency};
 pub use wire::Server;

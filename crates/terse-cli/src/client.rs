@@ -1,22 +1,22 @@
-//! The one door to links: the API, wherever it is.
+//! The API client: every command reaches links through the API, wherever it runs.
 //!
-//! A server elsewhere, a server running on this data folder, or, if nobody is running, the same
-//! router in this very process. Commands cannot tell the difference, so that every rule holds for
-//! them as for everyone.
+//! The API is a server elsewhere, the server running on this machine's data folder, or, if none is
+//! running, the same router inside this process. Commands cannot tell the difference, so every
+//! rule of the API holds for them too.
 
-use std::time::{Duration, Instant};
+use std::any::Any;
+use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use axum::body::Body;
 use http::{Method, Request, header};
 use http_body_util::{BodyExt as _, Limited};
 use serde_json::Value;
+use terse_core::Secret;
+use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 use url::Url;
 
-use crate::backends::Store;
-use crate::config::{Config, Secret};
-use crate::data_dir_lock::{DataDir, InUse, LockGuard};
 use crate::problem::Problem;
 
 /// No answer is longer.
@@ -25,26 +25,30 @@ const MAX_RESPONSE_SIZE: u64 = 64 << 20;
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a call may take; an import of many links waits for the disk.
 const CALL: Duration = Duration::from_secs(120);
-/// How long a server that has just started may take to say where it is.
-const STARTING: Duration = Duration::from_secs(3);
 
 /// A server elsewhere.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// Where it is.
+    /// The server's URL.
     pub server: Url,
-    /// What it knows us by.
+    /// The API key to send.
     pub key: Option<Secret>,
 }
 
-/// The API without a server: the same router, and a key that it accepts.
+/// The API without a server: its router, and a key that the router accepts.
+///
+/// The binary builds it: only the binary knows the stores and the server crate.
 pub struct InProcessApi {
     /// Everything below `/api/v1`.
     pub router: axum::Router,
     /// A key that may do everything.
     pub key: String,
-    /// What must live as long as the router.
-    pub store: Option<Store>,
+    /// The `Host` header of every request.
+    pub host: String,
+    /// The runtime that the router was built in and runs in.
+    pub runtime: Runtime,
+    /// The stores and locks behind the router. Fields drop in this order, so they close last.
+    pub guard: Box<dyn Any>,
 }
 
 /// What the API said.
@@ -58,24 +62,15 @@ pub struct Answer {
     pub retry_after: Option<Duration>,
 }
 
-/// A way to the API.
-pub struct ApiClient(Way);
+/// A client of the API.
+pub struct ApiClient {
+    place: String,
+    transport: Transport,
+}
 
-enum Way {
-    Http {
-        agent: ureq::Agent,
-        base: Url,
-        key: Option<Secret>,
-        place: String,
-    },
-    // Fields drop in this order: the store is closed before the folder is let go.
-    Here {
-        local: Box<InProcessApi>,
-        host: String,
-        runtime: tokio::runtime::Runtime,
-        place: String,
-        _lock: LockGuard,
-    },
+enum Transport {
+    Http { agent: ureq::Agent, base: Url, key: Option<Secret> },
+    InProcess(Box<InProcessApi>),
 }
 
 /// What to do when the data folder does not exist.
@@ -88,39 +83,20 @@ pub enum Absent {
 }
 
 impl ApiClient {
-    /// Finds the API: elsewhere if told so, else the server of the data folder, else here.
-    pub fn open(config: &Config, remote: Option<&Remote>, absent: Absent) -> anyhow::Result<Self> {
-        if let Some(remote) = remote {
-            let place = remote.server.as_str().to_owned();
-            return Ok(Self::http(remote.server.clone(), remote.key.clone(), place, true));
-        }
-        let dir = match (DataDir::existing(&config.data_dir), absent) {
-            (Some(dir), _) => dir,
-            (None, Absent::Make) => DataDir::open(&config.data_dir)?,
-            (None, Absent::Refuse) => bail!(
-                "there is no data folder {}: name one with --data-dir, or a server with --server",
-                config.data_dir.display()
-            ),
-        };
-        let deadline = Instant::now() + STARTING;
-        loop {
-            let in_use = match dir.lock() {
-                Ok(lock) => return Self::here(config, lock),
-                Err(error) if error.is::<InUse>() => error,
-                Err(error) => return Err(error),
-            };
-            if let Some(run) = dir.read_run()? {
-                let base =
-                    Url::parse(&run.url).context("run.json does not say where the server is")?;
-                return Ok(Self::http(base, Some(Secret::new(&run.key)), place_of(config), false));
-            }
-            if Instant::now() >= deadline {
-                return Err(in_use.context(
-                    "a server that cannot be reached holds the data folder; name it with --server",
-                ));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+    /// The API of a server elsewhere, through the proxy that the environment names.
+    pub fn remote(remote: &Remote) -> Self {
+        let place = remote.server.as_str().to_owned();
+        Self::http(remote.server.clone(), remote.key.clone(), place, true)
+    }
+
+    /// The API of the server that runs on this machine's data folder, never through a proxy.
+    pub fn same_machine(base: Url, key: Secret, place: String) -> Self {
+        Self::http(base, Some(key), place, false)
+    }
+
+    /// The API inside this process.
+    pub fn in_process(api: InProcessApi, place: String) -> Self {
+        Self { place, transport: Transport::InProcess(Box::new(api)) }
     }
 
     fn http(base: Url, key: Option<Secret>, place: String, proxies: bool) -> Self {
@@ -134,53 +110,27 @@ impl ApiClient {
         if !proxies {
             config = config.proxy(None);
         }
-        Self(Way::Http { agent: config.build().into(), base, key, place })
+        Self { place, transport: Transport::Http { agent: config.build().into(), base, key } }
     }
 
-    fn here(config: &Config, lock: LockGuard) -> anyhow::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let local = runtime.block_on(crate::serve::local_door(config))?;
-        let base = config.base_url();
-        let host = match (base.host_str().unwrap_or("localhost"), base.port()) {
-            (host, Some(port)) => format!("{host}:{port}"),
-            (host, None) => host.to_owned(),
-        };
-        Ok(Self(Way::Here {
-            local: Box::new(local),
-            host,
-            runtime,
-            place: place_of(config),
-            _lock: lock,
-        }))
-    }
-
-    /// A door to any router, on a folder of its own.
+    /// A client of any router.
     #[cfg(test)]
-    pub(crate) fn to(router: axum::Router, folder: &std::path::Path) -> Self {
-        let lock = DataDir::open(folder).and_then(|dir| dir.lock()).expect("a free folder");
+    pub(crate) fn to(router: axum::Router, place: &str) -> Self {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let local = Box::new(InProcessApi { router, key: "k".into(), store: None });
-        Self(Way::Here {
-            local,
-            host: "h".into(),
-            runtime,
-            place: folder.display().to_string(),
-            _lock: lock,
-        })
+        let (key, host, guard) = ("k".into(), "h".into(), Box::new(()));
+        Self::in_process(InProcessApi { router, key, host, runtime, guard }, place.to_owned())
     }
 
-    /// Whether the API runs in this very process, because no server does.
-    pub(crate) fn is_here(&self) -> bool {
-        matches!(self.0, Way::Here { .. })
+    /// Whether the API runs inside this process, because no server does.
+    pub(crate) fn is_in_process(&self) -> bool {
+        matches!(self.transport, Transport::InProcess(_))
     }
 
-    /// A name for where this leads, the same each time: an interrupted import goes on only at the
-    /// same place.
-    pub fn place(&self) -> String {
-        match &self.0 {
-            Way::Http { place, .. } | Way::Here { place, .. } => place.clone(),
-        }
+    /// A name for the server or data folder, the same at each start: an interrupted import goes on
+    /// only at the same place.
+    pub fn place(&self) -> &str {
+        &self.place
     }
 
     /// Calls the API. `path` begins with `/api/v1/`. An answer of any status is `Ok`.
@@ -190,12 +140,12 @@ impl ApiClient {
         path: &str,
         body: Option<&Value>,
     ) -> anyhow::Result<Answer> {
-        match &self.0 {
-            Way::Http { agent, base, key, .. } => {
+        match &self.transport {
+            Transport::Http { agent, base, key } => {
                 call_http(agent, base, key.as_ref(), method, path, body)
             }
-            Way::Here { local, host, runtime, .. } => {
-                runtime.block_on(call_here(local, host, method, path, body))
+            Transport::InProcess(api) => {
+                api.runtime.block_on(call_in_process(api, method, path, body))
             }
         }
     }
@@ -214,11 +164,6 @@ impl ApiClient {
         }
         Ok(answer)
     }
-}
-
-/// The data folder by its full name, whether or not a server is running on it.
-fn place_of(config: &Config) -> String {
-    config.data_dir.canonicalize().unwrap_or_else(|_| config.data_dir.clone()).display().to_string()
 }
 
 fn call_http(
@@ -256,9 +201,8 @@ fn call_http(
     Ok(Answer { status, body: parse(status, &bytes)?, retry_after })
 }
 
-async fn call_here(
-    local: &InProcessApi,
-    host: &str,
+async fn call_in_process(
+    api: &InProcessApi,
     method: &Method,
     path: &str,
     body: Option<&Value>,
@@ -266,9 +210,9 @@ async fn call_here(
     let request = Request::builder()
         .method(method)
         .uri(path)
-        .header(header::HOST, host)
+        .header(header::HOST, &api.host)
         .header(header::ACCEPT, "application/json")
-        .header(header::AUTHORIZATION, format!("Bearer {}", local.key));
+        .header(header::AUTHORIZATION, format!("Bearer {}", api.key));
     let request = match body {
         Some(body) => request
             .header(header::CONTENT_TYPE, "application/json")
@@ -276,7 +220,7 @@ async fn call_here(
         None => request.body(Body::empty())?,
     };
     let call = async {
-        let answer = match local.router.clone().oneshot(request).await {
+        let answer = match api.router.clone().oneshot(request).await {
             Ok(answer) => answer,
             Err(never) => match never {},
         };

@@ -1,7 +1,6 @@
 use std::io::{Read as _, Write as _};
 
 use super::*;
-use crate::data_dir_lock::RunInfo;
 
 /// A server that answers one request and gives back what it was asked.
 fn answer_once(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {
@@ -21,19 +20,12 @@ fn answer_once(answer: &'static str) -> (String, std::thread::JoinHandle<String>
     (url, asked)
 }
 
-fn config(dir: &std::path::Path) -> Config {
-    Config { data_dir: dir.to_owned(), ..Config::default() }
-}
-
 #[test]
-fn a_running_server_is_reached_with_the_key_it_left() {
-    let temp = tempfile::tempdir().unwrap();
-    let dir = DataDir::open(temp.path()).unwrap();
-    let _server = dir.lock().unwrap();
+fn a_call_carries_the_key_and_the_body() {
     let (url, asked) =
         answer_once("HTTP/1.1 200 OK\r\nContent-Length: 8\r\nRetry-After: 3\r\n\r\n{\"a\": 1}");
-    dir.write_run(&RunInfo { pid: 1, url, key: "the-key".into() }).unwrap();
-    let api = ApiClient::open(&config(temp.path()), None, Absent::Refuse).unwrap();
+    let api =
+        ApiClient::same_machine(Url::parse(&url).unwrap(), Secret::new("the-key"), String::new());
     let answer = api
         .call(
             &Method::POST,
@@ -84,17 +76,7 @@ fn a_page_that_is_not_ours_is_told_apart() {
 }
 
 #[test]
-fn without_a_folder_there_is_nothing_to_ask() {
-    let temp = tempfile::tempdir().unwrap();
-    let absent = temp.path().join("absent");
-    let error = ApiClient::open(&config(&absent), None, Absent::Refuse).err().unwrap();
-    assert!(error.to_string().contains("--data-dir"), "{error}");
-    assert!(!absent.exists());
-}
-
-#[test]
 fn the_router_answers_without_a_server() {
-    let temp = tempfile::tempdir().unwrap();
     let router = axum::Router::new().fallback(|request: axum::extract::Request| async move {
         let key = request.headers()[header::AUTHORIZATION].to_str().unwrap().to_owned();
         (
@@ -102,7 +84,7 @@ fn the_router_answers_without_a_server() {
             axum::Json(serde_json::json!({ "path": request.uri().to_string(), "key": key })),
         )
     });
-    let api = ApiClient::to(router, temp.path());
+    let api = ApiClient::to(router, "here");
     let answer = api.call(&Method::GET, "/api/v1/urls?limit=1", None).unwrap();
     assert_eq!(answer.status, 201);
     assert_eq!(answer.body, serde_json::json!({"path": "/api/v1/urls?limit=1", "key": "Bearer k"}));

@@ -56,10 +56,10 @@ impl std::error::Error for Problem {}
 /// The command was given wrongly in a way that only the command itself can tell.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Usage(pub(crate) &'static str);
+pub struct Usage(pub(crate) &'static str);
 
 /// One line for people, one object for programs; both say the whole chain of causes.
-pub(crate) fn describe(error: &anyhow::Error, as_json: bool) -> String {
+pub fn describe(error: &anyhow::Error, as_json: bool) -> String {
     if !as_json {
         return format!("terse: {}", crate::terminal::one_line(&format!("{error:#}")));
     }

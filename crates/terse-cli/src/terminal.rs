@@ -37,7 +37,7 @@ fn says_utf8<'a>(mut locales: impl Iterator<Item = &'a str>) -> bool {
 
 /// Writes a line to standard output. A reader who went away is an error like any other, not a
 /// panic.
-pub(crate) fn say(line: &str) -> anyhow::Result<()> {
+pub fn say(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(line.as_bytes())?;
     out.write_all(b"\n")?;
@@ -46,7 +46,7 @@ pub(crate) fn say(line: &str) -> anyhow::Result<()> {
 
 /// Text as one line without control characters, so that nothing stored in a link can move a cursor
 /// or colour a screen.
-pub(crate) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || is_bidi(c) { ' ' } else { c }).collect()
 }
 

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use terse_cli::Remote;
 use url::Url;
 
-use crate::client::{Absent, ApiClient, Remote};
 use crate::commands;
 use crate::config::{Config, Loaded, Secret, Sources};
-use crate::{logging, problem, serve};
+use crate::{local_api, logging, serve};
 
 /// A URL shortener: one binary, durable links, very fast redirects.
 ///
@@ -84,32 +84,8 @@ struct Server(Option<Url>);
 enum Command {
     /// Serve redirects, the API and pages
     Serve(ServeArgs),
-    /// Make a short link
-    Shorten(commands::shorten::Shorten),
-    /// Say where a short link leads, without following it
-    Resolve(commands::resolve::Resolve),
-    /// List links, newest first
-    List(commands::list::List),
-    /// Change a link
-    Edit(commands::edit::Edit),
-    /// Delete links; `undelete` brings them back within the grace time
-    Delete(commands::delete::Delete),
-    /// Bring deleted links back
-    Undelete(commands::delete::Undelete),
-    /// Show the clicks of a link, or of all links
-    Stats(commands::stats::Stats),
-    /// Show the links that are busiest right now
-    Top(commands::top::Top),
-    /// Take over links from a CSV or JSON lines file
-    Import(commands::import::Import),
-    /// Write all links to a CSV or JSON lines file
-    Export(commands::export::Export),
-    /// Look after accounts
-    User(commands::user::User),
-    /// Make, list and revoke keys
-    Key(commands::key::Key),
-    /// Block a host, or list and unblock blocked ones
-    Block(commands::block::Block),
+    #[command(flatten)]
+    Api(terse_cli::Command),
     /// Copy the store into a new folder, also while serving
     Backup(commands::backup::Backup),
     /// Put a backup in the place of the store
@@ -117,7 +93,7 @@ enum Command {
     /// Look for what is wrong, and say what to do
     Doctor(commands::doctor::Doctor),
     /// Measure how fast a server is
-    Bench(crate::bench::Options),
+    Bench(terse_cli::bench::Options),
     /// Print the settings in force, secrets hidden
     Config(commands::config::Show),
     /// Print completions for a shell
@@ -145,30 +121,15 @@ struct ServeArgs {
     roles: Option<String>,
 }
 
-/// What commands are given.
+/// What the commands that work on the data folder itself get.
 pub(crate) struct Context {
     pub(crate) loaded: Loaded,
     pub(crate) json: bool,
-    pub(crate) remote: Option<Remote>,
 }
 
 impl Context {
     pub(crate) fn config(&self) -> &Config {
         &self.loaded.config
-    }
-
-    /// The way to the API.
-    pub(crate) fn api(&self, absent: Absent) -> anyhow::Result<ApiClient> {
-        ApiClient::open(self.config(), self.remote.as_ref(), absent)
-    }
-
-    /// For commands that need the folder itself.
-    pub(crate) fn only_here(&self, command: &str) -> anyhow::Result<()> {
-        anyhow::ensure!(
-            self.remote.is_none(),
-            "{command} works on the machine that holds the data, not through --server"
-        );
-        Ok(())
     }
 }
 
@@ -181,8 +142,8 @@ pub fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS, // whoever was reading has had enough
         Err(error) => {
-            eprintln!("{}", problem::describe(&error, json));
-            if error.is::<problem::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            eprintln!("{}", terse_cli::describe(&error, json));
+            if error.is::<terse_cli::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -198,7 +159,7 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
     if let Command::Completions { shell } = command {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "terse", &mut script);
-        crate::terminal::say(String::from_utf8_lossy(&script).trim_end())?;
+        terse_cli::terminal::say(String::from_utf8_lossy(&script).trim_end())?;
         return Ok(true);
     }
     let mut flags = cli.global.set;
@@ -230,7 +191,7 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
     }
     if let Command::Bench(options) = command {
         let key = key(cli.global.key, key_file)?.or(loaded.config.admin_key);
-        let report = crate::bench::run(options.with_key(key))?;
+        let report = terse_cli::bench::run(options.with_key(key))?;
         report.print(cli.global.json)?;
         return Ok(true);
     }
@@ -238,26 +199,27 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
         Some(server) => Some(Remote { server, key: key(cli.global.key, key_file)? }),
         None => None,
     };
-    let context = Context { loaded, json: cli.global.json, remote };
+    let json = cli.global.json;
+    if let Command::Api(command) = command {
+        let local = Box::new(move |absent| local_api::open(&loaded.config, absent));
+        return command.run(&terse_cli::Context { json, remote, local });
+    }
+    let only_here = |command: &str| {
+        anyhow::ensure!(
+            remote.is_none(),
+            "{command} works on the machine that holds the data, not through --server"
+        );
+        Ok(())
+    };
+    let context = Context { loaded, json };
     match command {
-        Command::Shorten(command) => command.run(&context),
-        Command::Resolve(command) => command.run(&context),
-        Command::List(command) => command.run(&context),
-        Command::Edit(command) => command.run(&context),
-        Command::Delete(command) => command.run(&context),
-        Command::Undelete(command) => command.run(&context),
-        Command::Stats(command) => command.run(&context),
-        Command::Top(command) => command.run(&context),
-        Command::Import(command) => command.run(&context),
-        Command::Export(command) => command.run(&context),
-        Command::User(command) => command.run(&context),
-        Command::Key(command) => command.run(&context),
-        Command::Block(command) => command.run(&context),
-        Command::Backup(command) => command.run(&context),
-        Command::Restore(command) => command.run(&context),
-        Command::Doctor(command) => command.run(&context),
+        Command::Backup(command) => only_here("backup").and_then(|()| command.run(&context)),
+        Command::Restore(command) => only_here("restore").and_then(|()| command.run(&context)),
+        Command::Doctor(command) => only_here("doctor").and_then(|()| command.run(&context)),
         Command::Config(command) => command.run(&context),
-        Command::Serve(_) | Command::Bench(_) | Command::Completions { .. } => Ok(true), // done above
+        Command::Api(_) | Command::Serve(_) | Command::Bench(_) | Command::Completions { .. } => {
+            Ok(true)
+        } // done above
     }
 }
 

@@ -44,7 +44,7 @@ fn wrong_usage_is_told_apart_from_failure() {
 #[test]
 fn an_edit_of_nothing_is_wrong_usage() {
     let error = run(parse("terse edit abc").unwrap(), Vec::new()).unwrap_err();
-    assert!(error.is::<problem::Usage>(), "{error:#}");
+    assert!(error.is::<terse_cli::Usage>(), "{error:#}");
 }
 
 #[test]

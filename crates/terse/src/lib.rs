@@ -6,28 +6,24 @@
 
 mod account_jobs;
 pub mod backends;
-pub mod bench;
 pub mod cli;
 mod click_jobs;
 mod click_plane;
-pub mod client;
 mod commands;
 pub mod config;
 pub mod data_dir_lock;
 mod health;
 mod http_fallback;
+mod local_api;
 pub mod logging;
 mod metrics;
 mod metrics_store;
 mod outgoing;
-mod problem;
 mod reaper;
 mod registry_watcher;
 mod report_job;
 mod rescan;
 mod safety;
 pub mod serve;
-mod terminal;
-mod transfer;
 
 pub use config::Config;

@@ -25,7 +25,6 @@ use url::Url;
 use crate::account_jobs::AccountJobs;
 use crate::backends::{self, Store};
 use crate::click_plane::ClickPlane;
-use crate::client::InProcessApi;
 use crate::config::{self, Config};
 use crate::data_dir_lock::{DataDir, LockGuard, RunInfo};
 use crate::health::HealthEndpoints;
@@ -399,9 +398,9 @@ impl Server {
     }
 }
 
-/// The API without a server: the same router, on the store of a data folder that nobody else is
-/// using. Called inside a runtime, with the folder's lock held.
-pub async fn local_door(config: &Config) -> anyhow::Result<InProcessApi> {
+/// The API without a server: the same router on the store of a data folder whose lock the caller
+/// holds, and a key that it accepts. Called inside a runtime.
+pub(crate) async fn local_door(config: &Config) -> anyhow::Result<(axum::Router, String, Store)> {
     let store = backends::open(config).await?;
     let base_url = config.base_url();
     let hosts = hosts(config, &base_url, config.listen)?;
@@ -444,7 +443,7 @@ pub async fn local_door(config: &Config) -> anyhow::Result<InProcessApi> {
         webhooks: outside.webhooks(),
         stop,
     };
-    Ok(InProcessApi { router: terse_server::router(state), key, store: Some(store) })
+    Ok((terse_server::router(state), key, store))
 }
 
 /// Signs passes of links with a password, on every node alike.

@@ -106,7 +106,7 @@ mod tests {
             let status = if number % 2 == 0 { "201 Created" } else { "200 OK" };
             format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}")
         });
-        let key = Some(crate::config::Secret::new("secret"));
+        let key = Some(terse_core::Secret::new("secret"));
         let options = CreateOptions {
             url: fake.server.clone(),
             key,

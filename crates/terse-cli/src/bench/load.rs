@@ -15,7 +15,7 @@ use super::callers::spread;
 use super::report::BenchReport;
 use super::tally::Tally;
 use super::wire::Wire;
-use crate::config::Secret;
+use terse_core::Secret;
 
 /// As many links as one bulk request may hold.
 const BATCH: u64 = 1_000;
@@ -206,7 +206,7 @@ mod tests {
     fn options(fake: &Fake, paths: std::path::PathBuf) -> LoadOptions {
         LoadOptions {
             url: fake.server.clone(),
-            key: Some(crate::config::Secret::new("secret")),
+            key: Some(terse_core::Secret::new("secret")),
             links: 2_500,
             callers: 3,
             paths,

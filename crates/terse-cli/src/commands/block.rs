@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::text;
-use crate::cli::Context;
+use crate::Context;
 use crate::client::{Absent, query, segment};
 use crate::terminal::{one_line, say, table, width};
 
@@ -19,7 +19,7 @@ Examples:
   terse block evil.example --why 'phishing kits'
   terse block --list
   terse block --remove evil.example --why 'cleaned up'")]
-pub(crate) struct Block {
+pub struct Block {
     /// The host
     #[arg(value_name = "HOST", required_unless_present_any = ["list", "remove"], requires = "why")]
     host: Option<String>,

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::json;
 
 use super::{code_of, link_path};
-use crate::cli::Context;
+use crate::Context;
 use crate::client::Absent;
 use crate::problem::Problem;
 use crate::terminal::{one_line, say};
@@ -14,7 +14,7 @@ use crate::terminal::{one_line, say};
 /// time.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  terse delete x7Kq spring")]
-pub(crate) struct Delete {
+pub struct Delete {
     #[command(flatten)]
     which: Which,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Delete {
 /// Bring deleted links back within the grace time.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  terse undelete x7Kq")]
-pub(crate) struct Undelete {
+pub struct Undelete {
     #[command(flatten)]
     which: Which,
 }

@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 
 use super::resolve::details;
 use super::{link_path, read_password, read_rules, text};
-use crate::cli::Context;
+use crate::Context;
 use crate::client::Absent;
-use crate::config::Span;
 use crate::problem::Usage;
 use crate::terminal::{one_line, say};
+use terse_core::Span;
 
 /// Change a link. Its code, owner and domain stay.
 #[derive(Args, Debug)]
@@ -24,7 +24,7 @@ Examples:
   terse edit spring --archive --notes 'over since May'
   terse edit spring --rules by-device.json
   terse edit spring --undo")]
-pub(crate) struct Edit {
+pub struct Edit {
     /// A code or a whole short URL
     #[arg(value_name = "CODE|URL")]
     code: String,

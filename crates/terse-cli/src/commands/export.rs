@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::list::{Which, walk};
-use crate::cli::Context;
+use crate::Context;
 use crate::client::{Absent, ApiClient};
 use crate::terminal::say;
 use crate::transfer::{Format, Writer};
@@ -24,7 +24,7 @@ Examples:
 
 A file appears only when it is complete. Cells that a spreadsheet would run as formulas get an
 apostrophe in front; import takes it away again.")]
-pub(crate) struct Export {
+pub struct Export {
     /// The file, or - for standard output
     #[arg(value_name = "FILE|-", default_value = "-")]
     file: PathBuf,

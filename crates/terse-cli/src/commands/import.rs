@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use terse_core::Clock;
 
-use crate::cli::Context;
+use crate::Context;
 use crate::client::{Absent, ApiClient};
 use crate::problem::Problem;
 use crate::terminal::{one_line, say};
@@ -41,7 +41,7 @@ Examples:
 CSV needs a header; the column long_url (or url) must be there. What was interrupted goes on
 where it stopped when the same command is given again. Refused rows do not stop the others.
 docs/import-export.md lists all columns.")]
-pub(crate) struct Import {
+pub struct Import {
     /// The file, or - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
@@ -150,7 +150,7 @@ impl Import {
             }
             if let Some(path) = file {
                 Position {
-                    place: work.api.place(),
+                    place: work.api.place().to_owned(),
                     offset,
                     line,
                     sha256: rows.digest(),

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::text;
 use super::user::path_of;
-use crate::cli::Context;
+use crate::Context;
 use crate::client::{Absent, ApiClient};
-use crate::config::Span;
 use crate::terminal::{is_out, one_line, say, table, width};
+use terse_core::Span;
 
 /// Make, list and revoke keys for programs: your own, or those of an account with --user.
 #[derive(Args, Debug)]
@@ -18,7 +18,7 @@ Examples:
   terse key add newsletter --user ann --scope create --ttl 90d
   terse key list --user ann
   terse key revoke 7 --user ann")]
-pub(crate) struct Key {
+pub struct Key {
     #[command(subcommand)]
     act: Act,
 }

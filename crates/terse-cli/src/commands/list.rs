@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::{URLS, text};
-use crate::cli::Context;
+use crate::Context;
 use crate::client::{Absent, ApiClient, query};
 use crate::terminal::{say, table, width};
 
@@ -22,7 +22,7 @@ Examples:
   terse list
   terse list --q spring --tag sale --status active
   terse list --all --json | jq -r '.links[].short_url'")]
-pub(crate) struct List {
+pub struct List {
     /// Only those whose code, target or title contains this text
     #[arg(long, value_name = "TEXT")]
     q: Option<String>,

@@ -1,30 +1,100 @@
 //! One file per command. Each prints for people, or JSON with `--json`, and says whether all went
 //! well.
 
-pub(crate) mod backup;
-pub(crate) mod block;
+mod block;
 mod chart;
-pub(crate) mod config;
-pub(crate) mod delete;
-pub(crate) mod doctor;
-pub(crate) mod edit;
-pub(crate) mod export;
-pub(crate) mod import;
-pub(crate) mod key;
-pub(crate) mod list;
-pub(crate) mod resolve;
-pub(crate) mod shorten;
-pub(crate) mod stats;
-pub(crate) mod top;
-pub(crate) mod user;
+mod delete;
+mod edit;
+mod export;
+mod import;
+mod key;
+mod list;
+mod resolve;
+mod shorten;
+mod stats;
+mod top;
+mod user;
 
 use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::Context as _;
+use clap::Subcommand;
 use serde_json::Value;
 
-use crate::client::{query, segment};
+use crate::client::{Absent, ApiClient, Remote, query, segment};
+
+/// The commands that work through the API.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a short link
+    Shorten(shorten::Shorten),
+    /// Say where a short link leads, without following it
+    Resolve(resolve::Resolve),
+    /// List links, newest first
+    List(list::List),
+    /// Change a link
+    Edit(edit::Edit),
+    /// Delete links; `undelete` brings them back within the grace time
+    Delete(delete::Delete),
+    /// Bring deleted links back
+    Undelete(delete::Undelete),
+    /// Show the clicks of a link, or of all links
+    Stats(stats::Stats),
+    /// Show the links that are busiest right now
+    Top(top::Top),
+    /// Take over links from a CSV or JSON lines file
+    Import(import::Import),
+    /// Write all links to a CSV or JSON lines file
+    Export(export::Export),
+    /// Look after accounts
+    User(user::User),
+    /// Make, list and revoke keys
+    Key(key::Key),
+    /// Block a host, or list and unblock blocked ones
+    Block(block::Block),
+}
+
+impl Command {
+    /// Runs the command; `false` if it met a problem that it has already printed.
+    pub fn run(&self, context: &Context) -> anyhow::Result<bool> {
+        match self {
+            Self::Shorten(command) => command.run(context),
+            Self::Resolve(command) => command.run(context),
+            Self::List(command) => command.run(context),
+            Self::Edit(command) => command.run(context),
+            Self::Delete(command) => command.run(context),
+            Self::Undelete(command) => command.run(context),
+            Self::Stats(command) => command.run(context),
+            Self::Top(command) => command.run(context),
+            Self::Import(command) => command.run(context),
+            Self::Export(command) => command.run(context),
+            Self::User(command) => command.run(context),
+            Self::Key(command) => command.run(context),
+            Self::Block(command) => command.run(context),
+        }
+    }
+}
+
+/// What every command gets.
+pub struct Context {
+    /// Print JSON.
+    pub json: bool,
+    /// The server to work on, if one was named.
+    pub remote: Option<Remote>,
+    /// Opens the API of this machine's data folder.
+    pub local: Box<dyn Fn(Absent) -> anyhow::Result<ApiClient>>,
+}
+
+impl Context {
+    /// The API: of the named server, or of the data folder.
+    pub(crate) fn api(&self, absent: Absent) -> anyhow::Result<ApiClient> {
+        match &self.remote {
+            Some(remote) => Ok(ApiClient::remote(remote)),
+            None => (self.local)(absent),
+        }
+    }
+}
 
 /// Where links are made and listed.
 const URLS: &str = "/api/v1/urls";

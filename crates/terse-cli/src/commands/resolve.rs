@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Map, Value};
 
 use super::{link_path, text};
-use crate::cli::Context;
+use crate::Context;
 use crate::client::Absent;
 use crate::terminal::{is_out, one_line, say};
 
@@ -19,7 +19,7 @@ Examples:
 
 With any of --as-…, says where the link's rules lead such a visitor, and why. In a pipe only the \
 target is printed.")]
-pub(crate) struct Resolve {
+pub struct Resolve {
     /// A code or a whole short URL
     #[arg(value_name = "CODE|URL")]
     code: String,

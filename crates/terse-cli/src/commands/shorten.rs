@@ -7,10 +7,10 @@ use http::Method;
 use serde_json::{Map, Value};
 
 use super::{URLS, read_password, read_rules, text};
-use crate::cli::Context;
+use crate::Context;
 use crate::client::Absent;
-use crate::config::Span;
 use crate::terminal::{is_out, one_line, say};
+use terse_core::Span;
 
 /// Make a short link and print it.
 #[derive(Args, Debug)]
@@ -20,7 +20,7 @@ Examples:
   terse shorten https://example.com/ --alias spring --title 'Spring sale' --tag sale
   terse shorten https://example.com/ --ttl 8h
   open \"$(terse shorten https://example.com/)\"")]
-pub(crate) struct Shorten {
+pub struct Shorten {
     /// Where the link leads
     url: String,
     /// A code of your choice instead of a generated one

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::chart::{Ink, number, side_by_side};
 use super::{link_path, text};
-use crate::cli::Context;
+use crate::Context;
 use crate::client::{Absent, query};
 use crate::terminal::{cut, is_utf8, one_line, say, width};
 
@@ -24,7 +24,7 @@ Examples:
   terse stats x7Kq --from 2026-11-01 --interval day --bots exclude
   terse stats --tz Europe/Berlin
   terse stats --orphans --json")]
-pub(crate) struct Stats {
+pub struct Stats {
     /// A code or a whole short URL; without it, all links together
     #[arg(value_name = "CODE|URL")]
     code: Option<String>,

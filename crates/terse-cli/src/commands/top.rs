@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::chart::{Ink, number};
 use super::text;
-use crate::cli::Context;
+use crate::Context;
 use crate::client::{Absent, ApiClient, query};
-use crate::config::Span;
 use crate::terminal::{cut, height, is_out, is_utf8, say, table, width};
+use terse_core::Span;
 
 /// Lines of a picture that are not links.
 const AROUND: usize = 4;
@@ -32,7 +32,7 @@ Examples:
   terse top --once
 
 Draws again and again until Ctrl-C; in a pipe, with --once or with --json, once.")]
-pub(crate) struct Top {
+pub struct Top {
     /// Of how many minutes, up to 60
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=60))]
     minutes: u8,
@@ -56,7 +56,7 @@ impl Top {
         }
         // Only a server knows what is going on right now. Waiting here would also keep one from
         // being started.
-        if api.is_here() {
+        if api.is_in_process() {
             eprintln!("No server is running on this data folder, so there is nothing to watch.");
             return Ok(true);
         }

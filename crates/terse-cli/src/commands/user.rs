@@ -8,10 +8,10 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::{read_password, text};
-use crate::cli::Context;
+use crate::Context;
 use crate::client::{Absent, ApiClient, query};
-use crate::config::Span;
 use crate::terminal::{one_line, say, table, width};
+use terse_core::Span;
 
 /// Where accounts are looked after.
 const USERS: &str = "/api/v1/admin/users";
@@ -25,7 +25,7 @@ Examples:
   terse user add ann --role admin --password-file password.txt
   terse user invite --role user
   terse user suspend bob --why 'sends spam'")]
-pub(crate) struct User {
+pub struct User {
     #[command(subcommand)]
     act: Act,
 }

@@ -12,7 +12,7 @@ mod rows;
 mod writer;
 
 pub(crate) use cells::guard;
-pub(crate) use records::digest_of;
+pub use records::digest_of;
 pub(crate) use resume::{Done, Position};
 pub(crate) use rows::{Format, Refused, Row, RowResult, Rows};
 pub(crate) use writer::Writer;

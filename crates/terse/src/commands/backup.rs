@@ -18,8 +18,8 @@ use crate::backends;
 use crate::cli::Context;
 use crate::config::Config;
 use crate::data_dir_lock::DataDir;
-use crate::terminal::say;
-use crate::transfer::digest_of;
+use terse_cli::digest_of;
+use terse_cli::terminal::say;
 
 const MANIFEST: &str = "manifest.json";
 /// The form of manifests; a later one may hold what we would lose. The first had no clicks, the
@@ -131,7 +131,6 @@ struct Copied {
 
 impl Backup {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        context.only_here("backup")?;
         self.through(context, |piece, to| piece.copy(context.config(), to), Piece::verify)
     }
 
@@ -207,7 +206,6 @@ impl Backup {
 
 impl Restore {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        context.only_here("restore")?;
         self.through(context, Piece::verify, Piece::skip_ahead)
     }
 
@@ -401,7 +399,7 @@ mod tests {
         let loaded =
             crate::config::Config::load(&crate::config::Sources { flags, ..Default::default() })
                 .unwrap();
-        Context { loaded, json: true, remote: None }
+        Context { loaded, json: true }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::cli::Context;
 use crate::config::Config;
-use crate::terminal::say;
+use terse_cli::terminal::say;
 
 /// Print the settings in force, secrets hidden, with where each came from.
 #[derive(Args, Debug)]

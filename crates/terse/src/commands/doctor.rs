@@ -9,10 +9,10 @@ use serde_json::json;
 
 use crate::backends;
 use crate::cli::Context;
-use crate::client::{Absent, ApiClient};
 use crate::config::Config;
 use crate::data_dir_lock::{DataDir, InUse};
-use crate::terminal::{one_line, say};
+use terse_cli::Absent;
+use terse_cli::terminal::{one_line, say};
 
 /// Look for what is wrong with the settings, the data folder and this machine, and say what to do.
 #[derive(Args, Debug)]
@@ -69,7 +69,6 @@ pub(crate) fn without_settings(error: &anyhow::Error, json: bool) -> anyhow::Res
 
 impl Doctor {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
-        context.only_here("doctor")?;
         let config = context.config();
         let mut findings =
             vec![finding("settings", CheckResult::Good, "all known and within bounds", "")];
@@ -275,7 +274,7 @@ fn server(config: &Config) -> Finding {
         },
     };
     let who = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
-    let asked = ApiClient::open(config, None, Absent::Refuse)
+    let asked = crate::local_api::open(config, Absent::Refuse)
         .and_then(|api| api.call(&Method::GET, "/api/v1/urls?limit=1", None));
     match asked {
         Ok(answer) if answer.status == 200 => {

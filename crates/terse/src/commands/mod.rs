@@ -1,0 +1,5 @@
+//! The commands that work on the data folder itself; the others are in `terse-cli`.
+
+pub(crate) mod backup;
+pub(crate) mod config;
+pub(crate) mod doctor;
