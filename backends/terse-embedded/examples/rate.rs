@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use terse_core::{Insert, LinkStore, Numbering};
+use terse_core::{Insert, LinkReader as _, LinkStore, Numbering};
 use terse_embedded::{Embedded, Options};
 use terse_testkit::{generated, moment};
 

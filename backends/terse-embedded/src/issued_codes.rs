@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::leases::{self, Leases};
 use rusqlite::Connection;
-use terse_core::{Domain, LinkKey, MAX_CODE_LENGTH, Numbering};
+use terse_core::{Absence, Domain, LinkKey, MAX_CODE_LENGTH, Numbering};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// More codes than this that only look generated are not kept in memory.
@@ -77,17 +77,26 @@ impl IssuedCodes {
         self.add(hash(key.domain.as_str(), key.code.as_str()));
     }
 
-    pub(crate) fn surely_absent(&self, domain: &Domain, code: &str, numbering: &Numbering) -> bool {
+    /// `Certain` or `Unknown`: this process is the only one that leases and inserts.
+    pub(crate) fn surely_absent(
+        &self,
+        domain: &Domain,
+        code: &str,
+        numbering: &Numbering,
+    ) -> Absence {
         let Some((length, n)) = numbering.number(code.as_bytes()) else {
-            return false;
+            return Absence::Unknown;
         };
         if n < self.leased(length) {
-            return false;
+            return Absence::Unknown;
         }
         let alike = self.alike.read().unwrap_or_else(PoisonError::into_inner);
-        // Under the lock: the set is emptied when there are too many, and an empty set must not
-        // speak.
-        !self.too_many.load(Ordering::Acquire) && !alike.contains(&hash(domain.as_str(), code))
+        // Checked under the lock, because the set is emptied when it overflows.
+        if self.too_many.load(Ordering::Acquire) || alike.contains(&hash(domain.as_str(), code)) {
+            Absence::Unknown
+        } else {
+            Absence::Certain
+        }
     }
 
     fn add(&self, hash: u64) {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::{
-    ClickSpend, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, LinkVersion,
-    ListQuery, Numbering, OwnerId, Page, Revision, StoreError, TagCount, Timestamp, Updated,
+    Absence, ClickSpend, ClickSpender, Domain, Identity, Insert, Inserted, Link, LinkKey,
+    LinkReader, LinkStore, LinkVersion, ListQuery, Numbering, OwnerId, Page, Revision, StoreError,
+    TagCount, Timestamp, Updated,
 };
 
 use crate::backup::BackupError;
@@ -147,11 +148,7 @@ impl std::fmt::Debug for Embedded {
 }
 
 #[async_trait]
-impl LinkStore for Embedded {
-    fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
+impl LinkReader for Embedded {
     async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         let key = key.clone();
         self.threads.read(LOOKUP, move |queries| queries.get(&key)).await
@@ -185,8 +182,23 @@ impl LinkStore for Embedded {
         self.threads.read(LOOKUP, move |queries| queries.get_folded(&key)).await
     }
 
-    fn surely_absent(&self, domain: &Domain, code: &str) -> bool {
+    fn surely_absent(&self, domain: &Domain, code: &str) -> Absence {
         self.issued.surely_absent(domain, code, &self.numbering)
+    }
+}
+
+#[async_trait]
+impl ClickSpender for Embedded {
+    async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
+        let key = key.clone();
+        self.threads.write(move |writes| writes.spend(&key)).await
+    }
+}
+
+#[async_trait]
+impl LinkStore for Embedded {
+    fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
@@ -206,11 +218,6 @@ impl LinkStore for Embedded {
     async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError> {
         let key = key.clone();
         self.threads.write(move |writes| writes.forget_history_of(&key)).await
-    }
-
-    async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
-        let key = key.clone();
-        self.threads.write(move |writes| writes.spend(&key)).await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {

@@ -10,9 +10,9 @@ use std::time::Duration;
 use rusqlite::Connection;
 use terse_core::rules::Rules;
 use terse_core::{
-    Alphabet, Domain, Flags, Insert, Inserted, Link, LinkKey, LinkStore, ListQuery,
-    ModerationSource, ModerationStatus, Notes, Numbering, Request, Revision, Sort, StoreError,
-    TagCount, Tags, Updated,
+    Absence, Alphabet, ClickSpender as _, Domain, Flags, Insert, Inserted, Link, LinkKey,
+    LinkReader as _, LinkStore, ListQuery, ModerationSource, ModerationStatus, Notes, Numbering,
+    Request, Revision, Sort, StoreError, TagCount, Tags, Updated,
 };
 use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, skip_ahead, verify};
 use terse_testkit::{alias, generated, key, moment};
@@ -63,11 +63,12 @@ async fn what_was_written_is_there_when_opened_again() {
     assert_eq!(*store.identity().secret(), secret);
     for code in [&code[..], "named", &squatted] {
         assert!(store.get(&key(code)).await.unwrap().is_some());
-        assert!(!store.surely_absent(&key(code).domain, code));
+        assert_eq!(store.surely_absent(&key(code).domain, code), Absence::Unknown);
     }
     let unknown = Numbering::new(store.identity()).code(7, 5001);
-    assert!(
+    assert_eq!(
         store.surely_absent(&key(unknown.as_str()).domain, unknown.as_str()),
+        Absence::Certain,
         "never given out, and no alias has this shape"
     );
     assert_eq!(store.lease(7, 10, u64::MAX).await.unwrap(), 10..20);

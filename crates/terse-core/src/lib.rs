@@ -5,6 +5,7 @@
 //! touches nothing outside: no files, no sockets, no HTTP, no SQL. The API, the dashboard and the
 //! command line are three doors onto these rules.
 
+mod changes;
 pub mod clicks;
 mod clock;
 mod code;
@@ -16,6 +17,7 @@ mod host;
 mod identity;
 pub mod limits;
 mod link;
+mod link_reader;
 mod links;
 mod outcome;
 mod password;
@@ -32,6 +34,7 @@ mod text;
 mod time;
 mod validation;
 
+pub use changes::{NoRouteCache, RouteCache};
 pub use clock::Clock;
 pub use code::{Code, is_reserved};
 pub use codes::{
@@ -46,6 +49,7 @@ pub use identity::Identity;
 pub use link::{
     Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision, Status,
 };
+pub use link_reader::{Absence, ClickSpend, ClickSpender, LinkReader};
 pub use links::{Caller, Created, LinkError, LinkPolicy, Links, Listing};
 pub use outcome::{Visit, visit};
 pub use password::PasswordHash;
@@ -57,8 +61,8 @@ pub use screening::{
 pub use secret::Secret;
 pub use span::Span;
 pub use store::{
-    BoxError, ChangeFeed, ClickSpend, Cursor, Insert, Inserted, LinkStore, LinkVersion, ListQuery,
-    MAX_REVISIONS, NoFeed, Page, Request, Sort, StoreError, TagCount, Updated,
+    BoxError, Cursor, Insert, Inserted, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, Page,
+    Request, Sort, StoreError, TagCount, Updated,
 };
 pub use target::{Target, TargetRules, is_bad_port};
 pub use text::{Notes, Tags, Title};

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use crate::domain::Domain;
 use crate::identity::Identity;
 use crate::link::{Link, LinkKey, OwnerId, Revision, Status};
+use crate::link_reader::{ClickSpender, LinkReader};
 
 /// How many earlier states of a link are kept.
 pub const MAX_REVISIONS: usize = 50;
@@ -87,17 +88,6 @@ pub struct LinkVersion {
 pub enum Updated {
     /// Written and durable.
     Done,
-    /// No such link.
-    Missing,
-}
-
-/// The outcome of spending one of a link's clicks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ClickSpend {
-    /// One more visit was counted.
-    Yes,
-    /// All of them were used before.
-    UsedUp,
     /// No such link.
     Missing,
 }
@@ -190,32 +180,9 @@ impl TagCount {
 /// may not have happened, as with any database whose answer got lost. Dropping a future at any
 /// point leaves the write done or not done, never half.
 #[async_trait]
-pub trait LinkStore: Send + Sync + 'static {
+pub trait LinkStore: LinkReader + ClickSpender {
     /// The store's own secret, made at its birth.
     fn identity(&self) -> &Identity;
-
-    /// Expired and deleted links are returned too: whether a link is live is the caller's question.
-    async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError>;
-
-    /// Many at once, each as [`LinkStore::get`] would answer, in order: visitors who miss at the
-    /// same moment share one trip.
-    async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
-        let mut found = Vec::with_capacity(keys.len());
-        for key in keys {
-            found.push(self.get(key).await);
-        }
-        found
-    }
-
-    /// The only alias on this domain that differs from the code at most by case, if there is
-    /// exactly one.
-    async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError>;
-
-    /// True only if the store is certain, without looking, that no such link exists: its number was
-    /// never given out and no alias has this shape. Must be cheap and must not block.
-    fn surely_absent(&self, _domain: &Domain, _code: &str) -> bool {
-        false
-    }
 
     /// Claims the code: of two racing inserts one wins, the other sees `CodeTaken`. Also
     /// `CodeTaken`: an alias that differs only by case from an alias of another owner on the same
@@ -239,9 +206,6 @@ pub trait LinkStore: Send + Sync + 'static {
     /// Forgets what a link was before its changes. Nothing happens where there is nothing to
     /// forget.
     async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError>;
-
-    /// Counts one visit of a link with `max_clicks`, exactly: never more successes than allowed.
-    async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError>;
 
     /// Lists links that existed throughout a walk exactly once, whatever is written meanwhile.
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
@@ -278,19 +242,4 @@ pub trait LinkStore: Send + Sync + 'static {
 
     /// Whether writes can be expected to succeed right now.
     async fn check(&self) -> Result<(), StoreError>;
-}
-
-/// Tells everyone who remembers a link that it changed. Called after the change is durable and
-/// before it is answered.
-pub trait ChangeFeed: Send + Sync + 'static {
-    /// This link was created, changed, or removed.
-    fn announce(&self, key: &LinkKey);
-}
-
-/// For programs that remember nothing.
-#[derive(Debug, Default)]
-pub struct NoFeed;
-
-impl ChangeFeed for NoFeed {
-    fn announce(&self, _key: &LinkKey) {}
 }

@@ -25,7 +25,7 @@ fn links(store: &Arc<dyn LinkStore>, codes: Arc<dyn CodeSource>) -> Links {
     Links::new(
         Arc::clone(store),
         codes,
-        Arc::new(NoFeed),
+        Arc::new(NoRouteCache),
         Arc::new(NoScreening),
         rules,
         Clock::default(),

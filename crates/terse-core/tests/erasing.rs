@@ -33,7 +33,7 @@ fn room() -> Links {
     Links::new(
         Arc::new(MemoryStore::new()),
         codes,
-        Arc::new(NoFeed),
+        Arc::new(NoRouteCache),
         Arc::new(Trusting),
         rules,
         Clock::default(),

@@ -74,8 +74,9 @@ fn room() -> Room {
     };
     let store = Arc::new(MemoryStore::new());
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));
-    let links = Links::new(store, codes, Arc::new(NoFeed), screen.clone(), rules, clock.clone())
-        .telling(diary.clone());
+    let links =
+        Links::new(store, codes, Arc::new(NoRouteCache), screen.clone(), rules, clock.clone())
+            .telling(diary.clone());
     Room { links, diary, screen, clock }
 }
 

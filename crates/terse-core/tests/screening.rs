@@ -114,7 +114,7 @@ fn links(store: Arc<MemoryStore>, codes: Arc<dyn CodeSource>, screen: &Arc<Told>
         quarantine: Duration::ZERO,
     };
     let screen: Arc<dyn Screening> = screen.clone();
-    Links::new(store, codes, Arc::new(NoFeed), screen, rules, Clock::default())
+    Links::new(store, codes, Arc::new(NoRouteCache), screen, rules, Clock::default())
 }
 
 async fn make(links: &Links, caller: Caller, target: &str) -> Result<Link, LinkError> {

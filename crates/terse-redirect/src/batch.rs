@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use terse_core::{Link, LinkKey, LinkStore, StoreError};
+use terse_core::{Link, LinkKey, LinkReader, StoreError};
 use tokio::sync::oneshot;
 
 /// The most to go on one trip.
@@ -21,12 +21,12 @@ type Waiting = Vec<(LinkKey, oneshot::Sender<Result<Option<Link>, StoreError>>)>
 
 /// The places where look-ups gather.
 pub(crate) struct LookupBatcher {
-    store: Arc<dyn LinkStore>,
+    store: Arc<dyn LinkReader>,
     places: Vec<Arc<Mutex<Waiting>>>,
 }
 
 impl LookupBatcher {
-    pub(crate) fn new(store: Arc<dyn LinkStore>) -> Self {
+    pub(crate) fn new(store: Arc<dyn LinkReader>) -> Self {
         Self { store, places: (0..PLACES).map(|_| Arc::default()).collect() }
     }
 
@@ -49,7 +49,7 @@ impl LookupBatcher {
     }
 }
 
-async fn travel(store: Arc<dyn LinkStore>, place: Arc<Mutex<Waiting>>) {
+async fn travel(store: Arc<dyn LinkReader>, place: Arc<Mutex<Waiting>>) {
     let mut waiting = std::mem::take(&mut *lock(&place));
     while !waiting.is_empty() {
         let rest = waiting.split_off(waiting.len().min(MAX_BATCH));

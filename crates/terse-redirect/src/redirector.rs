@@ -10,8 +10,9 @@ use terse_core::clicks::RequestFlags;
 use terse_core::registry::Suspended;
 use terse_core::rules::VisitorClassifier;
 use terse_core::{
-    ChangeFeed, ClickSpend, Clock, Code, Hosts, Link, LinkKey, LinkStore, ModerationSource,
-    ModerationStatus, NoScreening, PasswordHash, Screening, StoreError, Timestamp, Visit,
+    Absence, ClickSpend, ClickSpender, Clock, Code, Hosts, Link, LinkKey, LinkReader,
+    ModerationSource, ModerationStatus, NoScreening, PasswordHash, RouteCache, Screening,
+    StoreError, Timestamp, Visit,
 };
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
@@ -114,7 +115,8 @@ pub(crate) enum Resolved {
 
 /// The redirect plane's mind, shared by all serving threads.
 pub struct Redirector {
-    store: Arc<dyn LinkStore>,
+    reader: Arc<dyn LinkReader>,
+    spender: Arc<dyn ClickSpender>,
     pub(crate) screen: Arc<dyn Screening>,
     clock: Clock,
     pub(crate) suspended: Suspended,
@@ -152,9 +154,11 @@ pub(crate) struct SlowCounts {
 }
 
 impl Redirector {
-    /// `port` is the one visitors will most likely mention in `Host`.
+    /// `reader` answers misses and may be a cache; `spender` is the store itself. `port` is the one
+    /// visitors will most likely send in `Host`.
     pub fn new(
-        store: Arc<dyn LinkStore>,
+        reader: Arc<dyn LinkReader>,
+        spender: Arc<dyn ClickSpender>,
         hosts: Hosts,
         port: u16,
         pages: &FailurePages,
@@ -165,9 +169,10 @@ impl Redirector {
             clock,
             suspended: Suspended::default(),
             single_flight: SingleFlight::default(),
-            batch: LookupBatcher::new(Arc::clone(&store)),
+            batch: LookupBatcher::new(Arc::clone(&reader)),
             gate: Semaphore::new(settings.store_concurrency.max(1)),
-            store,
+            reader,
+            spender,
             screen: Arc::new(NoScreening),
             last_complaint_ms: AtomicI64::new(0),
             away_until_ms: AtomicI64::new(0),
@@ -417,11 +422,11 @@ impl Redirector {
                     self.redirect(link, visitor, client_addr, now_ms)
                 }
                 Ok(ClickSpend::UsedUp) => {
-                    self.announce(&link.key);
+                    self.forget(&link.key);
                     self.fail(Failure::Gone, visitor)
                 }
                 Ok(ClickSpend::Missing) => {
-                    self.announce(&link.key);
+                    self.forget(&link.key);
                     self.fail(Failure::NotFound, visitor)
                 }
                 Err(error) => {
@@ -441,7 +446,7 @@ impl Redirector {
         client_addr: ClientAddr,
     ) -> Answer {
         let deadline = Instant::now() + self.settings.store_timeout;
-        match timeout_at(deadline, self.store.get(&link.key)).await {
+        match timeout_at(deadline, self.reader.get(&link.key)).await {
             Ok(Ok(Some(link))) => {
                 match terse_core::visit(&self.as_known_now(link.clone()), self.clock.now()) {
                     Visit::Go | Visit::GoIfSpent => {
@@ -532,10 +537,12 @@ impl Redirector {
         self.error_responses.response(failure, visitor.html)
     }
 
-    /// Whether the store can tell, without looking, that there is no such link.
+    /// Whether the store is certain, without looking, that there is no such link. `Likely` is not
+    /// enough for a 404: the link is looked up like any other.
     pub(crate) fn surely_absent(&self, domain: u16, code: &[u8]) -> bool {
         let Ok(code) = std::str::from_utf8(code) else { return true };
-        !self.settings.loose && self.store.surely_absent(self.hosts.name(domain), code)
+        !self.settings.loose
+            && self.reader.surely_absent(self.hosts.name(domain), code) == Absence::Certain
     }
 
     /// Looks a link up, once for all who are asking, and remembers it.
@@ -636,7 +643,7 @@ impl Redirector {
             ));
         }
         if self.settings.loose
-            && let Some(link) = self.store.get_folded(&key).await?
+            && let Some(link) = self.reader.get_folded(&key).await?
         {
             return Ok(Route::of_other_spelling(
                 domain,
@@ -663,7 +670,7 @@ impl Redirector {
 
     async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
         let deadline = Instant::now() + self.settings.store_timeout;
-        match timeout_at(deadline, self.store.spend(key)).await {
+        match timeout_at(deadline, self.spender.spend(key)).await {
             Ok(outcome) => outcome,
             Err(elapsed) => Err(StoreError::Unavailable(elapsed.into())),
         }
@@ -708,11 +715,18 @@ impl Redirector {
     }
 }
 
-impl ChangeFeed for Redirector {
-    fn announce(&self, key: &LinkKey) {
+impl RouteCache for Redirector {
+    fn forget(&self, key: &LinkKey) {
         let Some(domain) = self.hosts.number(&key.domain) else { return };
         let code = key.code.as_str().as_bytes();
         self.single_flight.invalidate(self.routes.name(domain, code), &self.routes);
+    }
+
+    fn forget_all(&self) {
+        // In this order: a look-up that began before is not remembered, and what was remembered
+        // before that is removed below.
+        self.single_flight.invalidate_all();
+        self.routes.remove_where(|_| true);
     }
 }
 

@@ -110,9 +110,9 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
         guesses_per_address: Limit::per_hour(60),
         ..Settings::default()
     };
-    let links: Arc<dyn LinkStore> = store.clone();
     let redirector = Arc::new(Redirector::new(
-        links,
+        store.clone(),
+        store.clone(),
         hosts,
         80,
         &FailurePages::default(),

@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let links = Arc::new(Links::new(
         fake::Fake::new(),
         codes,
-        Arc::new(NoFeed),
+        Arc::new(NoRouteCache),
         Arc::new(NoScreening),
         rules,
         Clock::default(),

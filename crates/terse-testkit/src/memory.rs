@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::{
-    Alphabet, ClickSpend, Code, Cursor, Domain, Identity, Insert, Inserted, Link, LinkKey,
-    LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH, MAX_REVISIONS, MIN_CODE_LENGTH,
-    ModerationStatus, Numbering, OwnerId, Page, Request, Revision, Sort, Status, StoreError,
-    TagCount, Timestamp, Updated,
+    Absence, Alphabet, ClickSpend, ClickSpender, Code, Cursor, Domain, Identity, Insert, Inserted,
+    Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH, MAX_REVISIONS,
+    MIN_CODE_LENGTH, ModerationStatus, Numbering, OwnerId, Page, Request, Revision, Sort, Status,
+    StoreError, TagCount, Timestamp, Updated,
 };
 
 /// Keeps links in memory and nowhere else. Tests can make it fail, make it slow, and count what is
@@ -22,6 +22,8 @@ pub struct MemoryStore {
     numbering: Numbering,
     state: Mutex<State>,
     failing: AtomicBool,
+    /// Whether `surely_absent` answers `Likely` where it knows better.
+    unsure: AtomicBool,
     delay_ms: AtomicU64,
     gets: AtomicU64,
 }
@@ -65,6 +67,7 @@ impl MemoryStore {
             identity,
             state: Mutex::default(),
             failing: AtomicBool::new(false),
+            unsure: AtomicBool::new(false),
             delay_ms: AtomicU64::new(0),
             gets: AtomicU64::new(0),
         }
@@ -78,6 +81,11 @@ impl MemoryStore {
     /// From now on every call takes at least this long.
     pub fn delay(&self, by: Duration) {
         self.delay_ms.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
+    /// From now on `surely_absent` answers `Likely` at best, as a store of several nodes does.
+    pub fn be_unsure(&self) {
+        self.unsure.store(true, Ordering::SeqCst);
     }
 
     /// How many times `get` was called, failures included.
@@ -118,11 +126,7 @@ impl State {
 }
 
 #[async_trait]
-impl LinkStore for MemoryStore {
-    fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
+impl LinkReader for MemoryStore {
     async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         self.gets.fetch_add(1, Ordering::SeqCst);
         self.enter().await?;
@@ -140,15 +144,47 @@ impl LinkStore for MemoryStore {
         Ok(only.filter(|_| alike.next().is_none()).cloned())
     }
 
-    fn surely_absent(&self, domain: &Domain, code: &str) -> bool {
+    fn surely_absent(&self, domain: &Domain, code: &str) -> Absence {
         let (Some((length, n)), Some(code)) =
             (self.numbering.number(code.as_bytes()), Code::parse(code))
         else {
-            return false;
+            return Absence::Unknown;
         };
         let key = LinkKey { domain: domain.clone(), code };
         let state = self.state();
-        n >= state.leased.get(&length).copied().unwrap_or(0) && !state.serials.contains_key(&key)
+        let leased = n < state.leased.get(&length).copied().unwrap_or(0);
+        match (leased || state.serials.contains_key(&key), self.unsure.load(Ordering::SeqCst)) {
+            (true, _) => Absence::Unknown,
+            (false, true) => Absence::Likely,
+            (false, false) => Absence::Certain,
+        }
+    }
+}
+
+#[async_trait]
+impl ClickSpender for MemoryStore {
+    async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
+        self.enter().await?;
+        let mut state = self.state();
+        let Some((serial, _)) = state.find(key) else {
+            return Ok(ClickSpend::Missing);
+        };
+        let link = state.links.get_mut(&serial).expect("it was just found");
+        match link.max_clicks {
+            None => Ok(ClickSpend::Yes),
+            Some(max) if link.spent_clicks >= max => Ok(ClickSpend::UsedUp),
+            Some(_) => {
+                link.spent_clicks += 1;
+                Ok(ClickSpend::Yes)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl LinkStore for MemoryStore {
+    fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
@@ -272,23 +308,6 @@ impl LinkStore for MemoryStore {
             state.history.remove(&serial);
         }
         Ok(())
-    }
-
-    async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
-        self.enter().await?;
-        let mut state = self.state();
-        let Some((serial, _)) = state.find(key) else {
-            return Ok(ClickSpend::Missing);
-        };
-        let link = state.links.get_mut(&serial).expect("it was just found");
-        match link.max_clicks {
-            None => Ok(ClickSpend::Yes),
-            Some(max) if link.spent_clicks >= max => Ok(ClickSpend::UsedUp),
-            Some(_) => {
-                link.spent_clicks += 1;
-                Ok(ClickSpend::Yes)
-            }
-        }
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {

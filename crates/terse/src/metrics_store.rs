@@ -11,8 +11,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use terse_core::{
-    ClickSpend, Domain, Identity, Insert, Inserted, Link, LinkKey, LinkStore, LinkVersion,
-    ListQuery, OwnerId, Page, Revision, StoreError, TagCount, Timestamp, Updated,
+    Absence, ClickSpend, ClickSpender, Domain, Identity, Insert, Inserted, Link, LinkKey,
+    LinkReader, LinkStore, LinkVersion, ListQuery, OwnerId, Page, Revision, StoreError, TagCount,
+    Timestamp, Updated,
 };
 
 /// One of the store's calls, and how it ended.
@@ -90,11 +91,7 @@ fn word(error: &StoreError) -> &'static str {
 }
 
 #[async_trait]
-impl LinkStore for MetricsStore {
-    fn identity(&self) -> &Identity {
-        self.store.identity()
-    }
-
+impl LinkReader for MetricsStore {
     async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         self.count("get", self.store.get(key)).await
     }
@@ -114,8 +111,22 @@ impl LinkStore for MetricsStore {
         self.count("get_folded", self.store.get_folded(key)).await
     }
 
-    fn surely_absent(&self, domain: &Domain, code: &str) -> bool {
+    fn surely_absent(&self, domain: &Domain, code: &str) -> Absence {
         self.store.surely_absent(domain, code)
+    }
+}
+
+#[async_trait]
+impl ClickSpender for MetricsStore {
+    async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
+        self.count("spend", self.store.spend(key)).await
+    }
+}
+
+#[async_trait]
+impl LinkStore for MetricsStore {
+    fn identity(&self) -> &Identity {
+        self.store.identity()
     }
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
@@ -132,10 +143,6 @@ impl LinkStore for MetricsStore {
 
     async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError> {
         self.count("forget_history", self.store.forget_history(key)).await
-    }
-
-    async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
-        self.count("spend", self.store.spend(key)).await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use terse_core::clicks::ClickStore;
-use terse_core::{ChangeFeed, Clock, LinkStore, Links, StoreError};
+use terse_core::{Clock, LinkStore, Links, RouteCache, StoreError};
 use tokio::sync::watch;
 
 /// How long a request id is remembered, with an hour to spare over what is promised.
@@ -19,8 +19,8 @@ pub(crate) struct Reaper {
     pub(crate) links: Arc<Links>,
     /// Their clicks, which go with them.
     pub(crate) clicks: Arc<dyn ClickStore>,
-    /// Whoever remembers links.
-    pub(crate) feed: Arc<dyn ChangeFeed>,
+    /// Drops what this node caches of them.
+    pub(crate) cache: Arc<dyn RouteCache>,
     /// The time.
     pub(crate) clock: Clock,
     /// How often.
@@ -78,7 +78,7 @@ impl Reaper {
         let hold = self.links.rules().quarantine_until(now);
         loop {
             let keys = self.store.mark_expired(now, self.batch).await?;
-            keys.iter().for_each(|key| self.feed.announce(key));
+            keys.iter().for_each(|key| self.cache.forget(key));
             // They have expired all the same.
             if let Err(error) = self.links.tell_expired(&keys).await {
                 tracing::warn!(%error, "nobody could be told of links that have expired");
@@ -91,7 +91,7 @@ impl Reaper {
         }
         loop {
             let keys = self.store.purge(now.saturating_sub(self.grace), self.batch, hold).await?;
-            keys.iter().for_each(|key| self.feed.announce(key));
+            keys.iter().for_each(|key| self.cache.forget(key));
             // Forgotten or not, the sweep of the clicks will find what is left.
             if let Err(error) = self.clicks.forget_links(&keys, now).await {
                 tracing::warn!(%error, "the clicks of links that are gone could not be forgotten; \

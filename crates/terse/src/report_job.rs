@@ -86,8 +86,8 @@ mod tests {
     use super::*;
     use terse_core::registry::NewReport;
     use terse_core::{
-        Alphabet, Insert, LinkKey, LinkPolicy, LinkStore, ModerationStatus, NoFeed, NoScreening,
-        Random, TargetRules,
+        Alphabet, Insert, LinkKey, LinkPolicy, LinkReader as _, LinkStore, ModerationStatus,
+        NoRouteCache, NoScreening, Random, TargetRules,
     };
     use terse_testkit::{MemoryRegistry, MemoryStore, alias, key, moment};
 
@@ -133,7 +133,7 @@ mod tests {
         let links = Arc::new(Links::new(
             store.clone(),
             codes,
-            Arc::new(NoFeed),
+            Arc::new(NoRouteCache),
             screen,
             rules,
             Clock::default(),

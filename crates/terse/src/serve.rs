@@ -10,8 +10,8 @@ use prometheus_client::registry::Registry;
 use terse_clicks::UserAgentClassifier;
 use terse_core::registry::Token;
 use terse_core::{
-    Alphabet, BlockedHosts, ChangeFeed, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy,
-    LinkStore, Links, NoFeed, Numbered, Random, Snowflake, TargetRules,
+    Alphabet, BlockedHosts, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy, LinkStore, Links,
+    NoRouteCache, Numbered, Random, RouteCache, Snowflake, TargetRules,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
 use terse_server::{
@@ -110,7 +110,8 @@ impl Server {
         let lookout = Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone()));
         let safety = Arc::new(Safety::open(config, &hosts, &clock)?);
         let redirector = Redirector::new(
-            Arc::clone(&metrics_store),
+            metrics_store.clone(),
+            metrics_store.clone(),
             hosts.clone(),
             address.port(),
             &failure_pages(),
@@ -119,7 +120,7 @@ impl Server {
         );
         let redirector =
             Arc::new(redirector.with_classifier(lookout.clone()).screened_by(safety.judging()));
-        let feed: Arc<dyn ChangeFeed> = redirector.clone();
+        let cache: Arc<dyn RouteCache> = redirector.clone();
         let rules = rules(config, hosts.clone())?;
         let admin = config.admin.listen.map(|at| listen(at).context("admin")).transpose()?;
         // Only now, when nothing that an operator can get wrong is left: a key that was kept but
@@ -139,7 +140,7 @@ impl Server {
         let links = Links::new(
             Arc::clone(&metrics_store),
             codes,
-            Arc::clone(&feed),
+            Arc::clone(&cache),
             safety.judging(),
             rules,
             clock.clone(),
@@ -214,7 +215,7 @@ impl Server {
                 store: Arc::clone(&metrics_store),
                 links: Arc::clone(&links),
                 clicks: Arc::clone(&store.clicks),
-                feed,
+                cache,
                 clock: clock.clone(),
                 every: config.links.reap_every.get(),
                 grace: config.links.grace.get(),
@@ -415,7 +416,8 @@ pub(crate) async fn local_door(config: &Config) -> anyhow::Result<(axum::Router,
     let codes = code_source(config, &store.links, &clock);
     let outside =
         Integrations::open(config, &store.registry, store.links.identity(), &rules.hosts).await?;
-    let links = Links::new(Arc::clone(&store.links), codes, Arc::new(NoFeed), screen, rules, clock);
+    let links =
+        Links::new(Arc::clone(&store.links), codes, Arc::new(NoRouteCache), screen, rules, clock);
     // What a command does waits for the next server to be sent; titles are not asked for.
     let links = Arc::new(telling(links, &outside));
     let (key, hash) = Keys::generate().context("making a key")?;

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use disk::{Dice, Fault, Luck};
 use terse_core::{
-    Insert, Inserted, Link, LinkStore, ListQuery, Numbering, Revision, Sort, StoreError, Updated,
+    Insert, Inserted, Link, LinkReader as _, LinkStore, ListQuery, Numbering, Revision, Sort,
+    StoreError, Updated,
 };
 use terse_embedded::{Embedded, Options, verify};
 use terse_testkit::{alias, generated, moment};

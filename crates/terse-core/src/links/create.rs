@@ -71,7 +71,7 @@ impl Links {
             let insert = Insert { link: link.clone(), request: request.clone() };
             match self.store.insert(insert).await {
                 Ok(Inserted::Created) => {
-                    self.feed.announce(&link.key);
+                    self.cache.forget(&link.key);
                     self.tell(EventKind::LinkCreated, &link).await;
                     let link = self.learned_since(version, link).await;
                     self.revisit_if_unscreened(&link);
@@ -81,11 +81,11 @@ impl Links {
                 // for in vain before: whoever remembers the link as missing, or as it was, should
                 // look again.
                 Ok(Inserted::Existing(link)) => {
-                    self.feed.announce(&link.key);
+                    self.cache.forget(&link.key);
                     return Ok(Created { link: *link, new: false, replayed: false });
                 }
                 Ok(Inserted::Replayed(Some(link))) => {
-                    self.feed.announce(&link.key);
+                    self.cache.forget(&link.key);
                     return Ok(Created { link: *link, new: false, replayed: true });
                 }
                 Ok(Inserted::Replayed(None)) => return Err(LinkError::NotFound),
@@ -100,7 +100,7 @@ impl Links {
                 }
                 Err(StoreError::CodeTaken) => {}
                 Err(error) => {
-                    self.feed.announce(&link.key);
+                    self.cache.forget(&link.key);
                     return Err(error.into());
                 }
             }

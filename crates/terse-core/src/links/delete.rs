@@ -74,7 +74,7 @@ impl Links {
             .store
             .purge(LONG_AGO, limit, self.rules.quarantine_until(self.clock.now()))
             .await?;
-        keys.iter().for_each(|key| self.feed.announce(key));
+        keys.iter().for_each(|key| self.cache.forget(key));
         Ok(keys.len())
     }
 }

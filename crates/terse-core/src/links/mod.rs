@@ -20,6 +20,7 @@ pub use read::Listing;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::changes::RouteCache;
 use crate::clock::Clock;
 use crate::codes::CodeSource;
 use crate::domain::Hosts;
@@ -27,7 +28,7 @@ use crate::events::{LinkEvents, NoEvents};
 use crate::link::Link;
 use crate::registry::{EventKind, Suspended};
 use crate::screening::Screening;
-use crate::store::{ChangeFeed, LinkStore};
+use crate::store::LinkStore;
 use crate::target::TargetRules;
 use crate::time::Timestamp;
 
@@ -52,7 +53,7 @@ pub struct LinkPolicy {
 pub struct Links {
     store: Arc<dyn LinkStore>,
     codes: Arc<dyn CodeSource>,
-    feed: Arc<dyn ChangeFeed>,
+    cache: Arc<dyn RouteCache>,
     screen: Arc<dyn Screening>,
     events: Arc<dyn LinkEvents>,
     rules: LinkPolicy,
@@ -73,13 +74,13 @@ impl Links {
     pub fn new(
         store: Arc<dyn LinkStore>,
         codes: Arc<dyn CodeSource>,
-        feed: Arc<dyn ChangeFeed>,
+        cache: Arc<dyn RouteCache>,
         screen: Arc<dyn Screening>,
         rules: LinkPolicy,
         clock: Clock,
     ) -> Self {
         let (events, suspended) = (Arc::new(NoEvents), Suspended::default());
-        Self { store, codes, feed, screen, events, rules, suspended, clock }
+        Self { store, codes, cache, screen, events, rules, suspended, clock }
     }
 
     /// The same, with somebody who is told what happens.

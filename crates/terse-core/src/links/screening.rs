@@ -124,7 +124,7 @@ impl Links {
             .await
     }
 
-    /// Reads, judges, writes if nobody was faster, announces.
+    /// Reads, judges, writes if no other change came first, drops the cached route.
     async fn judge_stored(
         &self,
         key: &LinkKey,
@@ -135,14 +135,14 @@ impl Links {
             let Some(new) = judge(&old) else { return Ok(None) };
             match self.store.update(&new, old.revision).await {
                 Ok(Updated::Done) => {
-                    self.feed.announce(key);
+                    self.cache.forget(key);
                     self.tell(kind_of(&old, &new), &new).await;
                     return Ok(Some(new));
                 }
                 Ok(Updated::Missing) => return Ok(None),
                 Err(StoreError::Conflict) => {}
                 Err(error) => {
-                    self.feed.announce(key);
+                    self.cache.forget(key);
                     return Err(error);
                 }
             }

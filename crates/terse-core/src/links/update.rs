@@ -118,7 +118,7 @@ impl Links {
         }
     }
 
-    /// Reads, decides, writes if nobody was faster, announces. `decide` returns the link unchanged
+    /// Reads, decides, writes if no other change came first, drops the cached route. `decide` returns the link unchanged
     /// to leave it alone.
     pub(super) async fn change(
         &self,
@@ -139,12 +139,12 @@ impl Links {
             let new = decide(&old, self.clock.now())?;
             if new == old {
                 // Perhaps by an earlier attempt whose answer got lost.
-                self.feed.announce(key);
+                self.cache.forget(key);
                 return Ok(old);
             }
             match self.store.update(&new, old.revision).await {
                 Ok(Updated::Done) => {
-                    self.feed.announce(key);
+                    self.cache.forget(key);
                     self.tell(kind_of(&old, &new), &new).await;
                     return Ok(self.learned_since(version, new).await);
                 }
@@ -153,7 +153,7 @@ impl Links {
                 // It may have been written all the same: whoever remembers the link should look
                 // again.
                 Err(error) => {
-                    self.feed.announce(key);
+                    self.cache.forget(key);
                     return Err(error.into());
                 }
             }

@@ -38,9 +38,15 @@ impl Fixture {
         let base = "http://go.example/".parse().expect("a URL");
         let hosts = Hosts::new(&base, &["127.0.0.1"], vec![]).expect("hosts");
         let pages = FailurePages { not_found: "<p>not here</p>".into(), ..FailurePages::default() };
-        let links: Arc<dyn LinkStore> = store.clone();
-        let redirector =
-            Arc::new(Redirector::new(links, hosts, 80, &pages, settings, clock.clone()));
+        let redirector = Arc::new(Redirector::new(
+            store.clone(),
+            store.clone(),
+            hosts,
+            80,
+            &pages,
+            settings,
+            clock.clone(),
+        ));
         Self { store, redirector, clock, threads }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use terse_core::{ChangeFeed, LinkStore, ModerationStatus, PasswordHash, Revision};
+use terse_core::{LinkStore, ModerationStatus, PasswordHash, Revision, RouteCache};
 use terse_redirect::{ErrorStyle, Reply, Visitor};
 use terse_testkit::{alias, key};
 
@@ -29,13 +29,39 @@ async fn a_missing_link_is_remembered_as_missing_until_it_is_made() {
     }
     assert_eq!(fixture.store.gets(), 1);
     fixture.insert(alias("my-link", TARGET)).await;
-    fixture.redirector.announce(&key("my-link"));
+    fixture.redirector.forget(&key("my-link"));
     assert_eq!(fixture.visit("my-link").await.0, 302);
     // And without an announcement, as on another node of a fleet, after the negative time-to-live.
     assert_eq!(fixture.visit("other-one").await.0, 404);
     fixture.insert(alias("other-one", TARGET)).await;
     fixture.clock.advance(Duration::from_secs(31));
     assert_eq!(fixture.visit("other-one").await.0, 302);
+}
+
+#[tokio::test]
+async fn only_certain_absence_is_answered_without_a_read() {
+    let never_issued = "zzzzzzz";
+    let fixture = Fixture::new(|_| ());
+    assert_eq!(fixture.visit(never_issued).await.0, 404);
+    assert_eq!(fixture.store.gets(), 0, "the store was certain");
+    let fixture = Fixture::new(|_| ());
+    fixture.store.be_unsure();
+    assert_eq!(fixture.visit(never_issued).await.0, 404);
+    assert_eq!(fixture.store.gets(), 1, "another node may have made it");
+}
+
+#[tokio::test]
+async fn everything_can_be_forgotten_at_once() {
+    let fixture = Fixture::new(|_| ());
+    fixture.insert(alias("abc1234", TARGET)).await;
+    assert_eq!(fixture.visit("abc1234").await.0, 302);
+    assert_eq!(fixture.visit("my-link").await.0, 404);
+    fixture.insert(alias("my-link", TARGET)).await;
+    fixture.redirector.forget_all();
+    assert!(fixture.redirector.routes().is_empty());
+    assert_eq!(fixture.visit("my-link").await.0, 302);
+    assert_eq!(fixture.visit("abc1234").await.0, 302);
+    assert_eq!(fixture.store.gets(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -84,7 +110,7 @@ async fn a_change_during_a_look_up_is_not_overwritten_by_its_result() {
     let mut changed = alias("abc1234", "https://example.com/new");
     changed.revision = Revision(2);
     fixture.store.update(&changed, Revision(1)).await.unwrap();
-    fixture.redirector.announce(&key("abc1234"));
+    fixture.redirector.forget(&key("abc1234"));
     assert_eq!(visit.await.unwrap().1.as_deref(), Some("https://example.com/new"));
     assert_eq!(fixture.visit("abc1234").await.1.as_deref(), Some("https://example.com/new"));
 }
@@ -252,7 +278,7 @@ async fn in_loose_mode_an_alias_is_found_whatever_its_case() {
         ..alias("My-Link", TARGET)
     };
     fixture.store.update(&blocked, Revision(1)).await.unwrap();
-    fixture.redirector.announce(&key("My-Link"));
+    fixture.redirector.forget(&key("My-Link"));
     assert_eq!(fixture.visit("my-LINK").await.0, 451);
     fixture.insert(terse_core::Link { max_clicks: Some(1), ..alias("Limited", TARGET) }).await;
     assert_eq!(fixture.visit("limited").await.0, 302);

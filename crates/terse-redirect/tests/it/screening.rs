@@ -60,9 +60,15 @@ impl Plane {
         change(&mut settings);
         let hosts =
             Hosts::new(&"http://go.example/".parse().expect("a URL"), &[], vec![]).expect("hosts");
-        let links: Arc<dyn LinkStore> = store.clone();
-        let redirector =
-            Redirector::new(links, hosts, 80, &FailurePages::default(), settings, Clock::default());
+        let redirector = Redirector::new(
+            store.clone(),
+            store.clone(),
+            hosts,
+            80,
+            &FailurePages::default(),
+            settings,
+            Clock::default(),
+        );
         let redirector = Arc::new(redirector.screened_by(screen.clone()));
         Self { store, screen, redirector }
     }

@@ -15,7 +15,7 @@ use terse_core::registry::{
     AccountChange, Actor, Attribution, ChangeAccount, Invitation, KeyId, Registry, Role, Scope,
     Suspension, Token,
 };
-use terse_core::{Code, Domain, LinkKey, LinkStore, OwnerId, Timestamp};
+use terse_core::{Code, Domain, LinkKey, LinkReader, OwnerId, Timestamp};
 use terse_server::Keys;
 use terse_testkit::registry::everything;
 

@@ -54,17 +54,27 @@ impl Fake {
 }
 
 #[async_trait]
-impl LinkStore for Fake {
-    fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
+impl LinkReader for Fake {
     async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         Ok(self.open()?.links.get(key).cloned())
     }
 
     async fn get_folded(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         self.get(key).await
+    }
+}
+
+#[async_trait]
+impl ClickSpender for Fake {
+    async fn spend(&self, _: &LinkKey) -> Result<ClickSpend, StoreError> {
+        Ok(ClickSpend::Yes)
+    }
+}
+
+#[async_trait]
+impl LinkStore for Fake {
+    fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
@@ -128,10 +138,6 @@ impl LinkStore for Fake {
     async fn forget_history(&self, key: &LinkKey) -> Result<(), StoreError> {
         self.open()?.history.retain(|past| past.link.key != *key);
         Ok(())
-    }
-
-    async fn spend(&self, _: &LinkKey) -> Result<ClickSpend, StoreError> {
-        Ok(ClickSpend::Yes)
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {

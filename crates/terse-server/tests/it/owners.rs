@@ -7,7 +7,7 @@ use terse_core::registry::{
     AccountName, Actor, Attribution, AuditAction, Audits, EventKind, NewWebhook, Registry, Role,
     Scope,
 };
-use terse_core::{Code, Domain, LinkKey, LinkStore, OwnerId, Target, Timestamp};
+use terse_core::{Code, Domain, LinkKey, LinkReader, OwnerId, Target, Timestamp};
 use terse_server::Limits;
 
 use crate::web::{Answer, KEY, OTHER, OWNER, Web};

@@ -174,7 +174,7 @@ impl Web {
         let links = Arc::new(Links::new(
             store.clone(),
             codes,
-            Arc::new(NoFeed),
+            Arc::new(NoRouteCache),
             Arc::new(Watchful),
             rules,
             clock.clone(),
