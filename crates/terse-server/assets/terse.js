@@ -1,19 +1,20 @@
-// The page works without this. It only offers to copy a short link.
+// Adds the copy buttons for a new short link or API key. The pages work without this script.
 "use strict";
 for (const button of document.querySelectorAll("button[data-copy]")) {
-  const told = button.closest("section").querySelector("[role=status]");
+  const card = button.closest(".card");
+  const status = card.querySelector(".copy-status");
   button.hidden = false;
   button.addEventListener("click", async () => {
     let copied = true;
     try {
       await navigator.clipboard.writeText(button.dataset.copy);
     } catch {
-      // Without https there is no clipboard to write to: select the link and ask the old way.
-      getSelection().selectAllChildren(document.getElementById("short"));
+      // Browsers offer the clipboard API only over https: select the text and copy the selection.
+      getSelection().selectAllChildren(card.querySelector("#short, #fresh"));
       copied = document.execCommand("copy");
     }
     button.textContent = copied ? "Copied" : "Copy";
-    told.textContent = copied ? "" : "Selected. Press Ctrl+C or ⌘C to copy.";
+    status.textContent = copied ? "" : "Selected. Press Ctrl+C or ⌘C to copy.";
     setTimeout(() => { button.textContent = "Copy"; }, 2500);
   });
 }

@@ -27,7 +27,7 @@ use crate::http::state::{AppState, Web};
 
 /// How long keys can be made to live, in days.
 const LIVES: [(u64, &str); 4] =
-    [(30, "30 days"), (90, "90 days"), (365, "a year"), (0, "until I revoke it")];
+    [(30, "In 30 days"), (90, "In 90 days"), (365, "In 1 year"), (0, "Never")];
 
 #[derive(Template)]
 #[template(path = "account.html")]
@@ -68,9 +68,9 @@ struct KeyForm {
 impl Key {
     fn new(key: ApiKey, now: Timestamp) -> Self {
         let opens = match key.scope {
-            Scope::Create => "makes links",
-            Scope::Read => "looks only",
-            Scope::Full => "everything",
+            Scope::Create => "Create links",
+            Scope::Read => "Read only",
+            Scope::Full => "Full access",
         };
         let over = key.expires_at.is_some_and(|at| at <= now);
         Self {
@@ -125,11 +125,11 @@ impl AccountPage {
 /// What a page says after a form; the word stands in its address.
 fn said(word: &str) -> Option<&'static str> {
     Some(match word {
-        "revoked" => "The key is revoked. Whatever used it is turned away from now on.",
+        "revoked" => "The key is revoked. Requests that use it are refused from now on.",
         "signed-out" => "All other browsers are signed out.",
-        "connected" => "From now on you can sign in with it.",
-        "disconnected" => "It does not sign you in here any more.",
-        "password" => "The password is changed, and all other browsers are signed out.",
+        "connected" => "Connected. You can use it to sign in from now on.",
+        "disconnected" => "Disconnected. You can no longer sign in with it.",
+        "password" => "Your password is changed. All other browsers are signed out.",
         _ => return None,
     })
 }
@@ -223,14 +223,14 @@ async fn new_key(state: &AppState, account: &Account, form: &KeyForm) -> Result<
     if !(1..=64).contains(&name.chars().count()) || name.chars().any(char::is_control) {
         return Err(Problem::invalid(
             "key",
-            "a key needs a name of 1 to 64 characters, so that you know it again",
+            "the name must have 1 to 64 characters and no control characters",
         ));
     }
     let scope = Scope::parse(&form.scope)
-        .ok_or_else(|| Problem::invalid("key", "choose what the key opens"))?;
+        .ok_or_else(|| Problem::invalid("key", "choose the key's permissions"))?;
     let offered =
         LIVES.into_iter().map(|(days, _)| days).find(|days| days.to_string() == form.days);
-    let days = offered.ok_or_else(|| Problem::invalid("key", "choose how long the key lives"))?;
+    let days = offered.ok_or_else(|| Problem::invalid("key", "choose when the key expires"))?;
     let now = state.links.now();
     let expires_at = (days > 0)
         .then(|| now.checked_add(Duration::from_secs(days * 86_400)).unwrap_or(Timestamp::MAX));
@@ -326,7 +326,7 @@ async fn prove(
     let proven = try_password(state, address, account.name.as_str(), password).await;
     proven.map_err(|problem| match problem.verdict() {
         None if problem.status() == FORBIDDEN.status => {
-            Problem::new(&FORBIDDEN, "this is not your password")
+            Problem::new(&FORBIDDEN, "the password is wrong")
         }
         _ => problem,
     })
@@ -340,7 +340,7 @@ pub(super) async fn delete(State(state): Web, peer: Peer, form: AccountForm) -> 
         if !typed.trim().eq_ignore_ascii_case(here.account.name.as_str()) {
             return Err(Problem::invalid(
                 "typed",
-                "type your name, so that this does not happen by accident",
+                "type your account name to confirm the deletion",
             ));
         }
         let account = prove(&state, peer, &here.account, password)

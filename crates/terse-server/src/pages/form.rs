@@ -18,9 +18,9 @@ use crate::limits;
 
 const FOREIGN: Message = Message {
     status: 403,
-    heading: "This came from another site",
-    text: "Another website tried to do something here in your name. We did not let it.",
-    hint: "If you meant to do it, start from our own page.",
+    heading: "Request from another site",
+    text: "Another website tried to send our form in your name. We refused the request.",
+    hint: "If you want to do this, start from our own page.",
 };
 
 /// What is wrong with a form: the field, and the words for people.
@@ -31,11 +31,15 @@ pub(super) async fn fields(headers: &HeaderMap, body: Body) -> Result<Params, Pr
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-        return Err(Problem::new(&UNSUPPORTED_MEDIA_TYPE, "this is not what our form sends"));
+        return Err(Problem::new(
+            &UNSUPPORTED_MEDIA_TYPE,
+            "the form could not be read; reload the page and try again",
+        ));
     }
     let bytes = read(body, SMALL).await?;
-    let text = std::str::from_utf8(&bytes)
-        .map_err(|_| Problem::new(&INVALID_REQUEST, "this is not what our form sends"))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| {
+        Problem::new(&INVALID_REQUEST, "the form could not be read; reload the page and try again")
+    })?;
     Params::parse(text)
 }
 
@@ -59,9 +63,9 @@ impl FromRequest<Arc<AppState>> for OwnForm {
 fn refusal(problem: &Problem) -> Response {
     let message = Message {
         status: problem.status(),
-        heading: "That did not work",
-        text: "This is not what our form sends.",
-        hint: "Go back and try again.",
+        heading: "The form could not be read",
+        text: "Your browser sent something other than our form.",
+        hint: "Go back, reload the page and try again.",
     };
     page(StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST), html(&message))
 }

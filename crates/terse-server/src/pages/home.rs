@@ -200,7 +200,7 @@ async fn read_form(headers: &HeaderMap, body: Body) -> Result<Form, Problem> {
         Form { long_url: with_scheme(&take("long_url")), alias: take("alias"), ttl: take("ttl") };
     params.done()?;
     if !form.ttl.is_empty() && !LIVES.iter().any(|life| life.to_string() == form.ttl) {
-        return Err(Problem::invalid("ttl", "choose one of the times offered"));
+        return Err(Problem::invalid("ttl", "choose one of the listed times"));
     }
     Ok(form)
 }

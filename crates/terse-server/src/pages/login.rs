@@ -112,7 +112,7 @@ fn wrong() -> Problem {
 
 /// For those who have shown who they are.
 pub(super) fn suspended() -> Problem {
-    Problem::new(&FORBIDDEN, "this account is suspended; ask whoever runs this server")
+    Problem::new(&FORBIDDEN, "this account is suspended; ask the administrator of this server")
 }
 
 fn again(state: &AppState, name: String, next: String, problem: &Problem) -> Response {
@@ -125,7 +125,7 @@ fn again(state: &AppState, name: String, next: String, problem: &Problem) -> Res
 
 /// The registry does not answer.
 pub(super) fn away(error: &RegistryError) -> Response {
-    tracing::error!(%error, "an account could not be looked up");
+    tracing::error!(%error, "account lookup failed");
     message(&UNAVAILABLE)
 }
 

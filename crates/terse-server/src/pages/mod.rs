@@ -87,59 +87,58 @@ struct Message {
 
 const NOT_FOUND: Message = Message {
     status: 404,
-    heading: "Nothing here",
-    text: "This short link does not lead anywhere. It may have been mistyped, or its owner has \
-        removed it.",
-    hint: "Capital and small letters matter: check the link against where you found it.",
+    heading: "Not found",
+    text: "There is no link at this address. It may be mistyped, or its owner has deleted it.",
+    hint: "Upper-case and lower-case letters matter. Check the link where you found it.",
 };
 const GONE: Message = Message {
     status: 410,
     heading: "This link has expired",
-    text: "It worked once, but its time or its number of visits is used up.",
-    hint: "Whoever gave it to you can make a new one.",
+    text: "Its expiry time has passed, or it has reached its maximum number of clicks.",
+    hint: "Ask the person who gave it to you for a new one.",
 };
 const BLOCKED: Message = Message {
     status: 451,
     heading: "This link is blocked",
-    text: "It was taken down, because of where it leads or because of its owner. We do not show \
-        where it led.",
-    hint: "You did nothing wrong by following it, and nothing was opened.",
+    text: "It was blocked because of where it leads or because of its owner. We do not show its \
+        target.",
+    hint: "You did nothing wrong by following it. The link was not opened.",
 };
 const UNAVAILABLE: Message = Message {
     status: 503,
-    heading: "One moment, please",
-    text: "We cannot look this link up right now. The link itself is safe.",
+    heading: "Temporarily unavailable",
+    text: "We cannot look this up right now. Links and accounts are not affected.",
     hint: "Try again in a few seconds.",
 };
 const LIMITED: Message = Message {
     status: 429,
-    heading: "Too fast for us",
-    text: "Links were asked for too often, from where you are or by everyone together.",
-    hint: "Wait a moment and try again.",
+    heading: "Too many requests",
+    text: "There were too many requests from your network or from all visitors together.",
+    hint: "Wait a minute and try again.",
 };
 const TOO_MANY_TRIES: Message = Message {
     status: 429,
-    heading: "Too many tries",
-    text: "The password was wrong too often, from where you are or by everyone together.",
-    hint: "Wait a while, and ask whoever gave you the link.",
+    heading: "Too many attempts",
+    text: "The password was wrong too often, from your network or from all visitors together.",
+    hint: "Ask the person who gave you the link for the password, and try again later.",
 };
 const BAD_FORM: Message = Message {
     status: 400,
-    heading: "That did not arrive well",
-    text: "What your browser sent is not what our form sends.",
-    hint: "Go back and try again.",
+    heading: "The form could not be read",
+    text: "Your browser sent something other than our form.",
+    hint: "Go back, reload the page and try again.",
 };
 const WRONG_METHOD: Message = Message {
     status: 405,
-    heading: "That does not work here",
-    text: "There is nothing to look at under this address: it only takes what our forms send.",
+    heading: "No page here",
+    text: "This address has no page of its own. It only accepts our forms.",
     hint: "Start again from the home page.",
 };
 const CROSS_SITE: Message = Message {
     status: 403,
-    heading: "This came from another site",
-    text: "Another website tried to make a short link in your name. We did not let it.",
-    hint: "If you meant to make one, do it on our home page.",
+    heading: "Request from another site",
+    text: "Another website tried to send our form in your name. We refused the request.",
+    hint: "If you want to do this, start from our own page.",
 };
 
 /// Pages for the redirect plane, ready to send. None of them contains anything of the request.
@@ -175,8 +174,8 @@ pub fn pages() -> Pages {
 /// that does.
 fn html(template: &impl Template) -> String {
     template.render().unwrap_or_else(|error| {
-        tracing::error!(%error, "a page could not be written");
-        "<!doctype html><title>terse</title><p>This page could not be written.".to_owned()
+        tracing::error!(%error, "page rendering failed");
+        "<!doctype html><title>terse</title><p>This page could not be rendered.".to_owned()
     })
 }
 

@@ -29,47 +29,47 @@ use crate::router::nothing_here;
 
 const AWAY: Message = Message {
     status: 503,
-    heading: "One moment, please",
-    text: "Where you wanted to sign in cannot be reached right now.",
-    hint: "Try again in a little while, or sign in with your password.",
+    heading: "Sign-in is unavailable",
+    text: "We cannot reach the sign-in provider right now.",
+    hint: "Try again in a few minutes, or sign in with your password.",
 };
 const FAILED: Message = Message {
     status: 403,
-    heading: "That did not work",
-    text: "We could not make sure who you are. Perhaps it took too long, or was begun in another \
-        window.",
+    heading: "Sign-in failed",
+    text: "We could not confirm who you are. The sign-in may have taken too long, or started in \
+        another window.",
     hint: "Start again from the sign-in page.",
 };
 const UNKNOWN: Message = Message {
     status: 403,
-    heading: "No account here",
-    text: "You are known there, but nobody here has connected that with an account.",
-    hint: "Sign in with your password and connect it on your account page, or ask for an \
-        invitation.",
+    heading: "No account found",
+    text: "The provider confirmed who you are, but no account here is connected to that sign-in.",
+    hint: "Sign in with your password and connect the provider on your account page, or ask for \
+        an invitation.",
 };
 const SUSPENDED: Message = Message {
     status: 403,
     heading: "This account is suspended",
-    text: "You are known, but the account is switched off.",
-    hint: "Ask whoever runs this server.",
+    text: "The provider confirmed who you are, but the account is suspended.",
+    hint: "Ask the administrator of this server.",
 };
 const OTHERS: Message = Message {
     status: 409,
-    heading: "Another account has this",
-    text: "This way to sign in belongs to another account here already.",
-    hint: "Sign in with it, and you will see which.",
+    heading: "Already connected",
+    text: "This sign-in is already connected to another account on this server.",
+    hint: "Sign in with it to see which account that is.",
 };
 const OVER: Message = Message {
     status: 404,
-    heading: "This invitation is over",
-    text: "It was used already, taken back, or too old. Each is good for one person, once.",
-    hint: "Whoever sent it to you can write another.",
+    heading: "This invitation is no longer valid",
+    text: "It was already used or withdrawn, or it has expired. Each invitation works once.",
+    hint: "Ask the person who invited you for a new one.",
 };
 const ONLY_WAY: Message = Message {
     status: 409,
-    heading: "This is your only way in",
-    text: "Without it, and without a password, you could not sign in again.",
-    hint: "Give yourself a password first.",
+    heading: "Set a password first",
+    text: "Your account has no password. Without this provider you could not sign in again.",
+    hint: "Set a password on your account page, then disconnect the provider.",
 };
 
 /// A page with a link to the provider. A form may not lead there by itself: that is what keeps
@@ -358,14 +358,11 @@ fn flow_cookie(state: &AppState, oidc: &Oidc, flow: Option<&Flow>) -> HeaderValu
 fn failed(error: &OidcError) -> Response {
     match error {
         OidcError::Away(why) => {
-            tracing::warn!(why, "the OpenID Connect provider cannot be asked");
+            tracing::warn!(why, "OpenID Connect provider is unreachable");
             message(&AWAY)
         }
         OidcError::Refused(why) => {
-            tracing::info!(
-                why,
-                "somebody came back from the OpenID Connect provider without proof"
-            );
+            tracing::info!(why, "OpenID Connect sign-in refused");
             message(&FAILED)
         }
     }

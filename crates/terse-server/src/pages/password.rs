@@ -56,7 +56,7 @@ pub(crate) fn password_page(
 }
 
 #[derive(Template)]
-#[template(path = "account_closed.html")]
+#[template(path = "preview_protected.html")]
 struct Closed<'a> {
     code: &'a str,
     short: String,

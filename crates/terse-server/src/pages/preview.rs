@@ -160,7 +160,7 @@ async fn by_state(
         Ok(Some(link)) => link,
         Ok(None) => return unknown(state, peer).await,
         Err(error) => {
-            tracing::error!(%error, "a preview could not be looked up");
+            tracing::error!(%error, "preview lookup failed");
             return message(&UNAVAILABLE);
         }
     };

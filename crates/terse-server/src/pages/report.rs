@@ -37,10 +37,10 @@ struct ReportForm {
 impl ReportForm {
     fn new(state: &AppState, key: &LinkKey, chosen: Option<Reason>, text: String) -> Self {
         let format = |reason| match reason {
-            Reason::Phishing => "It pretends to be another site, or asks for passwords or money",
-            Reason::Malware => "It brings harmful software",
-            Reason::Spam => "It is advertising that nobody asked for",
-            Reason::Illegal => "It leads to something unlawful",
+            Reason::Phishing => "Phishing: it imitates another site or asks for passwords or money",
+            Reason::Malware => "Malware: it spreads harmful software",
+            Reason::Spam => "Spam: it is unwanted advertising",
+            Reason::Illegal => "Illegal content",
             Reason::Other => "Something else",
         };
         Self {
@@ -74,7 +74,7 @@ pub(super) async fn show(
     let link = match state.links.preview(&key).await {
         Ok(link) => link,
         Err(error) => {
-            tracing::error!(%error, "a link to be reported could not be looked up");
+            tracing::error!(%error, "lookup of a reported link failed");
             return message(&UNAVAILABLE);
         }
     };
@@ -108,13 +108,7 @@ pub(super) async fn send(
         Err(problem) => return refused(&state, &key, None, String::new(), &problem),
     };
     let Some(chosen) = reason else {
-        return refused(
-            &state,
-            &key,
-            None,
-            text,
-            &Problem::invalid("reason", "choose one of the reasons"),
-        );
+        return refused(&state, &key, None, text, &Problem::invalid("reason", "choose a reason"));
     };
     let said = Some(text.clone());
     match reporting::report(&state, Reporter { caller, address }, key.clone(), chosen, said).await {

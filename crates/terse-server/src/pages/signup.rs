@@ -26,9 +26,9 @@ use crate::router::nothing_here;
 
 const OVER: Message = Message {
     status: 404,
-    heading: "This invitation is over",
-    text: "It was used already, taken back, or too old. Each is good for one person, once.",
-    hint: "Whoever sent it to you can write another.",
+    heading: "This invitation is no longer valid",
+    text: "It was already used or withdrawn, or it has expired. Each invitation works once.",
+    hint: "Ask the person who invited you for a new one.",
 };
 
 /// By which way somebody comes.
@@ -43,29 +43,29 @@ impl Door {
     fn heading(self) -> &'static str {
         match self {
             Self::Setup => "Set up terse",
-            Self::Join => "You are invited",
-            Self::SignUp => "Make an account",
+            Self::Join => "Accept your invitation",
+            Self::SignUp => "Create an account",
         }
     }
 
     fn lead(self) -> &'static str {
         match self {
             Self::Setup => {
-                "This makes the first account, which may do everything. The link that brought you \
-                 here works once."
+                "This creates the first account, which is an administrator. The link that brought \
+                 you here works once."
             }
-            Self::Join => "Choose a name and a password, and you are in.",
+            Self::Join => "Choose a name and a password to create your account.",
             Self::SignUp => {
-                "With an account your links stay as long as you like, and are yours to change."
+                "With an account, your links stay as long as you like, and you can change them."
             }
         }
     }
 
     fn button(self) -> &'static str {
         match self {
-            Self::Setup => "Make the first account",
-            Self::Join => "Join",
-            Self::SignUp => "Make the account",
+            Self::Setup => "Create account",
+            Self::Join => "Create account",
+            Self::SignUp => "Create account",
         }
     }
 
@@ -290,7 +290,7 @@ async fn make(
 /// A name that somebody chose.
 fn user_name(text: &str) -> Result<AccountName, Problem> {
     let format =
-        "a name has 3 to 64 letters, digits and . _ - + @, and begins with a letter or digit";
+        "the name must have 3 to 64 letters, digits or . _ - + @ and begin with a letter or digit";
     AccountName::parse(text.trim()).ok_or_else(|| Problem::invalid("name", format))
 }
 
@@ -299,18 +299,15 @@ pub(super) fn check_new(name: &AccountName, password: &str, again: &str) -> Resu
     if password.chars().count() < MIN_PASSWORD_LEN {
         return Err(Problem::invalid(
             "password",
-            format!("a password has at least {MIN_PASSWORD_LEN} characters"),
+            format!("the password must have at least {MIN_PASSWORD_LEN} characters"),
         ));
     }
     if password.eq_ignore_ascii_case(name.as_str()) {
-        return Err(Problem::invalid(
-            "password",
-            "the name is the first password that anybody tries",
-        ));
+        return Err(Problem::invalid("password", "the password must differ from the name"));
     }
     if password != again {
         // Neither is shown again, so both are to be typed.
-        return Err(Problem::invalid("password", "the two are not the same; type both again"));
+        return Err(Problem::invalid("password", "the two passwords differ; type both again"));
     }
     Ok(())
 }

@@ -51,7 +51,7 @@ async fn the_home_page_shortens_without_a_script() {
     assert!(
         text.contains("https://example.com/a?b=1")
             && text.contains("class=\"qr\"")
-            && text.contains("Works until")
+            && text.contains("Expires <time")
     );
     let taken = form(&web, "long_url=https%3A%2F%2Fexample.com%2F&alias=mine&ttl=", &[]).await;
     is_page(&taken, 409);
@@ -127,7 +127,7 @@ async fn a_closed_home_page_says_so() {
     let home = web.page("/").await;
     is_page(&home, 200);
     assert!(
-        home.text().contains("needs an account")
+        home.text().contains("need an account")
             && home.text().contains("/login")
             && !home.text().contains("<form")
     );
@@ -154,12 +154,15 @@ async fn an_invitation_that_is_over_says_so_before_anything_is_typed() {
     let link = made["url"].as_str().unwrap().strip_prefix("https://go.example").unwrap();
     let shown = web.page(link).await;
     assert_eq!(shown.status, 200);
-    assert!(shown.text().contains("You are invited"));
+    assert!(shown.text().contains("Accept your invitation"));
     web.api(&format!("DELETE /api/v1/invitations/{}", made["id"].as_str().unwrap()), Value::Null)
         .await;
     let shown = web.page(link).await;
     is_page(&shown, 404);
-    assert!(shown.text().contains("This invitation is over") && !shown.text().contains("<form"));
+    assert!(
+        shown.text().contains("This invitation is no longer valid")
+            && !shown.text().contains("<form")
+    );
 }
 
 #[tokio::test]
@@ -199,7 +202,7 @@ async fn a_link_that_does_not_redirect_has_its_page() {
     assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
     let active = web.page("/r/abc?error=expired").await;
     is_page(&active, 200);
-    assert!(active.text().contains("Where it leads"));
+    assert!(active.text().contains("Link preview"));
     let standing = async |word: &str| {
         let answer =
             web.api("PUT /api/v1/admin/links/abc/standing", json!({"standing": word})).await;
@@ -209,10 +212,10 @@ async fn a_link_that_does_not_redirect_has_its_page() {
     let warning = web.page("/r/abc").await;
     is_page(&warning, 200);
     assert!(
-        warning.text().contains("Careful")
+        warning.text().contains("Suspicious link")
             && warning.text().contains("<p class=\"host\">secret.example</p>")
     );
-    assert!(web.page("/abc+").await.text().contains("<dd class=\"bad\">suspicious</dd>"));
+    assert!(web.page("/abc+").await.text().contains("<dd class=\"bad\">Suspicious</dd>"));
     standing("blocked").await;
     for path in ["/r/abc", "/abc+"] {
         let blocked = web.page(path).await;
@@ -253,7 +256,7 @@ async fn a_warning_names_the_host_and_the_reason_and_does_nothing_by_itself() {
         text.contains("<li>It is &#60;odd&#62;.</li>") && !text.contains("unheard_of"),
         "{text}"
     );
-    let on = r#"<a class="quiet button" href="https://odd.example/p?q=1" rel="noreferrer noopener nofollow">Go on to odd.example</a>"#;
+    let on = r#"<a class="quiet button" href="https://odd.example/p?q=1" rel="noreferrer noopener nofollow">Continue to odd.example</a>"#;
     assert!(text.contains(on), "{text}");
     for active in ["<script", "http-equiv", "onload", "<form", "<iframe", "<img"] {
         assert!(!text.contains(active), "{active}");
@@ -357,10 +360,10 @@ async fn what_is_not_there_is_a_page_for_people_and_a_problem_for_programs() {
 fn pages_for_the_redirect_plane_are_ready() {
     let pages = terse_server::pages();
     for (page, words) in [
-        (&pages.not_found, "Nothing here"),
+        (&pages.not_found, "Not found"),
         (&pages.gone, "has expired"),
         (&pages.blocked, "is blocked"),
-        (&pages.unavailable, "One moment"),
+        (&pages.unavailable, "Temporarily unavailable"),
     ] {
         assert!(page.starts_with("<!doctype html>") && page.contains(words));
     }

@@ -122,7 +122,7 @@ async fn the_form_is_shown_sent_and_thanked_for() {
     let again = web.call("POST /r/abc/report", &FORM, "reason=&text=%3Cb%3E").await;
     assert_eq!(again.status, 400);
     assert!(
-        again.text().contains("Choose one of the reasons.") && !again.text().contains("<b>"),
+        again.text().contains("Choose a reason.") && !again.text().contains("<b>"),
         "{}",
         again.text()
     );

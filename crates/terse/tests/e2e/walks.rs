@@ -114,7 +114,7 @@ fn a_long_link_is_pasted_shortened_copied_and_followed() {
         browser.wait("button.copy").await;
         let mut said = String::new();
         for _ in 0..100 {
-            said = browser.text("button.copy").await + &browser.text(".told").await;
+            said = browser.text("button.copy").await + &browser.text(".copy-status").await;
             if said != "Copy" {
                 break;
             }
@@ -150,7 +150,7 @@ fn without_scripts_it_works_as_well() {
         let short = browser.shorten(&target).await;
         let copy = browser.client.find(Locator::Css("button.copy")).await.unwrap();
         assert!(!copy.is_displayed().await.unwrap(), "a button that does nothing is not shown");
-        assert!(!browser.text(".short").await.is_empty());
+        assert!(!browser.text(".short-url").await.is_empty());
         browser.picture("made-without-scripts").await;
         browser.open(&short).await;
         browser.landed(&target).await;
@@ -338,6 +338,15 @@ fn a_server_is_set_up_and_somebody_signs_in_makes_a_key_and_leaves() {
         browser.is_well_made().await;
         let key = browser.text("#fresh").await;
         assert!(key.starts_with("terse_") && key.len() == 49, "{key}");
+        // Copying the key, which cannot be shown again, must leave it on the page.
+        press("button.copy").await;
+        for _ in 0..100 {
+            if browser.text("button.copy").await + &browser.text(".copy-status").await != "Copy" {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(browser.text("#fresh").await, key);
         browser.picture("account").await;
         // The same on a telephone.
         browser.client.set_window_size(500, 850).await.unwrap();
@@ -388,7 +397,7 @@ fn a_link_with_a_password_is_asked_about_opened_and_reported() {
         browser.wait("form.report").await;
         browser.is_well_made().await;
         browser.picture("report").await;
-        fill("#reason", "It pretends").await;
+        fill("#reason", "Phishing").await;
         fill("#text", "It imitates my bank.").await;
         press("form.report button").await;
         browser.wait("#thanks").await;
@@ -435,7 +444,7 @@ fn a_suspicious_link_is_warned_of_and_never_goes_on_by_itself() {
     walk(true, &[&terse.url], async |browser| {
         browser.open(&format!("{}/lure", terse.url)).await;
         browser.is_well_made().await;
-        assert_eq!(browser.text("h1").await, "Careful");
+        assert_eq!(browser.text("h1").await, "Suspicious link");
         assert!(browser.text(".host").await.starts_with("xn--"), "the name as machines read it");
         assert!(browser.text(".target").await.contains("p\u{430}ypal.com"), "and as it looks");
         browser.picture("warning").await;

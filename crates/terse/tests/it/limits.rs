@@ -97,7 +97,7 @@ fn whoever_guesses_codes_is_turned_away_for_a_minute_and_still_follows_links() {
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
     assert!(
         refused.header("content-type").unwrap().starts_with("text/html")
-            && refused.text().contains("Too fast"),
+            && refused.text().contains("Too many requests"),
         "{refused:?}"
     );
     assert_eq!(terse.send("HEAD", "/guess-again", &[], None).status, 429);

@@ -59,7 +59,9 @@ fn is_warning(answer: &Answer) {
     let text = answer.text();
     assert_eq!((answer.status, answer.location(), answer.header("refresh")), (200, None, None));
     assert!(
-        text.contains("Careful") && !text.contains("<script") && !text.contains("http-equiv"),
+        text.contains("Suspicious link")
+            && !text.contains("<script")
+            && !text.contains("http-equiv"),
         "{text}"
     );
 }
@@ -213,13 +215,13 @@ fn the_warning_page_names_the_real_host_and_never_forwards() {
         // One heading that names the part, a way past the navigation, and two plain links as the
         // only ways out.
         assert!(
-            text.contains("<section class=\"warn\" aria-labelledby=\"careful\">")
+            text.contains("<section class=\"warn\" aria-labelledby=\"warning\">")
                 && text.contains("id=\"careful\"")
         );
         assert!(text.contains("href=\"#main\"") && text.contains("<html lang=\"en\">"));
-        let back = text.find("Go back to safety").unwrap();
+        let back = text.find("Back to safety").unwrap();
         assert!(
-            back < text.find("Go on to xn--mnchen-3ya.example").unwrap(),
+            back < text.find("Continue to xn--mnchen-3ya.example").unwrap(),
             "the safe way comes first"
         );
         assert!(text.contains("rel=\"noreferrer noopener nofollow\"") && !text.contains("onclick"));

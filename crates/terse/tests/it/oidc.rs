@@ -89,8 +89,11 @@ fn sign_in(terse: &TestTerse, provider: &Provider, jar: &mut Jar, subject: &str)
 fn onward(answer: &Answer) -> String {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let text = answer.text();
-    let address =
-        text.split("id=\"onward\" href=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    let address = text
+        .split("id=\"continue\" href=\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .unwrap();
     address.replace("&#38;", "&")
 }
 
@@ -135,7 +138,7 @@ fn without_sign_up_an_account_is_connected_or_an_invitation_taken() {
     let unknown = sign_in(&terse, &provider, &mut Jar::default(), "ann");
     assert_eq!(unknown.status, 403);
     assert!(
-        unknown.text().contains("No account here")
+        unknown.text().contains("No account found")
             && unknown.header("set-cookie").is_some_and(|set| set.starts_with("terse_flow=;"))
     );
 

@@ -249,7 +249,7 @@ fn whoever_is_warned_is_led_where_the_rules_would_have_led_them() {
         assert_eq!((page.status, page.location()), (200, None));
         let (text, host) = (page.text(), way.split('/').nth(2).unwrap().to_owned());
         let button = format!(
-            "href=\"{}\" rel=\"noreferrer noopener nofollow\">Go on to {host}<",
+            "href=\"{}\" rel=\"noreferrer noopener nofollow\">Continue to {host}<",
             way.replace('&', "&#38;")
         );
         assert!(

@@ -424,7 +424,7 @@ fn keys_are_made_shown_once_used_and_revoked() {
         403
     );
     let page = ann.open(&terse, "/account").text();
-    assert!(page.contains(&key[..12]) && page.contains("makes links"), "{page}");
+    assert!(page.contains(&key[..12]) && page.contains("Create links"), "{page}");
     let id = page
         .split("name=\"id\" value=\"")
         .nth(1)
@@ -510,7 +510,7 @@ fn an_invitation_is_good_once_and_for_its_role() {
     for token in [&*token, "made-up"] {
         let (answer, browser) = join(token, "cid");
         assert_eq!((answer.status, &*browser.cookie), (404, ""));
-        assert!(answer.text().contains("This invitation is over"));
+        assert!(answer.text().contains("This invitation is no longer valid"));
     }
     let late = invite(&terse, terse_core::registry::Role::User);
     terse.clock().advance(std::time::Duration::from_secs(3600));
@@ -655,14 +655,14 @@ fn links_made_on_the_home_page_belong_to_whoever_is_signed_in() {
         !Browser { cookie: "terse_session=ended".into() }
             .send(&terse, "/", &form)
             .text()
-            .contains("Here it is")
+            .contains("Your short link")
     );
     let foreign = ann.send_from(&terse, "/", &form, &[("origin", "https://evil.example")]);
     let silent = ann.send_from(&terse, "/", &form, &[]);
     assert_eq!((foreign.status, silent.status), (403, 403), "nor does another site in her name");
     let made = ann.send(&terse, "/", &form);
     assert_eq!(made.status, 201, "{}", made.text());
-    assert!(!made.text().contains("Works until"));
+    assert!(!made.text().contains("Expires <time"));
     let listed = terse.send("GET", "/api/v1/urls", &[("cookie", &ann.cookie)], None).json();
     assert_eq!(
         (listed["links"][0]["short_code"].as_str(), listed["links"][0]["expires_at"].is_null()),
