@@ -1,31 +1,30 @@
-//! The one guarded client for everything terse asks of strangers' servers: page titles,
-//! reachability, webhooks, feeds.
+//! The one guarded HTTP client for requests to other servers: page titles, reachability checks,
+//! webhooks and blocklist feeds.
 //!
-//! Whoever may name a URL may try to make us knock at doors only we can reach. So a name is
-//! resolved once, every address it has must be one of the public Internet, and the connection goes
-//! to exactly the addresses that were checked. Each redirect begins again from the start. Every
-//! call has one deadline over all its parts and a bound on what is read, and there is a bound on
-//! how many run and wait. There is no proxy, no cookie, no credential, no `Referer`, no
-//! compression, and no reuse of connections. Whether a feature may call out at all is its own
-//! setting, off by default; this room starts no thread before the first call.
+//! A URL from a user may point at services that only this server can reach (SSRF). The client
+//! resolves a name once, requires that every address is public, and connects only to the checked
+//! addresses. Every redirect is checked like the first URL. Every call has one deadline and a
+//! maximum body size, and the number of running and queued calls is bounded. The client uses no
+//! proxy, cookies, credentials, `Referer`, compression or connection reuse. Each feature that calls
+//! out has its own setting, off by default. No thread starts before the first call.
 
-mod answer;
+mod blocking_client;
+mod connector;
 mod error;
-mod exchange;
 mod outgoing;
 mod policy;
 mod pool;
-mod remote_addr;
+mod request_url;
 mod resolve;
+mod response;
 mod settings;
-mod sign;
+mod signature;
 mod title;
-mod wire;
 
-pub use answer::{Fetched, Posted, Validators};
 pub use error::OutgoingError;
 pub use outgoing::Outgoing;
-pub use resolve::{Resolve, System};
-pub use settings::{Limits, OutgoingSettings, Over};
-pub use sign::{HookSecret, SIGNATURE_HEADER, SignatureError, sign, verify};
+pub use resolve::{Resolve, SystemResolver};
+pub use response::{GetResponse, PostResponse, Validators};
+pub use settings::{Limits, OutgoingSettings, Oversize};
+pub use signature::{SIGNATURE_HEADER, SignatureError, WebhookSecret, sign, verify};
 pub use title::title_of;

@@ -1,4 +1,4 @@
-//! The door for the rest of the house: asynchronous, bounded.
+//! The public, asynchronous client with bounded concurrency.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -7,22 +7,21 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::answer::{Fetched, Posted, Validators};
+use crate::blocking_client::BlockingClient;
 use crate::error::OutgoingError;
-use crate::exchange::Exchange;
 use crate::pool::Pool;
-use crate::remote_addr::RemoteAddr;
+use crate::request_url::RequestUrl;
+use crate::response::{GetResponse, PostResponse, Validators};
 use crate::settings::{Limits, OutgoingSettings};
 
-/// The longest body that is posted.
+/// The maximum size of a POST body.
 const MAX_POST_SIZE: usize = 1 << 20;
-/// Calls that may take longer run apart,
-const LONG: Duration = Duration::from_secs(10);
-/// and few of them at once.
-const LONG_AT_ONCE: usize = 2;
-/// Headers a caller may not set: they say who we are and how the message is framed, which is not
-/// theirs to say.
-const OURS: &[HeaderName] = &[
+/// Calls with a longer timeout run on a separate pool.
+const LONG_TIMEOUT: Duration = Duration::from_secs(10);
+/// The number of threads of that pool.
+const MAX_CONCURRENT_LONG: usize = 2;
+/// Headers that the client sets itself: they identify us or frame the message.
+const RESERVED_HEADERS: &[HeaderName] = &[
     header::ACCEPT_ENCODING,
     header::CONNECTION,
     header::CONTENT_ENCODING,
@@ -40,107 +39,112 @@ const OURS: &[HeaderName] = &[
     header::USER_AGENT,
 ];
 
-/// The client. One for the whole process, so that its bounds are the process's bounds.
+/// The client. One per process, so that its limits hold for the whole process.
 pub struct Outgoing {
-    exchange: Arc<Exchange>,
+    client: Arc<BlockingClient>,
     settings: OutgoingSettings,
-    /// For calls that end soon, and for those that may not: a few slow lists must not hold up every
-    /// title.
+    /// Separate pools for short and long calls, so that slow feeds do not delay page titles.
     short: OnceLock<Pool>,
     long: OnceLock<Pool>,
 }
 
 impl Outgoing {
-    /// Starts nothing yet: the threads come with the first call.
+    /// Starts no threads before the first call.
     pub fn new(settings: OutgoingSettings) -> Self {
         Self {
-            exchange: Arc::new(Exchange::new(&settings)),
+            client: Arc::new(BlockingClient::new(&settings)),
             settings,
             short: OnceLock::new(),
             long: OnceLock::new(),
         }
     }
 
-    /// Gets a document. Any status is an answer; following redirects, compression and so on are not
-    /// the caller's business.
-    pub async fn get(&self, url: &str, limits: Limits) -> Result<Fetched, OutgoingError> {
+    /// Gets a document and follows redirects. Any status is a response, not an error.
+    pub async fn get(&self, url: &str, limits: Limits) -> Result<GetResponse, OutgoingError> {
         self.get_if_changed(url, limits, &Validators::default()).await
     }
 
-    /// Gets a document unless it is the one we have: then the answer [is
-    /// unchanged](Fetched::is_unchanged) and has no body.
+    /// Gets a document unless it matches the validators. The response is then
+    /// [unchanged](GetResponse::is_unchanged) and has no body.
     pub async fn get_if_changed(
         &self,
         url: &str,
         limits: Limits,
         known: &Validators,
-    ) -> Result<Fetched, OutgoingError> {
-        let place = RemoteAddr::parse(url, &self.exchange.policy)?;
-        let (exchange, known) = (Arc::clone(&self.exchange), known.clone());
-        self.run(limits.time, move |deadline| exchange.get(place, limits, &known, deadline)).await
+    ) -> Result<GetResponse, OutgoingError> {
+        let target = RequestUrl::parse(url, &self.client.policy)?;
+        let (client, known) = (Arc::clone(&self.client), known.clone());
+        self.run(limits.timeout, move |deadline| client.get(target, limits, &known, deadline)).await
     }
 
-    /// Posts a body. Redirects are not followed: what is signed for one receiver is for no other.
-    /// Trying again is the caller's task, who alone knows whether that is safe.
+    /// Posts a body. Redirects are not followed: a payload signed for one receiver is sent to no
+    /// other. The caller decides whether a retry is safe.
     pub async fn post(
         &self,
         url: &str,
         content_type: &str,
         body: Vec<u8>,
         headers: &[(&str, &str)],
-    ) -> Result<Posted, OutgoingError> {
-        let place = RemoteAddr::parse(url, &self.exchange.policy)?;
+    ) -> Result<PostResponse, OutgoingError> {
+        let target = RequestUrl::parse(url, &self.client.policy)?;
         if body.len() > MAX_POST_SIZE {
-            return Err(OutgoingError::NotAllowed("at most 1 MiB is posted"));
+            return Err(OutgoingError::NotAllowed("the body must not exceed 1 MiB"));
         }
         let mut all = HeaderMap::new();
         for (name, value) in headers {
             match (name.parse::<HeaderName>(), HeaderValue::from_str(value)) {
-                (Ok(name), Ok(value)) if !OURS.contains(&name) => all.insert(name, value),
-                _ => return Err(OutgoingError::NotAllowed("a header that cannot be sent")),
+                (Ok(name), Ok(value)) if !RESERVED_HEADERS.contains(&name) => {
+                    all.insert(name, value)
+                }
+                _ => return Err(OutgoingError::NotAllowed("a header is invalid or reserved")),
             };
         }
         match HeaderValue::from_str(content_type) {
             Ok(value) => all.insert(header::CONTENT_TYPE, value),
-            Err(_) => return Err(OutgoingError::NotAllowed("a content type that cannot be sent")),
+            Err(_) => return Err(OutgoingError::NotAllowed("the content type is invalid")),
         };
-        let exchange = Arc::clone(&self.exchange);
-        self.run(self.settings.post_time, move |deadline| {
-            exchange.post(&place, &all, &body, deadline)
+        let client = Arc::clone(&self.client);
+        self.run(self.settings.post_timeout, move |deadline| {
+            client.post(&target, &all, &body, deadline)
         })
         .await
     }
 
-    /// On a thread of ours. A call waits at most its own time for its turn, and the deadline counts
-    /// from then, so that the other side is not blamed for our queue. A caller that has gone away
-    /// before its turn costs nothing.
+    /// Runs a call on a pool thread. A call may be queued for at most its timeout; its deadline
+    /// starts when it runs, so that time in the queue does not count against the server. A call
+    /// whose caller is gone is skipped.
     async fn run<T: Send + 'static>(
         &self,
-        time: Duration,
+        timeout: Duration,
         work: impl FnOnce(Instant) -> Result<T, OutgoingError> + Send + 'static,
     ) -> Result<T, OutgoingError> {
-        let waiting = self.settings.waiting;
-        let pool = match time > LONG {
-            true => self.long.get_or_init(|| Pool::start(LONG_AT_ONCE, waiting)),
-            false => self.short.get_or_init(|| Pool::start(self.settings.at_once, waiting)),
+        let max_queued = self.settings.max_queued;
+        let pool = match timeout > LONG_TIMEOUT {
+            true => self.long.get_or_init(|| Pool::start(MAX_CONCURRENT_LONG, max_queued)),
+            false => {
+                self.short.get_or_init(|| Pool::start(self.settings.max_concurrent, max_queued))
+            }
         };
         let (sender, receiver) = oneshot::channel();
-        let offered = Instant::now();
+        let queued_at = Instant::now();
         let job = move || {
             if sender.is_closed() {
                 return;
             }
-            let begun = Instant::now();
-            let answer =
-                if begun - offered > time { Err(OutgoingError::Busy) } else { work(begun + time) };
+            let started = Instant::now();
+            let answer = if started - queued_at > timeout {
+                Err(OutgoingError::Busy)
+            } else {
+                work(started + timeout)
+            };
             let _ = sender.send(answer);
         };
-        if !pool.offer(Box::new(job)) {
+        if !pool.try_submit(Box::new(job)) {
             return Err(OutgoingError::Busy);
         }
-        // Waiting and running end by themselves; a little more than both is for a resolver that
-        // overstays.
-        match tokio::time::timeout(2 * time + Duration::from_secs(1), receiver).await {
+        // Queueing and running are both bounded by the timeout. The extra second is for a resolver
+        // that exceeds its deadline.
+        match tokio::time::timeout(2 * timeout + Duration::from_secs(1), receiver).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) | Err(_) => Err(OutgoingError::Busy),
         }

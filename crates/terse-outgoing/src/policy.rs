@@ -1,4 +1,4 @@
-//! Which addresses may be connected to.
+//! The address policy: which addresses the client may connect to.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,13 +8,13 @@ use terse_core::is_public_address;
 use url::Host;
 
 use crate::error::OutgoingError;
-use crate::remote_addr::RemoteAddr;
+use crate::request_url::RequestUrl;
 use crate::resolve::Resolve;
 
-/// Names have more addresses now and then, but nobody waits for the ninth.
+/// The maximum number of addresses tried per name.
 const MAX_ADDRESSES: usize = 8;
 
-/// What counts as outside.
+/// Which addresses are allowed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Policy {
     pub(crate) allow_private: bool,
@@ -22,37 +22,37 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Whether one address may be connected to.
+    /// Whether the client may connect to an address.
     pub(crate) fn allows(&self, address: SocketAddr) -> bool {
-        // A zone means "on this network card": no such thing has a place on the Internet.
+        // An address with a zone belongs to one network interface and is never public.
         if matches!(address, SocketAddr::V6(v6) if v6.scope_id() != 0) {
             return false;
         }
         is_public_address(address.ip())
             || self.allow.contains(&address)
-            || (self.allow_private && is_inside(address.ip()))
+            || (self.allow_private && is_private(address.ip()))
     }
 
-    /// The addresses of a place, looked up once. If any is not allowed none is: a mixed answer is
-    /// an attack or a mistake.
+    /// Resolves the host of a URL once. If any address is not allowed, all are refused: a mixed
+    /// result is an attack or a mistake.
     pub(crate) fn addresses(
         &self,
-        place: &RemoteAddr,
+        url: &RequestUrl,
         resolver: &dyn Resolve,
         deadline: Instant,
     ) -> Result<Vec<SocketAddr>, OutgoingError> {
-        let found = match &place.host {
-            Host::Ipv4(address) => vec![SocketAddr::new((*address).into(), place.port)],
-            Host::Ipv6(address) => vec![SocketAddr::new((*address).into(), place.port)],
+        let found = match &url.host {
+            Host::Ipv4(address) => vec![SocketAddr::new((*address).into(), url.port)],
+            Host::Ipv6(address) => vec![SocketAddr::new((*address).into(), url.port)],
             Host::Domain(name) => {
-                let mut found = resolver.resolve(name, place.port, deadline).map_err(|error| {
+                let mut found = resolver.resolve(name, url.port, deadline).map_err(|error| {
                     match error.kind() {
-                        io::ErrorKind::TimedOut => OutgoingError::TooSlow,
+                        io::ErrorKind::TimedOut => OutgoingError::Timeout,
                         io::ErrorKind::ResourceBusy => OutgoingError::Busy,
                         _ => OutgoingError::Unreachable(error),
                     }
                 })?;
-                found.iter_mut().for_each(|address| address.set_port(place.port));
+                found.iter_mut().for_each(|address| address.set_port(url.port));
                 found
             }
         };
@@ -66,10 +66,9 @@ impl Policy {
     }
 }
 
-/// Loopback and private networks. Not the link-local and other places where clouds answer with
-/// credentials, nor addresses that are for everyone or for nobody: these are refused even inside a
-/// company.
-fn is_inside(address: IpAddr) -> bool {
+/// Loopback and private networks. Link-local and other cloud metadata addresses, multicast and
+/// unspecified addresses are refused even when private networks are allowed.
+fn is_private(address: IpAddr) -> bool {
     const METADATA_V4: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
     const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
     match address.to_canonical() {

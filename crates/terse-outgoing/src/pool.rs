@@ -1,4 +1,4 @@
-//! A few threads, and a short queue before them.
+//! A thread pool with a bounded queue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads that do one job after the other. Dropped, it takes no more; jobs under way end at their
-/// own deadline, and hold nothing that would have to be saved.
+/// A pool of threads. After a drop it accepts no jobs; running jobs end at their own deadline.
 pub(crate) struct Pool(SyncSender<Job>);
 
 impl Pool {
-    pub(crate) fn start(threads: usize, waiting: usize) -> Self {
-        let (sender, receiver) = sync_channel(waiting.max(1));
+    pub(crate) fn start(threads: usize, max_queued: usize) -> Self {
+        let (sender, receiver) = sync_channel(max_queued.max(1));
         let receiver = Arc::new(Mutex::new(receiver));
         for at in 0..threads.max(1) {
             let receiver = Arc::clone(&receiver);
-            // If no thread can be had at all, the receiver is gone and every call is told `Busy`.
+            // If no thread can be started, the receiver is dropped and every call fails with
+            // `Busy`.
             let _ = std::thread::Builder::new()
                 .name(format!("outgoing-{at}"))
                 .spawn(move || work(&receiver));
@@ -24,8 +24,8 @@ impl Pool {
         Self(sender)
     }
 
-    /// Whether there was room.
-    pub(crate) fn offer(&self, job: Job) -> bool {
+    /// Queues a job. False if the queue is full.
+    pub(crate) fn try_submit(&self, job: Job) -> bool {
         self.0.try_send(job).is_ok()
     }
 }
@@ -34,7 +34,7 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
-        // A job that breaks loses its own answer, not the thread.
+        // A job that panics loses its own result, not the thread.
         let _ = catch_unwind(AssertUnwindSafe(job));
     }
 }
@@ -44,19 +44,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_queue_refuses_and_a_broken_job_harms_nobody() {
+    fn a_full_queue_refuses_and_a_panic_keeps_the_thread() {
         let pool = Pool::start(1, 1);
         let (hold, held) = sync_channel::<()>(0);
         let (began, begun) = sync_channel::<()>(0);
-        assert!(pool.offer(Box::new(move || {
+        assert!(pool.try_submit(Box::new(move || {
             began.send(()).unwrap();
             let _ = held.recv();
             std::panic::resume_unwind(Box::new("broken"));
         })));
         begun.recv().unwrap();
         let (done, end) = sync_channel::<()>(1);
-        assert!(pool.offer(Box::new(move || done.send(()).unwrap())));
-        assert!(!pool.offer(Box::new(|| ())));
+        assert!(pool.try_submit(Box::new(move || done.send(()).unwrap())));
+        assert!(!pool.try_submit(Box::new(|| ())));
         drop(hold);
         end.recv().unwrap();
     }

@@ -1,26 +1,26 @@
-//! The title of a page, found without building the page.
+//! Extracts the title of an HTML page without parsing the whole page.
 
 use encoding_rs::{Encoding, UTF_8};
 
-use crate::answer::Fetched;
+use crate::response::GetResponse;
 
-/// A title stands near the top or is not worth finding.
+/// How many bytes are searched for a title.
 const SEARCHED: usize = 64 << 10;
-/// How far a page's own word on its encoding is looked for, as browsers do.
+/// How many bytes are searched for the page's encoding, as in browsers.
 const DECLARED_WITHIN: usize = 1024;
-/// Characters kept of a title.
+/// The maximum length of a title in characters.
 const MAX_TITLE_LEN: usize = 200;
-/// Elements whose content is text to a browser, whatever tags it seems to hold.
+/// Elements whose content browsers treat as text.
 const RAW: &[&str] = &[
     "script", "style", "noscript", "template", "textarea", "iframe", "xmp", "noembed", "noframes",
     "select",
 ];
-/// Elements after which no title of the page follows; in drawings there are titles of another kind.
+/// Elements after which no page title follows; SVG has titles of another kind.
 const AFTER: &[&str] = &["body", "frameset", "svg", "math"];
 
-/// The title of a fetched page: one line of at most 200 characters, plain text. `None` if the
-/// answer is not a page or has none.
-pub fn title_of(fetched: &Fetched) -> Option<String> {
+/// The title of a fetched page: one line of plain text of at most 200 characters. `None` if the
+/// response is not an HTML page or has no title.
+pub fn title_of(fetched: &GetResponse) -> Option<String> {
     if !fetched.is_success() {
         return None;
     }
@@ -36,12 +36,12 @@ pub fn title_of(fetched: &Fetched) -> Option<String> {
         .and_then(|label| Encoding::for_label(label.as_bytes()))
         .or_else(|| declared(&body[..body.len().min(DECLARED_WITHIN)]))
         .unwrap_or(UTF_8);
-    // A byte order mark outweighs both; what cannot be decoded becomes the replacement character.
+    // A byte order mark takes precedence. Invalid bytes become the replacement character.
     let (text, ..) = encoding.decode(body);
     title_in(&text).map(tidy).filter(|title| !title.is_empty())
 }
 
-/// The type itself, and the charset, both in lower case.
+/// The media type and the charset, both in lower case.
 fn content_type(value: &str) -> (Option<String>, Option<String>) {
     let mut parts = value.split(';').map(|part| part.trim().to_ascii_lowercase());
     let kind = parts.next().filter(|kind| !kind.is_empty());
@@ -51,7 +51,7 @@ fn content_type(value: &str) -> (Option<String>, Option<String>) {
     (kind, charset)
 }
 
-/// What a page says of itself: `<meta charset="…">`, or the longer form with the same word in it.
+/// The encoding that the page declares: `<meta charset="…">` or the `http-equiv` form.
 fn declared(head: &[u8]) -> Option<&'static Encoding> {
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
     let mut rest = &*head;
@@ -62,7 +62,7 @@ fn declared(head: &[u8]) -> Option<&'static Encoding> {
         let value = tag[at + 8..].trim_start_matches(['"', '\'', ' ']);
         let label = value.split(['"', '\'', ' ', ';', '/']).next().unwrap_or_default();
         return Encoding::for_label(label.as_bytes()).map(|found| {
-            // A page whose ASCII could be read is not in UTF-16, whatever it says.
+            // A page whose ASCII was readable cannot be UTF-16.
             if found == encoding_rs::UTF_16LE || found == encoding_rs::UTF_16BE {
                 UTF_8
             } else {
@@ -73,14 +73,13 @@ fn declared(head: &[u8]) -> Option<&'static Encoding> {
     None
 }
 
-/// What stands in the first `<title>`. Goes forward only, so the time is in proportion to the
-/// length.
+/// The content of the first `<title>`. A single forward pass, so the time is linear.
 fn title_in(text: &str) -> Option<&str> {
     let mut rest = text;
     loop {
         rest = &rest[rest.find('<')?..];
         if let Some(comment) = rest.strip_prefix("<!--") {
-            // `<!-->` is a whole comment.
+            // `<!-->` is a complete comment.
             rest = match comment.strip_prefix('>') {
                 Some(after) => after,
                 None => &comment[comment.find("-->")? + 3..],
@@ -98,7 +97,7 @@ fn title_in(text: &str) -> Option<&str> {
         }
         rest = after_tag(&rest[name.len()..])?;
         if is(&"title") {
-            // Cut off in the middle, the beginning is still the title's.
+            // The page is truncated inside the title: keep its start.
             return Some(&rest[..closing(rest, "title").unwrap_or(rest.len())]);
         }
         if let Some(raw) = RAW.iter().find(|known| is(known)) {
@@ -107,14 +106,14 @@ fn title_in(text: &str) -> Option<&str> {
     }
 }
 
-/// What follows the `>` that ends a tag; one inside quotes does not.
+/// The text after the `>` that ends a tag, ignoring those inside quotes.
 fn after_tag(text: &str) -> Option<&str> {
     let mut quote = None;
     let mut before = ' ';
     for (at, c) in text.char_indices() {
         match (quote, c) {
             (None, '>') => return Some(&text[at + 1..]),
-            // A quote begins a value only after the equals sign; elsewhere it is part of a name.
+            // A quote starts a value only after an equals sign; elsewhere it is part of a name.
             (None, '"' | '\'') if before == '=' => quote = Some(c),
             (Some(open), c) if c == open => quote = None,
             _ => {}
@@ -126,7 +125,7 @@ fn after_tag(text: &str) -> Option<&str> {
     None
 }
 
-/// Where `</name` begins.
+/// The position of `</name`.
 fn closing(text: &str, name: &str) -> Option<usize> {
     let ends = |after: &str| {
         after.chars().next().is_none_or(|c| c == '>' || c == '/' || c.is_whitespace())
@@ -138,7 +137,7 @@ fn closing(text: &str, name: &str) -> Option<usize> {
     })
 }
 
-/// One line, readable, not too long.
+/// Collapses white space, removes invisible characters and truncates.
 fn tidy(raw: &str) -> String {
     let decoded = html_escape::decode_html_entities(raw);
     let mut title = String::new();
@@ -166,8 +165,8 @@ fn tidy(raw: &str) -> String {
     title
 }
 
-/// Characters that turn the direction of text, or cannot be seen at all: a title must not rearrange
-/// the page it is shown on. Joiners stay, since emoji and some scripts need them.
+/// Characters that change the text direction or are invisible: a title must not rearrange the page
+/// that shows it. Joiners stay, because emoji and some scripts need them.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
@@ -177,10 +176,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::answer::Validators;
+    use crate::response::Validators;
 
-    fn page(content_type: Option<&str>, body: &[u8]) -> Fetched {
-        Fetched {
+    fn page(content_type: Option<&str>, body: &[u8]) -> GetResponse {
+        GetResponse {
             url: "http://site.test/".into(),
             status: 200,
             content_type: content_type.map(Into::into),

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use sha2::{Digest as _, Sha256};
 use terse_core::{Clock, Target};
-use terse_safety::safe_browsing::{HashList, SafeBrowsing, Word};
-use terse_safety::{FlagSet, Guard, Index, Screen, flags, parse};
+use terse_safety::safe_browsing::{HashList, SafeBrowsing, Status};
+use terse_safety::{FlagSet, Index, ProtectedHosts, Screen, flags, parse};
 
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|word| word.parse().expect("a number"));
@@ -18,7 +18,8 @@ fn main() {
     let text: String = (0..hosts)
         .map(|number| format!("0.0.0.0 host-{}.bad-{number}.com\n", number % 7))
         .collect();
-    let list = timed("parse", hosts, || parse("made up", text.as_bytes(), &Guard::default()));
+    let list =
+        timed("parse", hosts, || parse("made up", text.as_bytes(), &ProtectedHosts::default()));
     let index = timed("build", hosts, || Index::build(std::slice::from_ref(&list)));
     println!(
         "{} entries, {:.1} MiB, {:.1} octets each",
@@ -27,8 +28,8 @@ fn main() {
         index.size() as f64 / index.len() as f64
     );
 
-    // Half of them listed, with two labels more than the entry; in no order, so that every look is
-    // at cold memory.
+    // Half of them are listed, with two more labels than the entry. The order is random, so every
+    // look-up reads cold memory.
     let step = 7_919;
     let targets: Vec<Target> = (0..targets)
         .map(|number| {
@@ -48,7 +49,7 @@ fn main() {
         targets.iter().filter(|target| !black_box(flags(target)).is_empty()).count()
     });
     let known = Arc::new(SafeBrowsing::new(Clock::default()));
-    // As many as the real lists have, and as evenly spread.
+    // As many prefixes as the real lists have, evenly distributed.
     let mut prefixes: Vec<u32> =
         (0..4_000_000u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32).collect();
     prefixes.sort_unstable();
@@ -57,7 +58,7 @@ fn main() {
         .expect("a list");
     known.replace(&[list], Clock::default().now());
     let unsure = timed("safe browsing", targets.len(), || {
-        targets.iter().filter(|it| known.word(it) == Word::Unsure).count()
+        targets.iter().filter(|it| known.status(it) == Status::Unknown).count()
     });
     println!("{unsure} of {} would be asked for", targets.len());
     let screen = Screen::default().with_safe_browsing(known);
@@ -65,8 +66,8 @@ fn main() {
     timed("blocks", targets.len(), || {
         targets.iter().filter(|target| screen.blocks(target)).count()
     });
-    timed("judge", targets.len(), || {
-        targets.iter().for_each(|target| drop(black_box(screen.judge(target, FlagSet::NONE))));
+    timed("check", targets.len(), || {
+        targets.iter().for_each(|target| drop(black_box(screen.check(target, FlagSet::NONE))));
     });
 }
 

@@ -1,10 +1,10 @@
-//! Warning signs: a stable word for programs, a sentence for people.
+//! Warning flags: each has a stable name for programs and a sentence for visitors.
 
 use std::fmt;
 
 use terse_core::UNSCREENED;
 
-/// One reason to look twice at a target.
+/// One reason to be careful with a target.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum Flag {
@@ -12,27 +12,27 @@ pub enum Flag {
     MixedScript,
     /// The host imitates a well-known name.
     LookAlike,
-    /// A user name or password stands before the host.
+    /// The URL has a user name or password before the host.
     Userinfo,
-    /// An `@` behind the host makes it look like a user name.
+    /// An `@` after the host makes the host look like a user name.
     MisleadingAt,
-    /// The host is an address.
+    /// The host is an IP address.
     NumericHost,
-    /// The host is an address in a spelling meant for machines.
+    /// The host is an IP address in an unusual spelling.
     OddAddress,
     /// The host has no dot.
     SingleLabel,
     /// The host is another shortener.
     Shortener,
-    /// The host is one that anybody gets for free.
+    /// The host belongs to a free hosting service.
     FreeHosting,
-    /// A page that sends visitors on to any URL.
+    /// The page redirects visitors to any URL in its parameters.
     OpenRedirect,
-    /// The host was typed with characters that vanish or become others.
+    /// The host was entered with characters that URL parsing removes or replaces.
     DisguisedText,
-    /// The slashes before the host were not two.
+    /// The URL was entered with other than two slashes before the host.
     OddSlashes,
-    /// Those who know could not be asked about it yet.
+    /// Safe Browsing has not answered for this target yet.
     Unscreened,
 }
 
@@ -41,7 +41,7 @@ pub enum Flag {
 pub struct FlagSet(u16);
 
 impl Flag {
-    /// All of them.
+    /// All flags.
     pub const ALL: [Self; 13] = [
         Self::MixedScript,
         Self::LookAlike,
@@ -58,7 +58,7 @@ impl Flag {
         Self::Unscreened,
     ];
 
-    /// The stable word.
+    /// The stable name, used in the API and in stores.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::MixedScript => "mixed_script",
@@ -77,12 +77,12 @@ impl Flag {
         }
     }
 
-    /// The flag with this word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|flag| flag.as_str() == word)
+    /// The flag with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|flag| flag.as_str() == name)
     }
 
-    /// What is odd, in a sentence for the visitor who is asked to look twice.
+    /// A sentence for the warning page.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::MixedScript => {
@@ -93,35 +93,31 @@ impl Flag {
                 "The site's name looks like that of a well-known site, but it is not that site."
             }
             Self::Userinfo => {
-                "A user name stands before the site's name, which can make the address look like \
+                "The address has a user name before the site's name, which can make it look like \
                  another site's."
             }
-            Self::MisleadingAt => {
-                "What stands behind the @ is not the site's name, though it looks like it."
-            }
-            Self::NumericHost => "The site has a number instead of a name.",
+            Self::MisleadingAt => "The text after the @ looks like the site's name, but it is not.",
+            Self::NumericHost => "The site has an IP address instead of a name.",
             Self::OddAddress => {
-                "The site has a number instead of a name, written so that it is hard to recognise."
+                "The site has a number instead of a name, in a form that is hard to recognise."
             }
             Self::SingleLabel => {
                 "The site's name has no dot, so it may mean something else on another network."
             }
-            Self::Shortener => {
-                "The link leads to another short link, so its end cannot be seen from here."
-            }
+            Self::Shortener => "The link leads to another short link, which hides where it ends.",
             Self::FreeHosting => {
-                "The page is on a service where anybody can put up pages for free."
+                "The page is on a service where anyone can publish pages for free."
             }
             Self::OpenRedirect => {
-                "The address belongs to a well-known site but sends you on to another one."
+                "The address belongs to a well-known site but redirects to another one."
             }
             Self::DisguisedText => {
-                "The site's name was written with characters that vanish or turn into others."
+                "The site's name was written with invisible or look-alike characters."
             }
             Self::OddSlashes => {
                 "The address was written with an unusual number or kind of slashes."
             }
-            Self::Unscreened => "Nobody has been able to check this site yet.",
+            Self::Unscreened => "This site has not been checked yet.",
         }
     }
 
@@ -131,58 +127,57 @@ impl Flag {
 }
 
 impl FlagSet {
-    /// None at all.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Those that put a warning page before a link unless an operator says otherwise. An address in
-    /// its usual spelling and a slip of the slash key are worth a note, but neither can deceive a
-    /// visitor, who sees only where the link leads. That nobody could be asked about a target says
-    /// nothing against it.
-    pub fn that_warn() -> Self {
-        let only_noted =
+    /// The flags that put a warning page before a link by default. An IP address in its usual
+    /// spelling and unusual slashes are recorded only: neither can deceive a visitor, who sees the
+    /// target. `Unscreened` is recorded only, because it says nothing against the target.
+    pub fn default_warnings() -> Self {
+        let record_only =
             |flag: &Flag| matches!(flag, Flag::NumericHost | Flag::OddSlashes | Flag::Unscreened);
-        Flag::ALL.into_iter().filter(|flag| !only_noted(flag)).collect()
+        Flag::ALL.into_iter().filter(|flag| !record_only(flag)).collect()
     }
 
-    /// Those that the typed text may raise though the target does not.
-    pub fn of_typing() -> Self {
+    /// The flags that only the entered text can raise, not the parsed target.
+    pub fn from_input() -> Self {
         [Flag::DisguisedText, Flag::OddAddress, Flag::OddSlashes].into_iter().collect()
     }
 
-    /// Whether this flag is raised.
+    /// Whether the set contains this flag.
     pub fn contains(self, flag: Flag) -> bool {
         self.0 & flag.bit() != 0
     }
 
-    /// Raises a flag.
+    /// Adds a flag.
     pub fn insert(&mut self, flag: Flag) {
         self.0 |= flag.bit();
     }
 
-    /// Whether none is raised.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those of either.
+    /// The flags in either set.
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those of both.
+    /// The flags in both sets.
     pub fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// One by one, in the order of [`Flag::ALL`].
+    /// The flags, in the order of [`Flag::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Flag> {
         Flag::ALL.into_iter().filter(move |flag| self.contains(*flag))
     }
 
-    /// From words joined by commas, as [`Display`](fmt::Display) writes them. A word we do not know
-    /// is passed over: a store may hold what a later version wrote.
-    pub fn from_words(words: &str) -> Self {
-        words.split(',').filter_map(|word| Flag::parse(word.trim())).collect()
+    /// Parses names joined by commas, as [`Display`](fmt::Display) writes them. Unknown names are
+    /// ignored: a later version may have written them to the store.
+    pub fn from_names(names: &str) -> Self {
+        names.split(',').filter_map(|name| Flag::parse(name.trim())).collect()
     }
 }
 
@@ -194,7 +189,7 @@ impl FromIterator<Flag> for FlagSet {
     }
 }
 
-/// The words, joined by commas.
+/// The names, joined by commas.
 impl fmt::Display for FlagSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, flag) in self.iter().enumerate() {
@@ -209,7 +204,7 @@ impl fmt::Display for FlagSet {
 
 impl fmt::Debug for FlagSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Flags({self})")
+        write!(f, "FlagSet({self})")
     }
 }
 
@@ -218,14 +213,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_survive_being_written_down() {
+    fn flags_round_trip_through_text() {
         let all: FlagSet = Flag::ALL.into_iter().collect();
         assert_eq!(all.iter().count(), Flag::ALL.len());
-        assert_eq!(FlagSet::from_words(&all.to_string()), all);
+        assert_eq!(FlagSet::from_names(&all.to_string()), all);
         assert_eq!(
-            FlagSet::from_words("shortener, of_the_future,look_alike").to_string(),
+            FlagSet::from_names("shortener, of_the_future,look_alike").to_string(),
             "look_alike,shortener"
         );
-        assert_eq!(FlagSet::from_words(""), FlagSet::NONE);
+        assert_eq!(FlagSet::from_names(""), FlagSet::NONE);
     }
 }

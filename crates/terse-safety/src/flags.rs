@@ -1,19 +1,18 @@
-//! The warning signs a target itself carries.
+//! The warning flags of a target.
 
 use std::net::Ipv6Addr;
 
 use terse_core::Target;
 
 use crate::flag::{Flag, FlagSet};
-use crate::known::{FREE_HOSTING, SHORTENERS};
-use crate::parts::Parts;
-use crate::{look_alike, redirector, script};
+use crate::known_hosts::{FREE_HOSTING, SHORTENERS};
+use crate::url_parts::UrlParts;
+use crate::{look_alike, open_redirect, script};
 
-/// The warning signs of a target. Says the same for the same target, so links can be judged again
-/// at any time.
+/// The warning flags of a target. A pure function, so links can be screened again at any time.
 pub fn flags(target: &Target) -> FlagSet {
     let mut flags = FlagSet::NONE;
-    let Some(parts) = Parts::of(target) else { return flags };
+    let Some(parts) = UrlParts::of(target) else { return flags };
     let mut raise = |flag, is_raised: bool| {
         if is_raised {
             flags.insert(flag);
@@ -23,24 +22,24 @@ pub fn flags(target: &Target) -> FlagSet {
     raise(Flag::MisleadingAt, has_misleading_at(&parts));
     if parts.is_address() {
         raise(Flag::NumericHost, true);
-        raise(Flag::OddAddress, carries_another_address(parts.host));
+        raise(Flag::OddAddress, embeds_ipv4(parts.host));
     } else {
         raise(Flag::SingleLabel, !parts.host.contains('.'));
         raise(Flag::MixedScript, script::is_mixed(parts.host));
         raise(Flag::LookAlike, look_alike::imitates(parts.host));
-        // The front page of a shortener is no short link.
+        // The home page of a shortener is not a short link.
         raise(Flag::Shortener, parts.path != "/" && SHORTENERS.contains(parts.host));
         raise(Flag::FreeHosting, FREE_HOSTING.contains(parts.host));
-        raise(Flag::OpenRedirect, redirector::redirects(&parts));
+        raise(Flag::OpenRedirect, open_redirect::redirects(&parts));
     }
     flags
 }
 
-/// `https://evil.example#@bank.example`: nothing but an `@` and a name behind the real host.
-fn has_misleading_at(parts: &Parts<'_>) -> bool {
+/// `https://evil.example#@bank.example`: an `@` and a host name follow the real host.
+fn has_misleading_at(parts: &UrlParts<'_>) -> bool {
     let is_name = |text: &str| {
         let name = text.split(['/', '?', '#', ':']).next().unwrap_or_default();
-        name.contains('.') && crate::name::canonical(name).is_some()
+        name.contains('.') && crate::host_name::canonical(name).is_some()
     };
     parts.path == "/"
         && [parts.query, parts.fragment]
@@ -49,8 +48,8 @@ fn has_misleading_at(parts: &Parts<'_>) -> bool {
             .any(|text| text.strip_prefix('@').is_some_and(is_name))
 }
 
-/// An IPv4 address inside an IPv6 address: mapped, NAT64 or 6to4. Machines write these.
-fn carries_another_address(host: &str) -> bool {
+/// Whether an IPv6 address embeds an IPv4 address: mapped, NAT64 or 6to4.
+fn embeds_ipv4(host: &str) -> bool {
     let address = host
         .strip_prefix('[')
         .and_then(|inner| inner.strip_suffix(']'))

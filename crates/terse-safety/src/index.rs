@@ -1,18 +1,18 @@
-//! All lists in one: is this target on any of them?
+//! All blocklists compiled into one index.
 
 use std::hash::{BuildHasher, RandomState};
 
 use terse_core::Target;
 
-use crate::list::{Entry, ParsedList, place_and_path};
-use crate::parts::Parts;
-use crate::table::Table;
+use crate::hash_table::Table;
+use crate::list::{Entry, ParsedList, host_and_path};
+use crate::url_parts::UrlParts;
 
-/// All lists, compiled. Built once, then only read.
+/// All blocklists, compiled. Built once, then read-only.
 ///
-/// Only hashes are kept, 64 bits each. The hash is keyed anew for every index, so that nobody can
-/// look for a harmless-looking entry whose hash is that of somebody else's host. By chance, one
-/// look in 10¹² at a million entries is wrong.
+/// The index stores only 64-bit hashes. Every index uses a new random hash key, so an attacker
+/// cannot search for a harmless entry that collides with another host. With a million entries, a
+/// look-up is wrong by chance once in 10¹².
 #[derive(Debug, Default)]
 pub struct Index {
     sources: Vec<Box<str>>,
@@ -24,25 +24,25 @@ pub struct Index {
 /// Why a target is blocked.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Match<'a> {
-    /// The name of the list. Of several, the first.
+    /// The name of the list; the first one if several match.
     pub source: &'a str,
-    /// What the entry is about.
+    /// What the entry names.
     pub kind: MatchKind,
-    /// The host, or the URL without its scheme and query, that is on the list. Safe to log.
+    /// The listed host, or the listed URL without scheme and query. Safe to log.
     pub entry: String,
 }
 
-/// What a matching entry is about.
+/// What a matching entry names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MatchKind {
-    /// A host and everything below it.
+    /// A host with its subdomains.
     Host,
     /// One URL.
     Url,
 }
 
 impl Index {
-    /// Compiles lists. A list behind the 65,536th is ignored.
+    /// Compiles lists. Lists after the 65,536th are ignored.
     pub fn build<'a>(lists: impl IntoIterator<Item = &'a ParsedList>) -> Self {
         let hasher = RandomState::new();
         let (mut sources, mut hosts, mut urls) = (Vec::new(), Vec::new(), Vec::new());
@@ -58,31 +58,30 @@ impl Index {
         Self { sources, hosts: Table::build(hosts), urls: Table::build(urls), hasher }
     }
 
-    /// The entry that blocks this target, if there is one: its host or a domain above it, else its
-    /// very URL.
+    /// The entry that blocks this target, if any: its host, a parent domain, or its URL.
     pub fn find(&self, target: &Target) -> Option<Match<'_>> {
-        let parts = Parts::of(target)?;
+        let parts = UrlParts::of(target)?;
         self.find_host(&parts).or_else(|| self.find_url(&parts))
     }
 
-    /// How many different entries there are.
+    /// The number of distinct entries.
     pub fn len(&self) -> usize {
         self.hosts.len() + self.urls.len()
     }
 
-    /// Whether nothing is blocked.
+    /// Whether the index has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Octets of memory it takes.
+    /// Memory used, in bytes.
     pub fn size(&self) -> usize {
         self.hosts.size()
             + self.urls.size()
             + self.sources.iter().map(|name| name.len() + size_of::<Box<str>>()).sum::<usize>()
     }
 
-    fn find_host(&self, parts: &Parts<'_>) -> Option<Match<'_>> {
+    fn find_host(&self, parts: &UrlParts<'_>) -> Option<Match<'_>> {
         if self.hosts.len() == 0 {
             return None;
         }
@@ -91,7 +90,7 @@ impl Index {
             if let Some(source) = self.hosts.get(self.hasher.hash_one(rest)) {
                 return Some(self.matched(source, MatchKind::Host, rest.to_owned()));
             }
-            // Nothing stands above an address, and no name without a dot is ever on a list.
+            // An IP address has no parent domain, and a name without a dot is never listed.
             rest = rest
                 .split_once('.')
                 .map(|(_, above)| above)
@@ -99,11 +98,11 @@ impl Index {
         }
     }
 
-    fn find_url(&self, parts: &Parts<'_>) -> Option<Match<'_>> {
+    fn find_url(&self, parts: &UrlParts<'_>) -> Option<Match<'_>> {
         if self.urls.len() == 0 {
             return None;
         }
-        let url = place_and_path(parts);
+        let url = host_and_path(parts);
         let found = self.urls.get(self.hasher.hash_one(url.as_str())).or_else(|| {
             let query = parts.query.filter(|query| !query.is_empty())?;
             self.urls.get(self.hasher.hash_one(format!("{url}?{query}").as_str()))
@@ -123,12 +122,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::list::{Guard, parse};
+    use crate::list::{ProtectedHosts, parse};
 
     fn index(lists: &[(&str, &str)]) -> Index {
         let lists: Vec<_> = lists
             .iter()
-            .map(|(name, text)| parse(name, text.as_bytes(), &Guard::default()))
+            .map(|(name, text)| parse(name, text.as_bytes(), &ProtectedHosts::default()))
             .collect();
         Index::build(&lists)
     }
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_matched_by_place_and_path_and_by_the_query_it_names() {
+    fn a_url_is_matched_by_host_path_and_listed_query() {
         let index = index(&[(
             "urls",
             "http://big.example/a%20b/x\nhttps://big.example:8080/p?id=1#f\nhttp://root.example/",
@@ -230,17 +229,17 @@ mod tests {
     }
 
     proptest! {
-        /// Few labels, so that hosts meet often.
+        /// Few labels, so that hosts match often.
         #[test]
         fn the_index_finds_what_a_plain_search_finds(
             hosts in prop::collection::hash_set("(([ab]{1,2}\\.){1,3})example", 0..12),
             urls in prop::collection::hash_set("[ab]\\.example/[xy]{0,2}(\\?[xy])?", 0..6),
-            asked in prop::collection::vec("https://([ab]{1,2}\\.){1,5}example/[xy]{0,2}(\\?[xy])?(#x)?", 1..30),
+            urls_to_check in prop::collection::vec("https://([ab]{1,2}\\.){1,5}example/[xy]{0,2}(\\?[xy])?(#x)?", 1..30),
         ) {
             let (host_list, url_list): (Vec<_>, Vec<_>) =
                 (hosts.iter().cloned().collect(), urls.iter().map(|url| format!("http://{url}")).collect());
             let index = index(&[("hosts", &host_list.join("\n")), ("urls", &url_list.join("\n"))]);
-            for text in asked {
+            for text in urls_to_check {
                 let plain = text.trim_start_matches("https://").split('#').next().unwrap();
                 let host = plain.split('/').next().unwrap();
                 let by_host = hosts.iter().any(|listed| host == listed || host.ends_with(&format!(".{listed}")));

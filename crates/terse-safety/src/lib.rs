@@ -1,29 +1,28 @@
-//! Judging targets: on a blocklist, suspicious, or clear.
+//! URL screening: a target is blocked, suspicious or clear.
 //!
-//! Lists are given as bytes and become one compact index; flags are drawn from the target itself
-//! and from small lists of our own under `data/`. Everything here is pure: no files, no network,
-//! and no clock but the one that is handed in, for answers that hold for a time. Who fetches lists,
-//! when links are judged again and what a visitor sees is decided elsewhere.
+//! Blocklists are parsed from bytes into one compact index. Warning flags are computed from the
+//! target and from the built-in lists in `data/`. The crate does no I/O: the binary fetches lists,
+//! schedules re-scans and passes in the clock.
 
+mod contract;
 mod flag;
 mod flags;
+mod hash_table;
+mod host_name;
 mod index;
-mod known;
+mod input_flags;
+mod known_hosts;
 mod list;
 mod look_alike;
-mod name;
-mod parts;
-mod redirector;
+mod open_redirect;
 pub mod safe_browsing;
-mod screening;
+mod screen;
 mod script;
-mod table;
-mod typed;
-mod verdict;
+mod url_parts;
 
 pub use flag::{Flag, FlagSet};
 pub use flags::flags;
 pub use index::{Index, Match, MatchKind};
-pub use list::{Entry, Guard, ListKind, MAX_ENTRIES, ParsedList, parse};
-pub use typed::typed_flags;
-pub use verdict::{Block, SAFE_BROWSING, Screen, Verdict};
+pub use input_flags::input_flags;
+pub use list::{Entry, ListKind, MAX_ENTRIES, ParsedList, ProtectedHosts, parse};
+pub use screen::{Block, SAFE_BROWSING, Screen, Verdict};

@@ -1,8 +1,8 @@
-//! One blocklist, read from the bytes of a file.
+//! Parses one blocklist.
 
 mod columns;
-mod guard;
 mod line;
+mod protected_hosts;
 
 use std::borrow::Cow;
 use std::str;
@@ -10,46 +10,46 @@ use std::str;
 use terse_core::Target;
 use url::Url;
 
-pub use self::guard::Guard;
-use crate::parts::Parts;
+pub use self::protected_hosts::ProtectedHosts;
+use crate::url_parts::UrlParts;
 use columns::{Columns, Row};
 use line::Line;
 
-/// The most entries one list may bring. What follows is counted as skipped.
+/// The maximum number of entries of one list. Further entries are counted as skipped.
 pub const MAX_ENTRIES: usize = 5_000_000;
 
-/// No URL we know is longer; a longer line is noise.
+/// Longer lines are skipped.
 const MAX_LINE: usize = 2 * Target::MAX;
 
-/// What a list turned out to be.
+/// The detected format of a list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ListKind {
     /// `0.0.0.0 bad.example`.
     Hosts,
-    /// One domain a line, also in the form of ad blockers.
+    /// One domain per line, also in ad-blocker syntax.
     Domains,
-    /// One URL a line.
+    /// One URL per line.
     Urls,
     /// PhishTank's CSV.
     PhishTank,
     /// URLhaus's CSV.
     UrlHaus,
-    /// Nothing in it could be read.
+    /// No entry could be parsed.
     Unknown,
 }
 
 /// What one entry blocks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Entry<'a> {
-    /// A canonical host, and everything below it.
+    /// A canonical host with its subdomains.
     Host(&'a str),
-    /// `host:port/path?query` of one URL: no scheme, no credentials, no fragment. Without a query
-    /// it matches any.
+    /// `host:port/path?query` of one URL, without scheme, credentials and fragment. An entry
+    /// without a query matches every query.
     Url(&'a str),
 }
 
-/// One list, canonical. Entries lie in two long texts: a million small allocations would cost more
-/// than the words.
+/// One parsed list. Entries are stored in two long strings, because a million small allocations
+/// would use more memory than the entries.
 #[derive(Clone, Debug)]
 pub struct ParsedList {
     name: String,
@@ -58,17 +58,22 @@ pub struct ParsedList {
     urls: String,
     entries: usize,
     skipped: usize,
-    /// How many entries it may bring.
-    most: usize,
+    /// The maximum number of entries.
+    max_entries: usize,
 }
 
-/// Reads a list. Its kind is recognised by its content. Whatever cannot be understood is skipped
-/// and counted, never an error.
-pub fn parse(name: &str, bytes: &[u8], guard: &Guard) -> ParsedList {
-    parse_at_most(MAX_ENTRIES, name, bytes, guard)
+/// Parses a list and detects its format. Lines that cannot be parsed are skipped and counted; they
+/// are never an error.
+pub fn parse(name: &str, bytes: &[u8], protected: &ProtectedHosts) -> ParsedList {
+    parse_limited(MAX_ENTRIES, name, bytes, protected)
 }
 
-fn parse_at_most(most: usize, name: &str, bytes: &[u8], guard: &Guard) -> ParsedList {
+fn parse_limited(
+    max_entries: usize,
+    name: &str,
+    bytes: &[u8],
+    protected: &ProtectedHosts,
+) -> ParsedList {
     let mut list = ParsedList {
         name: name.into(),
         kind: ListKind::Unknown,
@@ -76,12 +81,12 @@ fn parse_at_most(most: usize, name: &str, bytes: &[u8], guard: &Guard) -> Parsed
         urls: String::new(),
         entries: 0,
         skipped: 0,
-        most,
+        max_entries,
     };
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match Columns::recognise(lines(bytes)) {
-        Some(columns) => list.read_columns(bytes, &columns, guard),
-        None => list.read_lines(bytes, guard),
+        Some(columns) => list.read_columns(bytes, &columns, protected),
+        None => list.read_lines(bytes, protected),
     }
     if list.entries == 0 {
         list.kind = ListKind::Unknown;
@@ -90,53 +95,53 @@ fn parse_at_most(most: usize, name: &str, bytes: &[u8], guard: &Guard) -> Parsed
 }
 
 impl ParsedList {
-    /// As the operator calls it.
+    /// The operator's name for the list.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it turned out to be.
+    /// The detected format.
     pub fn kind(&self) -> ListKind {
         self.kind
     }
 
-    /// How many entries it brought, repetitions included.
+    /// The number of entries, including duplicates.
     pub fn len(&self) -> usize {
         self.entries
     }
 
-    /// Whether it brought none.
+    /// Whether the list has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// How many entries were not understood, or would have blocked too much.
+    /// The number of entries that could not be parsed or that name protected hosts.
     pub fn skipped(&self) -> usize {
         self.skipped
     }
 
-    /// All entries: hosts first.
+    /// All entries, hosts first.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         self.hosts.lines().map(Entry::Host).chain(self.urls.lines().map(Entry::Url))
     }
 
-    fn read_columns(&mut self, bytes: &[u8], columns: &Columns, guard: &Guard) {
+    fn read_columns(&mut self, bytes: &[u8], columns: &Columns, protected: &ProtectedHosts) {
         self.kind = columns.kind;
-        // One line is one row, though a quoted field could hold a line break: so a stray quote
-        // spoils its line, not the rest.
+        // One line is one row, although a quoted field could contain a line break: a stray quote
+        // then loses only its own line.
         let mut row = Row::default();
         for line in lines(bytes) {
             if line.starts_with(b"#") || columns.is_header(line) {
                 continue;
             }
             match row.read(line).and_then(|fields| columns.url(&fields)) {
-                Some(url) => self.add_url(url, guard),
+                Some(url) => self.add_url(url, protected),
                 None => self.skipped += 1,
             }
         }
     }
 
-    fn read_lines(&mut self, bytes: &[u8], guard: &Guard) {
+    fn read_lines(&mut self, bytes: &[u8], protected: &ProtectedHosts) {
         let mut seen = [(ListKind::Hosts, 0usize), (ListKind::Domains, 0), (ListKind::Urls, 0)];
         for line in lines(bytes) {
             let Some(line) = line::without_comment(line) else { continue };
@@ -148,30 +153,30 @@ impl ParsedList {
             match Line::read(line) {
                 Line::Hosts(names) => {
                     seen[0].1 += 1;
-                    names.split_whitespace().for_each(|name| self.add_host(name, guard));
+                    names.split_whitespace().for_each(|name| self.add_host(name, protected));
                 }
                 Line::Domain(name) => {
                     seen[1].1 += 1;
-                    self.add_host(name, guard);
+                    self.add_host(name, protected);
                 }
                 Line::Url(url) => {
                     seen[2].1 += 1;
-                    self.add_url(url, guard);
+                    self.add_url(url, protected);
                 }
                 Line::Unknown => self.skipped += 1,
             }
         }
-        // Lists are mixed more often than their authors think: every line was read as what it is,
-        // the majority names the list.
+        // Lists often mix formats: each line is parsed by its own format, and the most frequent
+        // format names the list.
         self.kind = seen
             .into_iter()
             .max_by_key(|(_, count)| *count)
             .map_or(ListKind::Unknown, |(kind, _)| kind);
     }
 
-    fn add_host(&mut self, text: &str, guard: &Guard) {
-        match crate::name::canonical(text).filter(|host| guard.admits_host(host)) {
-            Some(host) if self.entries < self.most => {
+    fn add_host(&mut self, text: &str, protected: &ProtectedHosts) {
+        match crate::host_name::canonical(text).filter(|host| protected.allows_host(host)) {
+            Some(host) if self.entries < self.max_entries => {
                 self.hosts.push_str(&host);
                 self.hosts.push('\n');
                 self.entries += 1;
@@ -180,24 +185,24 @@ impl ParsedList {
         }
     }
 
-    fn add_url(&mut self, text: &str, guard: &Guard) {
+    fn add_url(&mut self, text: &str, protected: &ProtectedHosts) {
         let text = if text.contains("://") {
             Cow::from(text)
         } else {
             Cow::from(format!("http://{text}"))
         };
         let url = Some(&text)
-            .filter(|text| has_possible_place(text))
+            .filter(|text| has_plausible_authority(text))
             .and_then(|text| Url::parse(text).ok());
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.filter(|url| url.as_str().len() <= Target::MAX);
-        let parts = url.as_ref().and_then(|url| Parts::of_text(url.as_str()));
-        match parts
-            .filter(|parts| crate::name::is_possible(parts.host) && guard.admits_place(parts.host))
-        {
-            Some(parts) if self.entries < self.most => {
-                self.urls.push_str(&place_and_path(&parts));
-                // An empty query is none: `/login?` is `/login` to every server.
+        let parts = url.as_ref().and_then(|url| UrlParts::parse(url.as_str()));
+        match parts.filter(|parts| {
+            crate::host_name::is_valid(parts.host) && protected.allows_url_at(parts.host)
+        }) {
+            Some(parts) if self.entries < self.max_entries => {
+                self.urls.push_str(&host_and_path(&parts));
+                // Servers treat an empty query as none: `/login?` is `/login`.
                 if let Some(query) = parts.query.filter(|query| !query.is_empty()) {
                     self.urls.push('?');
                     self.urls.push_str(query);
@@ -210,18 +215,20 @@ impl ParsedList {
     }
 }
 
-/// `host:port/path`: what a URL entry and a target are compared by, before their queries.
-pub(crate) fn place_and_path(parts: &Parts<'_>) -> String {
+/// `host:port/path`: the key by which URL entries and targets are compared, before their queries.
+pub(crate) fn host_and_path(parts: &UrlParts<'_>) -> String {
     match parts.port {
         Some(port) => format!("{}:{port}{}", parts.host, parts.path),
         None => format!("{}{}", parts.host, parts.path),
     }
 }
 
-/// Whether what stands before the path, credentials and all, is no longer than anybody's.
-fn has_possible_place(url: &str) -> bool {
-    let place = url.split_once("://").map_or(url, |(_, rest)| rest).trim_start_matches(['/', '\\']);
-    crate::name::is_possible_length(place.split(['/', '\\', '?', '#']).next().unwrap_or_default())
+/// Whether the authority, with credentials, has a plausible length.
+fn has_plausible_authority(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest).trim_start_matches(['/', '\\']);
+    crate::host_name::has_plausible_length(
+        rest.split(['/', '\\', '?', '#']).next().unwrap_or_default(),
+    )
 }
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {

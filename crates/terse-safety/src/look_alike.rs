@@ -1,32 +1,32 @@
-//! Hosts that imitate a well-known name.
+//! Detects hosts that imitate a brand name.
 
 use std::borrow::Cow;
 
 use unicode_security::confusable_detection::skeleton;
 
-use crate::known::NAMES;
-use crate::name::Cut;
+use crate::host_name::DomainParts;
+use crate::known_hosts::BRANDS;
 
-/// How alike two labels must look.
+/// How similar two labels must look.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) enum Fold {
-    /// To somebody who looks: `paypa1`, `rnicrosoft`, a Cyrillic `а`.
-    Look,
-    /// To somebody in a hurry, too: without accents, digits read as letters, `i` as `l`.
-    Rough,
+    /// Visually the same: `paypa1`, `rnicrosoft`, a Cyrillic `а`.
+    Skeleton,
+    /// The same at a glance: ignores accents, reads digits as letters and `i` as `l`.
+    Loose,
 }
 
-/// A label as the eye takes it. Two labels look alike if they fold to the same; a fold is not meant
-/// to be read, since `m` becomes `rn`.
+/// The comparison form of a label: two labels look alike if their folds are equal. Folds are not
+/// readable, because `m` becomes `rn`.
 pub(crate) fn fold(label: &str, how: Fold) -> String {
     let mut folded = String::with_capacity(label.len() + 8);
     let mut add = |char| match (how, char) {
-        (Fold::Rough, '\u{300}'..='\u{36f}') => {}
-        (Fold::Rough, '3') => folded.push('e'),
-        (Fold::Rough, '4') => folded.push('a'),
-        (Fold::Rough, '5') => folded.push('s'),
-        (Fold::Rough, '7') => folded.push('t'),
-        (Fold::Rough, 'i') => folded.push('l'),
+        (Fold::Loose, '\u{300}'..='\u{36f}') => {}
+        (Fold::Loose, '3') => folded.push('e'),
+        (Fold::Loose, '4') => folded.push('a'),
+        (Fold::Loose, '5') => folded.push('s'),
+        (Fold::Loose, '7') => folded.push('t'),
+        (Fold::Loose, 'i') => folded.push('l'),
         (_, char) => folded.push(char),
     };
     if label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_')) {
@@ -40,8 +40,8 @@ pub(crate) fn fold(label: &str, how: Fold) -> String {
     if folded.contains("vv") { folded.replace("vv", "w") } else { folded }
 }
 
-/// The skeleton of a character that plain host names have, if it is another: nearly all labels need
-/// no more.
+/// The skeleton of an ASCII host character, if it differs from the character. Nearly all labels are
+/// ASCII.
 fn plain_skeleton(char: char) -> &'static str {
     match char {
         '0' => "o",
@@ -51,40 +51,41 @@ fn plain_skeleton(char: char) -> &'static str {
     }
 }
 
-/// Whether a canonical name imitates a well-known one.
+/// Whether a canonical host name imitates a brand.
 pub(crate) fn imitates(host: &str) -> bool {
-    let Some(cut) = Cut::of(host) else { return false };
-    if NAMES.contains(cut.label) {
-        return false; // the real one, or a name's customer below it
+    let Some(domain) = DomainParts::of(host) else { return false };
+    if BRANDS.contains(domain.label) {
+        return false; // the brand itself, or a customer subdomain of it
     }
-    let label = unicode(cut.label);
-    // Under a suffix of their own script, `аха` is a word and not an insurance company.
-    let at_home =
-        cut.suffix.contains("xn--") && !label.chars().any(|char| char.is_ascii_alphabetic());
-    (!at_home && NAMES.imitated(&label).is_some()) || pretends_below(&cut)
+    let label = unicode(domain.label);
+    // Under a suffix in the same script, `аха` is a word and not the insurance company.
+    let native_suffix =
+        domain.suffix.contains("xn--") && !label.chars().any(|char| char.is_ascii_alphabetic());
+    (!native_suffix && BRANDS.imitated(&label).is_some()) || has_brand_subdomain(&domain)
 }
 
-/// A name put before a foreign domain: `paypal.com.evil.example`, `paypal.com-login.example`,
-/// `paypal.evil.example`.
-fn pretends_below(cut: &Cut<'_>) -> bool {
-    let labels = || cut.below.split('.').filter(|label| !label.is_empty()).chain([cut.label]);
+/// Whether a brand is a subdomain of another domain: `paypal.com.evil.example`,
+/// `paypal.com-login.example`, `paypal.evil.example`.
+fn has_brand_subdomain(domain: &DomainParts<'_>) -> bool {
+    let labels =
+        || domain.subdomains.split('.').filter(|label| !label.is_empty()).chain([domain.label]);
     labels().zip(labels().skip(1)).any(|(label, next)| {
         let readable = unicode(label);
-        let name = if NAMES.contains(label) { Some(label) } else { NAMES.imitated(&readable) };
+        let name = if BRANDS.contains(label) { Some(label) } else { BRANDS.imitated(&readable) };
         name.is_some_and(|name| {
-            NAMES.is_precious(name) || SUFFIXES.contains(&next) || next.starts_with("com-")
+            BRANDS.is_sensitive(name) || SUFFIXES.contains(&next) || next.starts_with("com-")
         })
     })
 }
 
-/// Suffixes that make a name before them look complete. Only such as are no words:
-/// `github.it.company.example` belongs to the people who keep the computers running.
+/// Suffixes that make a preceding brand look like a complete domain. Suffixes that are also words
+/// are left out: `github.it.company.example` is an IT department.
 const SUFFIXES: &[&str] = &[
     "at", "au", "br", "ca", "ch", "cn", "co", "com", "de", "es", "eu", "fr", "info", "jp", "kr",
     "net", "nl", "org", "pl", "ru", "se", "uk",
 ];
 
-/// A label as people read it.
+/// A label in Unicode.
 pub(crate) fn unicode(label: &str) -> Cow<'_, str> {
     if label.starts_with("xn--") {
         Cow::from(idna::domain_to_unicode(label).0)
@@ -98,15 +99,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_short_cut_for_plain_names_agrees_with_unicode() {
+    fn the_ascii_fast_path_agrees_with_unicode() {
         for char in ('a'..='z').chain('0'..='9').chain(['-', '_']) {
             let whole: String = skeleton(&char.to_string()).flat_map(char::to_lowercase).collect();
-            assert_eq!(fold(&char.to_string(), Fold::Look), whole, "{char}");
+            assert_eq!(fold(&char.to_string(), Fold::Skeleton), whole, "{char}");
         }
     }
 
-    fn judged(host: &str) -> bool {
-        imitates(&crate::name::canonical(host).unwrap())
+    fn is_imitation(host: &str) -> bool {
+        imitates(&crate::host_name::canonical(host).unwrap())
     }
 
     #[test]
@@ -138,12 +139,12 @@ mod tests {
             "paypal.evil.example",
             "sparkasse.evil.example",
         ] {
-            assert!(judged(host), "{host}");
+            assert!(is_imitation(host), "{host}");
         }
     }
 
     #[test]
-    fn the_real_ones_and_honest_words_are_left_alone() {
+    fn brands_and_unrelated_words_are_not_flagged() {
         for host in [
             "google.de",
             "www.google.com.au",
@@ -170,7 +171,7 @@ mod tests {
             "barn.example",
             "target-practice.example",
         ] {
-            assert!(!judged(host), "{host}");
+            assert!(!is_imitation(host), "{host}");
         }
     }
 }

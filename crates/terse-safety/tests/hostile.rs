@@ -1,13 +1,13 @@
-//! Targets that must be taken but looked at twice, each with the flags it raises, and whether they
-//! warn a visitor.
+//! Suspicious targets that must be accepted, with the flags they raise and whether visitors are
+//! warned.
 
 use terse_core::Target;
-use terse_safety::{Screen, Verdict, flags, typed_flags};
+use terse_safety::{Screen, Verdict, flags, input_flags};
 
-/// What is typed, the flags of the target alone, and those of the typed text.
+/// The entered text, the flags of the target, and the flags of the entered text.
 const HOSTILE: &[(&str, &str, &str)] = &[
     ("https://www.paypal.com%2Flogin@attacker.example.net/", "userinfo", ""),
-    // The serialisation is 8.8.8.8: only the typed text shows how odd it was.
+    // The serialisation is 8.8.8.8: only the entered text shows the odd spelling.
     ("http://134744072/", "numeric_host", "odd_address"),
     ("http://0x08080808/", "numeric_host", "odd_address"),
     ("http://010.010.010.010/", "numeric_host", "odd_address"),
@@ -23,7 +23,8 @@ const HOSTILE: &[(&str, &str, &str)] = &[
     ("https://tinyurl.com/abc", "shortener", ""),
     ("https://is.gd/abc", "shortener", ""),
     ("https://www.google.com/url?q=https://attacker.example.net/", "open_redirect", ""),
-    // A slip, or a trick on other parsers: noted, but a visitor sees a plain URL and is not warned.
+    // A typo, or a trick on other parsers: recorded, but visitors see a plain URL and are not
+    // warned.
     ("https:////example.com/path", "", "odd_slashes"),
     ("https://attacker.example.net#@example.com/", "misleading_at", ""),
     ("https://attacker.example.net?@example.com/", "misleading_at", ""),
@@ -35,19 +36,19 @@ fn target(text: &str) -> Target {
 
 #[test]
 fn every_hostile_target_raises_a_flag() {
-    for (text, of_target, of_text) in HOSTILE {
+    for (text, of_target, parse) in HOSTILE {
         let target = target(text);
         assert_eq!(flags(&target).to_string(), *of_target, "{text}");
-        assert_eq!(typed_flags(text, &target).to_string(), *of_text, "{text}");
+        assert_eq!(input_flags(text, &target).to_string(), *parse, "{text}");
     }
 }
 
 #[test]
-fn every_hostile_target_but_a_slip_is_warned_of() {
+fn every_hostile_target_but_a_typo_is_warned_of() {
     let screen = Screen::default();
-    for (text, _, of_text) in HOSTILE {
-        let verdict = screen.judge_typed(text, &target(text));
-        assert_eq!(matches!(verdict, Verdict::Suspicious(_)), *of_text != "odd_slashes", "{text}");
+    for (text, _, parse) in HOSTILE {
+        let verdict = screen.check_input(text, &target(text));
+        assert_eq!(matches!(verdict, Verdict::Suspicious(_)), *parse != "odd_slashes", "{text}");
     }
 }
 

@@ -1,7 +1,7 @@
-//! Targets that must raise nothing: a warning that cries wolf is not read.
+//! Ordinary targets that must raise no flag: visitors ignore warnings that are often wrong.
 
 use terse_core::Target;
-use terse_safety::{Screen, Verdict, flags, typed_flags};
+use terse_safety::{Screen, Verdict, flags, input_flags};
 
 const ORDINARY: &[&str] = &[
     // Names in many scripts.
@@ -59,7 +59,7 @@ const ORDINARY: &[&str] = &[
     "https://እንግሊዝኛ.et/",
     "https://i❤.ws/",
     "https://example.xn--p1ai/",
-    // Well-known names at home, and their customers and neighbours.
+    // Brands, their customers and similar names.
     "https://www.google.com/search?q=https://example.com/",
     "https://google.de/",
     "https://www.google.co.uk/maps",
@@ -91,7 +91,7 @@ const ORDINARY: &[&str] = &[
     "https://orangerie.fr/",
     "https://modern-barn.example/",
     "https://github.it.company.example/",
-    // Odd but honest.
+    // Unusual but legitimate.
     "https://example.com",
     "https://example.com.",
     "https://example.com:65535/",
@@ -116,18 +116,18 @@ fn ordinary_targets_raise_no_flag() {
     for text in ORDINARY {
         let target = Target::parse(text, &Default::default())
             .unwrap_or_else(|refusal| panic!("{text}: {refusal}"));
-        assert_eq!(flags(&target).union(typed_flags(text, &target)).to_string(), "", "{text}");
-        let verdict = screen.judge_typed(text, &target);
+        assert_eq!(flags(&target).union(input_flags(text, &target)).to_string(), "", "{text}");
+        let verdict = screen.check_input(text, &target);
         assert!(matches!(verdict, Verdict::Clear(_)), "{text}: {verdict:?}");
     }
 }
 
-/// Addresses are noted, but not warned of.
+/// IP addresses are recorded without a warning.
 #[test]
 fn plain_addresses_are_clear() {
     for text in ["https://8.8.8.8/", "http://[2620:FE::FE]:8080/x"] {
         let target = Target::parse(text, &Default::default()).unwrap();
-        let verdict = Screen::default().judge_typed(text, &target);
+        let verdict = Screen::default().check_input(text, &target);
         assert!(matches!(verdict, Verdict::Clear(_)), "{text}: {verdict:?}");
     }
 }

@@ -298,7 +298,7 @@ settings! {
         pub lists_every: Span = Span::secs(3600),
         /// What puts a warning page before a link. Leave out what your links often are, or set
         /// none.
-        pub warn_on: Vec<String> = terse_safety::FlagSet::that_warn().iter().map(|flag| flag.as_str().to_owned()).collect(),
+        pub warn_on: Vec<String> = terse_safety::FlagSet::default_warnings().iter().map(|flag| flag.as_str().to_owned()).collect(),
         /// A key for Google Safe Browsing. With it, its lists of dangerous pages are kept here, and
         /// it is asked about targets that may be on them: by a part of a hash, so that it does not
         /// learn the target.

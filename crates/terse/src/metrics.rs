@@ -263,7 +263,12 @@ fn safe_browsing(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt:
     encoder
         .encode_descriptor("terse_safe_browsing_age_seconds", help, None, MetricType::Gauge)?
         .encode_gauge(&age)?;
-    gauge(encoder, "terse_safe_browsing_answers", "Answers that are remembered", known.answers())?;
+    gauge(
+        encoder,
+        "terse_safe_browsing_answers",
+        "Answers that are remembered",
+        known.cached_responses(),
+    )?;
     let updates = [
         ("changed", of(&counts.changed)),
         ("unchanged", of(&counts.unchanged)),

@@ -97,7 +97,7 @@ impl Integrations {
             let mut client =
                 OutgoingSettings::new(env!("CARGO_PKG_VERSION"), config.base_url().as_str());
             client.allow_private = settings.allow_private;
-            client.at_once = POSTS + PAGES + CHECKS;
+            client.max_concurrent = POSTS + PAGES + CHECKS;
             Arc::new(Outgoing::new(client))
         });
         Ok(Self { hooks, titles: settings.titles.then(Titles::new), client, counts })

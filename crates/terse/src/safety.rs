@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use terse_core::{Clock, Hosts, Screening};
 use terse_outgoing::{Outgoing, OutgoingSettings, Validators};
 use terse_safety::safe_browsing::SafeBrowsing;
-use terse_safety::{Flag, FlagSet, Guard, Index, ParsedList, Screen};
+use terse_safety::{Flag, FlagSet, Index, ParsedList, ProtectedHosts, Screen};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -109,7 +109,7 @@ impl Safety {
         let warn_on: FlagSet =
             config.safety.warn_on.iter().filter_map(|word| Flag::parse(word)).collect();
         let blocked = config.safety.blocked_hosts.join("\n");
-        let guard = Guard { own_hosts: Vec::new(), platforms: true };
+        let guard = ProtectedHosts { own_hosts: Vec::new(), allow_platforms: true };
         let folder = config.data_dir.join("lists");
         let known = Arc::new(SafeBrowsing::new(clock.clone()));
         let screen = match config.safety.safe_browsing_key {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use terse_outgoing::{Outgoing, OutgoingSettings};
 
 use crate::rig::{
-    HASTY, Liar, PATIENT, Server, client, client_with, kind, page, redirect, settings,
+    FakeResolver, LONG_DEADLINE, SHORT_DEADLINE, Server, client, client_with, kind, page, redirect,
+    settings,
 };
 
 /// Places only we can reach, as attackers write them. `{p}` is the port of a listener on all
@@ -134,13 +135,13 @@ fn victim() -> Server {
 }
 
 #[tokio::test]
-async fn no_spelling_of_an_inside_address_is_connected_to() {
+async fn no_spelling_of_an_internal_address_is_connected_to() {
     let victim = victim();
     let client = client(&[]);
     assert!(INSIDE.len() >= 60);
     for text in INSIDE {
         let url = text.replace("{p}", &victim.port().to_string());
-        let got = kind(client.get(&url, PATIENT).await);
+        let got = kind(client.get(&url, LONG_DEADLINE).await);
         assert!(matches!(got, "refused_address" | "not_allowed"), "{url}: {got}");
         let got = kind(client.post(&url, "text/plain", b"x".to_vec(), &[]).await);
         assert!(matches!(got, "refused_address" | "not_allowed"), "{url}: {got}");
@@ -148,19 +149,22 @@ async fn no_spelling_of_an_inside_address_is_connected_to() {
     assert_eq!(victim.connections(), 0);
 }
 
-/// Shows that the test above would see a connection if there were one.
+/// Proves that the test above would notice a connection.
 #[tokio::test]
 async fn the_same_spellings_do_connect_when_private_addresses_are_allowed() {
     let victim = victim();
-    let client =
-        Outgoing::new(OutgoingSettings { allow_private: true, ..settings(&[], Liar::new(&[])) });
+    let client = Outgoing::new(OutgoingSettings {
+        allow_private: true,
+        ..settings(&[], FakeResolver::new(&[]))
+    });
     for text in [
         "http://127.1:{p}/",
         "http://0x7f000001:{p}/",
         "http://LocalHost.:{p}/",
         "http://any.name.test:{p}/",
     ] {
-        let got = kind(client.get(&text.replace("{p}", &victim.port().to_string()), PATIENT).await);
+        let got =
+            kind(client.get(&text.replace("{p}", &victim.port().to_string()), LONG_DEADLINE).await);
         assert!(matches!(got, "bad_answer" | "unreachable"), "{text}: {got}");
     }
     assert_eq!(victim.connections(), 4);
@@ -168,9 +172,9 @@ async fn the_same_spellings_do_connect_when_private_addresses_are_allowed() {
 
 #[tokio::test]
 async fn a_name_is_refused_for_any_of_its_addresses() {
-    // This very address and port count as public, so that even a failing test knocks at no
-    // stranger's door.
-    let public = Server::saying(page("hello"));
+    // This address and port count as public, so that even a failing test connects to no other
+    // server.
+    let public = Server::responding(page("hello"));
     for bad in [
         "127.0.0.3",
         "0.0.0.0",
@@ -198,7 +202,7 @@ async fn a_name_is_refused_for_any_of_its_addresses() {
         "ff02::1",
         "100::1",
     ] {
-        let resolver = Liar::new(&[
+        let resolver = FakeResolver::new(&[
             ("alone.test", &[&[bad]]),
             ("last.test", &[&["127.0.0.1", bad]]),
             ("first.test", &[&[bad, "127.0.0.1"]]),
@@ -220,7 +224,7 @@ async fn a_name_is_refused_for_any_of_its_addresses() {
         let client = client_with(&[&public], resolver);
         for name in ["alone.test", "last.test", "first.test", "ninth.test"] {
             assert_eq!(
-                kind(client.get(&public.url(name), PATIENT).await),
+                kind(client.get(&public.url(name), LONG_DEADLINE).await),
                 "refused_address",
                 "{name} {bad}"
             );
@@ -231,58 +235,64 @@ async fn a_name_is_refused_for_any_of_its_addresses() {
 
 #[tokio::test]
 async fn a_name_without_addresses_is_unreachable() {
-    let client = client_with(&[], Liar::new(&[("empty.test", &[&[]])]));
-    assert_eq!(kind(client.get("http://empty.test/", PATIENT).await), "unreachable");
+    let client = client_with(&[], FakeResolver::new(&[("empty.test", &[&[]])]));
+    assert_eq!(kind(client.get("http://empty.test/", LONG_DEADLINE).await), "unreachable");
 }
 
 #[tokio::test]
 async fn a_name_is_resolved_once_however_it_answers_the_second_time() {
-    let public = Server::saying(page("public"));
-    // The same port on another loopback address stands for the inside: only the name's second
-    // answer leads there.
+    let public = Server::responding(page("public"));
+    // The same port on another loopback address stands for an internal service: only the second
+    // resolution of the name leads there.
     let Ok(inside) = Server::bind(&format!("127.0.0.2:{}", public.port()), |_| ()) else {
         eprintln!("skipped: 127.0.0.2 is not an address of this machine");
         return;
     };
-    let resolver = Liar::new(&[("rebind.test", &[&["127.0.0.1"], &["127.0.0.2"]])]);
+    let resolver = FakeResolver::new(&[("rebind.test", &[&["127.0.0.1"], &["127.0.0.2"]])]);
     let client = client_with(&[&public], Arc::clone(&resolver));
-    let fetched = client.get(&public.url("rebind.test"), PATIENT).await.unwrap();
-    assert_eq!((fetched.body, resolver.asked()), (b"public".to_vec(), 1));
-    // The next call asks anew, and sees the trap.
-    assert_eq!(kind(client.get(&public.url("rebind.test"), PATIENT).await), "refused_address");
+    let fetched = client.get(&public.url("rebind.test"), LONG_DEADLINE).await.unwrap();
+    assert_eq!((fetched.body, resolver.calls()), (b"public".to_vec(), 1));
+    // The next call resolves again and refuses the address.
+    assert_eq!(
+        kind(client.get(&public.url("rebind.test"), LONG_DEADLINE).await),
+        "refused_address"
+    );
     assert_eq!(public.connections(), 1);
     assert_eq!(inside.connections(), 0);
 }
 
 #[tokio::test]
-async fn a_name_that_turns_inside_between_redirects_is_refused() {
-    let public = Server::saying(redirect("/again"));
+async fn a_name_that_becomes_internal_between_redirects_is_refused() {
+    let public = Server::responding(redirect("/again"));
     let Ok(inside) = Server::bind(&format!("127.0.0.2:{}", public.port()), |_| ()) else {
         eprintln!("skipped: 127.0.0.2 is not an address of this machine");
         return;
     };
-    let resolver = Liar::new(&[("rebind.test", &[&["127.0.0.1"], &["127.0.0.2"]])]);
+    let resolver = FakeResolver::new(&[("rebind.test", &[&["127.0.0.1"], &["127.0.0.2"]])]);
     let client = client_with(&[&public], Arc::clone(&resolver));
-    assert_eq!(kind(client.get(&public.url("rebind.test"), PATIENT).await), "refused_address");
-    assert_eq!((resolver.asked(), public.connections(), inside.connections()), (2, 1, 0));
+    assert_eq!(
+        kind(client.get(&public.url("rebind.test"), LONG_DEADLINE).await),
+        "refused_address"
+    );
+    assert_eq!((resolver.calls(), public.connections(), inside.connections()), (2, 1, 0));
 }
 
 #[tokio::test]
 async fn an_unanswering_public_address_does_not_lead_to_another_lookup() {
-    // Nobody listens at this port any more.
-    let gone = Server::saying(page("never")).address;
-    let resolver = Liar::new(&[("rebind.test", &[&["127.0.0.1"], &["127.0.0.2"]])]);
+    // Nothing listens on this port any more.
+    let gone = Server::responding(page("never")).address;
+    let resolver = FakeResolver::new(&[("rebind.test", &[&["127.0.0.1"], &["127.0.0.2"]])]);
     let client = Outgoing::new(OutgoingSettings {
         allow: vec![gone],
         ..settings(&[], Arc::clone(&resolver))
     });
-    let _ = client.get(&format!("http://rebind.test:{}/", gone.port()), HASTY).await;
-    assert_eq!(resolver.asked(), 1);
+    let _ = client.get(&format!("http://rebind.test:{}/", gone.port()), SHORT_DEADLINE).await;
+    assert_eq!(resolver.calls(), 1);
 }
 
 #[tokio::test]
 async fn no_error_repeats_the_query() {
-    let server = Server::saying("nonsense\r\n\r\n");
+    let server = Server::responding("nonsense\r\n\r\n");
     let client = client(&[&server]);
     for url in [
         "http://127.0.0.1/?canary".to_owned(),
@@ -291,7 +301,7 @@ async fn no_error_repeats_the_query() {
         "nonsense?canary".into(),
         format!("{}?canary", server.url("site.test")),
     ] {
-        let error = client.get(&url, PATIENT).await.unwrap_err();
+        let error = client.get(&url, LONG_DEADLINE).await.unwrap_err();
         let mut texts = vec![error.to_string(), format!("{error:?}")];
         let mut source = std::error::Error::source(&error);
         while let Some(inner) = source {
@@ -309,7 +319,7 @@ async fn an_ordinary_page_is_fetched() {
         std::io::Write::write_all(&mut stream, page(&head).as_bytes()).unwrap();
     });
     let fetched = client(&[&server])
-        .get(&format!("{}p?q=1#f", server.url("Site.test")), PATIENT)
+        .get(&format!("{}p?q=1#f", server.url("Site.test")), LONG_DEADLINE)
         .await
         .unwrap();
     assert_eq!((fetched.status, fetched.truncated), (200, false));
@@ -323,7 +333,7 @@ async fn an_ordinary_page_is_fetched() {
     }
 }
 
-/// The environment belongs to the whole process, so the test above runs again in one of its own.
+/// The environment is shared by the process, so the test above runs again in its own process.
 #[test]
 fn a_proxy_in_the_environment_is_not_used() {
     let proxy = Server::start(|_| ());

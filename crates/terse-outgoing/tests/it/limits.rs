@@ -1,15 +1,15 @@
-//! Slow, long and packed answers.
+//! Slow, long and compressed responses.
 
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use terse_outgoing::{Limits, Over, title_of};
+use terse_outgoing::{Limits, Oversize, title_of};
 
-use crate::rig::{HASTY, PATIENT, Server, client, kind, page, read_head};
+use crate::rig::{LONG_DEADLINE, SHORT_DEADLINE, Server, client, kind, page, read_head};
 
-/// Sends a piece again and again until the other side has gone.
-fn pour(mut stream: &TcpStream, piece: &[u8], pause: Duration) {
+/// Sends the same bytes repeatedly until the connection closes.
+fn send_repeatedly(mut stream: &TcpStream, piece: &[u8], pause: Duration) {
     while stream.write_all(piece).is_ok() {
         std::thread::sleep(pause);
     }
@@ -18,7 +18,7 @@ fn pour(mut stream: &TcpStream, piece: &[u8], pause: Duration) {
 const DRIP: Duration = Duration::from_millis(20);
 
 #[tokio::test]
-async fn an_answer_that_drips_meets_the_deadline() {
+async fn a_slow_response_hits_the_deadline() {
     for begin in [
         "",
         "HTTP/1.1 200 OK\r\nX: ",
@@ -33,10 +33,10 @@ async fn an_answer_that_drips_meets_the_deadline() {
             if begin.is_empty() {
                 std::thread::sleep(Duration::from_secs(5));
             }
-            pour(&stream, b"a", DRIP);
+            send_repeatedly(&stream, b"a", DRIP);
         });
         assert_eq!(
-            kind(client(&[&server]).get(&server.url("site.test"), HASTY).await),
+            kind(client(&[&server]).get(&server.url("site.test"), SHORT_DEADLINE).await),
             "too_slow",
             "{begin:?}"
         );
@@ -50,11 +50,14 @@ async fn redirects_share_one_deadline() {
         std::thread::sleep(Duration::from_millis(150));
         let _ = stream.write_all(crate::rig::redirect("/").as_bytes());
     });
-    assert_eq!(kind(client(&[&server]).get(&server.url("site.test"), HASTY).await), "too_slow");
+    assert_eq!(
+        kind(client(&[&server]).get(&server.url("site.test"), SHORT_DEADLINE).await),
+        "too_slow"
+    );
 }
 
 #[tokio::test]
-async fn endless_heads_and_interim_answers_end() {
+async fn endless_headers_and_interim_responses_end() {
     for piece in [
         &b"X: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"[..],
         b"HTTP/1.1 100 Continue\r\n\r\n",
@@ -64,17 +67,17 @@ async fn endless_heads_and_interim_answers_end() {
             if piece.starts_with(b"X") {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
             }
-            pour(&stream, piece, Duration::ZERO);
+            send_repeatedly(&stream, piece, Duration::ZERO);
         });
-        let got = kind(client(&[&server]).get(&server.url("site.test"), HASTY).await);
+        let got = kind(client(&[&server]).get(&server.url("site.test"), SHORT_DEADLINE).await);
         assert!(matches!(got, "bad_answer" | "too_slow"), "{got}");
     }
 }
 
 #[tokio::test]
 async fn a_long_page_is_cut_and_a_long_list_is_refused() {
-    let list = Limits { over: Over::Refuse, body: 1000, ..PATIENT };
-    let cut = Limits { over: Over::Cut, ..list };
+    let list = Limits { oversize: Oversize::Refuse, max_body: 1000, ..LONG_DEADLINE };
+    let cut = Limits { oversize: Oversize::Truncate, ..list };
     let (fits, long) = ("a".repeat(1000), "a".repeat(1001));
     let chunked = |body: &str| {
         format!(
@@ -84,13 +87,13 @@ async fn a_long_page_is_cut_and_a_long_list_is_refused() {
     };
     let unbounded = |body: &str| format!("HTTP/1.1 200 OK\r\n\r\n{body}");
     for shape in [&page as &dyn Fn(&str) -> String, &chunked, &unbounded] {
-        let server = Server::saying(shape(&fits));
+        let server = Server::responding(shape(&fits));
         let client = client(&[&server]);
         for limits in [list, cut] {
             let fetched = client.get(&server.url("site.test"), limits).await.unwrap();
             assert_eq!((fetched.body.len(), fetched.truncated), (1000, false));
         }
-        let server = Server::saying(shape(&long));
+        let server = Server::responding(shape(&long));
         let client = crate::rig::client(&[&server]);
         let fetched = client.get(&server.url("site.test"), cut).await.unwrap();
         assert_eq!((fetched.body.len(), fetched.truncated), (1000, true));
@@ -106,24 +109,26 @@ async fn an_endless_body_is_left_at_the_limit() {
             b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n",
         );
         let _ = stream.write_all(b"17\r\n<title>endless</title> \r\n");
-        pour(&stream, b"4\r\nmore\r\n", Duration::ZERO);
+        send_repeatedly(&stream, b"4\r\nmore\r\n", Duration::ZERO);
     });
     let client = client(&[&server]);
-    let fetched = client.get(&server.url("site.test"), PATIENT).await.unwrap();
+    let fetched = client.get(&server.url("site.test"), LONG_DEADLINE).await.unwrap();
     assert_eq!((fetched.body.len(), fetched.truncated), (64 << 10, true));
     assert_eq!(title_of(&fetched).as_deref(), Some("endless"));
-    let list = Limits { over: Over::Refuse, ..PATIENT };
+    let list = Limits { oversize: Oversize::Refuse, ..LONG_DEADLINE };
     assert_eq!(kind(client.get(&server.url("site.test"), list).await), "too_large");
-    // Whether somebody answers is known without reading on.
-    let reached =
-        client.get(&server.url("site.test"), Limits { body: 0, ..PATIENT }).await.unwrap();
+    // The reachability check does not read the body.
+    let reached = client
+        .get(&server.url("site.test"), Limits { max_body: 0, ..LONG_DEADLINE })
+        .await
+        .unwrap();
     assert_eq!((reached.status, reached.body.len()), (200, 0));
 }
 
 #[tokio::test]
 async fn a_list_may_be_longer_than_a_page() {
-    let server = Server::saying(page(&"a".repeat(12 << 20)));
-    let limits = Limits { body: 16 << 20, over: Over::Refuse, ..PATIENT };
+    let server = Server::responding(page(&"a".repeat(12 << 20)));
+    let limits = Limits { max_body: 16 << 20, oversize: Oversize::Refuse, ..LONG_DEADLINE };
     assert_eq!(
         client(&[&server]).get(&server.url("site.test"), limits).await.unwrap().body.len(),
         12 << 20
@@ -131,7 +136,7 @@ async fn a_list_may_be_longer_than_a_page() {
 }
 
 #[tokio::test]
-async fn packed_bodies_are_refused() {
+async fn compressed_bodies_are_refused() {
     for header in [
         "Content-Encoding: gzip",
         "content-encoding: GZIP",
@@ -140,7 +145,7 @@ async fn packed_bodies_are_refused() {
         "Content-Encoding: identity\r\nContent-Encoding: deflate",
         "Transfer-Encoding: gzip, chunked",
     ] {
-        // A body that would unpack, so that nothing but the header gives a reason.
+        // The body would decompress, so only the header is a reason to refuse it.
         let packed = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\xcb\xc8\x04\0\xac\x2a\x93\xd8\x02\0\0\0";
         let chunked = header.contains("chunked");
         let head = format!("HTTP/1.1 200 OK\r\n{header}\r\nConnection: close\r\n\r\n");
@@ -149,9 +154,9 @@ async fn packed_bodies_are_refused() {
         } else {
             packed.to_vec()
         };
-        let server = Server::saying([head.into_bytes(), body].concat());
+        let server = Server::responding([head.into_bytes(), body].concat());
         assert_eq!(
-            kind(client(&[&server]).get(&server.url("site.test"), PATIENT).await),
+            kind(client(&[&server]).get(&server.url("site.test"), LONG_DEADLINE).await),
             "bad_answer",
             "{header}"
         );
@@ -159,7 +164,7 @@ async fn packed_bodies_are_refused() {
 }
 
 #[tokio::test]
-async fn broken_answers_are_bad_answers() {
+async fn malformed_responses_are_refused() {
     for answer in [
         "",
         "\0\0\0",
@@ -167,9 +172,9 @@ async fn broken_answers_are_bad_answers() {
         "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort",
         "HTTP/1.1 99999 X\r\n\r\n",
     ] {
-        let server = Server::saying(answer);
+        let server = Server::responding(answer);
         assert_eq!(
-            kind(client(&[&server]).get(&server.url("site.test"), PATIENT).await),
+            kind(client(&[&server]).get(&server.url("site.test"), LONG_DEADLINE).await),
             "bad_answer",
             "{answer:?}"
         );

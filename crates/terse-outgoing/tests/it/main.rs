@@ -1,4 +1,4 @@
-//! The client against real sockets on this machine.
+//! Tests the client with real local sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 

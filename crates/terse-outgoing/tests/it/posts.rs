@@ -1,12 +1,12 @@
-//! Webhooks: signed, sent once, to one place.
+//! Webhooks: signed and sent once, without redirects.
 
 use std::io::Write as _;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use terse_outgoing::{HookSecret, Outgoing, OutgoingSettings, SIGNATURE_HEADER, sign, verify};
+use terse_outgoing::{Outgoing, OutgoingSettings, SIGNATURE_HEADER, WebhookSecret, sign, verify};
 
-use crate::rig::{Liar, Server, client, kind, read_body, read_head, redirect, settings};
+use crate::rig::{FakeResolver, Server, client, kind, read_body, read_head, redirect, settings};
 
 #[tokio::test]
 async fn a_post_arrives_as_it_was_signed() {
@@ -18,7 +18,7 @@ async fn a_post_arrives_as_it_was_signed() {
             .write_all(b"HTTP/1.1 429 Slow Down\r\nRetry-After: 30\r\nContent-Length: 0\r\n\r\n");
         let _ = sender.send((head, body));
     });
-    let (secret, body) = (HookSecret::new("s"), br#"{"a":"b"}"#.to_vec());
+    let (secret, body) = (WebhookSecret::new("s"), br#"{"a":"b"}"#.to_vec());
     let signature = sign(&secret, 1000, &body);
     let client = client(&[&server]);
     let posted = client
@@ -42,9 +42,9 @@ async fn a_post_arrives_as_it_was_signed() {
 }
 
 #[tokio::test]
-async fn a_post_is_not_carried_to_another_place() {
+async fn a_post_does_not_follow_redirects() {
     let other = Server::start(|_| ());
-    let server = Server::saying(redirect(&other.url("site.test")).replace("302", "307"));
+    let server = Server::responding(redirect(&other.url("site.test")).replace("302", "307"));
     let client = client(&[&server, &other]);
     let posted = client
         .post(&server.url("hook.test"), "text/plain", Vec::new(), &[("Authorization", "x")])
@@ -54,7 +54,7 @@ async fn a_post_is_not_carried_to_another_place() {
 }
 
 #[tokio::test]
-async fn a_caller_cannot_speak_for_the_client() {
+async fn a_caller_cannot_set_reserved_headers() {
     let server = Server::start(|_| ());
     let client = client(&[&server]);
     for header in [
@@ -80,11 +80,11 @@ async fn a_caller_cannot_speak_for_the_client() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_does_not_answer_meets_the_deadline() {
+async fn a_silent_receiver_hits_the_deadline() {
     let server = Server::start(|_stream| std::thread::sleep(Duration::from_secs(5)));
     let client = Outgoing::new(OutgoingSettings {
-        post_time: Duration::from_millis(300),
-        ..settings(&[&server], Liar::new(&[]))
+        post_timeout: Duration::from_millis(300),
+        ..settings(&[&server], FakeResolver::new(&[]))
     });
     assert_eq!(
         kind(client.post(&server.url("hook.test"), "text/plain", vec![0; 1 << 20], &[]).await),

@@ -1,4 +1,4 @@
-//! How much may be under way.
+//! Limits on running and queued calls.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use terse_outgoing::{Limits, Outgoing, OutgoingSettings};
 
-use crate::rig::{Liar, PATIENT, Server, kind, page, read_head, settings};
+use crate::rig::{FakeResolver, LONG_DEADLINE, Server, kind, page, read_head, settings};
 
 #[tokio::test]
-async fn no_more_run_at_once_than_was_set() {
+async fn concurrent_calls_are_limited() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (here, peak) = (Arc::clone(&now), Arc::clone(&most));
     let server = Server::start(move |mut stream| {
@@ -22,13 +22,13 @@ async fn no_more_run_at_once_than_was_set() {
         let _ = stream.write_all(page("x").as_bytes());
     });
     let client = Arc::new(Outgoing::new(OutgoingSettings {
-        at_once: 2,
-        ..settings(&[&server], Liar::new(&[]))
+        max_concurrent: 2,
+        ..settings(&[&server], FakeResolver::new(&[]))
     }));
     let calls: Vec<_> = (0..8)
         .map(|_| {
             let (client, url) = (Arc::clone(&client), server.url("site.test"));
-            tokio::spawn(async move { kind(client.get(&url, PATIENT).await) })
+            tokio::spawn(async move { kind(client.get(&url, LONG_DEADLINE).await) })
         })
         .collect();
     for call in calls {
@@ -49,30 +49,30 @@ async fn a_full_queue_is_busy_and_a_long_wait_too() {
         let _ = stream.write_all(page("x").as_bytes());
     });
     let client = Arc::new(Outgoing::new(OutgoingSettings {
-        at_once: 1,
-        waiting: 1,
-        ..settings(&[&server], Liar::new(&[]))
+        max_concurrent: 1,
+        max_queued: 1,
+        ..settings(&[&server], FakeResolver::new(&[]))
     }));
     let call = |limits: Limits| {
         let (client, url) = (Arc::clone(&client), server.url("site.test"));
         tokio::spawn(async move { kind(client.get(&url, limits).await) })
     };
-    let running = call(PATIENT);
+    let running = call(LONG_DEADLINE);
     tokio::task::yield_now().await;
     tokio::task::spawn_blocking(move || begun.recv().map(|()| begun)).await.unwrap().unwrap();
-    let waiting = call(Limits { time: Duration::from_millis(1), ..PATIENT });
+    let queued = call(Limits { timeout: Duration::from_millis(1), ..LONG_DEADLINE });
     tokio::task::yield_now().await;
-    assert_eq!(kind(client.get(&server.url("site.test"), PATIENT).await), "busy");
+    assert_eq!(kind(client.get(&server.url("site.test"), LONG_DEADLINE).await), "busy");
     std::thread::sleep(Duration::from_millis(5));
     drop(release);
     assert_eq!(running.await.unwrap(), "ok");
-    // Its time was over before its turn came: that is not the server's fault.
-    assert_eq!(waiting.await.unwrap(), "busy");
+    // Its timeout passed in the queue, so the server is not blamed.
+    assert_eq!(queued.await.unwrap(), "busy");
     assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
-async fn slow_lists_do_not_hold_up_pages() {
+async fn slow_feeds_do_not_delay_pages() {
     let (release, held) = sync_channel::<()>(0);
     let held = Mutex::new(held);
     let (began, begun) = sync_channel::<()>(8);
@@ -82,16 +82,16 @@ async fn slow_lists_do_not_hold_up_pages() {
         let _ = held.lock().unwrap().recv();
         let _ = stream.write_all(page("x").as_bytes());
     });
-    let pages = Server::saying(page("x"));
+    let pages = Server::responding(page("x"));
     let client = Arc::new(Outgoing::new(OutgoingSettings {
-        at_once: 1,
-        ..settings(&[&lists, &pages], Liar::new(&[]))
+        max_concurrent: 1,
+        ..settings(&[&lists, &pages], FakeResolver::new(&[]))
     }));
     let (slow, url) = (Arc::clone(&client), lists.url("site.test"));
     let running = tokio::spawn(async move { kind(slow.get(&url, Limits::FEED).await) });
     tokio::task::yield_now().await;
     tokio::task::spawn_blocking(move || begun.recv().map(|()| begun)).await.unwrap().unwrap();
-    assert_eq!(kind(client.get(&pages.url("site.test"), PATIENT).await), "ok");
+    assert_eq!(kind(client.get(&pages.url("site.test"), LONG_DEADLINE).await), "ok");
     drop(release);
     assert_eq!(running.await.unwrap(), "ok");
 }

@@ -1,4 +1,4 @@
-//! Redirects: few, and each as suspect as the first URL.
+//! Redirects: limited, and each checked like the first URL.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use terse_outgoing::Validators;
 
 use crate::guard::INSIDE;
-use crate::rig::{Liar, PATIENT, Server, client, client_with, kind, page, read_head, redirect};
+use crate::rig::{
+    FakeResolver, LONG_DEADLINE, Server, client, client_with, kind, page, read_head, redirect,
+};
 
 #[tokio::test]
-async fn no_redirect_leads_inside() {
+async fn no_redirect_leads_to_an_internal_address() {
     let victim = Server::start(|_| ());
     let at = Arc::new(AtomicUsize::new(0));
     let (next, port) = (Arc::clone(&at), victim.port().to_string());
@@ -26,11 +28,11 @@ async fn no_redirect_leads_inside() {
             redirect(&given[next.fetch_add(1, Ordering::SeqCst)].replace('\n', "")).as_bytes(),
         );
     });
-    let client = client_with(&[&public], Liar::new(&[]));
+    let client = client_with(&[&public], FakeResolver::new(&[]));
     for location in &locations {
-        let got = kind(client.get(&public.url("site.test"), PATIENT).await);
-        // A location without a scheme and host is a path here: the server then answers with the
-        // next location.
+        let got = kind(client.get(&public.url("site.test"), LONG_DEADLINE).await);
+        // A location without scheme and host is a path on this server, which then sends the next
+        // location.
         let here = location.starts_with("127.")
             || location.starts_with("http:1")
             || location.starts_with("http:/1");
@@ -40,8 +42,8 @@ async fn no_redirect_leads_inside() {
     assert_eq!(victim.connections(), 0);
 }
 
-/// Follows `/n` to `/n-1`, down to a page.
-fn staircase() -> Server {
+/// Redirects `/n` to `/n-1`, down to a page.
+fn redirect_chain() -> Server {
     Server::start(|mut stream| {
         let head = read_head(&stream);
         let step: usize =
@@ -53,16 +55,17 @@ fn staircase() -> Server {
 
 #[tokio::test]
 async fn three_redirects_are_followed_and_a_fourth_is_not() {
-    let server = staircase();
+    let server = redirect_chain();
     let client = client(&[&server]);
-    let fetched = client.get(&format!("{}3", server.url("site.test")), PATIENT).await.unwrap();
+    let fetched =
+        client.get(&format!("{}3", server.url("site.test")), LONG_DEADLINE).await.unwrap();
     assert_eq!(
         (fetched.url, fetched.body),
         (format!("{}0", server.url("site.test")), b"down".to_vec())
     );
     assert_eq!(server.connections(), 4);
     assert_eq!(
-        kind(client.get(&format!("{}4", server.url("site.test")), PATIENT).await),
+        kind(client.get(&format!("{}4", server.url("site.test")), LONG_DEADLINE).await),
         "too_many_redirects"
     );
     assert_eq!(server.connections(), 8);
@@ -70,9 +73,9 @@ async fn three_redirects_are_followed_and_a_fourth_is_not() {
 
 #[tokio::test]
 async fn a_loop_ends() {
-    let server = Server::saying(redirect("/"));
+    let server = Server::responding(redirect("/"));
     assert_eq!(
-        kind(client(&[&server]).get(&server.url("site.test"), PATIENT).await),
+        kind(client(&[&server]).get(&server.url("site.test"), LONG_DEADLINE).await),
         "too_many_redirects"
     );
     assert_eq!(server.connections(), 4);
@@ -88,9 +91,9 @@ async fn odd_redirects_are_refused() {
         "HTTP/1.1 308 Moved\r\nLocation: http://site.test:25/\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 303 See\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n",
     ] {
-        let server = Server::saying(answer);
+        let server = Server::responding(answer);
         assert_eq!(
-            kind(client(&[&server]).get(&server.url("site.test"), PATIENT).await),
+            kind(client(&[&server]).get(&server.url("site.test"), LONG_DEADLINE).await),
             "bad_redirect",
             "{answer}"
         );
@@ -117,11 +120,13 @@ async fn a_document_that_has_not_changed_is_not_sent_again() {
     });
     let client = client(&[&server]);
     let first = client
-        .get_if_changed(&server.url("site.test"), PATIENT, &Validators::default())
+        .get_if_changed(&server.url("site.test"), LONG_DEADLINE, &Validators::default())
         .await
         .unwrap();
     assert_eq!((first.is_unchanged(), &*first.body), (false, &b"list"[..]));
-    let second =
-        client.get_if_changed(&server.url("site.test"), PATIENT, &first.validators).await.unwrap();
+    let second = client
+        .get_if_changed(&server.url("site.test"), LONG_DEADLINE, &first.validators)
+        .await
+        .unwrap();
     assert_eq!((second.is_unchanged(), &*second.body), (true, &b""[..]));
 }

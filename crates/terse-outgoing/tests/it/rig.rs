@@ -1,4 +1,4 @@
-//! Servers that misbehave, and a resolver that lies.
+//! Misbehaving test servers and a scripted resolver.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -7,14 +7,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use terse_outgoing::{Limits, Outgoing, OutgoingError, OutgoingSettings, Over, Resolve};
+use terse_outgoing::{Limits, Outgoing, OutgoingError, OutgoingSettings, Oversize, Resolve};
 
-/// A page with little patience, for tests that wait for the deadline.
-pub(crate) const HASTY: Limits =
-    Limits { time: Duration::from_millis(300), body: 64 << 10, over: Over::Cut };
-/// A page with much patience, for tests that must not meet the deadline on a busy machine.
-pub(crate) const PATIENT: Limits =
-    Limits { time: Duration::from_secs(10), body: 64 << 10, over: Over::Cut };
+/// A short timeout, for tests that wait for the deadline.
+pub(crate) const SHORT_DEADLINE: Limits = Limits {
+    timeout: Duration::from_millis(300),
+    max_body: 64 << 10,
+    oversize: Oversize::Truncate,
+};
+/// A long timeout, for tests that must not reach the deadline on a busy machine.
+pub(crate) const LONG_DEADLINE: Limits =
+    Limits { timeout: Duration::from_secs(10), max_body: 64 << 10, oversize: Oversize::Truncate };
 
 /// Counts the connections it accepts and lets a function answer each.
 pub(crate) struct Server {
@@ -28,8 +31,8 @@ impl Server {
         Self::bind("127.0.0.1:0", answer).unwrap()
     }
 
-    /// Always the same answer, once the request's head was read.
-    pub(crate) fn saying(answer: impl Into<Vec<u8>>) -> Self {
+    /// Sends a fixed response after it has read the request header.
+    pub(crate) fn responding(answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         Self::start(move |mut stream| {
             read_head(&stream);
@@ -70,8 +73,8 @@ impl Server {
         format!("http://{host}:{}/", self.port())
     }
 
-    /// Connections so far. They are accepted in order, so once one of our own is seen none from
-    /// before is outstanding.
+    /// The number of connections so far. Connections are accepted in order, so once our own probe
+    /// is seen, no earlier one is outstanding.
     pub(crate) fn connections(&self) -> usize {
         let knock = TcpStream::connect(self.address).unwrap();
         let ours = knock.local_addr().unwrap();
@@ -96,10 +99,10 @@ impl Drop for Server {
     }
 }
 
-/// The request's head, line by line.
+/// The lines of the request header.
 pub(crate) fn read_head(stream: &TcpStream) -> Vec<String> {
     let mut lines = Vec::new();
-    // One byte at a time, so that nothing of a body is taken along.
+    // One byte at a time, so that no byte of the body is consumed.
     let mut reader = BufReader::with_capacity(1, stream);
     loop {
         let mut line = String::new();
@@ -128,14 +131,15 @@ pub(crate) fn redirect(location: &str) -> String {
     format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n")
 }
 
-/// Answers from a list, the next one each time; the last one stays. Other names are all 127.0.0.1.
+/// Resolves names from a list, one result per call; the last one repeats. Other names resolve to
+/// 127.0.0.1.
 #[derive(Default)]
-pub(crate) struct Liar {
+pub(crate) struct FakeResolver {
     answers: Mutex<HashMap<String, Vec<Vec<IpAddr>>>>,
     asked: AtomicUsize,
 }
 
-impl Liar {
+impl FakeResolver {
     pub(crate) fn new(answers: &[(&str, &[&[&str]])]) -> Arc<Self> {
         let parse = |list: &&[&str]| list.iter().map(|address| address.parse().unwrap()).collect();
         let answers = answers
@@ -144,12 +148,12 @@ impl Liar {
         Arc::new(Self { answers: Mutex::new(answers.collect()), asked: AtomicUsize::new(0) })
     }
 
-    pub(crate) fn asked(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 }
 
-impl Resolve for Liar {
+impl Resolve for FakeResolver {
     fn resolve(&self, host: &str, _: u16, _: Instant) -> io::Result<Vec<SocketAddr>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let mut answers = self.answers.lock().unwrap();
@@ -158,31 +162,30 @@ impl Resolve for Liar {
             Some(lists) => lists[0].clone(),
             None => vec![[127, 0, 0, 1].into()],
         };
-        // A port of its own choosing: it must not matter.
+        // A wrong port: the client must ignore it.
         Ok(found.into_iter().map(|address| SocketAddr::new(address, 1)).collect())
     }
 }
 
-/// A client for which these servers are public, every name is 127.0.0.1, and everything else is as
-/// in earnest.
+/// A client for which these servers count as public and every name resolves to 127.0.0.1.
 pub(crate) fn client(allowed: &[&Server]) -> Outgoing {
-    client_with(allowed, Liar::new(&[]))
+    client_with(allowed, FakeResolver::new(&[]))
 }
 
-pub(crate) fn client_with(allowed: &[&Server], resolver: Arc<Liar>) -> Outgoing {
+pub(crate) fn client_with(allowed: &[&Server], resolver: Arc<FakeResolver>) -> Outgoing {
     Outgoing::new(settings(allowed, resolver))
 }
 
-pub(crate) fn settings(allowed: &[&Server], resolver: Arc<Liar>) -> OutgoingSettings {
+pub(crate) fn settings(allowed: &[&Server], resolver: Arc<FakeResolver>) -> OutgoingSettings {
     OutgoingSettings {
         resolver: Some(resolver),
-        post_time: PATIENT.time,
+        post_timeout: LONG_DEADLINE.timeout,
         allow: allowed.iter().map(|server| server.address).collect(),
         ..OutgoingSettings::new("9.9.9", "https://go.example")
     }
 }
 
-/// What kind of error, for comparing.
+/// The kind of error, for comparisons.
 pub(crate) fn kind<T>(result: Result<T, OutgoingError>) -> &'static str {
     result.err().map_or("ok", |error| error.kind())
 }

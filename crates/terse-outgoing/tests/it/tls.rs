@@ -1,4 +1,4 @@
-//! Who answers must be who was asked.
+//! TLS certificates are verified.
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
@@ -8,9 +8,11 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use terse_outgoing::{Outgoing, OutgoingSettings};
 
-use crate::rig::{HASTY, Liar, PATIENT, Server, kind, page, redirect, settings};
+use crate::rig::{
+    FakeResolver, LONG_DEADLINE, SHORT_DEADLINE, Server, kind, page, redirect, settings,
+};
 
-/// A server with a certificate of its own making for `site.test`, and that certificate.
+/// A server with a self-signed certificate for `site.test`, and that certificate.
 fn secure(answer: String) -> (Server, Vec<u8>) {
     let made = rcgen::generate_simple_self_signed(["site.test".to_owned()]).unwrap();
     let certificate = made.cert.der().clone();
@@ -39,7 +41,7 @@ fn secure(answer: String) -> (Server, Vec<u8>) {
 fn trusting(server: &Server, certificate: Vec<u8>) -> Outgoing {
     Outgoing::new(OutgoingSettings {
         trust_only: vec![certificate],
-        ..settings(&[server], Liar::new(&[]))
+        ..settings(&[server], FakeResolver::new(&[]))
     })
 }
 
@@ -51,8 +53,11 @@ fn url(server: &Server, host: &str) -> String {
 async fn a_trusted_certificate_for_the_name_is_accepted_and_for_another_refused() {
     let (server, certificate) = secure(page("secure"));
     let client = trusting(&server, certificate);
-    assert_eq!(client.get(&url(&server, "site.test"), PATIENT).await.unwrap().body, b"secure");
-    assert_eq!(kind(client.get(&url(&server, "other.test"), PATIENT).await), "untrusted");
+    assert_eq!(
+        client.get(&url(&server, "site.test"), LONG_DEADLINE).await.unwrap().body,
+        b"secure"
+    );
+    assert_eq!(kind(client.get(&url(&server, "other.test"), LONG_DEADLINE).await), "untrusted");
     assert_eq!(
         kind(client.post(&url(&server, "other.test"), "text/plain", Vec::new(), &[]).await),
         "untrusted"
@@ -60,44 +65,45 @@ async fn a_trusted_certificate_for_the_name_is_accepted_and_for_another_refused(
 }
 
 #[tokio::test]
-async fn a_certificate_nobody_vouches_for_is_refused() {
+async fn an_untrusted_certificate_is_refused() {
     let (server, _) = secure(page("secure"));
     assert_eq!(
-        kind(crate::rig::client(&[&server]).get(&url(&server, "site.test"), PATIENT).await),
+        kind(crate::rig::client(&[&server]).get(&url(&server, "site.test"), LONG_DEADLINE).await),
         "untrusted"
     );
 }
 
 #[tokio::test]
 async fn a_server_without_tls_is_refused() {
-    let server = Server::saying(page("plain"));
-    let got = kind(crate::rig::client(&[&server]).get(&url(&server, "site.test"), PATIENT).await);
+    let server = Server::responding(page("plain"));
+    let got =
+        kind(crate::rig::client(&[&server]).get(&url(&server, "site.test"), LONG_DEADLINE).await);
     assert!(matches!(got, "untrusted" | "bad_answer" | "unreachable"), "{got}");
 }
 
 #[tokio::test]
 async fn https_does_not_redirect_to_http() {
-    let plain = Server::saying(page("plain"));
+    let plain = Server::responding(page("plain"));
     let (server, certificate) = secure(redirect(&plain.url("site.test")));
     let client = Outgoing::new(OutgoingSettings {
         trust_only: vec![certificate],
-        ..settings(&[&server, &plain], Liar::new(&[]))
+        ..settings(&[&server, &plain], FakeResolver::new(&[]))
     });
-    assert_eq!(kind(client.get(&url(&server, "site.test"), PATIENT).await), "bad_redirect");
+    assert_eq!(kind(client.get(&url(&server, "site.test"), LONG_DEADLINE).await), "bad_redirect");
     assert_eq!(plain.connections(), 0);
 }
 
 #[tokio::test]
-async fn a_handshake_that_drips_meets_the_deadline() {
+async fn a_slow_handshake_hits_the_deadline() {
     let server = Server::start(|mut stream| {
-        // The beginning of a long handshake record, and then a byte now and then.
+        // The start of a long handshake record, then single bytes with pauses.
         let _ = stream.write_all(&[0x16, 0x03, 0x03, 0x3f, 0xff]);
         while stream.write_all(&[0x02]).is_ok() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
     assert_eq!(
-        kind(crate::rig::client(&[&server]).get(&url(&server, "site.test"), HASTY).await),
+        kind(crate::rig::client(&[&server]).get(&url(&server, "site.test"), SHORT_DEADLINE).await),
         "too_slow"
     );
 }

@@ -1,4 +1,4 @@
-//! Lists with columns: PhishTank's and URLhaus's CSV.
+//! CSV lists: PhishTank and URLhaus.
 
 use std::str;
 
@@ -6,19 +6,19 @@ use csv_core::{ReadRecordResult, Reader};
 
 use super::{ListKind, MAX_LINE};
 
-/// Where the URL stands in a row.
+/// The columns of a CSV list.
 #[derive(Debug)]
 pub(super) struct Columns {
     pub(super) kind: ListKind,
     url: usize,
-    /// PhishTank's: whether somebody has confirmed the report.
+    /// PhishTank: the column that says whether the report is confirmed.
     verified: Option<usize>,
-    /// The line that names the columns, if it is not a comment.
+    /// The header line, if it is not a comment.
     header: Option<Vec<u8>>,
 }
 
 impl Columns {
-    /// Looks at the lines up to the first that is no comment. `None` for a list without columns.
+    /// Detects the columns from the comments and the first other line. `None` if it is not CSV.
     pub(super) fn recognise<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let mut row = Row::default();
         for line in lines {
@@ -52,7 +52,7 @@ impl Columns {
         Some(Self { kind, url, verified: column("verified"), header: None })
     }
 
-    /// URLhaus names its columns in a comment, which may have been cut off.
+    /// URLhaus names its columns in a comment, which may be missing.
     fn of_first_row(fields: &Fields<'_>) -> Option<Self> {
         let is_number =
             |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -62,12 +62,12 @@ impl Columns {
         is_row.then_some(Self { kind: ListKind::UrlHaus, url: 2, verified: None, header: None })
     }
 
-    /// Whether this line names the columns.
+    /// Whether this line is the header.
     pub(super) fn is_header(&self, line: &[u8]) -> bool {
         self.header.as_deref() == Some(line)
     }
 
-    /// The URL of a row, if it has one and nobody has left it unconfirmed.
+    /// The URL of a row, if it has one and the report is not unconfirmed.
     pub(super) fn url<'a>(&self, fields: &Fields<'a>) -> Option<&'a str> {
         let unconfirmed = self
             .verified
@@ -77,7 +77,7 @@ impl Columns {
     }
 }
 
-/// Reads one row at a time, in space that is used again.
+/// Parses one row at a time into reused buffers.
 pub(super) struct Row {
     reader: Reader,
     text: Vec<u8>,
@@ -97,7 +97,7 @@ impl Default for Row {
 }
 
 impl Row {
-    /// `None` for a line that is too long, or has more fields than any list.
+    /// `None` for a line that is too long or has more than 32 fields.
     pub(super) fn read(&mut self, line: &[u8]) -> Option<Fields<'_>> {
         if line.len() > MAX_LINE {
             return None;
@@ -114,7 +114,7 @@ impl Row {
             text_end += written;
             ends += ended;
             match result {
-                ReadRecordResult::InputEmpty => {} // the next call, with nothing, ends the row
+                ReadRecordResult::InputEmpty => {} // the next call, with empty input, ends the row
                 ReadRecordResult::Record => {
                     return Some(Fields { text: &self.text[..text_end], ends: &self.ends[..ends] });
                 }

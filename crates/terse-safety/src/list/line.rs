@@ -1,22 +1,22 @@
-//! One line of a list in plain text.
+//! One line of a plain-text list.
 
 use std::net::IpAddr;
 
-/// What one line says.
+/// The content of one line.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Line<'a> {
-    /// Names that a hosts file sends nowhere.
+    /// Names that a hosts file maps to a sinkhole address.
     Hosts(&'a str),
     /// One domain.
     Domain(&'a str),
-    /// One URL, perhaps without a scheme.
+    /// One URL, possibly without a scheme.
     Url(&'a str),
     /// None of these.
     Unknown,
 }
 
 impl<'a> Line<'a> {
-    /// Of a trimmed line without its comment.
+    /// Parses a trimmed line without its comment.
     pub(super) fn read(line: &'a str) -> Self {
         if let Some(rule) = line.strip_prefix("||") {
             return Self::of_rule(rule);
@@ -25,7 +25,7 @@ impl<'a> Line<'a> {
             return Self::Url(line);
         }
         match line.split_once(char::is_whitespace) {
-            Some((first, names)) if is_nowhere(first) => Self::Hosts(names),
+            Some((first, names)) if is_sinkhole(first) => Self::Hosts(names),
             Some(_) => Self::Unknown,
             None if line.contains('/') => Self::Url(line),
             None => Self::Domain(
@@ -34,7 +34,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// A rule for ad blockers: only one that keeps people off a whole domain is about visitors.
+    /// An ad-blocker rule. Only rules that block a whole domain as a page are used.
     fn of_rule(rule: &'a str) -> Self {
         match rule.split_once('^') {
             Some((name, "" | "|" | "$all" | "$document" | "$doc" | "$important" | "$popup")) => {
@@ -45,7 +45,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// `None` if the line is all comment. A `#` inside a word belongs to it, as in a URL.
+/// `None` if the whole line is a comment. A `#` inside a word is part of it, as in a URL.
 pub(super) fn without_comment(line: &[u8]) -> Option<&[u8]> {
     if matches!(line.first(), Some(b'#' | b'!' | b';')) || line.starts_with(b"//") {
         return None;
@@ -57,9 +57,9 @@ pub(super) fn without_comment(line: &[u8]) -> Option<&[u8]> {
     Some(line[..end].trim_ascii_end())
 }
 
-/// Whether a hosts file means "nowhere" by this address. Others send a name to a real place, as in
-/// the file of a laptop.
-fn is_nowhere(text: &str) -> bool {
+/// Whether an address is unspecified or loopback, which hosts files use to block names. Other
+/// addresses are real mappings.
+fn is_sinkhole(text: &str) -> bool {
     let text = text.split('%').next().unwrap_or_default();
     text.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified() || address.is_loopback())
 }

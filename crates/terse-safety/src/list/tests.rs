@@ -6,11 +6,11 @@ fn read(text: &str) -> ParsedList {
     parse(
         "test",
         text.as_bytes(),
-        &Guard { own_hosts: vec!["go.short.example".into()], platforms: false },
+        &ProtectedHosts { own_hosts: vec!["go.short.example".into()], allow_platforms: false },
     )
 }
 
-fn words(list: &ParsedList) -> Vec<String> {
+fn entries_of(list: &ParsedList) -> Vec<String> {
     list.entries()
         .map(|entry| match entry {
             Entry::Host(host) => host.to_owned(),
@@ -23,7 +23,7 @@ fn words(list: &ParsedList) -> Vec<String> {
 fn check(text: &str, kind: ListKind, entries: &[&str], skipped: usize) {
     let list = read(text);
     assert_eq!(
-        (list.kind(), words(&list), list.skipped()),
+        (list.kind(), entries_of(&list), list.skipped()),
         (kind, entries.iter().map(|e| (*e).to_owned()).collect(), skipped)
     );
     assert_eq!(list.len(), entries.len());
@@ -113,7 +113,7 @@ fn urlhaus_rows_give_their_url() {
 }
 
 #[test]
-fn a_stray_quote_spoils_its_line_and_not_the_rest() {
+fn a_stray_quote_loses_only_its_line() {
     check(
         "# id,dateadded,url,url_status\n\"1\",\"x,http://lost.example/,\"online\n2,x,http://bad.example/,online\n",
         ListKind::UrlHaus,
@@ -123,7 +123,7 @@ fn a_stray_quote_spoils_its_line_and_not_the_rest() {
 }
 
 #[test]
-fn a_row_with_too_many_fields_spoils_no_other() {
+fn a_row_with_too_many_fields_is_skipped() {
     let wide = "1,".repeat(40);
     check(
         &format!("# id,dateadded,url\n{wide}\n2,x,http://bad.example/\n"),
@@ -134,7 +134,7 @@ fn a_row_with_too_many_fields_spoils_no_other() {
 }
 
 #[test]
-fn endless_lines_and_endless_names_are_skipped() {
+fn overlong_lines_and_names_are_skipped() {
     let line = "0.0.0.0 ".to_owned() + &"a.example ".repeat(2_000);
     check(&format!("{line}\n0.0.0.0 bad.example"), ListKind::Hosts, &["bad.example"], 1);
     let name: String = ('\u{4e00}'..).take(2_000).collect();
@@ -147,7 +147,7 @@ fn endless_lines_and_endless_names_are_skipped() {
 }
 
 #[test]
-fn a_name_full_of_nothing_is_skipped_before_it_is_read() {
+fn a_name_of_invisible_characters_is_skipped_before_parsing() {
     let name = format!("b{}ad.example", "\u{ad}".repeat(600));
     check(
         &format!("{name}\nhttp://{name}/\nb\u{ad}ad.example"),
@@ -158,7 +158,7 @@ fn a_name_full_of_nothing_is_skipped_before_it_is_read() {
 }
 
 #[test]
-fn names_that_cannot_exist_are_skipped_in_urls_too() {
+fn invalid_names_are_skipped_in_urls_too() {
     let name: String = ('\u{4e00}'..).take(64).collect();
     check(
         &format!("http://{name}.example/\nhttp://a..example/\nhttp://bad.example/"),
@@ -169,7 +169,7 @@ fn names_that_cannot_exist_are_skipped_in_urls_too() {
 }
 
 #[test]
-fn a_broken_feed_cannot_block_the_world() {
+fn a_broken_feed_cannot_block_protected_hosts() {
     check(
         "com\nco.uk\ngithub.io\n*.com\n.\nlocalhost\nprinter.local\nai\n127.0.0.1\n10.1.2.3\n::1\n0\n",
         ListKind::Unknown,
@@ -188,25 +188,29 @@ fn a_broken_feed_cannot_block_the_world() {
         &[],
         4,
     );
-    let own = parse("own", b"github.io\ncom", &Guard { platforms: true, ..Guard::default() });
-    assert_eq!((words(&own), own.skipped()), (vec!["github.io".to_owned()], 1));
+    let own = parse(
+        "own",
+        b"github.io\ncom",
+        &ProtectedHosts { allow_platforms: true, ..ProtectedHosts::default() },
+    );
+    assert_eq!((entries_of(&own), own.skipped()), (vec!["github.io".to_owned()], 1));
 }
 
 #[test]
-fn bytes_that_are_no_text_are_skipped() {
-    let guard = Guard::default();
+fn bytes_that_are_not_utf8_are_skipped() {
+    let protected = ProtectedHosts::default();
     let mut bytes =
         b"bad.example\nnul\0.example\nlatin\xe9.example\ngood.example # caf\xe9\n".to_vec();
     bytes.extend(b"a".repeat(1 << 20));
     bytes.extend(b"\nlast.example");
-    let list = parse("test", &bytes, &guard);
+    let list = parse("test", &bytes, &protected);
     assert_eq!(
-        (words(&list).join(" "), list.skipped()),
+        (entries_of(&list).join(" "), list.skipped()),
         ("bad.example good.example last.example".into(), 3)
     );
     let wide: Vec<u8> =
         "bad.example\nworse.example\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    assert!(parse("test", &wide, &guard).is_empty());
+    assert!(parse("test", &wide, &protected).is_empty());
 }
 
 #[test]
@@ -217,29 +221,29 @@ fn a_million_lines_are_read() {
 
 #[test]
 fn entries_beyond_the_limit_are_counted_as_skipped() {
-    let list = parse_at_most(
+    let list = parse_limited(
         4,
         "test",
         b"a.example\nb.example\nhttp://c.example/\n0.0.0.0 d.example e.example\nhttp://f.example/",
-        &Guard::default(),
+        &ProtectedHosts::default(),
     );
-    assert_eq!((words(&list).len(), list.len(), list.skipped()), (4, 4, 2));
+    assert_eq!((entries_of(&list).len(), list.len(), list.skipped()), (4, 4, 2));
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        let list = parse("test", &bytes, &Guard::default());
+    fn any_bytes_are_handled(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let list = parse("test", &bytes, &ProtectedHosts::default());
         prop_assert_eq!(list.entries().count(), list.len());
     }
 
     #[test]
-    fn any_text_made_of_our_marks_is_survived(text in "(phish_id,|url|id,dateadded,|\"|,|\n|#|\\|\\||\\^|http://|0\\.0\\.0\\.0 |[a-c.\\[\\]@:/?é\0 ]){0,60}") {
+    fn any_text_of_format_markers_is_handled(text in "(phish_id,|url|id,dateadded,|\"|,|\n|#|\\|\\||\\^|http://|0\\.0\\.0\\.0 |[a-c.\\[\\]@:/?é\0 ]){0,60}") {
         let list = read(&text);
         prop_assert_eq!(list.entries().count(), list.len());
         for entry in list.entries() {
             match entry {
-                Entry::Host(host) => prop_assert_eq!(crate::name::canonical(host), Some(host.to_owned())),
+                Entry::Host(host) => prop_assert_eq!(crate::host_name::canonical(host), Some(host.to_owned())),
                 Entry::Url(url) => prop_assert!(Url::parse(&["http://", url].concat()).is_ok()),
             }
         }

@@ -1,26 +1,25 @@
-//! The expressions of a target: up to five hosts times six paths under which it may be listed,
-//! hashed.
+//! The hashed expressions of a target: up to five host suffixes times six path prefixes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sha2::{Digest as _, Sha256};
 use terse_core::Target;
 
-use crate::name::Cut;
-use crate::parts::{Parts, is_address};
+use crate::host_name::DomainParts;
+use crate::url_parts::{UrlParts, is_address};
 
-/// Besides the host itself.
+/// Parent domains besides the host itself.
 const MORE_HOSTS: usize = 4;
-/// From the root on, besides the path itself with and without its query.
+/// Path prefixes besides the path itself with and without its query.
 const MORE_PATHS: usize = 4;
 
 #[cfg(test)]
 thread_local! {
-    /// How many hashes this thread has made.
+    /// The number of hashes this thread has computed.
     pub(crate) static HASHED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Calls with the hash of every expression of a target.
+/// Calls `each` with the hash of every expression of a target.
 pub(crate) fn each_hash(target: &Target, mut each: impl FnMut(&[u8; 32])) {
     each_expression(target, |host, path| {
         #[cfg(test)]
@@ -32,15 +31,15 @@ pub(crate) fn each_hash(target: &Target, mut each: impl FnMut(&[u8; 32])) {
     });
 }
 
-/// Calls with every pair of host and path.
+/// Calls `each` with every pair of host and path.
 fn each_expression(target: &Target, mut each: impl FnMut(&str, &[u8])) {
-    let Some(parts) = Parts::of(target) else { return };
+    let Some(parts) = UrlParts::of(target) else { return };
     let host = canonical_host(parts.host);
     let rest = match parts.query {
         Some(query) => unescape(&[parts.path, "?", query].concat()),
         None => unescape(parts.path),
     };
-    // Behind the unescaping: a question mark that was escaped is one now.
+    // After unescaping, an escaped question mark counts as one.
     let (path, query) = match rest.iter().position(|byte| *byte == b'?') {
         Some(at) => (&rest[..at], Some(&rest[at + 1..])),
         None => (&rest[..], None),
@@ -49,7 +48,7 @@ fn each_expression(target: &Target, mut each: impl FnMut(&str, &[u8])) {
     let whole = query
         .filter(|query| !query.is_empty())
         .map(|query| [&path[..], b"?", &escape(query)].concat());
-    // Each ends with a slash. The path itself is apart.
+    // Each ends with a slash. The path itself is added separately.
     let roots = path
         .iter()
         .enumerate()
@@ -69,29 +68,30 @@ fn each_expression(target: &Target, mut each: impl FnMut(&str, &[u8])) {
     }
 }
 
-/// The host, and those above it from the registered name down, at most four.
+/// The host, and at most four parent domains starting from the registered domain.
 fn hosts(host: &str) -> impl Iterator<Item = &str> {
-    let registered = Cut::of(host).map_or(host.len(), |cut| cut.label.len() + 1 + cut.suffix.len());
-    let above = host.rmatch_indices('.').map(|(at, _)| &host[at + 1..]);
-    let above = above.filter(move |name| name.len() >= registered && name.len() < host.len());
-    std::iter::once(host).chain(above.take(MORE_HOSTS))
+    let registered = DomainParts::of(host)
+        .map_or(host.len(), |domain| domain.label.len() + 1 + domain.suffix.len());
+    let parents = host.rmatch_indices('.').map(|(at, _)| &host[at + 1..]);
+    let parents = parents.filter(move |name| name.len() >= registered && name.len() < host.len());
+    std::iter::once(host).chain(parents.take(MORE_HOSTS))
 }
 
-/// The parser has done nearly all: small letters, encoded, addresses in their usual form.
+/// The URL parser has already done the rest: lower case, IDNA, canonical addresses.
 fn canonical_host(host: &str) -> String {
     let address = host
         .strip_prefix('[')
         .and_then(|inner| inner.strip_suffix(']'))
         .and_then(|inner| inner.parse().ok());
-    match address.and_then(|address: Ipv6Addr| carried(address)) {
+    match address.and_then(|address: Ipv6Addr| embedded_ipv4(address)) {
         Some(address) => address.to_string(),
         None if is_address(host) => host.to_owned(),
         None => host.split('.').filter(|label| !label.is_empty()).collect::<Vec<_>>().join("."),
     }
 }
 
-/// The IPv4 address that is meant by a mapped one, or by one of NAT64.
-fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
+/// The IPv4 address in an IPv4-mapped or NAT64 address.
+fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match (address.to_canonical(), address.segments()) {
         (IpAddr::V4(mapped), _) => Some(mapped),
         (_, [0x64, 0xff9b, 0, 0, 0, 0, high, low]) => {
@@ -101,9 +101,8 @@ fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Unescapes until nothing is escaped any more. Escapes cannot overlap, so what one leaves behind
-/// can be looked at as soon as it stands there: one way through is enough, however often something
-/// was escaped.
+/// Unescapes repeatedly until no escape is left. Escapes cannot overlap, so each result can be
+/// checked at once: one pass is enough, however often the text was escaped.
 fn unescape(text: &str) -> Vec<u8> {
     let mut done = Vec::with_capacity(text.len());
     for byte in text.bytes() {
@@ -121,7 +120,7 @@ fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// Without `.` and `..`, and then without empty parts.
+/// Resolves `.` and `..`, then removes empty segments.
 fn resolve(path: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     let all: Vec<&[u8]> =
@@ -211,11 +210,11 @@ mod tests {
         ] {
             assert_eq!(expressions(url), want, "{url}");
         }
-        let most = expressions("http://a.b.c.d.e.f.example.co.uk/1/2/3/4/5/6.html?q=1");
-        assert_eq!(most.len(), 30);
+        let longest = expressions("http://a.b.c.d.e.f.example.co.uk/1/2/3/4/5/6.html?q=1");
+        assert_eq!(longest.len(), 30);
         assert!(
-            most.contains(&"d.e.f.example.co.uk/1/2/3/".into())
-                && !most.contains(&"c.d.e.f.example.co.uk/".into())
+            longest.contains(&"d.e.f.example.co.uk/1/2/3/".into())
+                && !longest.contains(&"c.d.e.f.example.co.uk/".into())
         );
     }
 
@@ -258,7 +257,7 @@ mod tests {
     #[test]
     fn hashes_are_the_documented_ones() {
         let mut all = Vec::new();
-        let first = |hash: &[u8; 32]| all.push(super::super::beginning(hash));
+        let first = |hash: &[u8; 32]| all.push(super::super::prefix_of(hash));
         each_hash(&Target::from_stored("https://a.example.com/".into()), first);
         assert_eq!(all[0], 0x291b_c542);
     }

@@ -1,10 +1,10 @@
-//! One list, and how it follows the server's.
+//! One hash list and its incremental updates.
 
 use sha2::{Digest as _, Sha256};
 
 use super::message::{ListUpdate, Malformed};
 
-/// A list: beginnings of hashes, sorted.
+/// A sorted list of hash prefixes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HashList {
     name: String,
@@ -13,19 +13,19 @@ pub struct HashList {
     checksum: [u8; 32],
 }
 
-/// Why an update was not taken. Either way the list has to be fetched as a whole.
+/// Why an update was rejected. The list must then be fetched in full.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum UpdateError {
-    /// The update itself is broken.
+    /// The update is malformed.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// What it would make of our list is not what the server has.
-    #[error("the list would not be the server's")]
+    /// The updated list does not have the server's checksum.
+    #[error("the updated list does not match the server's checksum")]
     Mismatch,
 }
 
 impl HashList {
-    /// A list of which nothing is known yet.
+    /// An empty list without a version.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -35,7 +35,7 @@ impl HashList {
         }
     }
 
-    /// A list as it was [written down](Self::to_bytes). `None` if it is not the same any more.
+    /// Reads a list that [`to_bytes`](Self::to_bytes) wrote. `None` if the checksum differs.
     pub fn from_bytes(
         name: &str,
         version: Vec<u8>,
@@ -49,37 +49,37 @@ impl HashList {
             .then_some(list)
     }
 
-    /// The entries one after the other.
+    /// The prefixes in big-endian order.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.prefixes.iter().flat_map(|prefix| prefix.to_be_bytes()).collect()
     }
 
-    /// Its name.
+    /// The name of the list.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Which version the server called it. Empty if nothing is known of it.
+    /// The server's version token; empty before the first update.
     pub fn version(&self) -> &[u8] {
         &self.version
     }
 
-    /// The hash of all entries.
+    /// The SHA-256 of all prefixes.
     pub fn checksum(&self) -> [u8; 32] {
         self.checksum
     }
 
-    /// How many entries it has.
+    /// The number of prefixes.
     pub fn len(&self) -> usize {
         self.prefixes.len()
     }
 
-    /// Whether it has none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.prefixes.is_empty()
     }
 
-    /// Has it asked for as a whole the next time. What is on it stays.
+    /// Forces a full fetch next time. The prefixes stay.
     pub fn forget_version(&mut self) {
         self.version.clear();
     }
@@ -88,7 +88,7 @@ impl HashList {
         &self.prefixes
     }
 
-    /// The list after an update.
+    /// Applies an update.
     pub fn updated(&self, update: &ListUpdate) -> Result<Self, UpdateError> {
         if update.other_length {
             return Err(Malformed("entries of another length").into());
@@ -96,17 +96,17 @@ impl HashList {
         let removals = update
             .removals
             .as_ref()
-            .map(super::rice::Coded::decode)
+            .map(super::rice::RiceDeltas::decode)
             .transpose()?
             .unwrap_or_default();
         let additions = update
             .additions
             .as_ref()
-            .map(super::rice::Coded::decode)
+            .map(super::rice::RiceDeltas::decode)
             .transpose()?
             .unwrap_or_default();
         let old: &[u32] = if update.partial { &self.prefixes } else { &[] };
-        // Removals first: they say where in the old list.
+        // Removals first: they are positions in the old list.
         let mut removals = removals.into_iter().map(|at| at as usize).peekable();
         let mut prefixes = Vec::with_capacity(old.len() + additions.len());
         for (at, prefix) in old.iter().enumerate() {
@@ -118,7 +118,7 @@ impl HashList {
             return Err(UpdateError::Mismatch);
         }
         prefixes.extend(additions);
-        // Two sorted runs: this merges them.
+        // Merges two sorted runs.
         prefixes.sort();
         let version = if update.partial && update.version.is_empty() {
             &self.version
@@ -128,12 +128,12 @@ impl HashList {
         let mut new =
             Self { name: self.name.clone(), version: version.clone(), prefixes, checksum: [0; 32] };
         new.checksum = Sha256::digest(new.to_bytes()).into();
-        // A server with nothing new to say leaves the checksum out: it is the one we have.
-        let wanted = match update.checksum {
+        // Without changes the server omits the checksum: it is still the old one.
+        let expected = match update.checksum {
             Some(checksum) => checksum,
             None if update.partial => self.checksum,
             None => return Err(Malformed("no checksum").into()),
         };
-        if new.checksum == wanted { Ok(new) } else { Err(UpdateError::Mismatch) }
+        if new.checksum == expected { Ok(new) } else { Err(UpdateError::Mismatch) }
     }
 }

@@ -1,50 +1,49 @@
-//! The messages of the protocol that are read, from protobuf. Fields that nothing is done with are
-//! passed over.
+//! Decodes the protocol's protobuf messages. Unused fields are skipped.
 
 use std::time::Duration;
 
-use super::rice::Coded;
+use super::rice::RiceDeltas;
 
-/// Not a message of this protocol.
+/// A message that cannot be decoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the message cannot be read: {0}")]
 pub struct Malformed(pub(crate) &'static str);
 
-/// What is new about a list (`HashList`).
+/// An update of a list (`HashList`).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ListUpdate {
     pub(crate) name: String,
     pub(crate) version: Vec<u8>,
     pub(crate) partial: bool,
-    pub(crate) additions: Option<Coded>,
-    pub(crate) removals: Option<Coded>,
+    pub(crate) additions: Option<RiceDeltas>,
+    pub(crate) removals: Option<RiceDeltas>,
     pub(crate) wait: Duration,
     pub(crate) checksum: Option<[u8; 32]>,
-    /// It has entries of another length than four bytes.
+    /// Whether it has entries that are not four bytes long.
     pub(crate) other_length: bool,
 }
 
 impl ListUpdate {
-    /// Which list it is about.
+    /// The name of the list.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How long to wait before asking for the list again. Zero: there is more.
+    /// How long to wait before the next request. Zero: more updates are available.
     pub fn wait(&self) -> Duration {
         self.wait
     }
 }
 
-/// Whole hashes that were asked for (`SearchHashesResponse`).
+/// Requested full hashes (`SearchHashesResponse`).
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// Every hash that was sent, dangerous or not.
+pub(crate) struct SearchResponse {
+    /// Whether the response contains any hash, dangerous or not.
     pub(crate) any: bool,
-    /// Those to act upon.
+    /// The hashes to enforce.
     pub(crate) threats: Vec<[u8; 32]>,
-    /// How long the answer holds.
-    pub(crate) keep: Duration,
+    /// How long the response may be cached.
+    pub(crate) ttl: Duration,
 }
 
 /// Reads `BatchGetHashListsResponse`.
@@ -65,13 +64,14 @@ fn read_update(bytes: &[u8]) -> Result<ListUpdate, Malformed> {
             (1, Value::Bytes(name)) => update.name = String::from_utf8_lossy(name).into_owned(),
             (2, Value::Bytes(version)) => update.version = version.to_vec(),
             (3, Value::Number(partial)) => update.partial = partial != 0,
-            (4, Value::Bytes(additions)) => update.additions = Some(read_coded(additions)?),
-            (5, Value::Bytes(removals)) => update.removals = Some(read_coded(removals)?),
+            (4, Value::Bytes(additions)) => update.additions = Some(read_rice_deltas(additions)?),
+            (5, Value::Bytes(removals)) => update.removals = Some(read_rice_deltas(removals)?),
             (6, Value::Bytes(wait)) => update.wait = read_duration(wait)?,
-            // An empty one is the same as none.
+            // Empty means absent.
             (7, Value::Bytes([])) => update.checksum = None,
             (7, Value::Bytes(sum)) => {
-                update.checksum = Some(sum.try_into().map_err(|_| Malformed("no such checksum"))?);
+                update.checksum =
+                    Some(sum.try_into().map_err(|_| Malformed("the checksum must have 32 bytes"))?);
             }
             (9..=11, Value::Bytes(_)) => update.other_length = true,
             _ => {}
@@ -80,24 +80,24 @@ fn read_update(bytes: &[u8]) -> Result<ListUpdate, Malformed> {
     Ok(update)
 }
 
-fn read_coded(bytes: &[u8]) -> Result<Coded, Malformed> {
-    let mut coded = Coded::default();
+fn read_rice_deltas(bytes: &[u8]) -> Result<RiceDeltas, Malformed> {
+    let mut deltas = RiceDeltas::default();
     for field in Fields(bytes) {
         match field? {
             (1, Value::Number(first)) => {
-                coded.first =
+                deltas.first =
                     u32::try_from(first).map_err(|_| Malformed("an entry is too large"))?;
             }
-            (2, Value::Number(parameter)) => coded.parameter = parameter,
-            (3, Value::Number(count)) => coded.count = count,
-            (4, Value::Bytes(data)) => coded.data = data.to_vec(),
+            (2, Value::Number(parameter)) => deltas.parameter = parameter,
+            (3, Value::Number(count)) => deltas.count = count,
+            (4, Value::Bytes(data)) => deltas.data = data.to_vec(),
             _ => {}
         }
     }
-    Ok(coded)
+    Ok(deltas)
 }
 
-/// Negative ones are none.
+/// Negative durations count as zero.
 fn read_duration(bytes: &[u8]) -> Result<Duration, Malformed> {
     let mut duration = Duration::ZERO;
     for field in Fields(bytes) {
@@ -115,46 +115,47 @@ fn read_duration(bytes: &[u8]) -> Result<Duration, Malformed> {
 }
 
 /// Reads `SearchHashesResponse`.
-pub(crate) fn read_found(bytes: &[u8]) -> Result<Found, Malformed> {
-    let mut found = Found::default();
+pub(crate) fn read_search_response(bytes: &[u8]) -> Result<SearchResponse, Malformed> {
+    let mut response = SearchResponse::default();
     for field in Fields(bytes) {
         match field? {
             (1, Value::Bytes(hash)) => {
-                found.any = true;
-                found.threats.extend(read_threat(hash)?);
+                response.any = true;
+                response.threats.extend(read_threat(hash)?);
             }
-            (2, Value::Bytes(keep)) => found.keep = read_duration(keep)?,
+            (2, Value::Bytes(ttl)) => response.ttl = read_duration(ttl)?,
             _ => {}
         }
     }
-    Ok(found)
+    Ok(response)
 }
 
-/// A whole hash (`FullHash`), if there is a reason to act upon it.
+/// A full hash (`FullHash`), if one of its details is enforced.
 fn read_threat(bytes: &[u8]) -> Result<Option<[u8; 32]>, Malformed> {
-    let (mut hash, mut acts) = (None, false);
+    let (mut hash, mut enforced) = (None, false);
     for field in Fields(bytes) {
         match field? {
             (1, Value::Bytes(whole)) => {
-                hash = Some(whole.try_into().map_err(|_| Malformed("a hash has 32 bytes"))?);
+                hash = Some(
+                    whole.try_into().map_err(|_| Malformed("a full hash must have 32 bytes"))?,
+                );
             }
-            (2, Value::Bytes(detail)) => acts |= is_enforced(detail)?,
+            (2, Value::Bytes(detail)) => enforced |= is_enforced(detail)?,
             _ => {}
         }
     }
-    let hash = hash.ok_or(Malformed("a hash has 32 bytes"))?;
-    Ok(acts.then_some(hash))
+    let hash = hash.ok_or(Malformed("a full hash must have 32 bytes"))?;
+    Ok(enforced.then_some(hash))
 }
 
-/// Whether a reason (`FullHashDetail`) is one to act upon. One that we do not know altogether is
-/// not; nor is one that is only tried out, or meant for frames within pages. So any attribute there
-/// is speaks against it.
+/// Whether a detail (`FullHashDetail`) is enforced. Unknown threat types are not, nor are details
+/// with attributes: canary lists and frame-only threats.
 fn is_enforced(bytes: &[u8]) -> Result<bool, Malformed> {
     let (mut threat, mut attributes) = (0, false);
     for field in Fields(bytes) {
         match field? {
             (1, Value::Number(kind)) => threat = kind,
-            // Each by itself, or all of them packed.
+            // Single or packed.
             (2, Value::Number(_)) => attributes = true,
             (2, Value::Bytes(packed)) => attributes |= !packed.is_empty(),
             _ => {}
@@ -168,11 +169,11 @@ fn is_enforced(bytes: &[u8]) -> Result<bool, Malformed> {
 enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// Eight or four bytes, which none of our fields has.
+    /// Fixed 32 or 64 bits, which no field in use has.
     Fixed,
 }
 
-/// The fields of a message, one after the other.
+/// Iterates over the fields of a message.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -186,29 +187,30 @@ impl<'a> Fields<'a> {
                 Value::Bytes(self.bytes(length)?)
             }
             5 => self.bytes(4).map(|_| Value::Fixed)?,
-            _ => return Err(Malformed("a field of no known kind")),
+            _ => return Err(Malformed("unknown wire type")),
         };
         Ok((tag >> 3, value))
     }
 
-    /// Seven bits a byte, the lowest first.
+    /// A varint: seven bits per byte, lowest first.
     fn number(&mut self) -> Result<u64, Malformed> {
         let mut number = 0;
         for at in 0..10 {
-            let (byte, rest) = self.0.split_first().ok_or(Malformed("it ends too early"))?;
+            let (byte, rest) =
+                self.0.split_first().ok_or(Malformed("unexpected end of message"))?;
             self.0 = rest;
             number |= u64::from(byte & 0x7f) << (7 * at);
             if byte & 0x80 == 0 {
                 return Ok(number);
             }
         }
-        Err(Malformed("a number is too long"))
+        Err(Malformed("a varint has more than ten bytes"))
     }
 
     fn bytes(&mut self, length: u64) -> Result<&'a [u8], Malformed> {
-        let length = usize::try_from(length).map_err(|_| Malformed("it ends too early"))?;
+        let length = usize::try_from(length).map_err(|_| Malformed("unexpected end of message"))?;
         let (bytes, rest) =
-            self.0.split_at_checked(length).ok_or(Malformed("it ends too early"))?;
+            self.0.split_at_checked(length).ok_or(Malformed("unexpected end of message"))?;
         self.0 = rest;
         Ok(bytes)
     }
@@ -235,7 +237,7 @@ mod tests {
 
     use super::*;
 
-    /// Written by hand after the published definition: field by field, tag and value.
+    /// Encoded by hand from the published definition: tag and value of each field.
     #[test]
     fn a_list_is_read() {
         let bytes = [
@@ -247,9 +249,9 @@ mod tests {
             &[0x22, 9, 0x08, 0x96, 0x01, 0x10, 3, 0x18, 1, 0x22, 0], // additions_four_bytes
             &[0x2a, 2, 0x08, 7],                                     // compressed_removals
             &[0x32, 3, 0x08, 0xac, 0x02],                            // minimum_wait_duration
-            &[0x42, 2, 0x30, 2],                                     // metadata, which is not ours
-            &[0x78, 5],                                              // of the future
-            &[0x7d, 1, 2, 3, 4],                                     // of the future too
+            &[0x42, 2, 0x30, 2],                                     // metadata, not used
+            &[0x78, 5],                                              // an unknown field
+            &[0x7d, 1, 2, 3, 4],                                     // an unknown field
             &[0x79, 1, 2, 3, 4, 5, 6, 7, 8],
         ]
         .concat();
@@ -258,8 +260,8 @@ mod tests {
             name: "se-4b".into(),
             version: vec![9, 9],
             partial: true,
-            additions: Some(Coded { first: 150, parameter: 3, count: 1, data: vec![] }),
-            removals: Some(Coded { first: 7, ..Coded::default() }),
+            additions: Some(RiceDeltas { first: 150, parameter: 3, count: 1, data: vec![] }),
+            removals: Some(RiceDeltas { first: 7, ..RiceDeltas::default() }),
             wait: Duration::from_secs(300),
             checksum: None,
             other_length: false,
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn only_reasons_that_are_known_and_meant_count() {
+    fn only_known_details_without_attributes_are_enforced() {
         for (detail, counts) in [
             (&[0x08, 1][..], true),
             (&[0x08, 4], true),
@@ -288,17 +290,17 @@ mod tests {
             let mut found = vec![0x0a, u8::try_from(hash.len()).unwrap()];
             found.extend(hash);
             found.extend([0x12, 4, 0x08, 5, 0x10, 1]);
-            let found = read_found(&found).unwrap();
+            let found = read_search_response(&found).unwrap();
             assert_eq!((found.any, found.threats.len()), (true, usize::from(counts)), "{detail:?}");
-            assert_eq!(found.keep, Duration::new(5, 1));
+            assert_eq!(found.ttl, Duration::new(5, 1));
         }
-        assert!(read_found(&[0x0a, 3, 0x0a, 1, 7]).is_err(), "a hash that is none");
+        assert!(read_search_response(&[0x0a, 3, 0x0a, 1, 7]).is_err(), "a short hash");
     }
 
     proptest! {
         #[test]
-        fn anything_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let _ = (read_updates(&bytes), read_found(&bytes));
+        fn any_bytes_are_handled(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = (read_updates(&bytes), read_search_response(&bytes));
         }
     }
 }

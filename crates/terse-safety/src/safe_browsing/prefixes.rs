@@ -1,6 +1,6 @@
-//! All lists as one, made for looking up.
+//! All lists merged for look-ups.
 
-/// Sorted, with a table of where each two first bytes begin: a look touches two places in memory.
+/// Sorted prefixes with a table of where each pair of first bytes starts.
 #[derive(Debug)]
 pub(crate) struct Prefixes {
     sorted: Vec<u32>,
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_on_any_list_is_found_and_nothing_else() {
+    fn prefixes_of_every_list_are_found() {
         let lists: [&[u32]; 3] = [&[0, 1, 0xffff, 0x1_0000], &[1, 0x8000_0000, u32::MAX], &[]];
         let prefixes = Prefixes::of(lists.into_iter());
         assert_eq!(prefixes.len(), 6);

@@ -1,4 +1,4 @@
-//! The lists and the answers together, by the protocol.
+//! Lists and cached responses together.
 
 use super::message::ListUpdate;
 use super::rice::tests::encode;
@@ -39,8 +39,8 @@ fn partial(version: &[u8], removals: &[u32], additions: &[u32], after: &[u32]) -
     }
 }
 
-/// The answer that these expressions are dangerous.
-fn answer(expressions: &[&str], seconds: u8) -> Vec<u8> {
+/// A response that names these expressions as dangerous.
+fn response(expressions: &[&str], seconds: u8) -> Vec<u8> {
     let mut answer = vec![0x12, 2, 0x08, seconds];
     for expression in expressions {
         answer.extend([0x0a, 38, 0x0a, 32]);
@@ -53,7 +53,7 @@ fn answer(expressions: &[&str], seconds: u8) -> Vec<u8> {
 fn listing(clock: &Clock, expressions: &[&str]) -> SafeBrowsing {
     let known = SafeBrowsing::new(clock.clone());
     let mut prefixes: Vec<u32> =
-        expressions.iter().map(|expression| beginning(&hash(expression))).collect();
+        expressions.iter().map(|expression| prefix_of(&hash(expression))).collect();
     prefixes.sort_unstable();
     let list = HashList::new("se-4b").updated(&whole(b"1", &prefixes)).unwrap();
     known.replace(&[list], clock.now());
@@ -61,15 +61,15 @@ fn listing(clock: &Clock, expressions: &[&str]) -> SafeBrowsing {
 }
 
 #[test]
-fn a_list_follows_the_servers_by_what_is_removed_and_added() {
+fn removals_and_additions_are_applied() {
     let one = HashList::new("se-4b").updated(&whole(b"1", &[10, 20, 30, 40])).unwrap();
     assert_eq!((one.version(), one.prefixes()), (&b"1"[..], &[10, 20, 30, 40][..]));
     let two = one.updated(&partial(b"2", &[0, 2], &[5, 25, 50], &[5, 20, 25, 40, 50])).unwrap();
     assert_eq!((two.version(), two.prefixes()), (&b"2"[..], &[5, 20, 25, 40, 50][..]));
-    // Nothing new: the server leaves out what has not changed.
+    // Without changes the server omits unchanged fields.
     let same = ListUpdate { partial: true, ..ListUpdate::default() };
     assert_eq!(two.updated(&same), Ok(two.clone()));
-    // Not partial: what was there is gone.
+    // A full update replaces all entries.
     let three = two.updated(&whole(b"3", &[7])).unwrap();
     assert_eq!(three.prefixes(), [7]);
     assert_eq!(three.updated(&whole(b"4", &[])).map(|list| list.len()), Ok(0));
@@ -82,7 +82,7 @@ fn a_list_follows_the_servers_by_what_is_removed_and_added() {
 }
 
 #[test]
-fn a_list_that_would_not_be_the_servers_is_not_taken() {
+fn an_update_with_a_wrong_checksum_is_rejected() {
     let one = HashList::new("se-4b").updated(&whole(b"1", &[10, 20])).unwrap();
     for update in [
         partial(b"2", &[], &[30], &[10, 20, 31]),
@@ -96,41 +96,44 @@ fn a_list_that_would_not_be_the_servers_is_not_taken() {
 }
 
 #[test]
-fn what_is_on_no_list_is_clean_and_what_may_be_is_asked_for() {
+fn unlisted_targets_are_clean_and_listed_prefixes_are_requested() {
     let clock = Clock::default();
     let known = listing(&clock, &["bad.example.net/"]);
-    assert_eq!(known.word(&target("https://good.example.net/")), Word::Clean);
+    assert_eq!(known.status(&target("https://good.example.net/")), Status::Clean);
     for text in ["https://bad.example.net/", "http://a.b.bad.example.net:81/x/y?z#q"] {
-        assert_eq!(known.word(&target(text)), Word::Unsure, "{text}");
-        assert_eq!(known.wanted(&target(text)), [beginning(&hash("bad.example.net/"))]);
+        assert_eq!(known.status(&target(text)), Status::Unknown, "{text}");
+        assert_eq!(known.unknown_prefixes(&target(text)), [prefix_of(&hash("bad.example.net/"))]);
     }
-    // Where a known redirector leads on to counts as well.
+    // The target of an open redirect is checked as well.
     let through = target("https://www.google.com/url?q=https://bad.example.net/");
-    assert_eq!(known.word(&through), Word::Unsure);
+    assert_eq!(known.status(&through), Status::Unknown);
 
-    let asked = known.wanted(&target("https://bad.example.net/"));
-    assert_eq!(known.learn(&asked, &answer(&["bad.example.net/"], 60)), Ok(Learned { threats: 1 }));
+    let prefixes = known.unknown_prefixes(&target("https://bad.example.net/"));
     assert_eq!(
-        (known.word(&target("https://bad.example.net/x")), known.word(&through)),
-        (Word::Threat, Word::Threat)
+        known.store_response(&prefixes, &response(&["bad.example.net/"], 60)),
+        Ok(LookupSummary { threats: 1 })
+    );
+    assert_eq!(
+        (known.status(&target("https://bad.example.net/x")), known.status(&through)),
+        (Status::Threat, Status::Threat)
     );
     clock.advance(Duration::from_secs(61));
     assert_eq!(
-        known.word(&target("https://bad.example.net/x")),
-        Word::Unsure,
+        known.status(&target("https://bad.example.net/x")),
+        Status::Unknown,
         "the answer has expired"
     );
-    assert_eq!(known.learn(&asked, &answer(&[], 0)), Ok(Learned::default()));
+    assert_eq!(known.store_response(&prefixes, &response(&[], 0)), Ok(LookupSummary::default()));
     assert_eq!(
-        known.word(&target("https://bad.example.net/x")),
-        Word::Clean,
+        known.status(&target("https://bad.example.net/x")),
+        Status::Clean,
         "that there is nothing is an answer"
     );
-    assert!(known.learn(&asked, b"<html>").is_err());
+    assert!(known.store_response(&prefixes, b"<html>").is_err());
 }
 
 #[test]
-fn nothing_is_hashed_while_no_answer_names_a_threat() {
+fn nothing_is_hashed_while_no_response_names_a_threat() {
     let clock = Clock::default();
     let known = Arc::new(listing(&clock, &["bad.example.net/", "fine.example.net/"]));
     let screen = Screen::default().with_safe_browsing(Arc::clone(&known));
@@ -140,14 +143,19 @@ fn nothing_is_hashed_while_no_answer_names_a_threat() {
         let both = [screen.blocks(&bad), screen.blocks(&fine)];
         (both, expressions::HASHED.get() > before)
     };
-    assert_eq!(blocked(), ([false, false], false), "nobody was asked");
-    known.learn(&known.wanted(&fine), &answer(&[], 0)).unwrap();
+    assert_eq!(blocked(), ([false, false], false), "nobody was prefixes");
+    known.store_response(&known.unknown_prefixes(&fine), &response(&[], 0)).unwrap();
     assert_eq!(blocked(), ([false, false], false), "there was nothing");
-    known.learn(&known.wanted(&bad), &answer(&["bad.example.net/"], 60)).unwrap();
+    known
+        .store_response(&known.unknown_prefixes(&bad), &response(&["bad.example.net/"], 60))
+        .unwrap();
     assert_eq!(blocked(), ([true, false], true));
     clock.advance(Duration::from_secs(30));
     known
-        .learn(&[beginning(&hash("fine.example.net/"))], &answer(&["fine.example.net/"], 10))
+        .store_response(
+            &[prefix_of(&hash("fine.example.net/"))],
+            &response(&["fine.example.net/"], 10),
+        )
         .unwrap();
     assert_eq!(blocked(), ([true, true], true));
     clock.advance(Duration::from_secs(11));
@@ -157,41 +165,47 @@ fn nothing_is_hashed_while_no_answer_names_a_threat() {
 }
 
 #[test]
-fn a_whole_hash_that_was_not_asked_for_says_nothing() {
+fn a_full_hash_that_was_not_requested_is_ignored() {
     let clock = Clock::default();
     let known = listing(&clock, &["bad.example.net/", "worse.example.net/"]);
-    let asked = known.wanted(&target("https://bad.example.net/"));
-    assert_eq!(known.learn(&asked, &answer(&["worse.example.net/"], 60)), Ok(Learned::default()));
-    assert_eq!(known.word(&target("https://bad.example.net/")), Word::Clean);
-    assert_eq!(known.word(&target("https://worse.example.net/")), Word::Unsure);
+    let prefixes = known.unknown_prefixes(&target("https://bad.example.net/"));
+    assert_eq!(
+        known.store_response(&prefixes, &response(&["worse.example.net/"], 60)),
+        Ok(LookupSummary::default())
+    );
+    assert_eq!(known.status(&target("https://bad.example.net/")), Status::Clean);
+    assert_eq!(known.status(&target("https://worse.example.net/")), Status::Unknown);
 }
 
 #[test]
-fn old_lists_and_none_are_not_trusted() {
+fn stale_and_missing_lists_are_not_trusted() {
     let clock = Clock::default();
     let none = SafeBrowsing::new(clock.clone());
-    assert_eq!((none.word(&target("https://good.example.net/")), none.age()), (Word::Unsure, None));
+    assert_eq!(
+        (none.status(&target("https://good.example.net/")), none.age()),
+        (Status::Unknown, None)
+    );
     assert!(
-        none.wanted(&target("https://good.example.net/")).is_empty(),
+        none.unknown_prefixes(&target("https://good.example.net/")).is_empty(),
         "there is nothing to ask for"
     );
     let known = listing(&clock, &["bad.example.net/"]);
-    clock.advance(MAX_TRUST + Duration::from_secs(5));
-    assert_eq!(known.word(&target("https://good.example.net/")), Word::CleanOfOld);
-    assert_eq!(known.word(&target("https://bad.example.net/")), Word::Unsure);
+    clock.advance(MAX_LIST_AGE + Duration::from_secs(5));
+    assert_eq!(known.status(&target("https://good.example.net/")), Status::CleanByStaleLists);
+    assert_eq!(known.status(&target("https://bad.example.net/")), Status::Unknown);
     known.confirm(clock.now());
-    assert_eq!(known.word(&target("https://good.example.net/")), Word::Clean);
+    assert_eq!(known.status(&target("https://good.example.net/")), Status::Clean);
 }
 
 #[test]
-fn the_screen_says_what_follows_for_a_link() {
+fn the_screen_applies_the_safe_browsing_status() {
     let clock = Clock::default();
     let known = Arc::new(listing(&clock, &["bad.example.net/"]));
     let screen = Screen::default().with_safe_browsing(Arc::clone(&known));
     let (good, bad) = (target("https://good.example.net/"), target("https://bad.example.net/"));
     let unscreened: FlagSet = [Flag::Unscreened].into_iter().collect();
-    let typed = |target: &Target| screen.judge_typed(target.as_str(), target);
-    let again = |target: &Target, kept, standing| screen.judge_again(target, kept, standing);
+    let typed = |target: &Target| screen.check_input(target.as_str(), target);
+    let again = |target: &Target, kept, standing| screen.recheck(target, kept, standing);
     let blocked = |verdict: Verdict| matches!(verdict, Verdict::Blocked(block) if block.source == SAFE_BROWSING);
 
     assert_eq!(
@@ -211,7 +225,7 @@ fn the_screen_says_what_follows_for_a_link() {
     assert_eq!(again(&good, unscreened, ModerationStatus::Blocked), Verdict::Clear(FlagSet::NONE));
     assert!(!screen.blocks(&bad));
 
-    clock.advance(MAX_TRUST + Duration::from_secs(5));
+    clock.advance(MAX_LIST_AGE + Duration::from_secs(5));
     assert_eq!(typed(&good), Verdict::Clear(unscreened));
     assert_eq!(again(&good, unscreened, ModerationStatus::Clear), Verdict::Clear(unscreened));
     assert_eq!(
@@ -220,12 +234,14 @@ fn the_screen_says_what_follows_for_a_link() {
         "an old list is one"
     );
 
-    known.learn(&known.wanted(&bad), &answer(&["bad.example.net/"], 60)).unwrap();
+    known
+        .store_response(&known.unknown_prefixes(&bad), &response(&["bad.example.net/"], 60))
+        .unwrap();
     assert!(
         blocked(typed(&bad))
             && blocked(again(&bad, unscreened, ModerationStatus::Clear))
             && screen.blocks(&bad)
     );
     let strict = Screen::new(unscreened).with_safe_browsing(known);
-    assert_eq!(strict.judge_typed(good.as_str(), &good), Verdict::Suspicious(unscreened));
+    assert_eq!(strict.check_input(good.as_str(), &good), Verdict::Suspicious(unscreened));
 }

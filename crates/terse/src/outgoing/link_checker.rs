@@ -106,7 +106,7 @@ impl LinkChecker {
             self.asked.retain(|_, at| now.saturating_sub(SAME_HOST) < *at);
         }
         self.asked.insert(candidate.host.clone(), now);
-        let answers = match self.client.get(candidate.target.as_str(), Limits::REACH).await {
+        let answers = match self.client.get(candidate.target.as_str(), Limits::REACHABILITY).await {
             // Whoever answers so is there, and only will not talk to us.
             Ok(fetched) => !matches!(fetched.status, 404 | 410 | 500..),
             Err(OutgoingError::Busy) => return Ok(()),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use terse_core::Clock;
 use terse_core::registry::{Claim, DeliveryResult, DeliveryState, Due, Settlement, WebhookId};
-use terse_outgoing::{HookSecret, Outgoing, OutgoingError, SIGNATURE_HEADER, sign};
+use terse_outgoing::{Outgoing, OutgoingError, SIGNATURE_HEADER, WebhookSecret, sign};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -109,7 +109,7 @@ impl Sender {
         let seconds = u64::try_from(now.as_ms() / 1000).unwrap_or(0);
         let mut signature = String::new();
         for secret in self.hooks.desk.key.secrets(webhook, now) {
-            let signed = sign(&HookSecret::new(&secret), seconds, &body);
+            let signed = sign(&WebhookSecret::new(&secret), seconds, &body);
             match signed.split_once(",v1=") {
                 Some((_, more)) if !signature.is_empty() => {
                     signature.push_str(&format!(",v1={more}"));

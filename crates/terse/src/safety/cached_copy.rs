@@ -33,7 +33,9 @@ impl CachedCopy {
     pub(crate) fn read(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         match fs::File::open(&self.path) {
-            Ok(file) => file.take(Limits::FEED.body as u64 + (64 << 10)).read_to_end(&mut bytes)?,
+            Ok(file) => {
+                file.take(Limits::FEED.max_body as u64 + (64 << 10)).read_to_end(&mut bytes)?
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };

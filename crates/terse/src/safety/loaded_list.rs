@@ -8,7 +8,7 @@ use std::{fs, io};
 use sha2::{Digest as _, Sha256};
 use terse_core::Hosts;
 use terse_outgoing::{Limits, Validators};
-use terse_safety::{Entry, Guard, ParsedList, parse};
+use terse_safety::{Entry, ParsedList, ProtectedHosts, parse};
 
 use super::cached_copy::CachedCopy;
 use crate::config::{ListPlace, ListSource};
@@ -75,7 +75,7 @@ impl LoadedList {
         let look = look(path)?;
         (self.read, self.seen) = (Some(look), Some(look));
         let mut bytes = Vec::new();
-        let most = Limits::FEED.body as u64;
+        let most = Limits::FEED.max_body as u64;
         fs::File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > most {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a list has at most 64 MiB"));
@@ -105,7 +105,7 @@ impl LoadedList {
         }
         let from_elsewhere = self.kept.is_some();
         // Whether it would block us is seen below: single short links of ours are simply left out.
-        let guard = Guard { own_hosts: Vec::new(), platforms: !from_elsewhere };
+        let guard = ProtectedHosts { own_hosts: Vec::new(), allow_platforms: !from_elsewhere };
         let new = parse(&self.source.name, bytes, &guard);
         let ours = self.own_hosts.names();
         if new.entries().any(|entry| blocks(entry, &ours)) {

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use sha2::{Digest as _, Sha256};
 use terse_core::registry::BlockedHost;
-use terse_safety::{Guard, ParsedList};
+use terse_safety::{ParsedList, ProtectedHosts};
 
 use super::Safety;
 
@@ -20,7 +20,7 @@ pub(super) struct ModeratorBlocks {
 impl ModeratorBlocks {
     pub(super) fn new(hosts: &[BlockedHost]) -> Self {
         let text: String = hosts.iter().map(|host| format!("{}\n", host.host)).collect();
-        let guard = Guard { own_hosts: Vec::new(), platforms: true };
+        let guard = ProtectedHosts { own_hosts: Vec::new(), allow_platforms: true };
         Self {
             parsed: terse_safety::parse(NAME, text.as_bytes(), &guard),
             digest: Sha256::digest(&text).into(),
@@ -70,7 +70,7 @@ mod tests {
                 .unwrap();
         let judged = |target: &str| {
             let target = Target::parse(target, &Default::default()).unwrap();
-            matches!(safety.screen.judge(&target, terse_safety::FlagSet::NONE), Verdict::Blocked(block) if block.source == NAME)
+            matches!(safety.screen.check(&target, terse_safety::FlagSet::NONE), Verdict::Blocked(block) if block.source == NAME)
         };
         let host =
             |host: &str| BlockedHost { host: host.into(), at: Timestamp::from_ms(1), why: None };

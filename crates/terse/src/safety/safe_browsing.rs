@@ -128,7 +128,7 @@ impl Service {
 
     /// Has the server asked about a target if that is needed, and waits for it a little.
     pub(crate) async fn prepare(self: &Arc<Self>, target: &Target) {
-        let wanted = self.known.wanted(target);
+        let wanted = self.known.unknown_prefixes(target);
         if wanted.is_empty() {
             return;
         }
@@ -141,7 +141,7 @@ impl Service {
 
     /// Whether the server could tell more of a target.
     pub(crate) fn is_unsure(&self, target: &Target) -> bool {
-        !self.known.wanted(target).is_empty()
+        !self.known.unknown_prefixes(target).is_empty()
     }
 
     /// Has a link judged again when the server was asked.
@@ -161,7 +161,7 @@ impl Service {
             let learned = match self.client.search(some).await {
                 Ok(answer) => self
                     .known
-                    .learn(some, &answer)
+                    .store_response(some, &answer)
                     .map_err(|error| Trouble::answer(error.to_string())),
                 Err(trouble) => Err(trouble),
             };
@@ -170,7 +170,7 @@ impl Service {
                     self.counts.answered.fetch_add(1, Ordering::Relaxed);
                     self.failures.store(0, Ordering::Relaxed);
                     if learned.threats > 0 {
-                        self.screen.has_learned();
+                        self.screen.bump_version();
                     }
                 }
                 Err(trouble) => {

@@ -273,7 +273,7 @@ fn an_operator_may_warn_of_what_nobody_could_check() {
         Some(json!({"long_url": "https://good.example.net/", "alias": "good1"})),
     );
     assert_eq!(made.json()["status"], "suspicious");
-    assert!(terse.browse("/good1").text().contains("Nobody has been able to check this site yet"));
+    assert!(terse.browse("/good1").text().contains("This site has not been checked yet"));
     server.change(|state| state.lists = Mood::Well);
     turn(&terse, 2 * HALF_AN_HOUR);
     until("it was checked", || terse.get("/good1").status == 302);

@@ -195,7 +195,7 @@ fn an_odd_target_gets_a_warning_page_and_never_a_location() {
         ("odd2", "https://pаypal.com/", "mixed_script", "different alphabets"),
         ("odd3", "https://paypal.com@evil.example.net/", "userinfo", "user name stands before"),
         ("odd4", "https://bit.ly/abc", "shortener", "another short link"),
-        ("odd5", "https://somebody.github.io/", "free_hosting", "anybody can put up pages"),
+        ("odd5", "https://somebody.github.io/", "free_hosting", "anyone can publish pages"),
     ] {
         let made =
             terse.anonymous("POST", "/urls", Some(json!({"long_url": target, "alias": code})));

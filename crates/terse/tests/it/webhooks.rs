@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use terse_outgoing::{HookSecret, verify};
+use terse_outgoing::{WebhookSecret, verify};
 
 use crate::crash::Killable;
 use crate::harness::{KEY, TestTerse};
@@ -57,7 +57,7 @@ fn a_receiver_can_tell_that_what_it_is_told_is_ours() {
         ("POST /hook?a=b HTTP/1.1", "application/json")
     );
     let check = |secret: &str, got: &Got, body: &[u8]| {
-        verify(&HookSecret::new(secret), got.header("terse-signature"), body, now(&terse), 60)
+        verify(&WebhookSecret::new(secret), got.header("terse-signature"), body, now(&terse), 60)
             .is_ok()
     };
     assert!(check(&secret, &got, &got.body));
@@ -261,7 +261,7 @@ fn an_event_outlives_the_sender() {
     let first = Killable::start_with(&data_dir, &on);
     let made = call(&first, "POST", "/webhooks", Some(json!({ "url": receiver.url("/") })));
     let (id, secret) =
-        (made["id"].as_str().unwrap(), HookSecret::new(made["secret"].as_str().unwrap()));
+        (made["id"].as_str().unwrap(), WebhookSecret::new(made["secret"].as_str().unwrap()));
     let link = call(&first, "POST", "/urls", Some(json!({ "long_url": "https://example.com/" })));
     let before = receiver.next();
     first.kill();

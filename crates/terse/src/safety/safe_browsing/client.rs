@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use terse_outgoing::{Limits, Outgoing, OutgoingError, OutgoingSettings, Over};
+use terse_outgoing::{Limits, Outgoing, OutgoingError, OutgoingSettings, Oversize};
 use terse_safety::safe_browsing::HashList;
 use url::{Host, Url};
 
@@ -13,7 +13,8 @@ use crate::config::{Config, Secret};
 /// Where Google answers.
 const GOOGLE: &str = "https://safebrowsing.googleapis.com/";
 /// Whole hashes: a handful, soon.
-const ANSWER: Limits = Limits { time: Duration::from_secs(5), body: 1 << 20, over: Over::Refuse };
+const ANSWER: Limits =
+    Limits { timeout: Duration::from_secs(5), max_body: 1 << 20, oversize: Oversize::Refuse };
 
 /// Asks the server.
 pub(crate) struct Client {

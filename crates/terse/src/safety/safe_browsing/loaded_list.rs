@@ -8,7 +8,7 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use terse_core::Timestamp;
-use terse_safety::safe_browsing::{HashList, LISTS, ListUpdate, MAX_TRUST};
+use terse_safety::safe_browsing::{HashList, LISTS, ListUpdate, MAX_LIST_AGE};
 
 /// The name of the copy.
 const COPY: &str = "safe-browsing.lists";
@@ -138,7 +138,7 @@ impl LoadedList {
         }
         self.lists = lists;
         let trusted = |at: i64| {
-            now <= Timestamp::from_ms(at).checked_add(MAX_TRUST).unwrap_or(Timestamp::MAX)
+            now <= Timestamp::from_ms(at).checked_add(MAX_LIST_AGE).unwrap_or(Timestamp::MAX)
         };
         if !self.head.confirmed.is_some_and(trusted) {
             (outcome.back, self.head.since) = (true, now.as_ms());

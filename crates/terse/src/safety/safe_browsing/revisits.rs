@@ -55,8 +55,10 @@ impl Service {
             while self.is_quiet() {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
-            let mut wanted: Vec<u32> =
-                some.iter().flat_map(|revisit| self.known.wanted(&revisit.target)).collect();
+            let mut wanted: Vec<u32> = some
+                .iter()
+                .flat_map(|revisit| self.known.unknown_prefixes(&revisit.target))
+                .collect();
             wanted.sort_unstable();
             wanted.dedup();
             if wanted.is_empty() || self.ask(&wanted).await {

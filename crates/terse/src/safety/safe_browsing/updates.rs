@@ -107,7 +107,7 @@ impl Service {
         counter.fetch_add(1, Ordering::Relaxed);
         if outcome.changed {
             tracing::info!(entries = self.known.len(), "took new Safe Browsing lists");
-            self.screen.has_learned();
+            self.screen.bump_version();
         }
         if outcome.changed || outcome.back {
             safety.announce();

@@ -1,4 +1,4 @@
-//! Pages of well-known sites that send visitors on to any URL.
+//! Open redirects: pages of well-known sites that redirect to any URL.
 
 use std::sync::LazyLock;
 
@@ -6,9 +6,9 @@ use percent_encoding::percent_decode_str;
 use terse_core::Target;
 use url::{Url, form_urlencoded};
 
-use crate::known::lines;
-use crate::name::{Cut, is_at_or_below};
-use crate::parts::Parts;
+use crate::host_name::{DomainParts, is_at_or_below};
+use crate::known_hosts::lines;
+use crate::url_parts::UrlParts;
 
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     lines(include_str!("../data/redirectors.txt")).filter_map(Rule::read).collect()
@@ -18,7 +18,7 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
 struct Rule {
     host: &'static str,
     path: &'static str,
-    /// The URL is the rest of the path.
+    /// Whether the URL is the rest of the path.
     in_path: bool,
     fields: Vec<&'static str>,
 }
@@ -32,18 +32,18 @@ impl Rule {
         Some(Self { host, path: path.trim_end_matches('*'), in_path, fields })
     }
 
-    fn is_at(&self, host: &str, cut: Option<&Cut<'_>>) -> bool {
+    fn is_at(&self, host: &str, domain: Option<&DomainParts<'_>>) -> bool {
         match (self.host.strip_suffix(".*"), self.host.strip_prefix("*.")) {
-            (Some(label), _) => {
-                cut.is_some_and(|cut| cut.label == label && matches!(cut.below, "" | "www"))
-            }
+            (Some(label), _) => domain.is_some_and(|domain| {
+                domain.label == label && matches!(domain.subdomains, "" | "www")
+            }),
             (_, Some(above)) => host != above && is_at_or_below(host, above),
             _ => host.strip_prefix("www.").unwrap_or(host) == self.host,
         }
     }
 
-    /// Where it sends a visitor, as it is told to.
-    fn destination(&self, parts: &Parts<'_>) -> Option<String> {
+    /// The URL in the path or query that the page redirects to.
+    fn destination(&self, parts: &UrlParts<'_>) -> Option<String> {
         let rest = parts.path.strip_prefix(self.path)?;
         if self.in_path {
             let rest = percent_decode_str(rest).decode_utf8_lossy().into_owned();
@@ -60,25 +60,25 @@ impl Rule {
     }
 }
 
-/// What a known redirector was told, if this is one.
-fn told(parts: &Parts<'_>) -> Option<String> {
-    let cut = Cut::of(parts.host);
+/// The URL parameter of a known open redirect, if this is one.
+fn redirect_parameter(parts: &UrlParts<'_>) -> Option<String> {
+    let domain = DomainParts::of(parts.host);
     RULES
         .iter()
-        .filter(|rule| rule.is_at(parts.host, cut.as_ref()))
+        .filter(|rule| rule.is_at(parts.host, domain.as_ref()))
         .find_map(|rule| rule.destination(parts))
 }
 
-/// Whether this is a known redirector that was told where to go.
-pub(crate) fn redirects(parts: &Parts<'_>) -> bool {
-    told(parts).is_some()
+/// Whether this is a known open redirect with a target.
+pub(crate) fn redirects(parts: &UrlParts<'_>) -> bool {
+    redirect_parameter(parts).is_some()
 }
 
-/// Where a known redirector leads, if that can be read from its URL.
+/// The target of a known open redirect, if its URL contains it.
 pub(crate) fn destination(target: &Target) -> Option<Target> {
-    let told = told(&Parts::of(target)?)?;
-    let begin = told.find("http://").or_else(|| told.find("https://"))?;
-    let url = Url::parse(&told[begin..]).ok()?;
+    let parameter = redirect_parameter(&UrlParts::of(target)?)?;
+    let start = parameter.find("http://").or_else(|| parameter.find("https://"))?;
+    let url = Url::parse(&parameter[start..]).ok()?;
     Some(Target::from_stored(url.into()))
 }
 
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn known_redirectors_are_looked_through() {
+    fn known_open_redirects_are_followed() {
         for (text, end) in [
             (
                 "https://www.google.com/url?q=https://attacker.example.net/",
@@ -124,13 +124,13 @@ mod tests {
             ("https://www.bing.com/ck/a?u=a1aHR0cHM6", None),
         ] {
             let target = Target::from_stored(text.into());
-            assert!(redirects(&Parts::of(&target).unwrap()), "{text}");
+            assert!(redirects(&UrlParts::of(&target).unwrap()), "{text}");
             assert_eq!(destination(&target).as_ref().map(Target::as_str), end, "{text}");
         }
     }
 
     #[test]
-    fn other_pages_of_the_same_sites_are_no_redirectors() {
+    fn other_pages_of_the_same_sites_are_not_open_redirects() {
         for text in [
             "https://www.google.com/search?q=https://example.com/",
             "https://www.google.com/url",
@@ -142,7 +142,7 @@ mod tests {
             "https://vk.com/somebody?to=1",
             "https://web.archive.org/web/2020/https://example.com/",
         ] {
-            assert!(!redirects(&Parts::of_text(text).unwrap()), "{text}");
+            assert!(!redirects(&UrlParts::parse(text).unwrap()), "{text}");
         }
     }
 }

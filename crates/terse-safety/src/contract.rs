@@ -1,22 +1,22 @@
-//! The screen as the rest of the house knows it.
+//! Implements the core's screening contract.
 
 use terse_core::{Evidence, Judgement, Screening, Target};
 
 use crate::flag::{Flag, FlagSet};
-use crate::list::Guard;
-use crate::verdict::{Screen, Verdict};
+use crate::list::ProtectedHosts;
+use crate::screen::{Screen, Verdict};
 
 impl Screening for Screen {
     fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement {
         let verdict = match evidence {
-            Evidence::Typed(text) => self.judge_typed(text, target),
+            Evidence::Typed(text) => self.check_input(text, target),
             Evidence::Kept { flags, standing } => {
-                self.judge_again(target, flags.iter().filter_map(Flag::parse).collect(), standing)
+                self.recheck(target, flags.iter().filter_map(Flag::parse).collect(), standing)
             }
         };
         match verdict {
-            Verdict::Clear(flags) => Judgement::Clear(words(flags)),
-            Verdict::Suspicious(flags) => Judgement::Suspicious(words(flags)),
+            Verdict::Clear(flags) => Judgement::Clear(to_core(flags)),
+            Verdict::Suspicious(flags) => Judgement::Suspicious(to_core(flags)),
             Verdict::Blocked(block) => Judgement::Blocked { source: block.source },
         }
     }
@@ -30,7 +30,7 @@ impl Screening for Screen {
     }
 
     fn is_blockable(&self, host: &str) -> bool {
-        Guard { own_hosts: Vec::new(), platforms: true }.admits_host(host)
+        ProtectedHosts { own_hosts: Vec::new(), allow_platforms: true }.allows_host(host)
     }
 
     fn sentence(&self, flag: &str) -> Option<&'static str> {
@@ -38,7 +38,7 @@ impl Screening for Screen {
     }
 }
 
-fn words(flags: FlagSet) -> terse_core::Flags {
+fn to_core(flags: FlagSet) -> terse_core::Flags {
     terse_core::Flags::new(flags.iter().map(Flag::as_str))
 }
 
@@ -50,27 +50,27 @@ mod tests {
     use crate::{Index, parse};
 
     #[test]
-    fn words_and_lists_reach_the_house() {
+    fn flags_and_lists_reach_the_contract() {
         let screen = Screen::default();
-        let house: &dyn Screening = &screen;
+        let contract: &dyn Screening = &screen;
         let target = Target::parse("https://exam\u{2060}ple.com/", &Default::default()).unwrap();
         let Judgement::Suspicious(flags) =
-            house.judge(&target, Evidence::Typed("https://exam\u{2060}ple.com/"))
+            contract.judge(&target, Evidence::Typed("https://exam\u{2060}ple.com/"))
         else {
             panic!()
         };
         assert_eq!(flags.joined(), "disguised_text");
         let kept = Evidence::Kept { flags: &flags, standing: ModerationStatus::Suspicious };
-        assert_eq!(house.judge(&target, kept), Judgement::Suspicious(flags.clone()));
-        assert!(flags.iter().all(|flag| house.sentence(flag).is_some()));
-        let before = house.version();
-        screen.replace(Index::build(&[parse("feed", b"example.com", &Guard::default())]));
-        assert_eq!(house.judge(&target, kept), Judgement::Blocked { source: "feed".into() });
-        assert_ne!(house.version(), before);
+        assert_eq!(contract.judge(&target, kept), Judgement::Suspicious(flags.clone()));
+        assert!(flags.iter().all(|flag| contract.sentence(flag).is_some()));
+        let before = contract.version();
+        screen.replace(Index::build(&[parse("feed", b"example.com", &ProtectedHosts::default())]));
+        assert_eq!(contract.judge(&target, kept), Judgement::Blocked { source: "feed".into() });
+        assert_ne!(contract.version(), before);
     }
 
     #[test]
-    fn nobody_blocks_a_whole_registry() {
+    fn registries_cannot_be_blocked() {
         for (host, blockable) in [
             ("com", false),
             ("co.uk", false),

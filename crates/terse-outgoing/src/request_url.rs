@@ -1,4 +1,4 @@
-//! A URL that may be asked, taken apart.
+//! URLs that the client may request.
 
 use terse_core::{is_bad_port, is_public_name};
 use ureq::http::Uri;
@@ -7,28 +7,28 @@ use url::{Host, Url};
 use crate::error::OutgoingError;
 use crate::policy::Policy;
 
-/// As long as a target may be.
+/// The same limit as for targets.
 const MAX_URL_LEN: usize = 8192;
 
-/// Where a request goes. Holding one proves that scheme, port and host are such as we talk to;
-/// addresses are another matter.
-pub(crate) struct RemoteAddr {
+/// A URL with an allowed scheme, port and host name. Addresses are checked separately, after
+/// resolution.
+pub(crate) struct RequestUrl {
     url: Url,
-    /// The same for the client. Both parsers agree on the host, so the one that was checked is the
-    /// one that is asked.
+    /// The same URL for ureq. Both parsers agree on the host, so the checked host is the requested
+    /// one.
     uri: Uri,
     pub(crate) host: Host<String>,
     pub(crate) port: u16,
 }
 
-impl RemoteAddr {
+impl RequestUrl {
     pub(crate) fn parse(text: &str, policy: &Policy) -> Result<Self, OutgoingError> {
         if text.len() > MAX_URL_LEN {
             return refuse("the URL is too long");
         }
-        // A URL parser drops tabs and line ends wherever they stand: nobody means these.
+        // The URL parser would silently drop tabs and line breaks.
         if text.chars().any(char::is_control) {
-            return refuse("a URL contains no control characters");
+            return refuse("the URL contains control characters");
         }
         match Url::parse(text) {
             Ok(url) => Self::check(url, policy),
@@ -38,26 +38,26 @@ impl RemoteAddr {
 
     fn check(mut url: Url, policy: &Policy) -> Result<Self, OutgoingError> {
         if !matches!(url.scheme(), "http" | "https") {
-            return refuse("only http and https URLs are fetched");
+            return refuse("the scheme must be http or https");
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return refuse("a URL with a user name or password is not fetched");
+            return refuse("the URL must not contain a user name or password");
         }
         url.set_fragment(None);
         let (Some(host), Some(port)) =
             (url.host().map(|host| host.to_owned()), url.port_or_known_default())
         else {
-            return refuse("a URL needs a host");
+            return refuse("the URL has no host");
         };
         if is_bad_port(port) || (port < 1024 && !matches!(port, 80 | 443)) {
-            return refuse("this port is not for web pages");
+            return refuse("the port is not allowed");
         }
         if let Host::Domain(name) = &host {
             let name = name.strip_suffix('.').unwrap_or(name);
             if name.len() > 253 || name.split('.').any(|label| !(1..=63).contains(&label.len())) {
-                return refuse("no such host can exist");
+                return refuse("the host name is invalid");
             }
-            // Public names have a dot; one without is found, if at all, in a local network.
+            // Public names contain a dot; others can only be resolved in a local network.
             let public = is_public_name(name) && name.contains('.');
             if !public && !policy.allow_private {
                 return Err(OutgoingError::RefusedAddress);
@@ -76,16 +76,16 @@ impl RemoteAddr {
         Ok(Self { url, uri, host, port })
     }
 
-    /// Where a `Location` leads from here, checked as strictly as the first place.
+    /// Resolves a `Location` header, checked like the first URL.
     pub(crate) fn follow(&self, location: &[u8], policy: &Policy) -> Result<Self, OutgoingError> {
         let Ok(text) = str::from_utf8(location) else {
-            return Err(OutgoingError::BadRedirect("its location is not text"));
+            return Err(OutgoingError::BadRedirect("its Location header is not UTF-8"));
         };
         if text.len() > MAX_URL_LEN {
-            return Err(OutgoingError::BadRedirect("its location is too long"));
+            return Err(OutgoingError::BadRedirect("its Location header is too long"));
         }
         let Ok(url) = self.url.join(text) else {
-            return Err(OutgoingError::BadRedirect("its location is not a URL"));
+            return Err(OutgoingError::BadRedirect("its Location header is not a URL"));
         };
         let next = Self::check(url, policy).map_err(|error| match error {
             OutgoingError::NotAllowed(why) => OutgoingError::BadRedirect(why),
@@ -118,12 +118,12 @@ fn refuse<T>(why: &'static str) -> Result<T, OutgoingError> {
 mod tests {
     use super::*;
 
-    fn place(text: &str) -> Result<RemoteAddr, OutgoingError> {
-        RemoteAddr::parse(text, &Policy::default())
+    fn parse(text: &str) -> Result<RequestUrl, OutgoingError> {
+        RequestUrl::parse(text, &Policy::default())
     }
 
     #[test]
-    fn ordinary_urls_are_places() {
+    fn ordinary_urls_are_accepted() {
         for (text, port) in [
             ("http://site.test", 80),
             ("https://site.test./a?b=`|^{}\"<>'[]#c", 443),
@@ -131,13 +131,13 @@ mod tests {
             ("http://[2620:fe::fe]:8080/", 8080),
             ("http://8.8.8.8/", 80),
         ] {
-            assert_eq!(place(text).map(|place| place.port).ok(), Some(port), "{text}");
+            assert_eq!(parse(text).map(|url| url.port).ok(), Some(port), "{text}");
         }
-        assert_eq!(place("http://site.test/p#f").unwrap().as_str(), "http://site.test/p");
+        assert_eq!(parse("http://site.test/p#f").unwrap().as_str(), "http://site.test/p");
     }
 
     #[test]
-    fn what_is_not_for_us_is_refused_before_any_lookup() {
+    fn disallowed_urls_are_refused_before_any_lookup() {
         let long = format!("http://site.test/{}", "a".repeat(MAX_URL_LEN));
         for text in [
             "",
@@ -156,14 +156,14 @@ mod tests {
             "http://site.test/\r\nHost: x",
             &long,
         ] {
-            assert!(matches!(place(text), Err(OutgoingError::NotAllowed(_))), "{text}");
+            assert!(matches!(parse(text), Err(OutgoingError::NotAllowed(_))), "{text}");
         }
     }
 
     #[test]
     fn redirects_never_leave_tls() {
         let policy = Policy::default();
-        let secure = place("https://site.test/a/b").unwrap();
+        let secure = parse("https://site.test/a/b").unwrap();
         assert_eq!(
             secure.follow(b"../c?d", &policy).ok().unwrap().as_str(),
             "https://site.test/c?d"

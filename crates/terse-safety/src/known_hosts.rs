@@ -1,26 +1,26 @@
-//! Our own small lists, from `data/`.
+//! The built-in lists in `data/`: shorteners, free hosting services and imitated brands.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use crate::look_alike::{Fold, fold};
 
-/// Other shorteners.
+/// Other URL shorteners.
 pub(crate) static SHORTENERS: LazyLock<HostSet> =
     LazyLock::new(|| HostSet::read(include_str!("../data/shorteners.txt")));
-/// Free hosting and dynamic DNS.
+/// Free hosting and dynamic DNS services.
 pub(crate) static FREE_HOSTING: LazyLock<HostSet> =
     LazyLock::new(|| HostSet::read(include_str!("../data/free_hosting.txt")));
-/// Names that others imitate.
-pub(crate) static NAMES: LazyLock<Names> =
-    LazyLock::new(|| Names::read(include_str!("../data/names.txt")));
+/// Brand names that phishing hosts imitate.
+pub(crate) static BRANDS: LazyLock<Brands> =
+    LazyLock::new(|| Brands::read(include_str!("../data/names.txt")));
 
-/// The lines of a data file that are no comments.
+/// The lines of a data file without comments.
 pub(crate) fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Single hosts, and domains of which everything below counts.
+/// A set of hosts, and of domains whose subdomains match.
 pub(crate) struct HostSet {
     hosts: HashSet<&'static str>,
     above: HashSet<&'static str>,
@@ -35,7 +35,7 @@ impl HostSet {
         }
     }
 
-    /// Of a canonical host.
+    /// Whether a canonical host is in the set.
     pub(crate) fn contains(&self, host: &str) -> bool {
         let host = host.strip_prefix("www.").unwrap_or(host);
         let mut parents =
@@ -44,60 +44,60 @@ impl HostSet {
     }
 }
 
-/// The names that others imitate, as they are and as they look.
-pub(crate) struct Names {
+/// Brand names and the forms they are compared by.
+pub(crate) struct Brands {
     exact: HashSet<&'static str>,
-    /// Those that need no second sign.
-    precious: HashSet<&'static str>,
-    looks: HashMap<String, &'static str>,
-    rough_looks: HashMap<String, &'static str>,
-    /// Names of their own that only look like one.
-    honest: HashSet<&'static str>,
+    /// Brands that are a warning wherever they appear as a label.
+    sensitive: HashSet<&'static str>,
+    skeletons: HashMap<String, &'static str>,
+    loose_skeletons: HashMap<String, &'static str>,
+    /// Unrelated names that look like a brand.
+    exceptions: HashSet<&'static str>,
 }
 
-/// Shorter names look like too many honest words once digits and accents are ignored: `über`,
-/// `äpple`.
-const ROUGH_FROM: usize = 6;
+/// The minimum length for loose comparison. Shorter brands match too many unrelated words once
+/// digits and accents are ignored: `über`, `äpple`.
+const MIN_LOOSE_LEN: usize = 6;
 
-impl Names {
+impl Brands {
     fn read(text: &'static str) -> Self {
-        let (mut exact, mut precious, mut honest) =
+        let (mut exact, mut sensitive, mut exceptions) =
             (HashSet::new(), HashSet::new(), HashSet::new());
         for line in lines(text) {
             if let Some(name) = line.strip_prefix('-') {
-                honest.insert(name);
+                exceptions.insert(name);
                 continue;
             }
             let name = line.trim_end_matches([' ', '+']);
             exact.insert(name);
             if line.ends_with('+') {
-                precious.insert(name);
+                sensitive.insert(name);
             }
         }
-        let looks = exact.iter().map(|name| (fold(name, Fold::Look), *name)).collect();
-        let rough = exact.iter().filter(|name| name.len() >= ROUGH_FROM);
-        let rough_looks = rough.map(|name| (fold(name, Fold::Rough), *name)).collect();
-        Self { exact, precious, looks, rough_looks, honest }
+        let skeletons = exact.iter().map(|name| (fold(name, Fold::Skeleton), *name)).collect();
+        let loose = exact.iter().filter(|name| name.len() >= MIN_LOOSE_LEN);
+        let loose_skeletons = loose.map(|name| (fold(name, Fold::Loose), *name)).collect();
+        Self { exact, sensitive, skeletons, loose_skeletons, exceptions }
     }
 
-    /// Whether a label is such a name itself.
+    /// Whether a label is a brand name itself.
     pub(crate) fn contains(&self, label: &str) -> bool {
         self.exact.contains(label)
     }
 
-    /// Whether a name is reason enough for a warning wherever it stands.
-    pub(crate) fn is_precious(&self, name: &str) -> bool {
-        self.precious.contains(name)
+    /// Whether a brand is a warning wherever it appears as a label.
+    pub(crate) fn is_sensitive(&self, name: &str) -> bool {
+        self.sensitive.contains(name)
     }
 
-    /// The name that a label, in Unicode, looks like without being it.
+    /// The brand that a label, in Unicode, looks like without being it.
     pub(crate) fn imitated(&self, label: &str) -> Option<&'static str> {
-        if self.contains(label) || self.honest.contains(label) {
+        if self.contains(label) || self.exceptions.contains(label) {
             return None;
         }
-        self.looks
-            .get(&fold(label, Fold::Look))
-            .or_else(|| self.rough_looks.get(&fold(label, Fold::Rough)))
+        self.skeletons
+            .get(&fold(label, Fold::Skeleton))
+            .or_else(|| self.loose_skeletons.get(&fold(label, Fold::Loose)))
             .copied()
     }
 }
@@ -107,14 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_of_our_lists_is_a_canonical_host_and_stands_there_once() {
+    fn built_in_lists_hold_each_canonical_host_once() {
         for text in
             [include_str!("../data/shorteners.txt"), include_str!("../data/free_hosting.txt")]
         {
             let mut seen = HashSet::new();
             for line in lines(text) {
                 let host = line.trim_start_matches("*.");
-                assert_eq!(crate::name::canonical(host).as_deref(), Some(host));
+                assert_eq!(crate::host_name::canonical(host).as_deref(), Some(host));
                 assert!(host.contains('.') && seen.insert(line), "{line}");
             }
         }
@@ -122,14 +122,14 @@ mod tests {
 
     #[test]
     fn no_two_names_look_alike() {
-        let names = &*NAMES;
-        assert_eq!(names.looks.len(), names.exact.len());
+        let names = &*BRANDS;
+        assert_eq!(names.skeletons.len(), names.exact.len());
         assert_eq!(
-            names.rough_looks.len(),
-            names.exact.iter().filter(|name| name.len() >= ROUGH_FROM).count()
+            names.loose_skeletons.len(),
+            names.exact.iter().filter(|name| name.len() >= MIN_LOOSE_LEN).count()
         );
         assert_eq!(
-            names.exact.len() + names.honest.len(),
+            names.exact.len() + names.exceptions.len(),
             lines(include_str!("../data/names.txt")).count()
         );
         for name in &names.exact {

@@ -1,47 +1,48 @@
-//! The parts of a target, sliced from its serialisation.
+//! The parts of a URL, as slices of its serialisation.
 
 use std::net::Ipv4Addr;
 
 use terse_core::Target;
 
-/// Slices of one serialised URL. A serialisation is canonical, so its parts are found by their
-/// delimiters alone: the authority ends at the first slash, and within it an `@` can only end the
-/// credentials.
+/// Slices of one serialised URL. A serialisation is canonical, so the delimiters alone determine
+/// the parts: the authority ends at the first slash, and an `@` inside it ends the credentials.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Parts<'a> {
+pub(crate) struct UrlParts<'a> {
     /// `user:password`, without the `@`.
     pub(crate) credentials: Option<&'a str>,
     /// The host without a trailing dot; an IPv6 address in brackets.
     pub(crate) host: &'a str,
-    /// Only where it is not the scheme's own.
+    /// Absent for the scheme's default port.
     pub(crate) port: Option<&'a str>,
-    /// From the slash on.
+    /// Includes the leading slash.
     pub(crate) path: &'a str,
-    /// Behind the question mark.
+    /// Without the question mark.
     pub(crate) query: Option<&'a str>,
-    /// Behind the hash.
+    /// Without the hash.
     pub(crate) fragment: Option<&'a str>,
 }
 
-impl<'a> Parts<'a> {
-    /// `None` for what is no http(s) URL, which only a damaged store could hold.
+impl<'a> UrlParts<'a> {
+    /// `None` if the target is not an http(s) URL, which only a damaged store could contain.
     pub(crate) fn of(target: &'a Target) -> Option<Self> {
-        Self::of_text(target.as_str())
+        Self::parse(target.as_str())
     }
 
-    /// Of a serialisation.
-    pub(crate) fn of_text(text: &'a str) -> Option<Self> {
+    /// Splits a serialised URL.
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
         let (rest, fragment) = split(rest, '#');
         let (rest, query) = split(rest, '?');
         let (authority, path) = rest.split_at(rest.find('/')?);
-        let (credentials, place) = match authority.rsplit_once('@') {
-            Some((credentials, place)) => (Some(credentials), place),
+        let (credentials, host_and_port) = match authority.rsplit_once('@') {
+            Some((credentials, host_and_port)) => (Some(credentials), host_and_port),
             None => (None, authority),
         };
-        let (host, port) = match place.rfind([':', ']']) {
-            Some(at) if place.as_bytes()[at] == b':' => (&place[..at], Some(&place[at + 1..])),
-            _ => (place, None),
+        let (host, port) = match host_and_port.rfind([':', ']']) {
+            Some(at) if host_and_port.as_bytes()[at] == b':' => {
+                (&host_and_port[..at], Some(&host_and_port[at + 1..]))
+            }
+            _ => (host_and_port, None),
         };
         Some(Self {
             credentials,
@@ -53,13 +54,14 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Whether the host is an address rather than a name.
+    /// Whether the host is an IP address.
     pub(crate) fn is_address(&self) -> bool {
         is_address(self.host)
     }
 }
 
-/// Whether a canonical host is an address. Only a canonical IPv4 address ends in a number.
+/// Whether a canonical host is an IP address. Of canonical hosts only IPv4 addresses end in a digit
+/// label.
 pub(crate) fn is_address(host: &str) -> bool {
     host.starts_with('[')
         || (host.ends_with(|last: char| last.is_ascii_digit()) && host.parse::<Ipv4Addr>().is_ok())
@@ -67,7 +69,7 @@ pub(crate) fn is_address(host: &str) -> bool {
 
 fn split(text: &str, at: char) -> (&str, Option<&str>) {
     match text.split_once(at) {
-        Some((before, behind)) => (before, Some(behind)),
+        Some((before, after)) => (before, Some(after)),
         None => (text, None),
     }
 }
@@ -98,7 +100,7 @@ mod tests {
         if !matches!(url.scheme(), "http" | "https") {
             return;
         }
-        let parts = Parts::of_text(url.as_str()).unwrap();
+        let parts = UrlParts::parse(url.as_str()).unwrap();
         let sliced = (
             parts.host.to_owned(),
             parts.port.map(Into::into),
@@ -135,8 +137,8 @@ mod tests {
         }
 
         #[test]
-        fn any_stored_text_is_survived(text in "(https?://)?\\PC{0,40}") {
-            let _ = Parts::of_text(&text);
+        fn any_stored_text_is_handled(text in "(https?://)?\\PC{0,40}") {
+            let _ = UrlParts::parse(&text);
         }
     }
 }

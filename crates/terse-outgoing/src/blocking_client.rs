@@ -1,4 +1,4 @@
-//! Requests and answers, one hop after the other. Blocking: runs on the pool's threads.
+//! Sends requests and follows redirects. Blocking: runs on the pool's threads.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -9,31 +9,31 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::transport::{Connector as _, RustlsConnector};
 use ureq::{Agent, Body};
 
-use crate::answer::{Fetched, Posted, Validators};
+use crate::connector::{GuardedConnector, PinnedResolver, TlsConnector};
 use crate::error::{OutgoingError, from_ureq};
 use crate::policy::Policy;
-use crate::remote_addr::RemoteAddr;
-use crate::resolve::{Resolve, System};
-use crate::settings::{Limits, OutgoingSettings, Over};
-use crate::wire::{Pinned, Tls, Wire};
+use crate::request_url::RequestUrl;
+use crate::resolve::{Resolve, SystemResolver};
+use crate::response::{GetResponse, PostResponse, Validators};
+use crate::settings::{Limits, OutgoingSettings, Oversize};
 
-/// Redirects that are followed.
+/// The maximum number of redirects.
 const MAX_REDIRECTS: usize = 3;
-/// The longest head of an answer.
+/// The maximum size of a response header.
 const MAX_HEAD_SIZE: usize = 16 << 10;
-/// How much is read or written at once.
+/// The size of the read and write buffers.
 const BUFFER: usize = 32 << 10;
 
-/// All that requests have in common.
-pub(crate) struct Exchange {
+/// The state that all requests share.
+pub(crate) struct BlockingClient {
     pub(crate) policy: Policy,
     resolver: Arc<dyn Resolve>,
     user_agent: HeaderValue,
-    tls: Tls,
+    tls: TlsConnector,
     tls_config: TlsConfig,
 }
 
-impl Exchange {
+impl BlockingClient {
     pub(crate) fn new(settings: &OutgoingSettings) -> Self {
         let clean: String =
             settings.user_agent.chars().filter(|c| matches!(c, ' '..='~')).take(256).collect();
@@ -48,23 +48,24 @@ impl Exchange {
             resolver: settings
                 .resolver
                 .clone()
-                .unwrap_or_else(|| Arc::new(System::new(settings.allow_private))),
+                .unwrap_or_else(|| Arc::new(SystemResolver::new(settings.allow_private))),
             user_agent: HeaderValue::from_str(clean.trim())
                 .unwrap_or(HeaderValue::from_static("terse")),
-            tls: Tls(Arc::new(RustlsConnector::default())),
+            tls: TlsConnector(Arc::new(RustlsConnector::default())),
             tls_config: TlsConfig::builder().root_certs(roots).build(),
         }
     }
 
-    /// Gets a document, wherever it has moved to.
+    /// Gets a document and follows redirects.
     pub(crate) fn get(
         &self,
-        mut place: RemoteAddr,
+        mut url: RequestUrl,
         limits: Limits,
         known: &Validators,
         deadline: Instant,
-    ) -> Result<Fetched, OutgoingError> {
-        // The validators came from where the redirects ended, so they go along. Nothing else does.
+    ) -> Result<GetResponse, OutgoingError> {
+        // The validators belong to the document at the end of the redirects, so they are sent to
+        // every hop. Other headers are not.
         let mut headers = HeaderMap::new();
         for (name, value) in [
             (header::IF_NONE_MATCH, &known.etag),
@@ -76,43 +77,44 @@ impl Exchange {
                 headers.insert(name, value);
             }
         }
-        for followed in 0.. {
-            let response = self.hop(Method::GET, &place, &headers, &[], deadline)?;
+        for redirects in 0.. {
+            let response = self.hop(Method::GET, &url, &headers, &[], deadline)?;
             let Some(location) = location(&response)? else {
-                return read(response, &place, limits, deadline);
+                return read(response, &url, limits, deadline);
             };
-            if followed == MAX_REDIRECTS {
+            if redirects == MAX_REDIRECTS {
                 break;
             }
-            place = place.follow(location, &self.policy)?;
+            url = url.follow(location, &self.policy)?;
         }
         Err(OutgoingError::TooManyRedirects)
     }
 
-    /// Posts once, to this place only: what was signed for one receiver is not carried to another.
+    /// Posts once, without following redirects: a payload signed for one receiver is sent to no
+    /// other.
     pub(crate) fn post(
         &self,
-        place: &RemoteAddr,
+        url: &RequestUrl,
         headers: &HeaderMap,
         body: &[u8],
         deadline: Instant,
-    ) -> Result<Posted, OutgoingError> {
-        let response = self.hop(Method::POST, place, headers, body, deadline)?;
-        Ok(Posted::of(response.status(), response.headers()))
+    ) -> Result<PostResponse, OutgoingError> {
+        let response = self.hop(Method::POST, url, headers, body, deadline)?;
+        Ok(PostResponse::of(response.status(), response.headers()))
     }
 
     fn hop(
         &self,
         method: Method,
-        place: &RemoteAddr,
+        url: &RequestUrl,
         headers: &HeaderMap,
         body: &[u8],
         deadline: Instant,
     ) -> Result<Response<Body>, OutgoingError> {
-        let addresses = self.policy.addresses(place, &*self.resolver, deadline)?;
+        let addresses = self.policy.addresses(url, &*self.resolver, deadline)?;
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(OutgoingError::TooSlow);
+            return Err(OutgoingError::Timeout);
         }
         let config = Agent::config_builder()
             .proxy(None)
@@ -127,25 +129,30 @@ impl Exchange {
             .timeout_global(Some(left))
             .tls_config(self.tls_config.clone())
             .build();
-        let wire = Wire { addresses: addresses.clone(), policy: self.policy.clone(), deadline };
-        let agent = Agent::with_parts(config, wire.chain(self.tls.clone()), Pinned(addresses));
-        let mut request = Request::builder().method(method.clone()).uri(place.uri());
+        let connector = GuardedConnector {
+            addresses: addresses.clone(),
+            policy: self.policy.clone(),
+            deadline,
+        };
+        let agent =
+            Agent::with_parts(config, connector.chain(self.tls.clone()), PinnedResolver(addresses));
+        let mut request = Request::builder().method(method.clone()).uri(url.uri());
         if let Some(all) = request.headers_mut() {
             all.extend(headers.clone());
             all.insert(header::USER_AGENT, self.user_agent.clone());
             all.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        let asked = match method {
+        let result = match method {
             Method::POST => {
                 request.body(body).map_err(ureq::Error::from).and_then(|request| agent.run(request))
             }
             _ => request.body(()).map_err(ureq::Error::from).and_then(|request| agent.run(request)),
         };
-        asked.map_err(|error| from_ureq(error, place.is_tls()))
+        result.map_err(|error| from_ureq(error, url.is_tls()))
     }
 }
 
-/// Where an answer sends us, if it does.
+/// The `Location` of a redirect; `None` for other responses.
 fn location(response: &Response<Body>) -> Result<Option<&[u8]>, OutgoingError> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -153,23 +160,23 @@ fn location(response: &Response<Body>) -> Result<Option<&[u8]>, OutgoingError> {
     let mut all = response.headers().get_all(header::LOCATION).iter();
     match (all.next(), all.next()) {
         (Some(one), None) => Ok(Some(one.as_bytes())),
-        (None, _) => Err(OutgoingError::BadRedirect("it has no location")),
-        _ => Err(OutgoingError::BadRedirect("it has two locations")),
+        (None, _) => Err(OutgoingError::BadRedirect("it has no Location header")),
+        _ => Err(OutgoingError::BadRedirect("it has more than one Location header")),
     }
 }
 
 fn read(
     response: Response<Body>,
-    place: &RemoteAddr,
+    url: &RequestUrl,
     limits: Limits,
     deadline: Instant,
-) -> Result<Fetched, OutgoingError> {
+) -> Result<GetResponse, OutgoingError> {
     let (parts, body) = response.into_parts();
-    let mut fetched = Fetched::of(place.as_str(), parts.status, &parts.headers);
-    if limits.body == 0 {
+    let mut fetched = GetResponse::of(url.as_str(), parts.status, &parts.headers);
+    if limits.max_body == 0 {
         return Ok(fetched);
     }
-    // None was asked for, and a small packed body may be a very large one.
+    // Compression was not requested, and a small compressed body can expand enormously.
     let plain = |name: &HeaderName, word: &str| {
         parts
             .headers
@@ -180,31 +187,35 @@ fn read(
     if !plain(&header::CONTENT_ENCODING, "identity")
         || !plain(&header::TRANSFER_ENCODING, "chunked")
     {
-        return Err(OutgoingError::BadAnswer("its body is compressed"));
+        return Err(OutgoingError::InvalidResponse("the body is compressed"));
     }
-    let too_large = OutgoingError::TooLarge { limit: limits.body };
-    if limits.over == Over::Refuse
-        && body.content_length().is_some_and(|length| length > limits.body as u64)
+    let too_large = OutgoingError::TooLarge { limit: limits.max_body };
+    if limits.oversize == Oversize::Refuse
+        && body.content_length().is_some_and(|length| length > limits.max_body as u64)
     {
         return Err(too_large);
     }
     let mut reader = body.into_reader();
-    let mut piece = vec![0; BUFFER];
+    let mut chunk = vec![0; BUFFER];
     loop {
-        // The socket knows the deadline too, but a flood never makes it wait.
+        // The socket has the deadline too, but a fast sender never makes it wait.
         if Instant::now() >= deadline {
-            return Err(OutgoingError::TooSlow);
+            return Err(OutgoingError::Timeout);
         }
-        let read = match reader.read(&mut piece) {
+        let read = match reader.read(&mut chunk) {
             Ok(0) => return Ok(fetched),
             Ok(read) => read,
-            Err(error) => return Err(from_ureq(error.into(), place.is_tls())),
+            Err(error) => return Err(from_ureq(error.into(), url.is_tls())),
         };
-        let room = limits.body - fetched.body.len();
-        fetched.body.extend_from_slice(&piece[..read.min(room)]);
-        if read > room {
+        let remaining = limits.max_body - fetched.body.len();
+        fetched.body.extend_from_slice(&chunk[..read.min(remaining)]);
+        if read > remaining {
             fetched.truncated = true;
-            return if limits.over == Over::Cut { Ok(fetched) } else { Err(too_large) };
+            return if limits.oversize == Oversize::Truncate {
+                Ok(fetched)
+            } else {
+                Err(too_large)
+            };
         }
     }
 }

@@ -1,17 +1,16 @@
-//! The warning signs that only the typed text shows: a target's serialisation has already lost
-//! them.
+//! Warning flags of the entered text that the parsed target no longer shows.
 
 use terse_core::Target;
 
 use crate::flag::{Flag, FlagSet};
-use crate::parts::Parts;
+use crate::url_parts::UrlParts;
 
-/// The warning signs in the text that became `target`. To be asked once, when a link is made, and
-/// kept with it.
-pub fn typed_flags(text: &str, target: &Target) -> FlagSet {
+/// The warning flags of the text that was parsed into `target`. Computed once, when a link is
+/// created, and stored with it.
+pub fn input_flags(text: &str, target: &Target) -> FlagSet {
     let mut flags = FlagSet::NONE;
     let text = text.trim_matches([' ', '\t', '\r', '\n']);
-    let (Some(parts), Some((_, rest))) = (Parts::of(target), text.split_once(':')) else {
+    let (Some(parts), Some((_, rest))) = (UrlParts::of(target), text.split_once(':')) else {
         return flags;
     };
     let authority_and_more = rest.trim_start_matches(['/', '\\']);
@@ -24,7 +23,7 @@ pub fn typed_flags(text: &str, target: &Target) -> FlagSet {
     if is_disguised(host) {
         flags.insert(Flag::DisguisedText);
     }
-    // An IPv6 address has many honest spellings, an IPv4 address one.
+    // An IPv6 address has many usual spellings, an IPv4 address one.
     if parts.is_address() && !parts.host.starts_with('[') && without_port(host) != parts.host {
         flags.insert(Flag::OddAddress);
     }
@@ -39,27 +38,26 @@ fn without_port(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-/// Whether a host was typed with escapes, with characters that vanish, or with ornaments that stand
-/// for plain letters.
+/// Whether a host was entered with percent escapes, with characters that IDNA removes, or with
+/// decorative variants of ASCII letters.
 fn is_disguised(host: &str) -> bool {
     host.contains('%')
         || host.chars().any(|char| !char.is_ascii() && !is_wide(char) && becomes_ascii(char))
         || host.split(['.', '。', '．', '｡']).any(is_partly_wide)
 }
 
-/// Whether a character is removed from names, or replaced by plain letters.
+/// Whether IDNA removes a character or maps it to ASCII.
 fn becomes_ascii(char: char) -> bool {
     let (mapped, result) = idna::domain_to_unicode(&format!("a{char}a"));
     result.is_ok() && mapped.is_ascii()
 }
 
-/// What a Japanese or Chinese keyboard gives if left in that state: wide letters, and full stops of
-/// their own.
+/// Full-width letters and full stops, as Japanese and Chinese input methods produce them.
 fn is_wide(char: char) -> bool {
     matches!(char, '\u{ff01}'..='\u{ff5e}' | '。' | '｡')
 }
 
-/// A keyboard makes a whole word wide; only a person makes half of it so.
+/// An input method makes a whole word full-width; a mixture is deliberate.
 fn is_partly_wide(label: &str) -> bool {
     label.chars().any(is_wide) && label.chars().any(|char| char.is_ascii_alphabetic())
 }
@@ -70,12 +68,12 @@ mod tests {
 
     use super::*;
 
-    fn judged(text: &str) -> String {
-        typed_flags(text, &Target::parse(text, &Default::default()).unwrap()).to_string()
+    fn flags_of(text: &str) -> String {
+        input_flags(text, &Target::parse(text, &Default::default()).unwrap()).to_string()
     }
 
     #[test]
-    fn odd_spellings_are_seen_in_the_typed_text() {
+    fn odd_spellings_are_flagged() {
         for (text, want) in [
             ("https:////example.com/path", "odd_slashes"),
             ("https:/example.com/", "odd_slashes"),
@@ -95,7 +93,7 @@ mod tests {
             ("http://8.8.2056:80/", "odd_address"),
             ("http://⑧.8.8.8/", "odd_address,disguised_text"),
         ] {
-            assert_eq!(judged(text), want, "{text}");
+            assert_eq!(flags_of(text), want, "{text}");
         }
     }
 
@@ -115,14 +113,14 @@ mod tests {
             "http://[2620:FE::FE]:8080/x",
             "https://مثال.السعودية/",
         ] {
-            assert_eq!(judged(text), "", "{text}");
+            assert_eq!(flags_of(text), "", "{text}");
         }
     }
 
     proptest! {
         #[test]
-        fn any_text_is_survived(text in "(https?:)?[/\\\\]{0,3}\\PC{0,40}", stored in "(https?://)?\\PC{0,40}") {
-            let _ = typed_flags(&text, &Target::from_stored(stored.clone()));
+        fn any_text_is_handled(text in "(https?:)?[/\\\\]{0,3}\\PC{0,40}", stored in "(https?://)?\\PC{0,40}") {
+            let _ = input_flags(&text, &Target::from_stored(stored.clone()));
             let _ = crate::flags(&Target::from_stored(stored));
         }
     }

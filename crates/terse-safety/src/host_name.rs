@@ -1,4 +1,4 @@
-//! Host names: their canonical form and their parts.
+//! Host names: canonical form, public suffix and labels.
 
 use std::net::IpAddr;
 
@@ -6,35 +6,34 @@ use psl::{Suffix, Type};
 use terse_core::is_public_address;
 use url::Host;
 
-/// A host in the form a target's serialisation would give it, without a trailing dot. `None` for
-/// what cannot be a host.
+/// A host as the URL parser serialises it, without a trailing dot. `None` for an invalid host.
 pub(crate) fn canonical(text: &str) -> Option<String> {
     let text = text.trim();
-    if !is_possible_length(text) {
+    if !has_plausible_length(text) {
         return None;
     }
     if is_canonical_already(text) {
         return Some(text.to_owned());
     }
-    // Lists write IPv6 addresses without brackets, which no URL could.
+    // Blocklists write IPv6 addresses without brackets; URLs cannot.
     if let Ok(IpAddr::V6(address)) = text.parse() {
         return Some(format!("[{address}]"));
     }
     let host = Host::parse(text).ok()?.to_string();
     let host = host.strip_suffix('.').unwrap_or(&host);
-    is_possible(host).then(|| host.to_owned())
+    is_valid(host).then(|| host.to_owned())
 }
 
-/// Whether a host, before it was mapped and encoded, may be short enough afterwards. Encoding a
-/// name takes time in the square of its length, and a list may have been made to waste ours.
-pub(crate) fn is_possible_length(text: &str) -> bool {
+/// Whether a host can be short enough after IDNA encoding. Encoding takes quadratic time, so the
+/// check comes first and a malicious list cannot waste CPU time.
+pub(crate) fn has_plausible_length(text: &str) -> bool {
     text.len() <= 1024 && text.chars().count() <= 3 * 253
 }
 
-/// The spelling of nearly every line of every list, which needs no parser.
+/// A fast path: nearly all list entries are already canonical and need no parser.
 fn is_canonical_already(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'))
-        && has_possible_labels(text)
+        && has_valid_labels(text)
         && text.split('.').all(|label| !label.starts_with("xn--"))
         && text
             .rsplit('.')
@@ -42,19 +41,18 @@ fn is_canonical_already(text: &str) -> bool {
             .is_some_and(|last| last.starts_with(|first: char| first.is_ascii_lowercase()))
 }
 
-/// Whether a resolver could find a canonical host: the parser lets longer ones pass.
-pub(crate) fn is_possible(host: &str) -> bool {
-    host.starts_with('[') || has_possible_labels(host)
+/// Whether a canonical host satisfies the DNS length limits, which the URL parser does not check.
+pub(crate) fn is_valid(host: &str) -> bool {
+    host.starts_with('[') || has_valid_labels(host)
 }
 
-fn has_possible_labels(name: &str) -> bool {
+fn has_valid_labels(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(|label| (1..=63).contains(&label.len()))
 }
 
-/// Whether a host is a place inside: a name without a dot, a local name, an address nobody outside
-/// can reach.
-pub(crate) fn is_inside(host: &str) -> bool {
-    const INSIDE: &[&str] = &[
+/// Whether a host is internal: a name without a dot, a local name, or a non-public IP address.
+pub(crate) fn is_internal(host: &str) -> bool {
+    const INTERNAL: &[&str] = &[
         "localhost",
         "local",
         "internal",
@@ -69,7 +67,7 @@ pub(crate) fn is_inside(host: &str) -> bool {
         Some(address) => !is_public_address(address),
         None => {
             !host.contains('.')
-                || host.rsplit('.').next().is_some_and(|last| INSIDE.contains(&last))
+                || host.rsplit('.').next().is_some_and(|last| INTERNAL.contains(&last))
         }
     }
 }
@@ -81,13 +79,13 @@ fn address(host: &str) -> Option<IpAddr> {
     }
 }
 
-/// The one place that asks the list: it is compiled into whoever calls it, and it is large.
+/// Not inlined, because the compiled public suffix list is large.
 #[inline(never)]
 fn public_suffix(host: &str) -> Option<Suffix<'_>> {
     psl::suffix(host.as_bytes())
 }
 
-/// What kind of public suffix a whole host is, if it is one.
+/// The kind of public suffix that a whole host is, if it is one.
 pub(crate) fn suffix_kind(host: &str) -> Option<SuffixKind> {
     let suffix = public_suffix(host)?;
     (suffix.as_bytes().len() == host.len()).then(|| match suffix.typ() {
@@ -96,7 +94,7 @@ pub(crate) fn suffix_kind(host: &str) -> Option<SuffixKind> {
     })
 }
 
-/// Who gives out the names below a public suffix.
+/// Who assigns the names below a public suffix.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum SuffixKind {
     /// `com`, `co.uk`.
@@ -105,32 +103,32 @@ pub(crate) enum SuffixKind {
     Platform,
 }
 
-/// A host cut where its owner's part begins: `a.b` + `paypal` + `com` for `a.b.paypal.com`.
+/// A host split at its registered label: `a.b` + `paypal` + `com` for `a.b.paypal.com`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Cut<'a> {
-    /// Everything the owner put before; may be empty.
-    pub(crate) below: &'a str,
-    /// The label the owner registered.
+pub(crate) struct DomainParts<'a> {
+    /// The labels before the registered one; may be empty.
+    pub(crate) subdomains: &'a str,
+    /// The registered label.
     pub(crate) label: &'a str,
     /// The public suffix.
     pub(crate) suffix: &'a str,
 }
 
-impl<'a> Cut<'a> {
-    /// `None` for addresses, bare suffixes and names without a dot.
+impl<'a> DomainParts<'a> {
+    /// `None` for IP addresses, public suffixes and names without a dot.
     pub(crate) fn of(host: &'a str) -> Option<Self> {
-        if crate::parts::is_address(host) {
+        if crate::url_parts::is_address(host) {
             return None;
         }
         let suffix = public_suffix(host)?.as_bytes().len();
         let (rest, suffix) = host.split_at_checked(host.len().checked_sub(suffix)?)?;
         let rest = rest.strip_suffix('.')?;
-        let (below, label) = rest.rsplit_once('.').unwrap_or(("", rest));
-        (!label.is_empty()).then_some(Self { below, label, suffix })
+        let (subdomains, label) = rest.rsplit_once('.').unwrap_or(("", rest));
+        (!label.is_empty()).then_some(Self { subdomains, label, suffix })
     }
 }
 
-/// Whether a host is a name or stands below it, label by label.
+/// Whether a host is a domain or one of its subdomains.
 pub(crate) fn is_at_or_below(host: &str, name: &str) -> bool {
     host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
@@ -180,20 +178,21 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_cut_at_its_public_suffix() {
-        let cut = |host| Cut::of(host).map(|cut| (cut.below, cut.label, cut.suffix));
-        assert_eq!(cut("a.b.paypal.com"), Some(("a.b", "paypal", "com")));
-        assert_eq!(cut("amazon.co.uk"), Some(("", "amazon", "co.uk")));
-        assert_eq!(cut("paypal.github.io"), Some(("", "paypal", "github.io")));
-        assert_eq!(cut("a.example"), Some(("", "a", "example")));
+    fn a_host_is_split_at_its_public_suffix() {
+        let parts =
+            |host| DomainParts::of(host).map(|parts| (parts.subdomains, parts.label, parts.suffix));
+        assert_eq!(parts("a.b.paypal.com"), Some(("a.b", "paypal", "com")));
+        assert_eq!(parts("amazon.co.uk"), Some(("", "amazon", "co.uk")));
+        assert_eq!(parts("paypal.github.io"), Some(("", "paypal", "github.io")));
+        assert_eq!(parts("a.example"), Some(("", "a", "example")));
         for host in ["co.uk", "com", "ai", "8.8.8.8", "[2620:fe::fe]", "", "."] {
-            assert_eq!(cut(host), None, "{host}");
+            assert_eq!(parts(host), None, "{host}");
         }
     }
 
     proptest! {
         #[test]
-        fn the_short_cut_changes_no_host(text in "[a-z0-9.-]{0,20}") {
+        fn the_fast_path_agrees_with_the_parser(text in "[a-z0-9.-]{0,20}") {
             let by_the_parser = Host::parse(&text).ok().map(|host| host.to_string());
             if is_canonical_already(&text) {
                 prop_assert_eq!(Some(text), by_the_parser);
@@ -204,7 +203,7 @@ mod tests {
         fn a_canonical_host_stays_as_it_is(text in "\\PC{0,30}") {
             if let Some(host) = canonical(&text) {
                 prop_assert_eq!(canonical(&host), Some(host.clone()));
-                let _ = Cut::of(&host);
+                let _ = DomainParts::of(&host);
             }
         }
     }

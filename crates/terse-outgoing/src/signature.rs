@@ -1,8 +1,8 @@
-//! How a receiver knows that a webhook is ours.
+//! Signatures of webhooks.
 //!
 //! The header is `Terse-Signature: t=<unix seconds>,v1=<hex>`, where `<hex>` is the HMAC-SHA-256 of
-//! the seconds, a dot and the body, keyed with the secret that both sides share. The time is signed
-//! too, so an old message cannot be sent again.
+//! the seconds, a dot and the body, keyed with the shared secret. The time is signed too, so an old
+//! message cannot be replayed.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use sha2::Sha256;
 /// The header that carries the signature.
 pub const SIGNATURE_HEADER: &str = "Terse-Signature";
 
-/// What both sides know. It prints as `[hidden]`.
+/// The shared secret. Its debug output is `[hidden]`.
 #[derive(Clone)]
-pub struct HookSecret(Box<[u8]>);
+pub struct WebhookSecret(Box<[u8]>);
 
-impl HookSecret {
-    /// Takes a secret as it is; its text, not what the text might encode.
+impl WebhookSecret {
+    /// Uses the text of the secret as the key, without decoding it.
     pub fn new(secret: &str) -> Self {
         Self(secret.as_bytes().into())
     }
@@ -32,28 +32,28 @@ impl HookSecret {
     }
 }
 
-impl fmt::Debug for HookSecret {
+impl fmt::Debug for WebhookSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[hidden]")
     }
 }
 
-/// Why a signature does not hold.
+/// Why a signature is invalid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SignatureError {
-    /// Not in the form described above.
-    #[error("the signature header cannot be read")]
+    /// The header does not have the documented form.
+    #[error("the signature header is malformed")]
     Malformed,
-    /// Signed too long ago, or too far ahead.
-    #[error("the signature is not of this time")]
+    /// The time is outside the tolerance.
+    #[error("the signature's time is outside the tolerance")]
     Stale,
-    /// Another body, another time or another secret.
+    /// The body, time or secret differs.
     #[error("the signature does not match")]
     Mismatch,
 }
 
-/// The value of the header for a body that is sent at this time.
-pub fn sign(secret: &HookSecret, seconds: u64, body: &[u8]) -> String {
+/// The header value for a body sent at this time.
+pub fn sign(secret: &WebhookSecret, seconds: u64, body: &[u8]) -> String {
     let mut value = format!("t={seconds},v1=");
     for byte in secret.mac(seconds, body).finalize().into_bytes() {
         value.push_str(&format!("{byte:02x}"));
@@ -61,10 +61,10 @@ pub fn sign(secret: &HookSecret, seconds: u64, body: &[u8]) -> String {
     value
 }
 
-/// What a receiver does: any `v1` that matches will do, so that a secret can be changed while
-/// messages are under way. Compares in constant time.
+/// Verifies a signature as a receiver does, in constant time. Any matching `v1` is enough, so that
+/// a secret can be changed while messages are in flight.
 pub fn verify(
-    secret: &HookSecret,
+    secret: &WebhookSecret,
     header: &str,
     body: &[u8],
     now: u64,
@@ -78,7 +78,7 @@ pub fn verify(
                 seconds = Some(value.parse::<u64>().map_err(|_| SignatureError::Malformed)?);
             }
             Some(("v1", value)) => given.push(from_hex(value).ok_or(SignatureError::Malformed)?),
-            Some(_) => {} // a later version's business
+            Some(_) => {} // a later scheme
             None => return Err(SignatureError::Malformed),
         }
     }
@@ -111,14 +111,14 @@ mod tests {
         // printf '1700000000.{"event":"link.created"}' | openssl dgst -sha256 -hmac whsec_test
         let want =
             "t=1700000000,v1=157c90f250cb20ef0f8f798ef6b985d7bf78bcf43128ad5325212589883c33e8";
-        assert_eq!(sign(&HookSecret::new("whsec_test"), 1_700_000_000, BODY), want);
+        assert_eq!(sign(&WebhookSecret::new("whsec_test"), 1_700_000_000, BODY), want);
     }
 
     #[test]
     fn only_the_same_secret_body_and_time_verify() {
-        let secret = HookSecret::new("s");
+        let secret = WebhookSecret::new("s");
         let header = sign(&secret, 1000, BODY);
-        let check = |secret: &HookSecret, header: &str, body: &[u8], now| {
+        let check = |secret: &WebhookSecret, header: &str, body: &[u8], now| {
             verify(secret, header, body, now, 300)
         };
         assert_eq!(check(&secret, &header, BODY, 1300), Ok(()));
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(check(&secret, &header, BODY, 1301), Err(SignatureError::Stale));
         assert_eq!(check(&secret, &header, b"{}", 1000), Err(SignatureError::Mismatch));
         assert_eq!(
-            check(&HookSecret::new("t"), &header, BODY, 1000),
+            check(&WebhookSecret::new("t"), &header, BODY, 1000),
             Err(SignatureError::Mismatch)
         );
         assert_eq!(
@@ -135,7 +135,7 @@ mod tests {
         );
         let both = format!(
             "{},v1={}, v2=x",
-            sign(&HookSecret::new("old"), 1000, BODY),
+            sign(&WebhookSecret::new("old"), 1000, BODY),
             header.rsplit_once('=').unwrap().1
         );
         assert_eq!(check(&secret, &both, BODY, 1000), Ok(()));
@@ -159,6 +159,6 @@ mod tests {
 
     #[test]
     fn a_secret_is_never_printed() {
-        assert_eq!(format!("{:?}", HookSecret::new("whsec_test")), "[hidden]");
+        assert_eq!(format!("{:?}", WebhookSecret::new("whsec_test")), "[hidden]");
     }
 }

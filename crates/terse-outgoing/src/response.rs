@@ -1,16 +1,16 @@
-//! What came back.
+//! Responses.
 
 use std::fmt;
 use std::time::Duration;
 
 use ureq::http::{HeaderMap, HeaderName, StatusCode, header};
 
-/// Longer header values are of no use to anyone here.
+/// Longer header values are ignored.
 const MAX_VALUE_LEN: usize = 1024;
-/// A server may ask us to stay away, but not for ever.
-const MAX_PAUSE: u64 = 86_400;
+/// The longest `Retry-After` that is honoured, in seconds.
+const MAX_RETRY_AFTER: u64 = 86_400;
 
-/// What tells whether a document has changed since it was last fetched.
+/// Validators for conditional requests.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Validators {
     /// The `ETag`, as the server wrote it.
@@ -19,30 +19,30 @@ pub struct Validators {
     pub last_modified: Option<String>,
 }
 
-/// The answer to a get.
+/// The response to a GET.
 #[derive(Clone, Eq, PartialEq)]
-pub struct Fetched {
-    /// Where the answer came from, after redirects.
+pub struct GetResponse {
+    /// The URL of the response, after redirects.
     pub url: String,
-    /// The status: any, also 404 and 500.
+    /// The status, including errors such as 404 and 500.
     pub status: u16,
     /// The `Content-Type`.
     pub content_type: Option<String>,
-    /// To ask next time whether anything has changed.
+    /// The validators for the next request.
     pub validators: Validators,
-    /// The body, or its beginning.
+    /// The body, possibly truncated.
     pub body: Vec<u8>,
-    /// The body was longer than wanted, and the rest was not read.
+    /// Whether the body was longer than the limit.
     pub truncated: bool,
 }
 
-impl Fetched {
-    /// What was fetched earlier still holds (304).
+impl GetResponse {
+    /// Whether the document is unchanged (304).
     pub fn is_unchanged(&self) -> bool {
         self.status == 304
     }
 
-    /// The server says all is well (2xx).
+    /// Whether the status is 2xx.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -62,10 +62,10 @@ impl Fetched {
     }
 }
 
-/// Without query and body: either may hold secrets, and debug output may reach a log.
-impl fmt::Debug for Fetched {
+/// Omits query and body: either may contain secrets, and debug output may be logged.
+impl fmt::Debug for GetResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fetched")
+        f.debug_struct("GetResponse")
             .field("url", &self.url.split(['?', '#']).next().unwrap_or_default())
             .field("status", &self.status)
             .field("content_type", &self.content_type)
@@ -75,17 +75,17 @@ impl fmt::Debug for Fetched {
     }
 }
 
-/// The answer to a post. Its body is not read.
+/// The response to a POST. Its body is not read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Posted {
-    /// The status: any, also a redirect, which is not followed.
+pub struct PostResponse {
+    /// The status, including redirects, which are not followed.
     pub status: u16,
-    /// How long the server asks us to wait before the next post; at most a day.
+    /// The server's `Retry-After`, at most a day.
     pub retry_after: Option<Duration>,
 }
 
-impl Posted {
-    /// The server has taken it (2xx).
+impl PostResponse {
+    /// Whether the status is 2xx.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -93,7 +93,7 @@ impl Posted {
     pub(crate) fn of(status: StatusCode, headers: &HeaderMap) -> Self {
         let retry_after = text(headers, &header::RETRY_AFTER)
             .and_then(|seconds| seconds.parse::<u64>().ok())
-            .map(|seconds| Duration::from_secs(seconds.min(MAX_PAUSE)));
+            .map(|seconds| Duration::from_secs(seconds.min(MAX_RETRY_AFTER)));
         Self { status: status.as_u16(), retry_after }
     }
 }

@@ -1,23 +1,24 @@
-//! A set of hashes, each with a number: eleven octets an entry, one or two cache lines a look.
+//! A read-only map from hash to list number: eleven bytes per entry, one or two cache lines per
+//! look-up.
 
-/// Hashes in order, and a directory that leads from a hash's first bits to its few neighbours.
-/// Built once, then only read.
+/// Sorted hashes, with a directory from the first bits of a hash to its bucket. Built once, then
+/// read-only.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     hashes: Box<[u64]>,
     /// Which source each hash came from.
     sources: Box<[u16]>,
-    /// Where the hashes of each bucket begin, and one more for the end.
+    /// The start of each bucket, and the end of the last.
     begins: Box<[u32]>,
-    /// How far a hash is shifted to give its bucket.
+    /// The right shift that turns a hash into its bucket.
     shift: u32,
 }
 
-/// The hashes one bucket has on average.
+/// The average number of hashes per bucket.
 const BUCKET: usize = 4;
 
 impl Table {
-    /// Of two equal hashes the one with the lower source stays.
+    /// Of equal hashes, the one with the lowest source stays.
     pub(crate) fn build(mut entries: Vec<(u64, u16)>) -> Self {
         entries.sort_unstable();
         entries.dedup_by_key(|entry| entry.0);

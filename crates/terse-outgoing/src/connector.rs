@@ -1,5 +1,4 @@
-//! The socket: goes to the checked addresses and nowhere else, and obeys one deadline whatever the
-//! other side does.
+//! The TCP connector and transport: connect only to the checked addresses and enforce one deadline.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -17,41 +16,40 @@ use ureq::{Error, Timeout};
 
 use crate::policy::Policy;
 
-/// Opens one connection to one of the addresses it was made with. The client's own lookup has no
-/// say.
+/// Opens one connection to one of its checked addresses. Ignores ureq's own resolution.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct GuardedConnector {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) policy: Policy,
     pub(crate) deadline: Instant,
 }
 
-impl Connector<()> for Wire {
-    type Out = Line;
+impl Connector<()> for GuardedConnector {
+    type Out = GuardedTransport;
 
     fn connect(
         &self,
         details: &ConnectionDetails<'_>,
         _: Option<()>,
-    ) -> Result<Option<Line>, Error> {
+    ) -> Result<Option<GuardedTransport>, Error> {
         let mut last = Error::ConnectionFailed;
         for (at, address) in self.addresses.iter().enumerate() {
-            // Checked already. Once more beside the call that connects, so that no later change can
-            // come between.
+            // Already checked. The check is repeated next to the connect call, so that no later
+            // change to the code can bypass it.
             if !self.policy.allows(*address) {
                 return Err(Error::ConnectionFailed);
             }
             let left = time_left(self.deadline)?;
-            // An address that does not answer leaves time for the next.
-            let share = if at + 1 == self.addresses.len() { left } else { left / 2 };
-            match TcpStream::connect_timeout(address, share.max(Duration::from_millis(1))) {
+            // Half of the remaining time per address leaves time for the next one.
+            let timeout = if at + 1 == self.addresses.len() { left } else { left / 2 };
+            match TcpStream::connect_timeout(address, timeout.max(Duration::from_millis(1))) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
                     let buffers = LazyBuffers::new(
                         details.config.input_buffer_size(),
                         details.config.output_buffer_size(),
                     );
-                    return Ok(Some(Line { stream, buffers, deadline: self.deadline }));
+                    return Ok(Some(GuardedTransport { stream, buffers, deadline: self.deadline }));
                 }
                 Err(error) => last = Error::Io(error),
             }
@@ -61,26 +59,26 @@ impl Connector<()> for Wire {
 }
 
 /// One connection.
-pub(crate) struct Line {
+pub(crate) struct GuardedTransport {
     stream: TcpStream,
     buffers: LazyBuffers,
     deadline: Instant,
 }
 
-impl Transport for Line {
+impl Transport for GuardedTransport {
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
     }
 
     fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), Error> {
         let mut rest = &self.buffers.output()[..amount];
-        // Not `write_all`: a reader that takes a byte at a time would renew its time with each.
+        // Not `write_all`: its timeout would restart with every byte that a slow reader takes.
         while !rest.is_empty() {
             self.stream.set_write_timeout(Some(time_left(self.deadline)?))?;
             match self.stream.write(rest) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(written) => rest = &rest[written..],
-                Err(error) => passing(error)?,
+                Err(error) => retry_if_transient(error)?,
             }
         }
         Ok(())
@@ -94,24 +92,24 @@ impl Transport for Line {
                     self.buffers.input_appended(read);
                     return Ok(read > 0);
                 }
-                Err(error) => passing(error)?,
+                Err(error) => retry_if_transient(error)?,
             }
         }
     }
 
-    /// Never kept for another call: that one must be checked for itself.
+    /// Connections are never reused, because every call is checked on its own.
     fn is_open(&mut self) -> bool {
         false
     }
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for GuardedTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Line")
+        f.write_str("GuardedTransport")
     }
 }
 
-/// What is left of the time, never zero: to a socket zero would mean for ever.
+/// The remaining time, never zero: a zero socket timeout would mean no timeout.
 fn time_left(deadline: Instant) -> Result<Duration, Error> {
     match deadline.saturating_duration_since(Instant::now()) {
         left if left < Duration::from_millis(1) => Err(Error::Timeout(Timeout::Global)),
@@ -119,19 +117,19 @@ fn time_left(deadline: Instant) -> Result<Duration, Error> {
     }
 }
 
-/// Errors that mean "not yet" lead back to the loop, which looks at the clock.
-fn passing(error: io::Error) -> Result<(), Error> {
+/// Ignores transient errors; the calling loop then checks the deadline.
+fn retry_if_transient(error: io::Error) -> Result<(), Error> {
     match error.kind() {
         io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(()),
         _ => Err(error.into()),
     }
 }
 
-/// The client insists on resolving; it gets what was resolved.
+/// Returns the addresses that were already resolved and checked.
 #[derive(Debug)]
-pub(crate) struct Pinned(pub(crate) Vec<SocketAddr>);
+pub(crate) struct PinnedResolver(pub(crate) Vec<SocketAddr>);
 
-impl Resolver for Pinned {
+impl Resolver for PinnedResolver {
     fn resolve(&self, _: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
         let mut addresses = self.empty();
         self.0.iter().for_each(|address| addresses.push(*address));
@@ -139,18 +137,18 @@ impl Resolver for Pinned {
     }
 }
 
-/// TLS on top, its set-up shared by all calls.
+/// TLS on top of the transport, with a configuration shared by all calls.
 #[derive(Clone, Debug)]
-pub(crate) struct Tls(pub(crate) Arc<RustlsConnector>);
+pub(crate) struct TlsConnector(pub(crate) Arc<RustlsConnector>);
 
-impl<In: Transport> Connector<In> for Tls {
+impl<In: Transport> Connector<In> for TlsConnector {
     type Out = <RustlsConnector as Connector<In>>::Out;
 
     fn connect(
         &self,
         details: &ConnectionDetails<'_>,
-        below: Option<In>,
+        inner: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
-        self.0.connect(details, below)
+        self.0.connect(details, inner)
     }
 }

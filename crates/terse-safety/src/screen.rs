@@ -1,0 +1,271 @@
+//! Screens targets against blocklists, Safe Browsing and warning flags.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use terse_core::{ModerationStatus, Target};
+
+use crate::flag::{Flag, FlagSet};
+use crate::index::{Index, Match, MatchKind};
+use crate::safe_browsing::{SafeBrowsing, Status};
+use crate::url_parts::UrlParts;
+use crate::{flags, input_flags, open_redirect};
+
+/// The result of screening a target.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// Allowed. The flags, if any, are recorded.
+    Clear(FlagSet),
+    /// Visitors see a warning with these reasons.
+    Suspicious(FlagSet),
+    /// Refused.
+    Blocked(Block),
+}
+
+/// Why a target is blocked. Owns its strings, so it outlives the index.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Block {
+    /// The name of the list.
+    pub source: String,
+    /// What the entry names.
+    pub kind: MatchKind,
+    /// The host, or the URL without its scheme and query. Safe to log.
+    pub entry: String,
+}
+
+/// Screens targets against the current lists. Shared between threads; lists are replaced while it
+/// is in use.
+#[derive(Debug)]
+pub struct Screen {
+    /// The lock is held only while the pointer is copied or replaced.
+    index: RwLock<Arc<Index>>,
+    safe_browsing: Option<Arc<SafeBrowsing>>,
+    warn_on: FlagSet,
+    /// Counts changes of lists and Safe Browsing data.
+    version: AtomicU64,
+}
+
+/// The source name of blocks by Safe Browsing.
+pub const SAFE_BROWSING: &str = "Safe Browsing";
+
+impl Screen {
+    /// A screen without lists that warns of these flags.
+    pub fn new(warn_on: FlagSet) -> Self {
+        Self { index: RwLock::default(), safe_browsing: None, warn_on, version: AtomicU64::new(0) }
+    }
+
+    /// Also checks Safe Browsing.
+    #[must_use]
+    pub fn with_safe_browsing(self, safe_browsing: Arc<SafeBrowsing>) -> Self {
+        Self { safe_browsing: Some(safe_browsing), ..self }
+    }
+
+    /// Replaces all lists at once. Checks in progress finish with the old lists.
+    pub fn replace(&self, index: Index) {
+        let old = std::mem::replace(
+            &mut *self.index.write().unwrap_or_else(PoisonError::into_inner),
+            Arc::new(index),
+        );
+        // After the lists: a caller that reads the new version screens by the new lists, and a
+        // caller that screened by the old lists sees that the version changed.
+        self.bump_version();
+        drop(old); // after unlocking: freeing millions of entries takes time
+    }
+
+    /// Records a change outside the lists. Call it after the change, so that a caller that reads
+    /// the new version screens by the new data.
+    pub fn bump_version(&self) {
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Changes with every change of lists or Safe Browsing data.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+
+    /// The current lists. To check many targets, call this once and use [`Index::find`].
+    pub fn index(&self) -> Arc<Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Screens the target of an existing link. `stored` are the link's flags: those that only the
+    /// entered text could raise are carried over.
+    pub fn check(&self, target: &Target, stored: FlagSet) -> Verdict {
+        self.recheck(target, stored, ModerationStatus::Clear)
+    }
+
+    /// Screens the target of a link with this moderation status again. While Safe Browsing has no
+    /// answer, a blocked link stays blocked, and a screened link does not become unscreened.
+    pub fn recheck(&self, target: &Target, stored: FlagSet, status: ModerationStatus) -> Verdict {
+        let safe_browsing = match self.safe_browsing_status(target) {
+            Status::Unknown if status == ModerationStatus::Blocked => Status::Threat,
+            Status::Unknown | Status::CleanByStaleLists if !stored.contains(Flag::Unscreened) => {
+                Status::Clean
+            }
+            status => status,
+        };
+        self.verdict(target, stored.intersection(FlagSet::from_input()), safe_browsing)
+    }
+
+    /// Screens a new target, including the text as it was entered.
+    pub fn check_input(&self, text: &str, target: &Target) -> Verdict {
+        self.verdict(target, input_flags(text, target), self.safe_browsing_status(target))
+    }
+
+    /// Whether a list or Safe Browsing blocks a target. Does not compute flags.
+    pub fn blocks(&self, target: &Target) -> bool {
+        find(&self.index(), target).is_some()
+            || self.safe_browsing.as_ref().is_some_and(|lists| lists.is_threat(target))
+    }
+
+    fn safe_browsing_status(&self, target: &Target) -> Status {
+        self.safe_browsing
+            .as_ref()
+            .map_or(Status::Clean, |safe_browsing| safe_browsing.status(target))
+    }
+
+    fn verdict(&self, target: &Target, more: FlagSet, safe_browsing: Status) -> Verdict {
+        let index = self.index();
+        if let Some(found) = find(&index, target) {
+            return Verdict::Blocked(Block {
+                source: found.source.to_owned(),
+                kind: found.kind,
+                entry: found.entry,
+            });
+        }
+        let mut flags = flags(target).union(more);
+        match safe_browsing {
+            Status::Threat => {
+                let entry =
+                    UrlParts::of(target).map(|parts| parts.host.to_owned()).unwrap_or_default();
+                return Verdict::Blocked(Block {
+                    source: SAFE_BROWSING.into(),
+                    kind: MatchKind::Url,
+                    entry,
+                });
+            }
+            Status::Unknown | Status::CleanByStaleLists => flags.insert(Flag::Unscreened),
+            Status::Clean => {}
+        }
+        if flags.intersection(self.warn_on).is_empty() {
+            Verdict::Clear(flags)
+        } else {
+            Verdict::Suspicious(flags)
+        }
+    }
+}
+
+/// Also checks the target of a known open redirect, so that a well-known site cannot hide a listed
+/// one.
+fn find<'a>(index: &'a Index, target: &Target) -> Option<Match<'a>> {
+    index.find(target).or_else(|| index.find(&open_redirect::destination(target)?))
+}
+
+/// Warns of the default flags.
+impl Default for Screen {
+    fn default() -> Self {
+        Self::new(FlagSet::default_warnings())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::list::{ProtectedHosts, parse};
+
+    fn target(text: &str) -> Target {
+        Target::parse(text, &Default::default()).unwrap()
+    }
+
+    fn index(text: &str) -> Index {
+        Index::build(&[parse("feed", text.as_bytes(), &ProtectedHosts::default())])
+    }
+
+    #[test]
+    fn a_block_takes_precedence_over_flags() {
+        let screen = Screen::default();
+        let link = target("https://u@paypa1.com/");
+        assert_eq!(
+            screen.check(&link, FlagSet::NONE),
+            Verdict::Suspicious([Flag::Userinfo, Flag::LookAlike].into_iter().collect())
+        );
+        screen.replace(index("paypa1.com"));
+        let block =
+            Block { source: "feed".into(), kind: MatchKind::Host, entry: "paypa1.com".into() };
+        assert_eq!(screen.check(&link, FlagSet::NONE), Verdict::Blocked(block));
+        screen.replace(Index::default());
+        assert_eq!(
+            screen.check(&target("https://example.com/"), FlagSet::NONE),
+            Verdict::Clear(FlagSet::NONE)
+        );
+    }
+
+    #[test]
+    fn an_open_redirect_is_followed() {
+        let screen = Screen::default();
+        let link = target("https://www.google.com/url?q=https://evil.example/");
+        assert_eq!(
+            screen.check(&link, FlagSet::NONE),
+            Verdict::Suspicious([Flag::OpenRedirect].into_iter().collect())
+        );
+        screen.replace(index("evil.example"));
+        assert!(
+            matches!(screen.check(&link, FlagSet::NONE), Verdict::Blocked(block) if block.entry == "evil.example")
+        );
+    }
+
+    #[test]
+    fn the_operator_chooses_which_flags_warn() {
+        let (link, screen) =
+            (target("https://bit.ly/x"), Screen::new([Flag::NumericHost].into_iter().collect()));
+        let numeric = [Flag::NumericHost].into_iter().collect();
+        assert_eq!(
+            screen.check(&link, FlagSet::NONE),
+            Verdict::Clear([Flag::Shortener].into_iter().collect())
+        );
+        assert!(matches!(
+            screen.check(&target("http://8.8.8.8/"), FlagSet::NONE),
+            Verdict::Suspicious(_)
+        ));
+        assert_eq!(
+            Screen::default().check(&target("http://8.8.8.8/"), FlagSet::NONE),
+            Verdict::Clear(numeric)
+        );
+        assert!(matches!(
+            Screen::default().check_input("http://134744072/", &target("http://134744072/")),
+            Verdict::Suspicious(_)
+        ));
+    }
+
+    #[test]
+    fn input_flags_are_kept_and_other_flags_are_recomputed() {
+        let stored = [Flag::DisguisedText, Flag::Shortener].into_iter().collect();
+        let verdict = Screen::default().check(&target("https://example.com/"), stored);
+        assert_eq!(verdict, Verdict::Suspicious([Flag::DisguisedText].into_iter().collect()));
+    }
+
+    #[test]
+    fn lists_are_replaced_while_threads_check() {
+        let screen = Screen::default();
+        thread::scope(|scope| {
+            let checker = scope.spawn(|| {
+                let link = target("https://a.evil.example/");
+                (0..20_000)
+                    .filter(|_| matches!(screen.check(&link, FlagSet::NONE), Verdict::Blocked(_)))
+                    .count()
+            });
+            for _ in 0..200 {
+                screen.replace(index("evil.example"));
+                screen.replace(index("other.example"));
+            }
+            screen.replace(index("evil.example"));
+            assert!(checker.join().unwrap() <= 20_000);
+        });
+        assert!(matches!(
+            screen.check(&target("https://evil.example/"), FlagSet::NONE),
+            Verdict::Blocked(_)
+        ));
+    }
+}
