@@ -1,12 +1,12 @@
--- wrk asks for links: wrk … -s bench/paths.lua URL -- PICK FILE [close] [browser]
+-- Requests links with wrk: wrk … -s bench/paths.lua URL -- PICK FILE [close] [browser]
 --
--- PICK is zipf, uniform, single or unknown; FILE has one path per line, the most popular first. The same script for every
--- server, so that the client costs the same whoever answers. Ends with one line of JSON on standard output.
+-- PICK is zipf, uniform, single or unknown; FILE has one path per line, the most popular first. All servers are measured
+-- with this script, so that the client costs the same. Prints one line of JSON at the end.
 
-local MOST_PREPARED = 250000 -- more paths than this are cut out of one string, since LuaJIT's memory is small
+local MAX_PREPARED = 250000 -- beyond this, paths are cut out of one string, because LuaJIT's memory is small
 local BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
--- What a browser sends, most of which a click is made of.
+-- The headers of a browser, most of which become part of a click.
 local BROWSER = {
   ["User-Agent"] = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36",
   ["Accept"] = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
@@ -31,14 +31,14 @@ local function read(file)
   local handle = assert(io.open(file, "rb"))
   text = handle:read("*a")
   handle:close()
-  width = assert(text:find("\n", 1, true), "the file of paths has no lines")
+  width = assert(text:find("\n", 1, true), "the paths file has no lines")
   count = #text / width
   local regular = count == floor(count) and select(2, text:sub(1, width * 1000):gsub("\n", "")) == math.min(count, 1000)
-  if regular and count > MOST_PREPARED then return end
+  if regular and count > MAX_PREPARED then return end
   prepared = {}
   for path in text:gmatch("[^\n]+") do
     prepared[#prepared + 1] = before .. path .. after
-    assert(#prepared <= MOST_PREPARED, "so many paths must all have the same length")
+    assert(#prepared <= MAX_PREPARED, "more than 250,000 paths must all have the same length")
   end
   count, text = #prepared, nil
 end
@@ -48,7 +48,7 @@ local function path_request(index) -- from 1
   return before .. text:sub((index - 1) * width + 1, index * width - 1) .. after
 end
 
--- Ranks 1 to n, the k-th drawn 1/k as often as the first: rejection-inversion, as in terse bench.
+-- Zipf-distributed ranks 1 to n by rejection-inversion, as in terse bench.
 local function zipf(n)
   local low, high, squeeze = log(1.5) - 1, log(n + 0.5), 2 - exp(log(2.5) - 0.5)
   return function()
@@ -62,7 +62,7 @@ local function zipf(n)
   end
 end
 
--- Seven characters from three pieces: one concatenation, so that a scanner costs the client little more than a visitor.
+-- Random codes of seven characters from three pieces: one concatenation, so that they cost the client little.
 local function unknown()
   local triples, n = {}, 0
   for a in BASE62:gmatch(".") do
@@ -78,7 +78,7 @@ local function unknown()
 end
 
 function init(args)
-  -- Every thread, and every round, tries others: unknown codes seen before would be remembered.
+  -- Each thread and round uses other codes, because the server caches unknown codes.
   math.randomseed(os.time() * 64 + number)
   for index = 3, #args do
     if args[index] == "close" then wrk.headers["Connection"] = "close" end
@@ -93,7 +93,7 @@ function init(args)
   if pick == "unknown" then
     request = unknown()
   else
-    read(assert(args[2], "no file of paths"))
+    read(assert(args[2], "missing paths file"))
     if pick == "zipf" then request = zipf(count)
     elseif pick == "uniform" then request = function() return path_request(random(count)) end
     elseif pick == "single" then
@@ -101,7 +101,7 @@ function init(args)
       request = function() return only end
     else error("unknown pick " .. tostring(pick)) end
   end
-  -- wrk has looked for the global before this function ran.
+  -- wrk reads the global before it calls init.
   wrk.request = request
 end
 

@@ -1,4 +1,4 @@
-"""Load, and what it measured: wrk for HTTP/1.1 throughput, h2load for HTTP/2, `terse bench` for the rest."""
+"""Load generators: wrk for HTTP/1.1 throughput, h2load for HTTP/2, `terse bench` for the rest."""
 
 import dataclasses
 import json
@@ -20,8 +20,8 @@ class Sample:
     requests: int
     seconds: float
     errors: int
-    cpu: float = 0.0  # seconds of the server
-    client: float = 0.0  # seconds of the client
+    cpu: float = 0.0  # CPU seconds of the server
+    client: float = 0.0  # CPU seconds of the client
     p99: float = 0.0  # seconds
 
     @property
@@ -30,7 +30,7 @@ class Sample:
 
     @property
     def busy(self):
-        """Of one core, while it lasted."""
+        """Server CPU time as a fraction of one core."""
         return self.cpu / self.seconds if self.seconds else 0.0
 
     @property
@@ -47,13 +47,13 @@ def median(samples, of):
 
 
 class Clients:
-    """Knows the binaries and the cores on which clients run."""
+    """Runs clients on their cores."""
 
     def __init__(self, terse, cores, threads, seconds):
         self.terse, self.cores, self.threads, self.seconds = terse, cores, threads, seconds
 
     def run(self, command, seconds, server, pin=True, env=None):
-        """Standard output of a client, with what it and the server spent on it."""
+        """Runs a client; returns its standard output and the CPU time of client and server."""
         cpu, client = server.cpu(), children_cpu()
         try:
             done = subprocess.run(
@@ -61,9 +61,9 @@ class Clients:
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds + 120, check=False, env=env,
             )
         except subprocess.TimeoutExpired as error:
-            raise Failure(f"{command[0]} did not end") from error
+            raise Failure(f"{command[0]} timed out") from error
         if done.returncode != 0:
-            raise Failure(f"{' '.join(command[:3])} … ended with {done.returncode}:\n{done.stderr[-2000:]}{done.stdout[-500:]}")
+            raise Failure(f"{' '.join(command[:3])} … failed with exit code {done.returncode}:\n{done.stderr[-2000:]}{done.stdout[-500:]}")
         return done.stdout, {"cpu": server.cpu() - cpu, "client": children_cpu() - client}
 
     def wrk(self, server, pick, file, connections=64, close=False, browser=False, seconds=None, timeout=5):
@@ -72,7 +72,7 @@ class Clients:
         command += ["-s", SCRIPT, server.url, "--", pick, file, *(["close"] if close else []), *(["browser"] if browser else [])]
         output, spent = self.run(command, seconds, server)
         found = json.loads(output.strip().splitlines()[-1])
-        # wrk counts what is not 2xx or 3xx; a scanner is told 404 every time.
+        # wrk counts responses other than 2xx and 3xx; for unknown codes 404 is the expected status.
         wrong = abs(found["requests"] - found["status"]) if pick == "unknown" else found["status"]
         errors = wrong + found["connection"] + found["timeout"]
         return Sample(found["requests"], found["seconds"], errors, p99=found["p99_us"] / 1e6, **spent)
@@ -87,7 +87,7 @@ class Clients:
         return Sample(redirects, seconds, sum(failed) + max(0, done - redirects - sum(failed)), **spent)
 
     def bench(self, mode, server, *options, pin=True, seconds=None):
-        """The report of `terse bench`, and a sample of it."""
+        """Runs `terse bench`; returns its report and a sample."""
         command = [self.terse, "bench", "--json", mode, "--url", server.url, *map(str, options)]
         env = {**os.environ, "TERSE_ADMIN_KEY": KEY}
         output, spent = self.run(command, seconds or 7200, server, pin, env)

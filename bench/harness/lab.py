@@ -1,4 +1,4 @@
-"""The place where it is measured: cores, folders, servers, links. What is needed is made when it is first asked for."""
+"""The test environment: cores, folders, servers and links, created on first use."""
 
 import functools
 import os
@@ -12,7 +12,7 @@ from harness.servers import Failure, alone, start_nginx, start_terse
 
 
 class Lab:
-    """Servers started here are stopped by `close`."""
+    """The test environment. `close` stops all its servers."""
 
     def __init__(self, chosen, binary, folder):
         self.chosen, self.binary, self.folder = chosen, binary, folder
@@ -56,7 +56,7 @@ class Lab:
         return server
 
     def load(self, server, count, file):
-        """Creates links and writes their paths; gives the file back."""
+        """Creates links, writes their paths to a file and returns the file."""
         self.progress(f"creating {count:,} links")
         with alone(server, self.servers):
             report, sample = self.clients.bench("load", server, "--links", count, "--paths", file, "--callers", 8, pin=False)
@@ -66,11 +66,11 @@ class Lab:
         return file
 
     def filled(self, folder, count, settings=None, binary=None):
-        """A server with so many links, and the file of their paths. Filled with all cores, then started anew on its own."""
+        """A server with `count` links, and the file of their paths. Loads on all cores, then restarts on its own cores."""
         file = os.path.join(folder, "paths")
         if not os.path.exists(file):
             server = self.terse(folder, settings, pin=False, binary=binary)
-            # Renamed at the end: half a file of an interrupted run must not look like a whole one.
+            # Renamed at the end, so that an interrupted run leaves no incomplete file under this name.
             self.load(server, count, file + ".part")
             self.stop(server)
             os.rename(file + ".part", file)
@@ -78,7 +78,7 @@ class Lab:
 
     @functools.cached_property
     def hot(self):
-        """terse with the hot links, all of them visited once, and the file of their paths."""
+        """terse with the hot links, each visited once, and the file of their paths."""
         server, file = self.filled(os.path.join(self.folder, "hot"), self.chosen.hot_links)
         self.numbered = links.read(file)
         links.write(file, self.numbered)
@@ -87,7 +87,7 @@ class Lab:
 
     @functools.cached_property
     def uncounted(self):
-        """terse with the same links, counting no clicks."""
+        """terse with the same links, without click counting."""
         terse, file = self.hot
         folder = os.path.join(self.folder, "uncounted")
         data = os.path.join(folder, "data")
@@ -98,18 +98,18 @@ class Lab:
         return server
 
     @functools.cached_property
-    def earlier(self):
-        """Another terse, maybe an earlier one, with as many links of its own, and the file of their paths."""
-        # One from before there were limits would not know the setting.
+    def baseline(self):
+        """The terse binary of --against with its own links, and the file of their paths."""
+        # Old versions do not know this setting.
         settings = {"TERSE_LIMITS__GUESSES_PER_IP": None}
-        server, file = self.filled(os.path.join(self.folder, "earlier"), self.chosen.hot_links, settings, self.chosen.against)
+        server, file = self.filled(os.path.join(self.folder, "baseline"), self.chosen.hot_links, settings, self.chosen.against)
         links.write(file, links.read(file))
         self.clients.visit_each(server, file)
         return server, file
 
     @functools.cached_property
     def nginx(self):
-        """nginx with the same links, proven to answer as terse does."""
+        """nginx with the same links, checked to give the same answers as terse."""
         terse, file = self.hot
         folder = os.path.join(self.folder, "nginx")
 
@@ -123,7 +123,7 @@ class Lab:
         for number, path in random.sample(self.numbered, min(200, len(self.numbered))):
             answers = terse.get(path), server.get(path)
             if answers != ((302, links.target(number)),) * 2:
-                raise Failure(f"terse and nginx do not answer {path} alike: {answers}")
+                raise Failure(f"terse and nginx give different answers for {path}: {answers}")
         return server
 
     @functools.cached_property
@@ -133,17 +133,17 @@ class Lab:
 
     @functools.cached_property
     def cold(self):
-        """terse with many links and none of them in memory, and the file of their paths."""
+        """terse with many links, none of them cached, and the file of their paths."""
         need = self.chosen.links * 1024
         os.makedirs(self.cold_folder, exist_ok=True)
         if shutil.disk_usage(self.cold_folder).free < need:
-            raise Failure(f"{self.chosen.links:,} links want {need >> 30} GiB of free disk: choose fewer with --links")
+            raise Failure(f"{self.chosen.links:,} links need {need >> 30} GiB of free disk space; choose fewer with --links")
         settings = {"TERSE_CACHE__SIZE": self.chosen.cold_cache} if self.chosen.cold_cache else {}
         return self.filled(self.cold_folder, self.chosen.links, settings)
 
 
 def count(cores):
-    """How many cores `0-3,6` are."""
+    """The number of cores in a list such as `0-3,6`."""
     total = 0
     for part in cores.split(","):
         first, _, last = part.partition("-")

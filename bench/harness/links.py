@@ -1,15 +1,15 @@
-"""The links that both servers answer: paths as terse gave them, targets as `terse bench load` made them."""
+"""The links of both servers: paths from terse, targets as `terse bench load` creates them."""
 
 import random
 
 
 def target(number):
-    """Where the link with this number leads; the same text as in crates/terse/src/bench/load.rs."""
+    """The target of the link with this number, as in the load generator of `terse bench`."""
     return f"https://example.com/articles/{number}?from=bench"
 
 
 def read(file):
-    """Numbers and paths. nginx's map does not tell upper case from lower: of two paths alike to it the first is kept."""
+    """Numbers and paths. nginx's map ignores case: of paths that differ only by case, the first is kept."""
     with open(file, encoding="ascii") as lines:
         found = {}
         for number, path in enumerate(lines.read().split()):
@@ -23,7 +23,7 @@ def write(file, numbered):
 
 
 def nginx_config(numbered, folder, port, port_h2, workers, single_process=False):
-    """nginx answering the same links from a map, with nothing switched on that would cost it."""
+    """An nginx configuration that answers the same links from a map, with every costly feature off."""
     lines = "\n".join(f'    {path} "{target(number)}";' for number, path in numbered)
     temporary = "\n".join(
         f"  {kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -39,7 +39,7 @@ http {{
   server_tokens off;
   keepalive_requests 1000000000;
 {temporary}
-  # Four buckets to a link: nginx finds it at the first look.
+  # Four buckets per link, so that nginx finds a link with one probe.
   map_hash_max_size {4 * len(numbered)};
   map_hash_bucket_size 256;
   map $uri $target {{
@@ -59,7 +59,7 @@ http {{
 
 
 def zipf_urls(numbered, base, count, seed=1):
-    """URLs drawn as paths.lua draws them, for h2load, which can only read a list."""
+    """URLs with the distribution of paths.lua, for h2load, which reads a list."""
     weights = [1 / rank for rank in range(1, len(numbered) + 1)]
     drawn = random.Random(seed).choices(numbered, weights, k=count)
     return "".join(f"{base}{path}\n" for _, path in drawn)

@@ -1,4 +1,4 @@
-"""The machine the figures belong to, and the programs they need."""
+"""Describes the machine and installs missing programs."""
 
 import contextlib
 import datetime
@@ -13,8 +13,8 @@ PACKAGES = {"nginx": "nginx-light", "wrk": "wrk", "h2load": "nghttp2-client", "v
 
 
 def install(programs, allowed):
-    """Installs what is missing, by name, from the distribution."""
-    os.environ["PATH"] += os.pathsep + "/usr/sbin"  # where nginx is, and ordinary users do not look
+    """Installs missing programs from the distribution."""
+    os.environ["PATH"] += os.pathsep + "/usr/sbin"  # nginx is here, outside the PATH of ordinary users
     missing = sorted({PACKAGES[program] for program in programs if not shutil.which(program)})
     if not missing:
         return
@@ -25,7 +25,7 @@ def install(programs, allowed):
     print(f"installing {', '.join(missing)}", flush=True)
     if subprocess.run(command, stdout=subprocess.DEVNULL, env=environment, check=False).returncode:
         raise Failure(f"could not install {', '.join(missing)}")
-    # The package starts a server on port 80, which nobody asked for.
+    # The package starts a server on port 80: stop it.
     if "nginx-light" in missing and os.path.isdir("/run/systemd/system"):
         subprocess.run(["systemctl", "disable", "--now", "nginx"], capture_output=True, check=False)
 
@@ -39,7 +39,7 @@ def first_line(*command):
 
 
 def describe(terse, folder, sync):
-    """Pairs of what and which, for the table below the figures."""
+    """Name and value pairs for the table below the figures."""
     cpu = memory = "unknown"
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as lines:
         cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
@@ -55,7 +55,7 @@ def describe(terse, folder, sync):
         ("system", f"{system}, Linux {platform.release()}"),
         ("disk", f"4 KiB appended and synced in {sync[0] * 1e3:.2f} ms (median), {sync[1] * 1e3:.2f} ms (p99)"),
         ("terse", f"{first_line(terse, '--version')}, {first_line('git', '-C', folder, 'describe', '--always', '--dirty')}"),
-        ("rivals and clients", ", ".join([
+        ("other programs", ", ".join([
             first_line("nginx", "-v").replace("nginx version: ", ""), first_line("wrk", "-v").split(" Copyright")[0],
             first_line("h2load", "--version"), first_line("rustc", "--version"),
         ])),

@@ -1,4 +1,4 @@
-"""The servers under test: each in a process group of its own, on a loopback port of its own, gone when we are."""
+"""The servers under test: each has its own process group and loopback port, and stops with the run."""
 
 import contextlib
 import http.client
@@ -14,7 +14,7 @@ KEY = "bench-only-key-0123456789abcdef0123456789abcdef"
 
 
 class Failure(Exception):
-    """Something that ends the run, said in one line."""
+    """An error that ends the run, with a one-line message."""
 
 
 def free_port():
@@ -30,8 +30,8 @@ def pinned(cores, command):
 class Server:
     """A running server. `port` speaks HTTP/1.1, `port_h2` HTTP/2."""
 
-    def __init__(self, name, command, port, port_h2, log, env=None, patience=60):
-        self.name, self.port, self.port_h2, self.log, self.patience = name, port, port_h2, log, patience
+    def __init__(self, name, command, port, port_h2, log, env=None, timeout=60):
+        self.name, self.port, self.port_h2, self.log, self.timeout = name, port, port_h2, log, timeout
         self.started = time.monotonic()
         with open(log, "wb") as output:
             self.process = subprocess.Popen(
@@ -47,7 +47,7 @@ class Server:
         return f"http://127.0.0.1:{self.port_h2}"
 
     def get(self, path, timeout=5):
-        """Status and Location; raises OSError while nobody listens."""
+        """Status and Location; raises OSError while the server does not listen."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             connection.request("GET", path, headers={"Accept": "*/*"})
@@ -57,18 +57,18 @@ class Server:
             connection.close()
 
     def wait_for(self, path, status):
-        """Polls until the path answers so; the seconds since the start."""
-        while time.monotonic() - self.started < self.patience:
+        """Polls until the path answers with this status; returns the seconds since the start."""
+        while time.monotonic() - self.started < self.timeout:
             if self.process.poll() is not None:
-                raise Failure(f"{self.name} ended with {self.process.returncode}:\n{self.tail()}")
+                raise Failure(f"{self.name} exited with code {self.process.returncode}:\n{self.tail()}")
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if self.get(path)[0] == status:
                     return time.monotonic() - self.started
             time.sleep(0.001)
-        raise Failure(f"{self.name} did not answer {path} with {status} in {self.patience} s:\n{self.tail()}")
+        raise Failure(f"{self.name} did not answer {path} with {status} in {self.timeout} s:\n{self.tail()}")
 
     def metric(self, name):
-        """One number of /metrics, by its whole name with labels."""
+        """One value of /metrics, by name and labels."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
         try:
             connection.request("GET", "/metrics")
@@ -78,23 +78,23 @@ class Server:
         for line in text.splitlines():
             if line.startswith(name + " "):
                 return float(line.split()[-1])
-        raise Failure(f"{self.name} has no number {name}")
+        raise Failure(f"{self.name} has no metric {name}")
 
     def backup(self, data, binary):
-        """A copy of its links as the data folder of another."""
+        """Copies the links into another data folder."""
         command = [binary, "--data-dir", self.data, "backup", data + ".backup"]
         again = [binary, "--data-dir", data, "restore", data + ".backup"]
         for step in (command, again):
             done = subprocess.run(step, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
             if done.returncode:
-                raise Failure(f"{' '.join(step[3:4])} ended with {done.returncode}: {done.stderr[-500:]}")
+                raise Failure(f"{' '.join(step[3:4])} failed with exit code {done.returncode}: {done.stderr[-500:]}")
 
     def tail(self):
         with open(self.log, "rb") as log:
             return log.read()[-2000:].decode(errors="replace")
 
     def tree(self):
-        """This process and all below it."""
+        """This process and its descendants."""
         found, queue = [], [self.process.pid]
         while queue:
             pid = queue.pop()
@@ -133,21 +133,21 @@ class Server:
         self.signal(signal.SIGCONT)
 
     def stop(self):
-        """Asks first, so that terse can drain; insists later."""
+        """Sends SIGTERM, so that terse can drain, and SIGKILL after a timeout."""
         if self.process.poll() is None:
             self.resume()
             self.process.terminate()
             try:
-                self.process.wait(self.patience)
+                self.process.wait(self.timeout)
             except subprocess.TimeoutExpired:
                 self.signal(signal.SIGKILL)
                 self.process.wait()
-        # Workers whose master is gone.
+        # Workers that outlived their master.
         self.signal(signal.SIGKILL)
 
 
-def start_terse(binary, folder, threads, cores=None, settings=None, before=(), patience=60):
-    """The one place that knows how terse is started. `before` is a command to run it under."""
+def start_terse(binary, folder, threads, cores=None, settings=None, before=(), timeout=60):
+    """Starts terse. `before` is a command to run it under."""
     os.makedirs(folder, exist_ok=True)
     port = free_port()
     env = {name: value for name, value in os.environ.items() if not name.startswith("TERSE_")}
@@ -157,34 +157,34 @@ def start_terse(binary, folder, threads, cores=None, settings=None, before=(), p
         "TERSE_DATA_DIR": os.path.join(folder, "data"),
         "TERSE_ADMIN_KEY": KEY,
         "TERSE_REDIRECT__THREADS": str(threads),
-        # One address asks for more unknown codes than anybody may: what is measured is the answer, not the refusal.
+        # One address requests more unknown codes than the limit allows: measure the 404, not the 429.
         "TERSE_LIMITS__GUESSES_PER_IP": "0",
     }
     env |= settings or {}
     env = {name: value for name, value in env.items() if value is not None}
     command = pinned(cores, [*before, binary, "serve"])
-    server = Server("terse", command, port, port, os.path.join(folder, "terse.log"), env, patience)
+    server = Server("terse", command, port, port, os.path.join(folder, "terse.log"), env, timeout)
     server.data = env["TERSE_DATA_DIR"]
     return server
 
 
-def start_nginx(config, folder, cores=None, before=(), patience=60):
-    """`config` makes the text of the configuration from the two ports."""
+def start_nginx(config, folder, cores=None, before=(), timeout=60):
+    """Starts nginx. `config` returns the configuration for two ports."""
     os.makedirs(folder, exist_ok=True)
     port = free_port()
-    # A port that was free twice is one port.
+    # Both calls can return the same port.
     while (port_h2 := free_port()) == port:
         pass
     file = os.path.join(folder, "nginx.conf")
     with open(file, "w", encoding="ascii") as text:
         text.write(config(port, port_h2))
     command = pinned(cores, [*before, "nginx", "-p", folder, "-c", file, "-e", os.path.join(folder, "error.log")])
-    return Server("nginx", command, port, port_h2, os.path.join(folder, "nginx.log"), None, patience)
+    return Server("nginx", command, port, port_h2, os.path.join(folder, "nginx.log"), None, timeout)
 
 
 @contextlib.contextmanager
 def alone(server, servers):
-    """The others are stopped meanwhile: what one still has to do in the background is not done at another's cost."""
+    """Pauses the other servers, so that their background work does not affect this one."""
     others = [other for other in servers if other is not server]
     for other in others:
         other.pause()
@@ -196,7 +196,7 @@ def alone(server, servers):
 
 
 def sync_latency(folder, count=200):
-    """Seconds to append 4 KiB to a file and see it on stable storage: the median and the 99th of a hundred."""
+    """Seconds to append 4 KiB to a file and see it on stable storage: the median and the 99th percentile."""
     file = os.path.join(folder, "sync")
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     taken = []

@@ -1,20 +1,20 @@
-"""Figures beside their bars, as a table that reads the same on a terminal and in markdown."""
+"""Figures and thresholds as a markdown table with aligned columns."""
 
 import dataclasses
 
 
 @dataclasses.dataclass
-class Bar:
-    """A promise: a figure with a floor or a ceiling."""
+class Threshold:
+    """A minimum or maximum for a figure."""
 
     text: str
     floor: float | None = None
     ceiling: float | None = None
     applies: bool = True
 
-    def verdict(self, figure):
+    def result(self, figure):
         if not self.applies:
-            return "not judged"
+            return "not applicable"
         if self.floor is not None and figure < self.floor:
             return "below"
         if self.ceiling is not None and figure > self.ceiling:
@@ -22,10 +22,10 @@ class Bar:
         return "ok"
 
 
-def judged(bars):
-    """Bars and their verdicts, for pairs of a bar and a figure."""
-    bars = [(bar, figure) for bar, figure in bars if bar]
-    return "; ".join(bar.text for bar, _ in bars), "; ".join(bar.verdict(figure) for bar, figure in bars)
+def evaluate(thresholds):
+    """Texts and results for pairs of a threshold and a figure."""
+    thresholds = [(threshold, figure) for threshold, figure in thresholds if threshold]
+    return "; ".join(threshold.text for threshold, _ in thresholds), "; ".join(threshold.result(figure) for threshold, figure in thresholds)
 
 
 def number(value):
@@ -37,7 +37,7 @@ def micros(seconds):
 
 
 def markdown(head, rows, figures=True):
-    """A table whose columns line up, figures to the right."""
+    """A table with aligned columns, figures to the right."""
     cells = [list(map(str, row)) for row in [head, *rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
 
@@ -51,7 +51,7 @@ def markdown(head, rows, figures=True):
 
 
 def write(file, part, figures):
-    """Replaces what stands between the marks of this part."""
+    """Replaces the text between the markers of this part."""
     begin, end = f"<!-- {part} -->", f"<!-- /{part} -->"
     with open(file, encoding="utf-8") as text:
         page = text.read()
