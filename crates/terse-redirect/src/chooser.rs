@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use terse_core::rules::{
-    Needs, NoClassifier, Rules, SplitKey, VisitorClassifier, VisitorTraits, cut_agent,
+    NoClassifier, RequiredTraits, Rules, SplitKey, VisitorClassifier, VisitorTraits,
+    truncate_user_agent,
 };
 use terse_core::{Link, Target, Timestamp};
 
@@ -42,7 +43,7 @@ impl Chooser {
         self.can_see(needs(link))
     }
 
-    fn can_see(&self, needs: Needs) -> bool {
+    fn can_see(&self, needs: RequiredTraits) -> bool {
         let knows = |known: &AtomicBool| known.load(Ordering::Acquire);
         (!needs.agent || knows(&self.knows_agents))
             && (!needs.country || knows(&self.knows_countries))
@@ -76,8 +77,8 @@ impl Chooser {
         at: Timestamp,
     ) -> &'l Target {
         let Some(rules) = &link.rules else { return &link.target };
-        let (needs, address) = (rules.needs(), client());
-        let agent = cut_agent(visitor.seen.agent);
+        let (needs, address) = (rules.required_traits(), client());
+        let agent = truncate_user_agent(visitor.seen.agent);
         let looks = match (needs.agent || needs.country) && self.can_see(needs) {
             true => self
                 .onlooker
@@ -87,11 +88,11 @@ impl Chooser {
         let languages = std::str::from_utf8(visitor.seen.languages).unwrap_or_default();
         let who = SplitKey::of(address, agent).at(&link.key);
         rules
-            .choose(&looks.facts(languages, visitor.query.unwrap_or_default(), at, who))
+            .choose(&looks.context(languages, visitor.query.unwrap_or_default(), at, who))
             .unwrap_or(&link.target)
     }
 }
 
-fn needs(link: &Link) -> Needs {
-    link.rules.as_ref().map(Rules::needs).unwrap_or_default()
+fn needs(link: &Link) -> RequiredTraits {
+    link.rules.as_ref().map(Rules::required_traits).unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use terse_core::rules::{Needs, SplitKey, VisitorTraits, cut_agent};
+use terse_core::rules::{RequiredTraits, SplitKey, VisitorTraits, truncate_user_agent};
 use terse_core::{Link, Target};
 
 use crate::http::state::AppState;
@@ -28,8 +28,8 @@ pub(crate) async fn classify(
 ) -> Option<VisitorTraits> {
     let classifier = Arc::clone(&state.classifier);
     let looking = tokio::task::spawn_blocking(move || {
-        classifier.prepare(Needs { agent: agent.is_some(), country: address.is_some() });
-        classifier.classify(agent.as_deref().map(cut_agent), address)
+        classifier.prepare(RequiredTraits { agent: agent.is_some(), country: address.is_some() });
+        classifier.classify(agent.as_deref().map(truncate_user_agent), address)
     });
     tokio::time::timeout(TIMEOUT, looking).await.ok()?.ok()
 }
@@ -48,7 +48,7 @@ pub(crate) async fn resolve_target<'l>(
         headers.get_all(name).iter().map(HeaderValue::as_bytes).find(|value| !value.is_empty())
     };
     let agent = field(header::USER_AGENT).unwrap_or_default();
-    let needs = rules.needs();
+    let needs = rules.required_traits();
     let traits =
         classify(state, needs.agent.then(|| agent.to_vec()), needs.country.then_some(address))
             .await
@@ -56,6 +56,6 @@ pub(crate) async fn resolve_target<'l>(
     let languages = field(header::ACCEPT_LANGUAGE)
         .and_then(|text| std::str::from_utf8(text).ok())
         .unwrap_or_default();
-    let who = SplitKey::of(address, cut_agent(agent)).at(&link.key);
-    rules.choose(&traits.facts(languages, query, state.links.now(), who)).unwrap_or(&link.target)
+    let who = SplitKey::of(address, truncate_user_agent(agent)).at(&link.key);
+    rules.choose(&traits.context(languages, query, state.links.now(), who)).unwrap_or(&link.target)
 }

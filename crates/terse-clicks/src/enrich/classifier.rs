@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use terse_core::Timestamp;
-use terse_core::rules::{Needs, VisitorClassifier, VisitorTraits};
+use terse_core::rules::{RequiredTraits, VisitorClassifier, VisitorTraits};
 use tracing::{info, warn};
 
 use super::agents::Agents;
@@ -66,7 +66,7 @@ impl VisitorClassifier for UserAgentClassifier {
         VisitorTraits { device: agent.device, system: agent.system, country }
     }
 
-    fn prepare(&self, needs: Needs) {
+    fn prepare(&self, needs: RequiredTraits) {
         if needs.agent {
             held(&self.agents).prepare();
         }
@@ -100,7 +100,7 @@ mod tests {
     use super::super::{mmdb, samples};
     use super::*;
 
-    const ALL: Needs = Needs { agent: true, country: true };
+    const ALL: RequiredTraits = RequiredTraits { agent: true, country: true };
 
     #[test]
     fn a_visitor_is_seen_as_the_statistics_see_them() {

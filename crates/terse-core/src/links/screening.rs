@@ -7,7 +7,7 @@ use crate::events::kind_of;
 use crate::host::canonical_host;
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId};
 use crate::patch::Patch;
-use crate::rules::{self, TypedTarget};
+use crate::rules::{self, TargetInput};
 use crate::screening::{self, Evidence, Flags, Judgement, REPORTED, UNSCREENED};
 use crate::store::{StoreError, Updated};
 use crate::target::Target;
@@ -213,7 +213,7 @@ pub(super) struct Asked<'a> {
 pub(super) fn asked_for(new: &NewLink) -> impl Iterator<Item = Asked<'_>> {
     let own =
         Asked { field: "long_url", target: &new.target, evidence: Evidence::Typed(&new.typed) };
-    let ruled = new.rules.iter().flat_map(|drafted| drafted.rules.targets().zip(&drafted.typed));
+    let ruled = new.rules.iter().flat_map(|drafted| drafted.rules.targets().zip(&drafted.inputs));
     std::iter::once(own).chain(ruled.map(|(target, typed)| Asked {
         field: &typed.field,
         target,
@@ -227,7 +227,7 @@ pub(super) fn asked_anew<'a>(
     patch: &'a Patch,
     old: &'a Link,
     new: &'a Link,
-    typed: &'a [TypedTarget],
+    typed: &'a [TargetInput],
 ) -> impl Iterator<Item = Asked<'a>> {
     let kept = Evidence::Kept { flags: &old.flags, standing: old.standing };
     let text = patch.long_url.as_deref().filter(|_| new.target != old.target);
@@ -238,7 +238,7 @@ pub(super) fn asked_anew<'a>(
     };
     let ruled = new.rules.iter().flat_map(rules::Rules::targets).enumerate();
     std::iter::once(own).chain(ruled.map(move |(place, target)| match typed.get(place) {
-        Some(TypedTarget { field, text }) => {
+        Some(TargetInput { field, text }) => {
             Asked { field, target, evidence: Evidence::Typed(text) }
         }
         None => Asked { field: "rules", target, evidence: kept },

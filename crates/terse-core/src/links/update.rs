@@ -44,7 +44,7 @@ impl Links {
             let mut new = patch.apply(link, &self.rules.targets, now)?;
             if new.target != link.target || new.rules != link.rules {
                 let drafted = match patch.rules(&self.rules.targets)? {
-                    PatchField::Set(drafted) => drafted.typed,
+                    PatchField::Set(drafted) => drafted.inputs,
                     PatchField::Keep | PatchField::Clear => Vec::new(),
                 };
                 let asked = asked_anew(patch, link, &new, &drafted);

@@ -1,8 +1,8 @@
-//! Countries by their two letters.
+//! ISO 3166-1 country codes.
 
 use std::fmt;
 
-/// ISO 3166-1 alpha-2 as assigned, and `XK`, which those who place addresses use for Kosovo.
+/// The assigned ISO 3166-1 alpha-2 codes, and `XK`, which GeoIP databases use for Kosovo.
 const ALL: &str = "AD AE AF AG AI AL AM AO AQ AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL \
     BM BN BO BQ BR BS BT BV BW BY BZ \
     CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ EC EE EG EH ER ES \
@@ -17,24 +17,24 @@ const ALL: &str = "AD AE AF AG AI AL AM AO AQ AR AS AT AU AW AX AZ BA BB BD BE B
     US UY UZ VA VC VE VG VI VN VU \
     WF WS XK YE YT ZA ZM ZW";
 
-/// A country that there is.
+/// An assigned country code.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(super) struct Country(&'static str);
 
 impl Country {
-    /// From two letters in any case.
+    /// Parses two letters in any case.
     pub(super) fn parse(text: &str) -> Option<Self> {
         ALL.split_ascii_whitespace().find(|code| code.eq_ignore_ascii_case(text)).map(Self)
     }
 
-    /// Two capital letters.
+    /// Two upper-case letters.
     pub(super) fn as_str(&self) -> &'static str {
         self.0
     }
 }
 
-/// The two capital letters of a country that there is.
-pub fn country(text: &str) -> Option<&'static str> {
+/// The canonical code of a country; `None` if it is not assigned.
+pub fn parse_country(text: &str) -> Option<&'static str> {
     Country::parse(text).map(|country| country.as_str())
 }
 
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_as_many_as_there_should_be() {
+    fn every_assigned_code_is_known() {
         let all: Vec<&str> = ALL.split_ascii_whitespace().collect();
         assert_eq!(all.len(), 249 + 1);
         assert!(all.is_sorted() && all.iter().all(|code| code.len() == 2));

@@ -1,59 +1,62 @@
-//! Why a visitor goes where, in words.
+//! Explains which rule decides.
 
 use super::condition::Condition;
-use super::facts::Facts;
 use super::rule::Rules;
+use super::visit::VisitContext;
 use crate::target::Target;
 
-/// Where a visitor goes, and why.
+/// The decision of the rules and its reasons.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Explained<'a> {
-    /// The rule that matched, from 0, and its target. `None` is the link's own target.
-    pub went: Option<Went<'a>>,
-    /// Each rule that was looked at, up to the one that matched.
+pub struct Explanation<'a> {
+    /// The rule that matched. `None`: the link's own target applies.
+    pub matched: Option<RuleMatch<'a>>,
+    /// The rules that were evaluated, up to the one that matched.
     pub steps: Vec<Step>,
 }
 
-/// Which way a visitor took.
+/// The rule that matched and its target.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Went<'a> {
-    /// The rule, from 0.
+pub struct RuleMatch<'a> {
+    /// The index of the rule, from 0.
     pub rule: usize,
-    /// The branch of its split, from 0.
+    /// The index of the split branch, from 0.
     pub branch: Option<usize>,
-    /// Where it leads.
+    /// The chosen target.
     pub target: &'a Target,
 }
 
-/// What was thought of one rule.
+/// The evaluation of one rule.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Step {
     /// Whether all its conditions hold.
     pub matched: bool,
-    /// If so, each of them; else each that does not hold. Empty where a rule has none and so
-    /// matches everybody.
+    /// The conditions that hold if the rule matched, else those that do not hold. Empty for a rule
+    /// without conditions, which always matches.
     pub why: Vec<String>,
 }
 
 impl Rules {
-    /// The same as [`Rules::choose`], in words.
-    pub fn explain(&self, facts: &Facts<'_>) -> Explained<'_> {
+    /// The same decision as [`Rules::choose`], with reasons.
+    pub fn explain(&self, visit: &VisitContext<'_>) -> Explanation<'_> {
         let mut steps = Vec::new();
         for (index, rule) in self.0.iter().enumerate() {
             let failed: Vec<Condition<'_>> =
-                rule.conditions().filter(|condition| !condition.holds(facts)).collect();
+                rule.conditions().filter(|condition| !condition.holds(visit)).collect();
             let matched = failed.is_empty();
-            let told: Vec<Condition<'_>> =
+            let shown: Vec<Condition<'_>> =
                 if matched { rule.conditions().collect() } else { failed };
             steps.push(Step {
                 matched,
-                why: told.iter().map(|condition| condition.words(facts)).collect(),
+                why: shown.iter().map(|condition| condition.describe(visit)).collect(),
             });
             if matched {
-                let (branch, target) = rule.to.pick(facts.who);
-                return Explained { went: Some(Went { rule: index, branch, target }), steps };
+                let (branch, target) = rule.to.pick(visit.split_key);
+                return Explanation {
+                    matched: Some(RuleMatch { rule: index, branch, target }),
+                    steps,
+                };
             }
         }
-        Explained { went: None, steps }
+        Explanation { matched: None, steps }
     }
 }

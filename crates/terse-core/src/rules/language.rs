@@ -1,13 +1,13 @@
-//! Languages: what a visitor reads most gladly, and whether that is what a rule speaks of.
+//! The preferred language of a visitor, and language ranges.
 
-/// So many languages of one visitor are looked at.
+/// The maximum number of languages read from one header.
 const MAX_LANGUAGES: usize = 64;
-/// As long as any tag that is in use.
+/// The maximum length of a language tag.
 const MAX_TAG_LEN: usize = 35;
 
-/// The language that an `Accept-Language` likes best; of equals the first. `*` and what is no
-/// language are passed over.
-pub fn preferred(languages: &str) -> Option<&str> {
+/// The language with the highest weight in an `Accept-Language` header; the first of equals. `*` and
+/// invalid tags are ignored.
+pub fn preferred_language(languages: &str) -> Option<&str> {
     let mut best: Option<(&str, u16)> = None;
     for item in languages.split(',').take(MAX_LANGUAGES) {
         let mut parts = item.split(';');
@@ -17,7 +17,7 @@ pub fn preferred(languages: &str) -> Option<&str> {
             Some(weight) => thousandths(weight.trim()),
         };
         let Some(weight) = weight.filter(|weight| *weight > 0 && is_tag(tag)) else { continue };
-        if best.is_none_or(|(_, most)| weight > most) {
+        if best.is_none_or(|(_, highest)| weight > highest) {
             best = Some((tag, weight));
         }
     }
@@ -40,7 +40,7 @@ fn thousandths(text: &str) -> Option<u16> {
     }
 }
 
-/// A language with what may follow it: `de`, `pt-BR`, `zh-Hant-TW`.
+/// Whether a text is a language tag: `de`, `pt-BR`, `zh-Hant-TW`.
 pub(super) fn is_tag(text: &str) -> bool {
     let mut parts = text.split('-');
     let language = parts.next().is_some_and(|part| {
@@ -52,11 +52,11 @@ pub(super) fn is_tag(text: &str) -> bool {
     language && text.len() <= MAX_TAG_LEN && rest.all(|fine| fine)
 }
 
-/// As it is usually written.
-pub(super) fn spelled(tag: &str) -> String {
-    let parts = tag.split('-').enumerate().map(|(place, part)| match part.len() {
-        2 if place > 0 => part.to_ascii_uppercase(),
-        4 if place > 0 => part[..1].to_ascii_uppercase() + &part[1..].to_ascii_lowercase(),
+/// The usual spelling of a tag: language in lower case, region in upper case.
+pub(super) fn canonical_tag(tag: &str) -> String {
+    let parts = tag.split('-').enumerate().map(|(index, part)| match part.len() {
+        2 if index > 0 => part.to_ascii_uppercase(),
+        4 if index > 0 => part[..1].to_ascii_uppercase() + &part[1..].to_ascii_lowercase(),
         _ => part.to_ascii_lowercase(),
     });
     parts.collect::<Vec<_>>().join("-")
@@ -72,7 +72,7 @@ pub(super) fn covers(range: &str, tag: &str) -> bool {
         return false;
     }
     for part in wanted {
-        // Behind a single letter begins what the tag says to a few only.
+        // A single letter starts an extension or private-use part.
         let mut rest =
             have.by_ref().take_while(|have| have.len() > 1 || have.eq_ignore_ascii_case(part));
         if !rest.any(|have| have.eq_ignore_ascii_case(part)) {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_language_liked_best_counts() {
+    fn the_language_with_the_highest_weight_counts() {
         for (languages, want) in [
             ("de-AT,de;q=0.9,en;q=0.8", Some("de-AT")),
             ("en;q=0.5, de", Some("de")),
@@ -99,17 +99,17 @@ mod tests {
             ("<script>,a,*", None),
             ("", None),
         ] {
-            assert_eq!(preferred(languages), want, "{languages}");
+            assert_eq!(preferred_language(languages), want, "{languages}");
         }
         assert_eq!(
-            preferred(&format!("{}de", "*,".repeat(MAX_LANGUAGES))),
+            preferred_language(&format!("{}de", "*,".repeat(MAX_LANGUAGES))),
             None,
-            "so many are not looked at"
+            "languages beyond the limit are ignored"
         );
     }
 
     #[test]
-    fn a_range_covers_what_is_more_exact() {
+    fn a_range_covers_more_specific_tags() {
         for (range, tag, want) in [
             ("de", "de", true),
             ("de", "DE-at", true),
@@ -124,6 +124,6 @@ mod tests {
         ] {
             assert_eq!(covers(range, tag), want, "{range} {tag}");
         }
-        assert_eq!(spelled("ZH-hANT-tw"), "zh-Hant-TW");
+        assert_eq!(canonical_tag("ZH-hANT-tw"), "zh-Hant-TW");
     }
 }

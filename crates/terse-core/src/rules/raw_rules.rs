@@ -1,4 +1,4 @@
-//! JSON as it was sent, read without losing anything.
+//! JSON without duplicate fields.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Any JSON in which no name stands twice: one of the two would be ignored without a word.
+/// Any JSON without duplicate fields. A duplicate is an error, because one of the two values would
+/// silently be lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct RawRules(pub Value);

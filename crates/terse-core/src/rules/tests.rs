@@ -21,14 +21,14 @@ fn at(text: &str) -> Timestamp {
 }
 
 /// A Wednesday.
-fn facts() -> Facts<'static> {
-    Facts {
+fn visit() -> VisitContext<'static> {
+    VisitContext {
         device: Some("mobile"),
         system: Some("Ubuntu"),
         country: Some("AT"),
         languages: "de-AT,de;q=0.9,en;q=0.8",
         query: "ref=mail&x=a%20b&x=c",
-        ..Facts::unknown(at("2026-11-18T10:00:00Z"))
+        ..VisitContext::unknown(at("2026-11-18T10:00:00Z"))
     }
 }
 
@@ -45,7 +45,7 @@ fn each_condition_holds_or_does_not() {
         (json!({"language": "de"}), true),
         (json!({"language": "de-at"}), true),
         (json!({"language": "de-CH"}), false),
-        // The visitor reads it, but not most gladly.
+        // The visitor accepts it, but prefers another language.
         (json!({"language": "en"}), false),
         (json!({"language": ["en", "de"]}), true),
         (json!({"country": "at"}), true),
@@ -63,23 +63,23 @@ fn each_condition_holds_or_does_not() {
         (json!({"days": ["mon", "wed"]}), true),
         (json!({"days": "tue"}), false),
         (json!({"hours": "09:00-10:00"}), false),
-        (json!({"hours": ["11:00-12:00"], "zone": "Europe/Vienna"}), true),
+        (json!({"hours": ["11:00-12:00"], "tz": "Europe/Vienna"}), true),
         (json!({"device": "mobile", "country": "AT", "days": "wed"}), true),
         (json!({"device": "mobile", "country": "DE", "days": "wed"}), false),
     ] {
         let mut rule = condition.clone();
         rule["to"] = "https://example.com/".into();
         let rules = rules(&json!([rule]));
-        assert_eq!(rules.choose(&facts()).is_some(), want, "{condition}");
-        let explained = rules.explain(&facts());
-        assert_eq!(explained.steps[0].matched, want);
-        assert!(explained.steps[0].why.len() >= usize::from(!want), "{explained:?}");
+        assert_eq!(rules.choose(&visit()).is_some(), want, "{condition}");
+        let explanation = rules.explain(&visit());
+        assert_eq!(explanation.steps[0].matched, want);
+        assert!(explanation.steps[0].why.len() >= usize::from(!want), "{explanation:?}");
     }
 }
 
 #[test]
-fn nothing_is_met_by_what_is_not_known() {
-    let nobody = Facts::unknown(at("2026-11-18T10:00:00Z"));
+fn unknown_values_match_no_condition() {
+    let unknown = VisitContext::unknown(at("2026-11-18T10:00:00Z"));
     for condition in ["device", "os", "language", "country", "query"] {
         let value = match condition {
             "device" => json!([
@@ -91,12 +91,12 @@ fn nothing_is_met_by_what_is_not_known() {
             _ => json!({"name": "a"}),
         };
         let rules = rules(&json!([{condition: value, "to": "https://example.com/"}]));
-        assert_eq!(rules.choose(&nobody), None, "{condition}");
+        assert_eq!(rules.choose(&unknown), None, "{condition}");
     }
 }
 
 #[test]
-fn a_refusal_names_the_place() {
+fn an_error_names_the_field() {
     let ok = "https://example.com/";
     let many: Vec<Value> = (0..21).map(|_| json!({"to": ok})).collect();
     let branches: Vec<Value> = (0..11).map(|_| json!({"url": ok})).collect();
@@ -201,16 +201,16 @@ fn a_refusal_names_the_place() {
             ValidationErrorKind::InvalidRequest,
         ),
         (
-            json!([{"to": ok, "zone": "Europe/Berlin"}]),
-            "rules[0].zone",
+            json!([{"to": ok, "tz": "Europe/Berlin"}]),
+            "rules[0].tz",
             ValidationErrorKind::InvalidRequest,
         ),
         (
-            json!([{"to": ok, "days": "mon", "zone": "Mars"}]),
-            "rules[0].zone",
+            json!([{"to": ok, "days": "mon", "tz": "Mars"}]),
+            "rules[0].tz",
             ValidationErrorKind::InvalidRequest,
         ),
-        // A rule is no way around the rules of targets.
+        // Targets of rules are validated like other targets.
         (
             json!([{"to": "javascript:alert(1)"}]),
             "rules[0].to",
@@ -245,7 +245,25 @@ fn a_refusal_names_the_place() {
 }
 
 #[test]
-fn a_name_that_stands_twice_is_refused() {
+fn the_time_zone_may_still_be_sent_and_stored_as_zone() {
+    let rule = |name: &str| json!([{ "hours": "09:00-17:00", name: "Europe/Berlin", "to": "https://example.com/" }]);
+    let (new, old) = (rules(&rule("tz")), rules(&rule("zone")));
+    assert_eq!(new, old);
+    assert_eq!(old.to_json()[0]["tz"], "Europe/Berlin");
+    assert_eq!(old.to_json()[0].get("zone"), None);
+    let stored = r#"[{"hours":"09:00-17:00","to":"https://example.com/","zone":"Europe/Berlin"}]"#;
+    assert_eq!(Rules::from_stored(stored), Some(new));
+    let mut both = rule("tz");
+    both[0]["zone"] = "Europe/Berlin".into();
+    let error = Rules::parse(&both, &targets()).unwrap_err();
+    assert_eq!(error.field, "rules[0].zone");
+    // The old name is accepted in rules only, and not offered.
+    let unknown = json!([{ "place": 1, "to": "https://example.com/" }]);
+    assert!(!Rules::parse(&unknown, &targets()).unwrap_err().detail.contains("zone"));
+}
+
+#[test]
+fn a_duplicate_field_is_refused() {
     let twice = r#"[{"to": "https://example.com/", "device": "mobile", "device": "desktop"}]"#;
     assert!(
         serde_json::from_str::<RawRules>(twice)
@@ -261,13 +279,13 @@ fn a_name_that_stands_twice_is_refused() {
 }
 
 #[test]
-fn what_was_typed_is_kept_beside_its_place() {
+fn the_sent_text_is_kept_with_its_field() {
     let sent = json!([{"to": "https://Example.com"}, {"to": [{"url": "https://a.com"}, {"url": "https://b.com/", "weight": 3}]}]);
     let drafted = Rules::parse(&sent, &targets()).unwrap().unwrap();
-    let typed: Vec<(&str, &str)> =
-        drafted.typed.iter().map(|typed| (&*typed.field, &*typed.text)).collect();
+    let inputs: Vec<(&str, &str)> =
+        drafted.inputs.iter().map(|input| (&*input.field, &*input.text)).collect();
     assert_eq!(
-        typed,
+        inputs,
         [
             ("rules[0].to", "https://Example.com"),
             ("rules[1].to[0].url", "https://a.com"),
@@ -279,7 +297,7 @@ fn what_was_typed_is_kept_beside_its_place() {
 }
 
 #[test]
-fn the_same_visitor_goes_the_same_way_and_the_weights_add_up() {
+fn a_visitor_keeps_its_branch_and_weights_are_respected() {
     let sent = |first: u32| {
         json!([{"to": [{"url": "https://a.com/", "weight": first}, {"url": "https://b.com/", "weight": 3},
             {"url": "https://c.com/", "weight": 1}]}])
@@ -288,10 +306,11 @@ fn the_same_visitor_goes_the_same_way_and_the_weights_add_up() {
     let link = |code: &str| LinkKey { domain: Domain::primary(), code: Code::parse(code).unwrap() };
     let (mut counts, mut moved, mut same) = ([0_u32; 3], 0, 0);
     for n in 0..20_000_u32 {
-        let who = SplitKey::of(std::net::Ipv4Addr::from(0x0b00_0000 + n).into(), b"Mozilla/5.0");
+        let split_key =
+            SplitKey::of(std::net::Ipv4Addr::from(0x0b00_0000 + n).into(), b"Mozilla/5.0");
         let go = |rules: &Rules, code: &str| {
-            let facts = Facts { who: who.at(&link(code)), ..facts() };
-            rules.explain(&facts).went.unwrap().branch.unwrap()
+            let visit = VisitContext { split_key: split_key.at(&link(code)), ..visit() };
+            rules.explain(&visit).matched.unwrap().branch.unwrap()
         };
         let branch = go(&split, "abcd");
         assert_eq!(branch, go(&split, "abcd"));
@@ -302,34 +321,33 @@ fn the_same_visitor_goes_the_same_way_and_the_weights_add_up() {
     for (count, want) in counts.into_iter().zip([12_000_i64, 6_000, 2_000]) {
         assert!((i64::from(count) - want).abs() < 400, "{counts:?}");
     }
-    // A border that moved takes along those between its old place and its new one, and nobody else:
-    // about a tenth.
+    // Only visitors between the old and the new border move: about a tenth.
     assert!((1_500..4_000).contains(&moved), "{moved}");
-    // Another link is another draw: 0.36 + 0.09 + 0.01 of them meet by chance.
+    // Branches at another link are independent: 0.36 + 0.09 + 0.01 agree by chance.
     assert!((8_500..9_900).contains(&same), "{same}");
 }
 
 #[test]
-fn of_a_network_of_ipv6_all_are_one_visitor() {
-    let who = |text: &str| SplitKey::of(text.parse().unwrap(), b"x");
-    assert_eq!(who("2001:db8:1:2:3::4"), who("2001:db8:1:2:ffff::1"));
-    assert_ne!(who("2001:db8:1:2::1"), who("2001:db8:1:3::1"));
-    assert_eq!(who("::ffff:203.0.113.7"), who("203.0.113.7"));
-    assert_ne!(who("203.0.113.8"), who("203.0.113.7"));
+fn an_ipv6_network_counts_as_one_visitor() {
+    let split_key = |text: &str| SplitKey::of(text.parse().unwrap(), b"x");
+    assert_eq!(split_key("2001:db8:1:2:3::4"), split_key("2001:db8:1:2:ffff::1"));
+    assert_ne!(split_key("2001:db8:1:2::1"), split_key("2001:db8:1:3::1"));
+    assert_eq!(split_key("::ffff:203.0.113.7"), split_key("203.0.113.7"));
+    assert_ne!(split_key("203.0.113.8"), split_key("203.0.113.7"));
 }
 
 #[test]
-fn the_words_say_why() {
+fn explanations_name_the_conditions() {
     let rules = rules(&json!([
         {"device": ["desktop", "tablet"], "country": "DE", "to": "https://example.com/1"},
         {"language": "fr", "query": {"name": "utm_source", "value": "x"}, "to": "https://example.com/2"},
         {"until": "2026-01-01", "to": "https://example.com/3"},
-        {"days": ["mon", "tue"], "hours": "09:00-17:00", "zone": "Europe/Berlin", "to": "https://example.com/4"},
+        {"days": ["mon", "tue"], "hours": "09:00-17:00", "tz": "Europe/Berlin", "to": "https://example.com/4"},
         {"os": "Linux", "query": {"name": "ref"}, "to": "https://example.com/5"},
         {"to": "https://example.com/6"}
     ]));
-    let explained = rules.explain(&facts());
-    let steps: Vec<(bool, Vec<&str>)> = explained
+    let explanation = rules.explain(&visit());
+    let steps: Vec<(bool, Vec<&str>)> = explanation
         .steps
         .iter()
         .map(|step| (step.matched, step.why.iter().map(String::as_str).collect()))
@@ -350,7 +368,7 @@ fn the_words_say_why() {
             (true, vec!["the operating system is Ubuntu", "the query has ref"]),
         ]
     );
-    assert_eq!(explained.went.map(|went| went.rule), Some(4));
+    assert_eq!(explanation.matched.map(|matched| matched.rule), Some(4));
 }
 
 fn alternatives(any: &'static [&'static str]) -> impl Strategy<Value = Option<Value>> {
@@ -372,18 +390,18 @@ fn sent_rule() -> impl Strategy<Value = Value> {
         alternatives(&["00:00-24:00", "22:30-06:00"]),
         any::<bool>(),
     );
-    let way = proptest::collection::vec(("[a-z]{1,5}", 1..=10_000_u32), 1..=10);
-    (conditions, way).prop_map(|((device, os, language, country, query, from, until, days, hours, zone), way)| {
-        let moment = |ms: i64| json!(Timestamp::from_ms(ms).to_string());
-        let zone = (zone && (days.is_some() || hours.is_some())).then(|| json!("America/New_York"));
-        let branches: Vec<Value> = way
+    let destination = proptest::collection::vec(("[a-z]{1,5}", 1..=10_000_u32), 1..=10);
+    (conditions, destination).prop_map(|((device, os, language, country, query, from, until, days, hours, tz), destination)| {
+        let timestamp = |ms: i64| json!(Timestamp::from_ms(ms).to_string());
+        let tz = (tz && (days.is_some() || hours.is_some())).then(|| json!("America/New_York"));
+        let branches: Vec<Value> = destination
             .iter()
             .map(|(path, weight)| json!({"url": format!("https://example.com/{path}?q=1"), "weight": weight}))
             .collect();
         json!({
             "device": device, "os": os, "language": language, "country": country,
             "query": query.map(|(name, value)| json!({"name": name, "value": value})),
-            "from": from.map(moment), "until": until.map(moment), "days": days, "hours": hours, "zone": zone, "to": branches
+            "from": from.map(timestamp), "until": until.map(timestamp), "days": days, "hours": hours, "tz": tz, "to": branches
         })
     })
 }
@@ -410,29 +428,29 @@ fn visitor() -> impl Strategy<
 
 proptest! {
     #[test]
-    fn what_is_stored_is_read_back_the_same(sent in proptest::collection::vec(sent_rule(), 1..=5)) {
+    fn stored_rules_are_read_back_unchanged(sent in proptest::collection::vec(sent_rule(), 1..=5)) {
         let rules = rules(&json!(sent));
         let stored = Rules::from_stored(&rules.show());
         prop_assert_eq!(stored.as_ref(), Some(&rules));
         let again = Rules::parse(&rules.to_json(), &targets()).unwrap().unwrap();
         prop_assert_eq!(again.rules.show(), rules.show());
-        prop_assert_eq!(again.typed.len(), rules.targets().count());
+        prop_assert_eq!(again.inputs.len(), rules.targets().count());
     }
 
     #[test]
-    fn the_first_match_wins_and_the_words_agree(
+    fn the_first_match_wins_and_the_explanation_agrees(
         sent in proptest::collection::vec(sent_rule(), 1..=6),
-        (device, system, country, languages, ms, who) in visitor(),
+        (device, system, country, languages, ms, split_key) in visitor(),
     ) {
-        let facts = Facts { device, system, country, languages, who: SplitKey(who), ..Facts::unknown(Timestamp::from_ms(ms)) };
+        let visit = VisitContext { device, system, country, languages, split_key: SplitKey(split_key), ..VisitContext::unknown(Timestamp::from_ms(ms)) };
         let all = rules(&json!(sent));
-        // Each alone, in their order: nothing about a rule depends on its neighbours.
-        let alone = sent.iter().find_map(|one| rules(&json!([one])).choose(&facts).cloned());
-        prop_assert_eq!(all.choose(&facts), alone.as_ref());
-        let explained = all.explain(&facts);
-        prop_assert_eq!(explained.went.map(|went| went.target), alone.as_ref());
-        for (index, step) in explained.steps.iter().enumerate() {
-            prop_assert_eq!(step.matched, explained.went.is_some_and(|went| went.rule == index));
+        // Rules are independent: evaluating each alone gives the same match.
+        let alone = sent.iter().find_map(|one| rules(&json!([one])).choose(&visit).cloned());
+        prop_assert_eq!(all.choose(&visit), alone.as_ref());
+        let explanation = all.explain(&visit);
+        prop_assert_eq!(explanation.matched.map(|matched| matched.target), alone.as_ref());
+        for (index, step) in explanation.steps.iter().enumerate() {
+            prop_assert_eq!(step.matched, explanation.matched.is_some_and(|matched| matched.rule == index));
             prop_assert!(step.matched || !step.why.is_empty());
         }
     }
@@ -443,7 +461,7 @@ proptest! {
             let _ = Rules::parse(&value, &targets());
         }
         let _ = Rules::parse(&json!([{ "to": value, name: value }]), &targets());
-        let facts = Facts { languages: &value, query: &value, ..Facts::unknown(Timestamp::from_ms(0)) };
-        rules(&json!([{"language": "de", "query": {"name": "a"}, "to": "https://example.com/"}])).explain(&facts);
+        let visit = VisitContext { languages: &value, query: &value, ..VisitContext::unknown(Timestamp::from_ms(0)) };
+        rules(&json!([{"language": "de", "query": {"name": "a"}, "to": "https://example.com/"}])).explain(&visit);
     }
 }

@@ -1,4 +1,4 @@
-//! Windows of the week: some days, some hours of each, by the clocks of one place.
+//! Weekly windows: days and hours in a time zone.
 
 use jiff::civil::{DateTime, Weekday};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
@@ -8,32 +8,31 @@ use crate::time::Timestamp;
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const DAY: u16 = 24 * 60;
 
-/// Days and hours that come again every week. At least one of the two is limited.
+/// Days and hours that repeat every week. At least one of the two is limited.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Weekly {
-    /// In their order; empty is every day.
+    /// Sorted; empty means every day.
     pub(super) days: Vec<Day>,
-    /// Empty is all day.
+    /// Empty means all day.
     pub(super) hours: Vec<Hours>,
-    /// Whose clocks; without, UTC.
-    pub(super) zone: Option<Zone>,
+    /// UTC if absent.
+    pub(super) zone: Option<NamedZone>,
 }
 
 /// A day of the week; 0 is Monday.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Day(u8);
 
-/// From the first minute to before the last one. An end at or before the beginning is on the next
-/// day.
+/// A half-open range of minutes. An end at or before the start is on the next day.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Hours {
     from: u16,
     until: u16,
 }
 
-/// A place whose clocks count.
+/// A time zone and its IANA name.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Zone {
+pub(super) struct NamedZone {
     name: Box<str>,
     zone: TimeZone,
 }
@@ -50,7 +49,7 @@ impl Weekly {
         }
         self.hours.iter().any(|hours| match hours.from < hours.until {
             true => on(today) && (hours.from..hours.until).contains(&minute),
-            // What goes on past midnight belongs to the day on which it began.
+            // A range past midnight belongs to the day on which it starts.
             false => {
                 (on(today) && minute >= hours.from) || (on(today.before()) && minute < hours.until)
             }
@@ -66,7 +65,7 @@ impl Weekly {
         self.zone.as_ref().map_or("UTC", |zone| &zone.name)
     }
 
-    /// A moment by the clocks there: `Tue 14:05 in Europe/Berlin`.
+    /// A time in this zone: `tue 14:05 (Europe/Berlin)`.
     pub(super) fn local(&self, at: Timestamp) -> String {
         match self.time(at) {
             Some(local) => {
@@ -78,7 +77,7 @@ impl Weekly {
     }
 
     /// `mon, tue 09:00-17:00`.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let days: Vec<&str> = self.days.iter().map(|day| day.as_str()).collect();
         let hours: Vec<String> = self.hours.iter().map(|hours| hours.show()).collect();
         let parts = [days.join(", "), hours.join(", ")];
@@ -128,11 +127,10 @@ fn minutes(text: &str) -> Option<u16> {
     (minute < 60 && hour * 60 + minute <= DAY).then_some(hour * 60 + minute)
 }
 
-impl Zone {
-    /// From its IANA name. From the names that are built in: no file is asked, and every machine
-    /// knows the same ones.
+impl NamedZone {
+    /// Parses an IANA name. Uses the bundled database, so that every node knows the same names.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        // The database takes any text, but no name is longer.
+        // No name in the database is longer.
         let zone =
             (text.len() <= 64).then(|| TimeZoneDatabase::bundled().get(text).ok()).flatten()?;
         let name = zone.iana_name().unwrap_or("UTC").into();
@@ -152,12 +150,12 @@ mod tests {
         Weekly {
             days: days.iter().map(|day| Day::parse(day).unwrap()).collect(),
             hours: hours.iter().map(|hours| Hours::parse(hours).unwrap()).collect(),
-            zone: zone.map(|zone| Zone::parse(zone).unwrap()),
+            zone: zone.map(|zone| NamedZone::parse(zone).unwrap()),
         }
     }
 
     #[test]
-    fn windows_come_again_every_week() {
+    fn windows_repeat_every_week() {
         // 2026-11-13 is a Friday.
         let office = weekly(&["fri"], &["09:00-17:00"], None);
         let night = weekly(&["fri"], &["22:00-06:00"], None);
@@ -176,14 +174,14 @@ mod tests {
             ("2026-11-13T05:00:00Z", [false, false, false, false]),
             ("2026-11-20T09:00:00Z", [true, false, false, false]),
         ] {
-            let moment = Timestamp::parse(at).unwrap();
-            let have = [&office, &night, &weekend, &late].map(|weekly| weekly.contains(moment));
+            let timestamp = Timestamp::parse(at).unwrap();
+            let have = [&office, &night, &weekend, &late].map(|weekly| weekly.contains(timestamp));
             assert_eq!(have, want, "{at}");
         }
     }
 
     #[test]
-    fn the_clocks_of_a_place_count_in_summer_and_winter() {
+    fn windows_follow_daylight_saving_time() {
         let berlin = weekly(&[], &["09:00-10:00"], Some("europe/berlin"));
         assert_eq!(berlin.zone.as_ref().unwrap().as_str(), "Europe/Berlin");
         for (at, want) in [
@@ -198,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_window_is_refused() {
+    fn invalid_windows_are_refused() {
         for bad in [
             "",
             "9:00-17:00",
@@ -213,7 +211,7 @@ mod tests {
             assert_eq!(Hours::parse(bad), None, "{bad}");
         }
         for bad in ["", "Berlin", "Europe/Nowhere", "../etc/passwd", &"x".repeat(65)] {
-            assert_eq!(Zone::parse(bad), None, "{bad}");
+            assert_eq!(NamedZone::parse(bad), None, "{bad}");
         }
     }
 }

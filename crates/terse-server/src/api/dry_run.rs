@@ -231,7 +231,7 @@ impl Visitor {
             return Err(refuse("country", "give either country or address, not both"));
         }
         let country = sent.country.as_deref().map(|text| {
-            rules::country(text).ok_or_else(|| {
+            rules::parse_country(text).ok_or_else(|| {
                 refuse("country", "the two letters of a country, such as DE (ISO 3166)")
             })
         });
@@ -260,10 +260,10 @@ impl Visitor {
     fn who(&self, key: Option<&LinkKey>) -> SplitKey {
         let agent = self.agent.as_deref().unwrap_or_default().as_bytes();
         let address = self.address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-        let who = self
-            .id
-            .as_deref()
-            .map_or_else(|| SplitKey::of(address, rules::cut_agent(agent)), SplitKey::named);
+        let who = self.id.as_deref().map_or_else(
+            || SplitKey::of(address, rules::truncate_user_agent(agent)),
+            SplitKey::named,
+        );
         key.map_or(who, |key| who.at(key))
     }
 }
@@ -280,11 +280,11 @@ impl Tried<'_> {
     async fn on(self, state: &AppState, visitor: Visitor) -> Result<Trial, Problem> {
         let traits = classify(state, &visitor).await?;
         let facts =
-            traits.facts(&visitor.languages, &visitor.query, visitor.at, visitor.who(self.key));
+            traits.context(&visitor.languages, &visitor.query, visitor.at, visitor.who(self.key));
         let (went, steps) = match self.rules {
             Some(rules) => {
                 let explained = rules.explain(&facts);
-                (explained.went, explained.steps)
+                (explained.matched, explained.steps)
             }
             None => (None, Vec::new()),
         };
@@ -310,7 +310,7 @@ impl Tried<'_> {
             seen: SeenVisitor {
                 device: traits.device.as_deref().map(str::to_owned),
                 os: traits.system.as_deref().map(str::to_owned),
-                language: rules::preferred(&visitor.languages).map(str::to_owned),
+                language: rules::preferred_language(&visitor.languages).map(str::to_owned),
                 country: traits.country.as_deref().map(str::to_owned),
                 at: visitor.at.to_string(),
             },

@@ -77,7 +77,7 @@ impl utoipa::PartialSchema for Rule {
             .property("days", any(days, "On these days."))
             .property("hours", any(hours.build(), "In these hours; what ends the next day belongs \
                 to the day it began on."))
-            .property("zone", zone)
+            .property("tz", zone)
             .property("to", Schema::OneOf(to))
             .required("to")
             .examples([json!({ "device": ["mobile", "tablet"], "country": "AT", "to": "https://m.example.com/" })])

@@ -1,10 +1,10 @@
-//! Devices and operating systems, in the words of the statistics of clicks.
+//! Devices and operating systems, named as in click statistics.
 
-/// Every device there is a word for.
+/// All device names.
 pub const DEVICES: &[&str] =
     &["desktop", "mobile", "tablet", "tv", "console", "headset", "wearable", "bot"];
 
-/// The systems that rules can name. A closed list, so that a slip of the pen is refused instead of
+/// The operating systems that rules can name. A closed list, so that a typo is refused instead of
 /// never matching.
 pub const SYSTEMS: &[&str] = &[
     "Android",
@@ -27,7 +27,7 @@ pub const SYSTEMS: &[&str] = &[
     "Windows Phone",
 ];
 
-/// What is told apart from Linux by name, and is Linux all the same.
+/// Distributions that also match `Linux`.
 const LINUX: &[&str] = &[
     "Arch Linux",
     "CentOS",
@@ -46,8 +46,8 @@ const LINUX: &[&str] = &[
     "Ubuntu",
 ];
 
-/// Whether a visitor's system is the one a rule wants.
-pub(super) fn is(system: &str, wanted: &str) -> bool {
+/// Whether a visitor's operating system matches the one in a rule.
+pub(super) fn matches(system: &str, wanted: &str) -> bool {
     system.eq_ignore_ascii_case(wanted)
         || (wanted == "Linux" && LINUX.iter().any(|name| name.eq_ignore_ascii_case(system)))
 }

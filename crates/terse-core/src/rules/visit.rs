@@ -1,4 +1,4 @@
-//! What is known of a visitor, and who finds it out.
+//! What rules know about a visit, and how visitors are classified.
 
 use std::hash::Hasher as _;
 use std::net::IpAddr;
@@ -9,27 +9,27 @@ use crate::clicks::Interned;
 use crate::link::LinkKey;
 use crate::time::Timestamp;
 
-/// What is known of a visitor. What is not known meets no condition.
+/// What is known about a visit. Unknown values match no condition.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
-    /// `mobile`, `desktop`, … as the statistics of clicks have it.
+pub struct VisitContext<'a> {
+    /// `mobile`, `desktop`, … as in click statistics.
     pub device: Option<&'a str>,
-    /// `iOS`, `Windows`, … as the statistics of clicks have it.
+    /// `iOS`, `Windows`, … as in click statistics.
     pub system: Option<&'a str>,
-    /// Two letters.
+    /// The two-letter country code.
     pub country: Option<&'a str>,
-    /// As in `Accept-Language`.
+    /// The `Accept-Language` header.
     pub languages: &'a str,
-    /// What followed the question mark.
+    /// The query string without the question mark.
     pub query: &'a str,
-    /// When.
+    /// The time of the visit.
     pub at: Timestamp,
-    /// Which branch of a split is theirs.
-    pub who: SplitKey,
+    /// Selects the branch of a split.
+    pub split_key: SplitKey,
 }
 
-impl Facts<'_> {
-    /// Somebody of whom nothing is known.
+impl VisitContext<'_> {
+    /// A visit of which only the time is known.
     pub fn unknown(at: Timestamp) -> Self {
         Self {
             device: None,
@@ -38,19 +38,19 @@ impl Facts<'_> {
             languages: "",
             query: "",
             at,
-            who: SplitKey(0),
+            split_key: SplitKey(0),
         }
     }
 }
 
-/// Tells visitors apart for splits: the same one always goes the same way. Nothing of it is kept
-/// anywhere, and it does not depend on the machine, so all of them agree.
+/// Identifies a visitor for splits, so that the same visitor always gets the same branch. It is not
+/// stored, and it does not depend on the node, so all nodes agree.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SplitKey(pub(super) u64);
 
 impl SplitKey {
-    /// Whoever comes from this address with this user agent. Of an IPv6 address the network counts:
-    /// the rest of it changes by the hour on many devices.
+    /// The key of an address and a user agent. Of an IPv6 address only the /64 network counts,
+    /// because many devices change the rest often.
     pub fn of(address: IpAddr, agent: &[u8]) -> Self {
         let mut hasher = SipHasher13::new();
         match address.to_canonical() {
@@ -61,75 +61,74 @@ impl SplitKey {
         Self(hasher.finish())
     }
 
-    /// Whoever goes by this name, in a trial.
+    /// The key of a named visitor, for dry runs.
     pub fn named(name: &str) -> Self {
         let mut hasher = SipHasher13::new();
         hasher.write(name.as_bytes());
         Self(hasher.finish())
     }
 
-    /// The same at this link: their way there says nothing about their way at another.
+    /// The key for one link, so that a visitor's branches at different links are independent.
     pub fn at(self, link: &LinkKey) -> Self {
         let mut hasher = SipHasher13::new();
         hasher.write(&self.0.to_le_bytes());
         hasher.write(link.code.as_str().as_bytes());
-        // No code contains one, so that no domain can continue it.
+        // A separator that no code contains.
         hasher.write(b"/");
         hasher.write(link.domain.as_str().as_bytes());
         Self(hasher.finish())
     }
 }
 
-/// As much of a user agent as is looked at, here and in the statistics of clicks.
-pub fn cut_agent(agent: &[u8]) -> &[u8] {
+/// The part of a user agent that rules and click statistics use.
+pub fn truncate_user_agent(agent: &[u8]) -> &[u8] {
     &agent[..agent.len().min(crate::clicks::MAX_AGENT_LEN)]
 }
 
-/// What can be seen of a visitor by looking closer.
+/// Visitor traits that need a look-up.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct VisitorTraits {
-    /// See [`Facts::device`].
+    /// See [`VisitContext::device`].
     pub device: Option<Interned>,
-    /// See [`Facts::system`].
+    /// See [`VisitContext::system`].
     pub system: Option<Interned>,
-    /// See [`Facts::country`].
+    /// See [`VisitContext::country`].
     pub country: Option<Interned>,
 }
 
 impl VisitorTraits {
-    /// With what is plain to see besides.
-    pub fn facts<'a>(
+    /// Combines the traits with the rest of the visit.
+    pub fn context<'a>(
         &'a self,
         languages: &'a str,
         query: &'a str,
         at: Timestamp,
-        who: SplitKey,
-    ) -> Facts<'a> {
+        split_key: SplitKey,
+    ) -> VisitContext<'a> {
         let Self { device, system, country } = self;
-        Facts {
+        VisitContext {
             device: device.as_deref(),
             system: system.as_deref(),
             country: country.as_deref(),
             languages,
             query,
             at,
-            who,
+            split_key,
         }
     }
 }
 
-/// Looks closer at visitors, where a rule needs it.
+/// Classifies visitors by user agent and address.
 pub trait VisitorClassifier: Send + Sync + 'static {
-    /// What a user agent and an address tell. Must not wait: it is asked in the middle of a
-    /// redirect.
+    /// The traits of a user agent and an address. Must not block: redirects call it.
     fn classify(&self, agent: Option<&[u8]>, address: Option<IpAddr>) -> VisitorTraits;
 
-    /// Gets ready for what the rules of a link need, which may take a while the first time. Called
-    /// before the first look, from where it delays nobody else.
-    fn prepare(&self, _needs: super::Needs) {}
+    /// Loads the data for these traits, which may take time on the first call. Called before the
+    /// first classification, outside the redirect threads.
+    fn prepare(&self, _traits: super::RequiredTraits) {}
 }
 
-/// Sees nothing: for programs that follow no links.
+/// Knows no traits: for programs that serve no redirects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoClassifier;
 
