@@ -5,8 +5,8 @@ const MAX_LANGUAGES: usize = 64;
 /// The maximum length of a language tag.
 const MAX_TAG_LEN: usize = 35;
 
-/// The language with the highest weight in an `Accept-Language` header; the first of equals. `*` and
-/// invalid tags are ignored.
+/// The language with the highest weight in an `Accept-Language` header; the first of equals. `*`
+/// and invalid tags are ignored.
 pub fn preferred_language(languages: &str) -> Option<&str> {
     let mut best: Option<(&str, u16)> = None;
     for item in languages.split(',').take(MAX_LANGUAGES) {

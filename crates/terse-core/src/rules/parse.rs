@@ -40,8 +40,8 @@ pub struct TargetInput {
 }
 
 impl Rules {
-    /// Parses rules from a client. Targets are validated like a link's own target. Null and an empty
-    /// list mean no rules.
+    /// Parses rules from a client. Targets are validated like a link's own target. Null and an
+    /// empty list mean no rules.
     pub fn parse(
         sent: &Value,
         targets: &TargetRules,

@@ -12,8 +12,8 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rules(pub(super) Arc<[Rule]>);
 
-/// One rule: conditions that must all hold, each with alternatives, and a destination. An empty list
-/// is no condition.
+/// One rule: conditions that must all hold, each with alternatives, and a destination. An empty
+/// list is no condition.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Rule {
     pub(super) device: Vec<&'static str>,

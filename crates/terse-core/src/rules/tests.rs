@@ -246,7 +246,11 @@ fn an_error_names_the_field() {
 
 #[test]
 fn the_time_zone_may_still_be_sent_and_stored_as_zone() {
-    let rule = |name: &str| json!([{ "hours": "09:00-17:00", name: "Europe/Berlin", "to": "https://example.com/" }]);
+    let rule = |name: &str| {
+        json!([
+            { "hours": "09:00-17:00", name: "Europe/Berlin", "to": "https://example.com/" }
+        ])
+    };
     let (new, old) = (rules(&rule("tz")), rules(&rule("zone")));
     assert_eq!(new, old);
     assert_eq!(old.to_json()[0]["tz"], "Europe/Berlin");
@@ -280,7 +284,10 @@ fn a_duplicate_field_is_refused() {
 
 #[test]
 fn the_sent_text_is_kept_with_its_field() {
-    let sent = json!([{"to": "https://Example.com"}, {"to": [{"url": "https://a.com"}, {"url": "https://b.com/", "weight": 3}]}]);
+    let sent = json!([
+        {"to": "https://Example.com"},
+        {"to": [{"url": "https://a.com"}, {"url": "https://b.com/", "weight": 3}]}
+    ]);
     let drafted = Rules::parse(&sent, &targets()).unwrap().unwrap();
     let inputs: Vec<(&str, &str)> =
         drafted.inputs.iter().map(|input| (&*input.field, &*input.text)).collect();
@@ -396,7 +403,9 @@ fn sent_rule() -> impl Strategy<Value = Value> {
         let tz = (tz && (days.is_some() || hours.is_some())).then(|| json!("America/New_York"));
         let branches: Vec<Value> = destination
             .iter()
-            .map(|(path, weight)| json!({"url": format!("https://example.com/{path}?q=1"), "weight": weight}))
+            .map(|(path, weight)| json!({
+                "url": format!("https://example.com/{path}?q=1"), "weight": weight
+            }))
             .collect();
         json!({
             "device": device, "os": os, "language": language, "country": country,
@@ -462,6 +471,8 @@ proptest! {
         }
         let _ = Rules::parse(&json!([{ "to": value, name: value }]), &targets());
         let visit = VisitContext { languages: &value, query: &value, ..VisitContext::unknown(Timestamp::from_ms(0)) };
-        rules(&json!([{"language": "de", "query": {"name": "a"}, "to": "https://example.com/"}])).explain(&visit);
+        rules(&json!([
+            {"language": "de", "query": {"name": "a"}, "to": "https://example.com/"}
+        ])).explain(&visit);
     }
 }

@@ -158,7 +158,9 @@ impl World {
         let invitation =
             Invitation { token, role: Role::User, by: writer, expires_at: Timestamp::MAX };
         web.registry.invite(invitation, by()).await.unwrap();
-        let wish = json!({ "long_url": "https://example.com/owned", "alias": "owned", "tags": ["spring"] });
+        let wish = json!({
+            "long_url": "https://example.com/owned", "alias": "owned", "tags": ["spring"]
+        });
         assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, wish).await.status, 201);
         let key = LinkKey { domain: Domain::primary(), code: Code::parse("owned").unwrap() };
         let born = web.store.get(&key).await.unwrap().unwrap().created_at;

@@ -43,7 +43,10 @@ async fn both_spellings_and_both_doors_are_the_same() {
         ),
         (
             "POST /api/v1/shorten",
-            json!({"long_url": "https://example.com/2", "alias": "two2", "domain": "B.example", "ttl": null}),
+            json!({
+                "long_url": "https://example.com/2", "alias": "two2", "domain": "B.example",
+                "ttl": null
+            }),
         ),
     ] {
         let answer = web.api(line, body).await;

@@ -4,7 +4,10 @@ use crate::web::{KEY, Web};
 
 async fn with_link(code: &str) -> Web {
     let web = Web::new();
-    let body = json!({"long_url": "https://example.com/a", "custom_alias": code, "title": "T", "expires_at": "2199-01-01", "max_clicks": 5});
+    let body = json!({
+        "long_url": "https://example.com/a", "custom_alias": code, "title": "T",
+        "expires_at": "2199-01-01", "max_clicks": 5
+    });
     assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
     web
 }
@@ -181,7 +184,10 @@ async fn the_operator_judges_links() {
 async fn many_links_are_made_in_order_each_with_its_own_outcome() {
     let web = Web::new();
     let good = json!({"long_url": "https://example.com/1"});
-    let items = json!([good, {"long_url": "nope"}, 7, {"long_url": "https://example.com/2", "custom_alias": "abc"}, good]);
+    let items = json!([
+        good, {"long_url": "nope"}, 7,
+        {"long_url": "https://example.com/2", "custom_alias": "abc"}, good
+    ]);
     for body in [items.clone(), json!({"links": items}), json!({"urls": items})] {
         let fresh = Web::new();
         let answer = fresh.api("POST /api/v1/urls/bulk", body).await;
@@ -222,7 +228,10 @@ async fn many_links_are_made_in_order_each_with_its_own_outcome() {
 #[tokio::test]
 async fn a_bulk_request_can_be_sent_again() {
     let web = Web::new();
-    let body = json!([{"long_url": "https://example.com/", "reuse": false}, {"long_url": "https://example.com/", "reuse": false}]);
+    let body = json!([
+        {"long_url": "https://example.com/", "reuse": false},
+        {"long_url": "https://example.com/", "reuse": false}
+    ]);
     let send = async || {
         let headers = [
             ("authorization", KEY),
@@ -404,7 +413,9 @@ async fn rules_are_given_changed_and_taken_away() {
     let line = format!("PATCH /api/v1/urls/{}", made["short_code"].as_str().unwrap());
     let changed = web.api(&line, json!({"title": "x"})).await.json();
     assert_eq!(changed["rules"], rules);
-    let split = json!([{"to": [{"url": "https://example.com/a", "weight": 1}, {"url": "https://example.com/b", "weight": 9}]}]);
+    let split = json!([
+        {"to": [{"url": "https://example.com/a", "weight": 1}, {"url": "https://example.com/b", "weight": 9}]}
+    ]);
     for (sent, want) in [
         (split.clone(), split),
         (json!([]), Value::Null),

@@ -52,7 +52,9 @@ async fn shorten(web: &Web, key: &str, alias: &str) -> Answer {
 async fn a_key_is_shown_once_and_opens_what_it_is_for_until_it_is_revoked() {
     let web = Web::new();
     for (scope, get, post) in [("create", 403, 201), ("read", 200, 403), ("full", 200, 201)] {
-        let wish = json!({ "name": " news letter ", "scope": scope, "expires_at": "2099-01-31", "plan": "5/min" });
+        let wish = json!({
+            "name": " news letter ", "scope": scope, "expires_at": "2099-01-31", "plan": "5/min"
+        });
         let made = web.as_owner("POST /api/v1/keys", OWNER.0, wish).await;
         assert_eq!(made.status, 201, "{}", made.text());
         let made = made.json();

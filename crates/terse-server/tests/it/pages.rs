@@ -168,7 +168,10 @@ async fn an_invitation_that_is_over_says_so_before_anything_is_typed() {
 #[tokio::test]
 async fn a_preview_tells_but_never_follows() {
     let web = Web::new();
-    let body = json!({"long_url": "https://xn--mnchen-3ya.de/'\"><script>", "custom_alias": "abc", "title": NASTY});
+    let body = json!({
+        "long_url": "https://xn--mnchen-3ya.de/'\"><script>", "custom_alias": "abc",
+        "title": NASTY
+    });
     assert_eq!(web.api("POST /api/v1/urls", body).await.status, 201);
     let page = web.page("/abc+").await;
     is_page(&page, 200);

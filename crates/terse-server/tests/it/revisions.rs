@@ -35,7 +35,11 @@ async fn each_change_is_told_and_no_password_is() {
     patch(&web, json!({"password": "shut sesame", "archived": true})).await;
     let told = revisions(&web).await;
     assert!(!told.to_string().contains("argon2") && !told.to_string().contains("sesame"), "{told}");
-    let change = |field: &str, before: Value, after: Value| json!({"field": field, "before": before, "after": after});
+    let change = |field: &str, before: Value, after: Value| {
+        json!({
+            "field": field, "before": before, "after": after
+        })
+    };
     let changes: Vec<Value> =
         told["revisions"].as_array().unwrap().iter().map(|one| one["changes"].clone()).collect();
     assert_eq!(

@@ -53,7 +53,11 @@ async fn the_sums_of_a_link_look_like_this() {
     let third = click(&link, start + 6 * HOUR);
     web.clicks.add([first, second, third]);
     let body = stats(&web, "?from=2026-01-01&to=2026-01-04").await;
-    let both = |name: &str, clicks: u64| json!([{"name": name, "clicks": clicks}, {"name": "unknown", "clicks": 3 - clicks}]);
+    let both = |name: &str, clicks: u64| {
+        json!([
+            {"name": name, "clicks": clicks}, {"name": "unknown", "clicks": 3 - clicks}
+        ])
+    };
     let one = |name: &str| json!([{"name": name, "clicks": 1}]);
     let point = |day: u64, humans: u64, bots: u64| {
         json!({"start": format!("2026-01-0{day}T00:00:00+00:00"), "clicks": humans + bots, "human_clicks": humans,
@@ -317,7 +321,9 @@ async fn a_link_without_clicks_has_sums_too() {
     );
     assert_eq!(body["series"].as_array().unwrap().len(), 1);
     // One that is older than any click can be.
-    let row = json!([{"long_url": "https://example.com/2", "short_code": "old-1", "created_at": "0001-01-01"}]);
+    let row = json!([
+        {"long_url": "https://example.com/2", "short_code": "old-1", "created_at": "0001-01-01"}
+    ]);
     assert_eq!(web.api("POST /api/v1/admin/import", row).await.json()["results"][0]["status"], 201);
     assert_eq!(web.api("GET /api/v1/urls/old-1/stats", Value::Null).await.status, 200);
 }
@@ -395,7 +401,10 @@ async fn owners_see_their_own_and_nobody_elses() {
     assert_eq!(all["series"].as_array().unwrap().len(), 31);
     assert_eq!(
         all["top_links"][0],
-        json!({"short_code": "theirs", "domain": "b.example", "short_url": "https://b.example/theirs", "clicks": 3})
+        json!({
+            "short_code": "theirs", "domain": "b.example",
+            "short_url": "https://b.example/theirs", "clicks": 3
+        })
     );
     let bots = get("stats?bots=only", KEY).await;
     assert_eq!(
@@ -456,7 +465,10 @@ async fn links_carry_their_count_and_do_not_need_it() {
     let counts: Vec<_> =
         list["links"].as_array().unwrap().iter().map(|link| link["click_count"].as_u64()).collect();
     assert_eq!(counts, [Some(0), Some(2)]);
-    let items = json!([fresh, {"long_url": "https://example.com/newer"}, {"long_url": "nope"}, {"long_url": "https://example.com/new"}]);
+    let items = json!([
+        fresh, {"long_url": "https://example.com/newer"}, {"long_url": "nope"},
+        {"long_url": "https://example.com/new"}
+    ]);
     let results = web.api("POST /api/v1/urls/bulk", items).await.json();
     assert_eq!(results["results"][0]["link"]["click_count"], 0);
     let row = json!([{"long_url": "https://example.com/", "short_code": "abc"}]);

@@ -1,4 +1,4 @@
-//! Headless Chromium, its driver, and a page to arrive at.
+//! Headless Chromium, chromedriver and a destination page.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -11,12 +11,16 @@ use fantoccini::{Client, ClientBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 
-/// One browser at a time: two would only take the processor from each other.
+/// Only one browser runs at a time: two would compete for the CPU.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs a walk in a browser of its own, with or without scripts. Whatever the walk does, no page
-/// may write an error to the console, and nothing may be asked of any host but those given.
-pub(crate) fn walk(scripts: bool, hosts: &[&str], walk: impl AsyncFnOnce(&Browser)) {
+/// Runs a scenario in a new browser, with or without scripts. No page may write an error to the
+/// console, and no host but the given ones may be requested.
+pub(crate) fn run_scenario(
+    scripts: bool,
+    hosts: &[&str],
+    run_scenario: impl AsyncFnOnce(&Browser),
+) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((_driver, port)) = Driver::start() else {
         assert!(std::env::var_os("TERSE_TEST_ALL").is_none(), "chromedriver is needed");
@@ -32,7 +36,7 @@ pub(crate) fn walk(scripts: bool, hosts: &[&str], walk: impl AsyncFnOnce(&Browse
         builder.capabilities(wishes.as_object().expect("an object").clone());
         let client = builder.connect(&format!("http://127.0.0.1:{port}")).await.expect("a browser");
         let browser = Browser { client, scripts };
-        walk(&browser).await;
+        run_scenario(&browser).await;
         browser.check(hosts).await;
         let _ = browser.client.close().await;
     });
@@ -69,7 +73,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// A picture below `target/`, for people.
+    /// Saves a screenshot below `target/`.
     pub(crate) async fn picture(&self, name: &str) {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -85,11 +89,11 @@ impl Browser {
     async fn check(&self, hosts: &[&str]) {
         for entry in self.log("browser").await {
             let message = entry["message"].as_str().unwrap_or_default();
-            // That a page has the status it should have is no error of the page.
+            // Chromium logs error statuses, which are expected here.
             let status = message.contains("the server responded with a status of");
             assert!(status || entry["level"] != "SEVERE", "{message}");
         }
-        let mut asked = 0;
+        let mut requests = 0;
         for entry in self.log("performance").await {
             let event: Value = serde_json::from_str(entry["message"].as_str().unwrap_or_default())
                 .unwrap_or_default();
@@ -98,15 +102,15 @@ impl Browser {
                 let ours = url.starts_with("data:")
                     || url.starts_with("chrome:")
                     || hosts.iter().any(|host| url.starts_with(&format!("{host}/")));
-                assert!(ours, "a page asked for {url}");
-                asked += 1;
+                assert!(ours, "a page requested {url}");
+                requests += 1;
             }
         }
-        assert!(asked > 0, "the browser tells what it asks for");
+        assert!(requests > 0, "the browser logs its requests");
     }
 }
 
-/// chromedriver's own way to read what the browser has noted.
+/// Reads the browser log through chromedriver.
 #[derive(Debug)]
 struct Log(&'static str);
 
@@ -127,7 +131,7 @@ impl WebDriverCompatibleCommand for Log {
 struct Driver(Child);
 
 impl Driver {
-    /// On a port of its own choice.
+    /// Starts on a free port.
     fn start() -> Option<(Self, u16)> {
         let mut child = Command::new("chromedriver")
             .arg("--port=0")
@@ -140,7 +144,7 @@ impl Driver {
         let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
             line.split_once("started successfully on port ")?.1.trim_end_matches('.').parse().ok()
         });
-        // What it says later must go somewhere, or it stops.
+        // Keep reading its output, or it blocks on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Some((driver, port.expect("chromedriver tells its port")))
     }
@@ -153,7 +157,7 @@ impl Drop for Driver {
     }
 }
 
-/// A page on another host of this machine: where links in these tests lead.
+/// A destination page on another local host.
 pub(crate) fn destination() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.2:0").expect("a second loopback address");
     let address = listener.local_addr().expect("an address");

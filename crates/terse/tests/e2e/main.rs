@@ -1,4 +1,4 @@
-//! A few walks through the pages, in a real browser, on the real binary.
+//! Browser tests of the pages with the real binary.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 mod browser;

@@ -1,4 +1,4 @@
-//! What people do on the pages.
+//! Browser scenarios.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use fantoccini::Locator;
 use fantoccini::key::Key;
 use serde_json::json;
 
-use crate::browser::{Browser, destination, walk};
+use crate::browser::{Browser, destination, run_scenario};
 use crate::process::{Served, command, folder};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ impl Browser {
             .unwrap_or_else(|_| panic!("no {css} came"));
     }
 
-    /// Pastes a URL and sends the form; the short link that appears.
+    /// Pastes a URL and sends the form; returns the new short link.
     async fn shorten(&self, target: &str) -> String {
         let field = self.client.find(Locator::Css("#long_url")).await.expect("the field");
         field.send_keys(target).await.expect("typing");
@@ -66,8 +66,8 @@ impl Browser {
         assert_eq!(self.client.title().await.expect("a title"), "Landed");
     }
 
-    /// What a page must be, whatever it shows.
-    async fn is_well_made(&self) {
+    /// Checks that every page must pass.
+    async fn check_page(&self) {
         assert_eq!(self.client.find_all(Locator::Css("h1")).await.expect("headings").len(), 1);
         assert_eq!(self.attribute("html", "lang").await, "en");
         if self.scripts {
@@ -94,13 +94,13 @@ fn a_long_link_is_pasted_shortened_copied_and_followed() {
     let (_temp, _data, terse) = serve(&[]);
     let target = format!("http://{}/a?b=c", destination());
     let hosts = [&*terse.url, target.split_at(target.rfind('/').unwrap()).0];
-    walk(true, &hosts, async |browser| {
+    run_scenario(true, &hosts, async |browser| {
         browser.open(&terse.url).await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         browser.picture("home").await;
         let short = browser.shorten(&target).await;
         assert!(short.starts_with(&terse.url) && short.len() == terse.url.len() + 8, "{short}");
-        browser.is_well_made().await;
+        browser.check_page().await;
         browser.wait("svg.qr[role=img]").await;
         let size =
             browser.client.find(Locator::Css("svg.qr")).await.unwrap().rectangle().await.unwrap();
@@ -130,13 +130,13 @@ fn a_long_link_is_pasted_shortened_copied_and_followed() {
         }
         browser.client.find(Locator::Css("#short")).await.unwrap().click().await.unwrap();
         browser.landed(&target).await;
-        // The same on a telephone.
+        // The same on a phone.
         browser.client.set_window_size(500, 850).await.unwrap();
         browser.open(&terse.url).await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         browser.shorten(&format!("{target}&{}", "long=1&".repeat(60))).await;
         browser.picture("made-narrow").await;
-        browser.is_well_made().await;
+        browser.check_page().await;
     });
 }
 
@@ -145,7 +145,7 @@ fn without_scripts_it_works_as_well() {
     let (_temp, _data, terse) = serve(&[]);
     let target = format!("http://{}/plain", destination());
     let hosts = [&*terse.url, target.split_at(target.rfind('/').unwrap()).0];
-    walk(false, &hosts, async |browser| {
+    run_scenario(false, &hosts, async |browser| {
         browser.open(&terse.url).await;
         let short = browser.shorten(&target).await;
         let copy = browser.client.find(Locator::Css("button.copy")).await.unwrap();
@@ -181,21 +181,21 @@ fn what_goes_wrong_is_said_on_a_page() {
         &"y".repeat(300),
     ]);
     std::thread::sleep(Duration::from_millis(1200));
-    walk(true, &[&terse.url], async |browser| {
+    run_scenario(true, &[&terse.url], async |browser| {
         for (path, heading, picture) in [
             ("/nosuch9", "not", "not-found"),
             ("/expired1", "expired", "expired"),
             ("/no/such/page", "not", "nothing-here"),
         ] {
             browser.open(&format!("{}{path}", terse.url)).await;
-            browser.is_well_made().await;
+            browser.check_page().await;
             let words = browser.text("main").await.to_lowercase();
             assert!(words.contains(heading), "{path}: {words}");
             assert!(!browser.client.source().await.unwrap().contains("example.com/soon"));
             browser.picture(picture).await;
         }
         browser.open(&format!("{}/my-link+", terse.url)).await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         assert!(
             browser.text("main").await.contains("<script>alert(1)</script>"),
             "a title is shown as it is"
@@ -203,7 +203,7 @@ fn what_goes_wrong_is_said_on_a_page() {
         assert_eq!(browser.text(".host").await, "example.com");
         browser.picture("preview").await;
         browser.open(&format!("{}/api/docs", terse.url)).await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         browser.picture("docs").await;
 
         browser.open(&terse.url).await;
@@ -211,7 +211,7 @@ fn what_goes_wrong_is_said_on_a_page() {
         field.send_keys("javascript:alert(1)").await.unwrap();
         field.send_keys(&char::from(Key::Enter).to_string()).await.unwrap();
         browser.wait("#problem").await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         assert!(!browser.text("#problem").await.is_empty());
         assert_eq!(browser.attribute("#long_url", "aria-invalid").await, "true");
         assert_eq!(
@@ -229,7 +229,7 @@ fn what_goes_wrong_is_said_on_a_page() {
         ] {
             browser.open(&format!("{}{path}", terse.url)).await;
             browser.picture(picture).await;
-            browser.is_well_made().await;
+            browser.check_page().await;
         }
     });
 }
@@ -239,12 +239,12 @@ fn a_keyboard_is_enough() {
     let (_temp, _data, terse) = serve(&[]);
     let target = format!("http://{}/by-keyboard", destination());
     let hosts = [&*terse.url, target.split_at(target.rfind('/').unwrap()).0];
-    walk(true, &hosts, async |browser| {
+    run_scenario(true, &hosts, async |browser| {
         let press = async |keys: &str| {
             browser.client.active_element().await.unwrap().send_keys(keys).await.unwrap();
         };
         browser.open(&terse.url).await;
-        // The field has the focus at once.
+        // The field has the focus after loading.
         let focused = browser.client.active_element().await.unwrap().attr("id").await.unwrap();
         assert_eq!(focused.as_deref(), Some("long_url"));
         press(&format!("{target}{}", char::from(Key::Enter))).await;
@@ -253,7 +253,7 @@ fn a_keyboard_is_enough() {
         for _ in 0..20 {
             press(&char::from(Key::Tab).to_string()).await;
             let focused = browser.client.active_element().await.unwrap();
-            // Whoever uses a keyboard sees where they are.
+            // Keyboard focus is visible.
             let outline =
                 "const s = getComputedStyle(arguments[0]); return s.outlineStyle + s.boxShadow";
             let shown = browser
@@ -281,16 +281,16 @@ fn a_keyboard_is_enough() {
 }
 
 #[test]
-fn a_server_is_set_up_and_somebody_signs_in_makes_a_key_and_leaves() {
+fn a_server_is_set_up_and_an_account_signs_in_creates_a_key_and_signs_out() {
     let (temp, data) = folder();
     let said = temp.path().join("said");
-    let terse = Served::start_saying(&data, &[], &said);
+    let terse = Served::start_with_output(&data, &[], &said);
     let words = std::fs::read_to_string(&said).unwrap();
     let link = words
         .split_whitespace()
         .find(|word| word.contains("/setup?token="))
         .unwrap_or_else(|| panic!("{words}"));
-    walk(false, &[&terse.url], async |browser| {
+    run_scenario(false, &[&terse.url], async |browser| {
         let fill = async |id: &str, text: &str| {
             let field = browser.client.find(Locator::Css(&format!("#{id}"))).await.unwrap();
             field.clear().await.unwrap();
@@ -300,7 +300,7 @@ fn a_server_is_set_up_and_somebody_signs_in_makes_a_key_and_leaves() {
             browser.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
         };
         browser.open(link).await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         browser.picture("setup").await;
         let focused = browser.client.active_element().await.unwrap().attr("id").await.unwrap();
         assert_eq!(focused.as_deref(), Some("name"));
@@ -316,13 +316,13 @@ fn a_server_is_set_up_and_somebody_signs_in_makes_a_key_and_leaves() {
         press("form button[type=submit]").await;
         browser.wait("#keys").await;
         assert_eq!(browser.text("h1").await, "ann");
-        browser.is_well_made().await;
+        browser.check_page().await;
 
         press("form[action='/logout'] button").await;
         browser.wait("a[href='/login']").await;
         press("a[href='/login']").await;
         browser.wait("form[action='/login']").await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         browser.picture("login").await;
         fill("name", "ann").await;
         fill("password", "wrong").await;
@@ -335,7 +335,7 @@ fn a_server_is_set_up_and_somebody_signs_in_makes_a_key_and_leaves() {
         fill("key", "the newsletter").await;
         press("form[action='/account/keys'] button").await;
         browser.wait("#fresh").await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         let key = browser.text("#fresh").await;
         assert!(key.starts_with("terse_") && key.len() == 49, "{key}");
         // Copying the key, which cannot be shown again, must leave it on the page.
@@ -348,10 +348,10 @@ fn a_server_is_set_up_and_somebody_signs_in_makes_a_key_and_leaves() {
         }
         assert_eq!(browser.text("#fresh").await, key);
         browser.picture("account").await;
-        // The same on a telephone.
+        // The same on a phone.
         browser.client.set_window_size(500, 850).await.unwrap();
         browser.open(&format!("{}/account", terse.url)).await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         browser.picture("account-narrow").await;
         press(".keys button").await;
         browser.wait(".done").await;
@@ -376,32 +376,32 @@ fn a_link_with_a_password_is_asked_about_opened_and_reported() {
         .unwrap();
     assert!(made.status.success(), "{made:?}");
     let hosts = [&*terse.url, target.split_at(target.rfind('/').unwrap()).0];
-    walk(false, &hosts, async |browser| {
+    run_scenario(false, &hosts, async |browser| {
         let press = async |css: &str| {
             browser.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
         };
         let fill = async |css: &str, text: &str| {
             browser.client.find(Locator::Css(css)).await.unwrap().send_keys(text).await.unwrap();
         };
-        // What a stranger may see, and the way on from there.
+        // What visitors see without the password.
         browser.open(&format!("{}/locked+", terse.url)).await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         assert!(!browser.client.source().await.unwrap().contains("/secret"));
         browser.picture("closed").await;
         press("a.button[href='/locked']").await;
         browser.wait("form[action='/locked']").await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         browser.picture("password").await;
 
         press("a[href='/locked?report']").await;
         browser.wait("form.report").await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         browser.picture("report").await;
         fill("#reason", "Phishing").await;
         fill("#text", "It imitates my bank.").await;
         press("form.report button").await;
         browser.wait("#thanks").await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         browser.picture("reported").await;
 
         browser.open(&format!("{}/locked", terse.url)).await;
@@ -410,12 +410,12 @@ fn a_link_with_a_password_is_asked_about_opened_and_reported() {
         fill("#password", "open barley").await;
         press("main form button").await;
         browser.wait("#password[aria-invalid]").await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         browser.picture("password-wrong").await;
         fill("#password", "open sesame").await;
         press("main form button").await;
         browser.landed(&target).await;
-        // Whoever was right is not asked again.
+        // After the right password, the link opens without the form.
         browser.open(&format!("{}/locked", terse.url)).await;
         browser.landed(&target).await;
     });
@@ -423,7 +423,7 @@ fn a_link_with_a_password_is_asked_about_opened_and_reported() {
     assert!(
         kept.status.success()
             && String::from_utf8_lossy(&kept.stdout).contains("\"status\":\"active\""),
-        "one report warns nobody"
+        "one report does not warn visitors"
     );
 }
 
@@ -441,20 +441,20 @@ fn a_suspicious_link_is_warned_of_and_never_goes_on_by_itself() {
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
-    walk(true, &[&terse.url], async |browser| {
+    run_scenario(true, &[&terse.url], async |browser| {
         browser.open(&format!("{}/lure", terse.url)).await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         assert_eq!(browser.text("h1").await, "Suspicious link");
-        assert!(browser.text(".host").await.starts_with("xn--"), "the name as machines read it");
-        assert!(browser.text(".target").await.contains("p\u{430}ypal.com"), "and as it looks");
+        assert!(browser.text(".host").await.starts_with("xn--"), "the ASCII form of the name");
+        assert!(browser.text(".target").await.contains("p\u{430}ypal.com"), "and its Unicode form");
         browser.picture("warning").await;
         browser.client.set_window_size(500, 850).await.unwrap();
         browser.picture("warning-narrow").await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         let report = browser.client.find(Locator::Css("a[href='/lure?report']")).await.unwrap();
         report.click().await.unwrap();
         browser.wait("form.report").await;
-        browser.is_well_made().await;
+        browser.check_page().await;
         browser.picture("report-narrow").await;
     });
 }

@@ -1,4 +1,4 @@
-//! Suspended owners, from the outside: nothing of theirs opens anything, and all of it comes back.
+//! Suspended owners: their links and credentials stop working and are restored afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use terse_server::Keys;
 
 use crate::harness::{Answer, TestTerse};
 
-/// What is promised is five seconds. A busy machine gets more before a test gives up.
+/// The promise is five seconds. Busy machines get more time before a test fails.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Asks until the answer is the one that is waited for.
+/// Polls until the expected status arrives.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -34,7 +34,7 @@ pub(crate) fn by() -> Attribution {
     Attribution { actor: Actor::Terse, at: Timestamp::from_ms(1), why: None }
 }
 
-/// Somebody with an account, a key and a session.
+/// An account with a key and a session.
 pub(crate) struct Somebody {
     pub(crate) user: Account,
     pub(crate) key: String,
@@ -82,7 +82,7 @@ impl Somebody {
         )
     }
 
-    fn looks_with_cookie(&self, terse: &TestTerse) -> u16 {
+    fn status_with_cookie(&self, terse: &TestTerse) -> u16 {
         terse
             .send(
                 "GET",
@@ -119,9 +119,9 @@ fn a_suspended_owners_links_keys_and_sessions_stop_working_and_come_back() {
     for _ in 0..10 {
         assert_eq!((terse.get("/ann-hot").status, terse.get("/bob-hot").status), (302, 302));
     }
-    assert_eq!(ann.looks_with_cookie(&terse), 200);
+    assert_eq!(ann.status_with_cookie(&terse), 200);
     ann.suspend(&terse, true);
-    // Visited all the while: it is in memory, and hot.
+    // Visited continuously, so it stays in the cache.
     until("the link is taken down", || terse.get("/ann-hot").status == 451);
     for code in ["ann-hot", "ann-cold"] {
         let answer = terse.browse(&format!("/{code}"));
@@ -137,13 +137,13 @@ fn a_suspended_owners_links_keys_and_sessions_stop_working_and_come_back() {
     let refused =
         ann.api(&terse, "POST", "/urls", Some(json!({"long_url": "https://example.com/y"})));
     assert_eq!((refused.status, &refused.json()["code"]), (403, &json!("suspended")));
-    assert_eq!(ann.looks_with_cookie(&terse), 401, "the session has ended");
-    // It is known before the port opens again.
+    assert_eq!(ann.status_with_cookie(&terse), 401, "the session has ended");
+    // The suspension is loaded before the port opens again.
     terse.restart();
     assert_eq!((terse.get("/ann-hot").status, terse.get("/bob-hot").status), (451, 302));
     ann.suspend(&terse, false);
     until("the link is back", || terse.get("/ann-hot").status == 302);
     assert_eq!((terse.get("/ann-cold").status, terse.browse("/ann-cold+").status), (302, 200));
     assert_eq!(ann.api(&terse, "GET", "/urls", None).status, 200);
-    assert_eq!(ann.looks_with_cookie(&terse), 401, "they sign in again");
+    assert_eq!(ann.status_with_cookie(&terse), 401, "they sign in again");
 }

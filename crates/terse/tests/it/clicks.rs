@@ -1,4 +1,4 @@
-//! A visit is counted once, soon, and without keeping who it was.
+//! Visits are counted once and promptly, and visitors are not stored.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -13,10 +13,10 @@ const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 
 const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 \
     (KHTML, like Gecko) \
                       Version/18.5 Mobile/15E148 Safari/604.1";
-/// Longer than it ever takes; a slow machine is no failure.
+/// A generous timeout for slow machines.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The statistics of a link, once they show as many clicks as they should, and never more.
+/// The statistics of a link, once they show the expected number of clicks. Fails if there are more.
 pub(crate) fn stats(terse: &TestTerse, code: &str, clicks: u64) -> Value {
     stats_of(terse, &format!("/urls/{code}/stats"), clicks)
 }
@@ -48,7 +48,7 @@ fn visit(terse: &TestTerse, path: &str, agent: &str) -> Answer {
     terse.send("GET", path, &[("user-agent", agent)], None)
 }
 
-/// A visit from another address of this machine's own network.
+/// A visit from another loopback address.
 fn visit_from(terse: &TestTerse, from: &str, path: &str, fields: &str) -> Answer {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::new(from.parse().unwrap(), 0).into()).unwrap();
@@ -80,7 +80,7 @@ fn a_visit_is_counted_once_whichever_way_it_came() {
         None,
     );
     let seen = stats(&terse, "hello", 7);
-    // The first of Firefox and the first of the iPhone; two came again at once.
+    // The first visits by Firefox and the iPhone are unique; two repeated visits are not.
     assert_eq!(
         (&seen["human_clicks"], &seen["bot_clicks"], &seen["unique_visitors"]),
         (&json!(2), &json!(5), &json!(2))
@@ -163,7 +163,7 @@ fn visits_that_lead_nowhere_are_kept_apart() {
     assert_eq!(terse.anonymous("GET", "/admin/orphans", None).status, 401);
 }
 
-/// Everything below a folder that contains these bytes.
+/// The files below a folder that contain these bytes.
 fn files_with(folder: &Path, bytes: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -214,7 +214,7 @@ fn no_whole_address_reaches_the_disk() {
             assert!(found.is_empty(), "{when}: {canary:?} in {found:?}");
         }
     };
-    // In the journal, most likely not counted yet; then counted; then at rest.
+    // In the journal, then counted, then idle.
     assert!(
         !files_with(terse.folder(), &[203, 0, 113]).is_empty(),
         "the cut address is there: the search works"
@@ -236,7 +236,7 @@ fn what_was_answered_before_a_stop_is_counted_after_it() {
             visit(&terse, "/hello", FIREFOX);
         }
         terse.restart();
-        // At once: the stop has waited for it.
+        // No waiting: the shutdown has counted it.
         assert_eq!(terse.api("GET", "/urls/hello/stats", None).json()["total_clicks"], 50 * round);
     }
 }
@@ -249,7 +249,7 @@ fn clicks_of_a_link_go_when_it_goes() {
     stats(&terse, "hello-again", 1);
     assert_eq!(terse.api("DELETE", "/urls/hello-again", None).status, 204);
     assert_eq!(terse.api("GET", "/urls/hello-again/stats", None).status, 404);
-    // Brought back, it has its clicks.
+    // A restored link has its clicks.
     assert_eq!(terse.api("POST", "/urls/hello-again/restore", None).status, 200);
     stats(&terse, "hello-again", 1);
     terse.api("DELETE", "/urls/hello-again", None);
@@ -260,7 +260,7 @@ fn clicks_of_a_link_go_when_it_goes() {
         assert!(begun.elapsed() < TIMEOUT, "the code is not free again");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Another link of the same name has none of them.
+    // A new link with the same code has none of them.
     stats(&terse, "hello-again", 0);
     visit(&terse, "/hello-again", FIREFOX);
     stats(&terse, "hello-again", 1);
@@ -281,11 +281,11 @@ fn a_clock_that_jumps_loses_no_click() {
     terse.clock().advance(Duration::from_secs(3 * 3600));
     visit(&terse, "/hello", FIREFOX);
     terse.clock().advance(Duration::from_secs(400 * 86_400));
-    // The salt of the new day is looked for every second, and taken over within another.
+    // The new salt is polled every second and applied within another.
     std::thread::sleep(Duration::from_millis(2500));
     visit(&terse, "/hello", FIREFOX);
     let seen = stats(&terse, "hello", 3);
-    // Another visitor each day, and three people: nobody came twice within ten seconds.
+    // Visitor hashes change every day: three visitors, none repeated within ten seconds.
     assert_eq!(
         (&seen["human_clicks"], &seen["unique_visitors"], &seen["clicks_24h"]),
         (&json!(3), &json!(2), &json!(1))
@@ -309,8 +309,8 @@ fn counting_can_be_switched_off() {
 }
 
 #[test]
-fn a_store_of_clicks_that_stands_still_holds_nobody_up() {
-    // A minute where time is no matter.
+fn a_stalled_click_store_delays_no_redirect() {
+    // A minute in the middle of an hour.
     let still =
         Duration::from_secs(if std::env::var_os("TERSE_TEST_ALL").is_some() { 60 } else { 8 });
     let terse = TestTerse::start();
@@ -333,7 +333,7 @@ fn a_store_of_clicks_that_stands_still_holds_nobody_up() {
         sent += 200;
         std::thread::sleep(Duration::from_millis(20));
     }
-    // What was counted before can still be seen.
+    // Earlier counts are still reported.
     stats(&terse, "hello", 100);
     holder.execute_batch("ROLLBACK").unwrap();
     stats(&terse, "hello", sent);

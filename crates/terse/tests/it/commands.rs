@@ -1,4 +1,4 @@
-//! The command line, by the real binary.
+//! The command line with the real binary.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ fn done(data: &Path, arguments: &[&str]) -> Said {
     said
 }
 
-/// A link's life by commands; what they said, without what differs between runs.
+/// Runs commands over the life of a link; returns their output without values that vary.
 fn life(data: &Path) -> Vec<Value> {
     let mut said = Vec::new();
     let mut step = |code: i32, arguments: &[&str]| {
@@ -113,7 +113,7 @@ fn commands_do_the_same_with_and_without_a_server() {
     let server = Served::start(&data, &[]);
     assert_eq!(life(&data), without);
     assert_eq!(server.get("/my-link").1.as_deref(), Some("https://example.com/b"));
-    // The third door: a server elsewhere, by its address and a key.
+    // The third way: a remote server, by address and key.
     let (_other, elsewhere) = folder();
     let key: Value =
         serde_json::from_str(&std::fs::read_to_string(data.join("run.json")).unwrap()).unwrap();
@@ -172,7 +172,7 @@ fn clicks_are_shown_with_and_without_a_server() {
     assert!(said.out.is_empty() && said.err.contains("No server is running"), "{}", said.err);
     let _server = Served::start(&data, &[]);
     look();
-    // In a pipe it does not go on for ever.
+    // In a pipe it prints once and ends.
     assert!(done(&data, &["top"]).out.starts_with("The busiest links of the last 5 minutes\n"));
 }
 
@@ -312,7 +312,7 @@ fn a_backup_taken_while_links_are_made_holds_all_that_were_acknowledged() {
         std::thread::sleep(Duration::from_millis(100));
         stop.store(true, Ordering::Relaxed);
         let all = writers.into_iter().flat_map(|writer| writer.join().unwrap());
-        // What was acknowledged before the backup began is in it.
+        // The backup contains every link acknowledged before it began.
         all.filter(|(at, ..)| *at < begun).map(|(_, code, target)| (code, target)).collect()
     });
     assert!(acknowledged.len() > 10, "only {} links were made", acknowledged.len());
@@ -344,14 +344,15 @@ fn the_doctor_finds_a_damaged_store() {
     assert_eq!(done(&data, &["--json", "doctor", "--deep"]).json()["well"], true);
     let store = data.join("terse.db");
     let sound = std::fs::read(&store).unwrap();
-    // One flipped byte inside a target: no page is broken, but the link's checksum is.
+    // One flipped byte inside a target: the database pages are intact, but the link's checksum is
+    // wrong.
     let mut bytes = sound.clone();
     let at = bytes.windows(24).position(|some| some == b"https://example.com/1234").unwrap();
     bytes[at + 10] ^= 1;
     std::fs::write(&store, &bytes).unwrap();
     let said = run(&data, &["--json", "doctor", "--deep"]);
     assert_eq!((said.code, &said.json()["well"]), (1, &json!(false)), "{}", said.out);
-    // A file that is no store at all is seen without reading it.
+    // A file that is not a database is detected at once.
     std::fs::write(
         &store,
         b"this is no store, whatever its name says; it is long enough to be one though".repeat(100),
@@ -380,7 +381,7 @@ fn the_settings_are_shown_without_secrets() {
     }
 }
 
-/// Starts a server that must not start; what it said.
+/// Starts a server that must fail to start; returns its output.
 fn refuses(data: &Path, settings: &[&str], env: &[(&str, &str)]) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -435,7 +436,7 @@ fn what_cannot_work_is_refused_before_the_port_opens() {
 }
 
 #[test]
-fn told_to_stop_it_drains_and_exits_well() {
+fn on_sigterm_it_drains_and_exits_with_success() {
     let (_temp, data) = folder();
     let server = Served::start(&data, &["shutdown.drain_delay=1s"]);
     done(&data, &["shorten", "https://example.com/", "--alias", "my-link"]);

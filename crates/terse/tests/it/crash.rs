@@ -1,4 +1,4 @@
-//! `kill -9` under load: every acknowledged link is there afterwards, byte for byte.
+//! `kill -9` under load: every acknowledged link exists afterwards, unchanged.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::KEY;
 
-/// The real binary on a folder; killed, not stopped, when dropped.
+/// The real binary on a data folder; killed with SIGKILL on drop.
 pub(crate) struct Killable {
     child: Child,
     pub(crate) address: SocketAddr,
@@ -20,7 +20,7 @@ impl Killable {
         Self::start_with(data_dir, &[])
     }
 
-    /// With further settings, as variables.
+    /// Starts with additional settings as environment variables.
     pub(crate) fn start_with(data_dir: &Path, settings: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_terse"))
             .arg("serve")
@@ -44,7 +44,7 @@ impl Killable {
             .next()
             .and_then(|at| at.trim().parse().ok())
             .expect("an address");
-        // Somebody must read on, or it would block on a full pipe.
+        // Keep reading its output, or it blocks on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
     }
@@ -62,7 +62,7 @@ impl Drop for Killable {
     }
 }
 
-/// A connection of our own: what was acknowledged must not depend on a client library's retries.
+/// A raw connection, so that no client library retries.
 struct Client(Option<BufReader<TcpStream>>, SocketAddr);
 
 impl Client {
@@ -135,8 +135,8 @@ fn no_acknowledged_link_is_lost_when_the_process_is_killed() {
     for cycle in 0..cycles {
         let terse = Killable::start(&data_dir);
         let address = terse.address;
-        // What was acknowledged last is what a crash would most likely have lost; of the rest, a
-        // sample.
+        // A crash most likely loses the last acknowledged links: check these and a sample of the
+        // rest.
         let mut visitor = Client(None, address);
         let recent = acknowledged.len().saturating_sub(400);
         let sample = acknowledged[..recent].iter().step_by(recent / 100 + 1);
@@ -154,7 +154,7 @@ fn no_acknowledged_link_is_lost_when_the_process_is_killed() {
                 .map(|client| {
                     let over = &over;
                     scope.spawn(move || {
-                        let (mut door, mut made) = (Client(None, address), Vec::new());
+                        let (mut server, mut made) = (Client(None, address), Vec::new());
                         for i in 0.. {
                             if over.load(Ordering::Relaxed) {
                                 break;
@@ -162,7 +162,7 @@ fn no_acknowledged_link_is_lost_when_the_process_is_killed() {
                             let target =
                                 format!("https://example.com/{cycle}/{client}/{i}?q=a%20b");
                             let alias = (i % 3 == 0).then(|| format!("c{cycle}-{client}-{i}"));
-                            match door.create(&target, alias.as_deref()) {
+                            match server.create(&target, alias.as_deref()) {
                                 Some(code) => made.push((code, target)),
                                 None => std::thread::sleep(Duration::from_millis(1)),
                             }

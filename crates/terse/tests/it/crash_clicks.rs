@@ -1,4 +1,4 @@
-//! `kill -9` at full load: every visit that was answered is counted, once.
+//! `kill -9` at full load: every answered visit is counted exactly once.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,9 +11,9 @@ use crate::crash::Killable;
 use crate::harness::KEY;
 
 const CLIENTS: usize = 4;
-/// Requests sent in one go on each connection.
+/// Pipelined requests per connection.
 const PIPELINED: usize = 16;
-/// Counting goes on behind everyone else; only if it stands still for so long is something missing.
+/// Counting runs at low priority; only a standstill of this length means lost clicks.
 const TIMEOUT: Duration = Duration::from_secs(45);
 
 fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Option<Value> {
@@ -29,16 +29,16 @@ fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Option<Val
     ureq::Agent::new_with_defaults().run(request).ok()?.body_mut().read_json().ok()
 }
 
-/// What one client knows for certain.
+/// What one client observed.
 #[derive(Default)]
 struct Ledger {
-    /// Visits whose answer arrived.
+    /// Visits with a response.
     answered: u64,
-    /// Visits whose answer did not arrive before the end; each may have been counted, once.
+    /// Visits without a response before the kill; each may have been counted once.
     unanswered: u64,
 }
 
-/// Visits as fast as it can, many requests at a time, until the server is gone.
+/// Sends pipelined visits at full speed until the server is killed.
 fn storm(address: SocketAddr, code: &str, over: &AtomicBool) -> Ledger {
     let mut ledger = Ledger::default();
     let Ok(mut stream) = TcpStream::connect(address) else { return ledger };
@@ -49,10 +49,10 @@ fn storm(address: SocketAddr, code: &str, over: &AtomicBool) -> Ledger {
     );
     let volley = request.repeat(PIPELINED).into_bytes();
     let mut part = vec![0; 64 * 1024];
-    // Of an answer that arrived in pieces, the end.
+    // The rest of a partially received response.
     let mut tail: Vec<u8> = Vec::new();
     while !over.load(Ordering::Relaxed) {
-        // A volley that could not be sent whole may have been answered in part.
+        // A partially sent batch may be partially answered.
         let sent = stream.write_all(&volley);
         let mut pending = PIPELINED as u64;
         while pending > 0 && sent.is_ok() {
@@ -108,8 +108,7 @@ fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
         dice ^= dice << 13;
         dice ^= dice >> 7;
         dice ^= dice << 17;
-        // Long enough that segments fill up and batches are counted, short enough to hit all that
-        // in the middle.
+        // Long enough to fill segments and count batches, short enough to interrupt both.
         let life = Duration::from_millis(30 + dice % 300);
         let over = AtomicBool::new(false);
         let heard: Vec<Ledger> = std::thread::scope(|scope| {
@@ -126,9 +125,9 @@ fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
         }
     }
     let terse = Killable::start(&data_dir);
-    let mut told = Vec::new();
+    let mut shown = Vec::new();
     for (code, ledger) in codes.iter().zip(&ledgers) {
-        // Counting catches up; then the count stands still.
+        // Wait until the count stops changing.
         let (mut last, mut moved) = (u64::MAX, Instant::now());
         let counted = loop {
             let stats =
@@ -154,7 +153,7 @@ fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
             ledger.answered,
             ledger.unanswered
         );
-        told.push(format!(
+        shown.push(format!(
             "{counted} counted, {} answered (+ {} unknown)",
             ledger.answered, ledger.unanswered
         ));
@@ -165,5 +164,5 @@ fn every_answered_visit_is_counted_once_when_the_process_is_killed() {
         "only {answered} visits in {cycles} cycles: that was no load"
     );
     terse.kill();
-    println!("{cycles} kills: {}", told.join("; "));
+    println!("{cycles} kills: {}", shown.join("; "));
 }

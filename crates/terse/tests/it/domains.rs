@@ -1,4 +1,4 @@
-//! Short domains from the outside: added, used, given fallbacks and removed, all while running.
+//! Domains are added, used, given fallbacks and removed at run time.
 
 use serde_json::{Value, json};
 use terse_core::registry::{DomainConfig, Role};
@@ -20,12 +20,12 @@ fn code(answer: &Answer) -> (u16, Value) {
 #[test]
 fn a_domain_is_added_used_and_removed_while_running() {
     let mut terse = TestTerse::start();
-    let wish = |alias: &str| {
+    let body = |alias: &str| {
         Some(json!({"long_url": "https://example.com/b", "custom_alias": alias, "domain": NEW}))
     };
-    assert_eq!(terse.api("POST", "/urls", wish("same")).status, 400);
+    assert_eq!(terse.api("POST", "/urls", body("same")).status, 400);
     assert_eq!((at(&terse, NEW, "/same").status, at(&terse, NEW, "/").status), (421, 421));
-    // Somebody else's host until now.
+    // Not one of our hosts yet.
     terse.alias("there", &format!("https://{NEW}/x"));
 
     let put = terse.api("PUT", &format!("/domains/{}", NEW.to_uppercase()), Some(json!({})));
@@ -36,7 +36,7 @@ fn a_domain_is_added_used_and_removed_while_running() {
     );
     assert_eq!((&put.json()["primary"], &put.json()["settled"]), (&json!(false), &json!(false)));
     terse.alias("same", "https://example.com/primary");
-    let made = terse.api("POST", "/urls", wish("same"));
+    let made = terse.api("POST", "/urls", body("same"));
     assert_eq!((made.status, &made.json()["short_url"]), (201, &json!("http://b.example/same")));
     assert_eq!(at(&terse, NEW, "/same").location(), Some("https://example.com/b"));
     assert_eq!(at(&terse, HOST, "/same").location(), Some("https://example.com/primary"));
@@ -60,7 +60,7 @@ fn a_domain_is_added_used_and_removed_while_running() {
     assert_eq!(terse.api("DELETE", "/domains/b.example", None).status, 204);
     assert_eq!((at(&terse, NEW, "/same").status, at(&terse, NEW, "/").status), (421, 421));
     assert_eq!(code(&terse.api("DELETE", "/domains/b.example", None)), (404, json!("not_found")));
-    assert_eq!(terse.api("POST", "/urls", wish("other")).status, 400);
+    assert_eq!(terse.api("POST", "/urls", body("other")).status, 400);
 }
 
 #[test]
@@ -69,7 +69,10 @@ fn each_fallback_leads_where_it_says_on_every_domain() {
     let past = json!({"long_url": "https://example.com/", "ttl": 1, "custom_alias": "over"});
     let used = json!({"long_url": "https://example.com/", "max_clicks": 1, "custom_alias": "once"});
     for host in [HOST, "fixed.example", NEW] {
-        let fallbacks = json!({"root": "https://example.org/", "not_found": "https://example.org/lost", "expired": "https://example.org/over"});
+        let fallbacks = json!({
+            "root": "https://example.org/", "not_found": "https://example.org/lost",
+            "expired": "https://example.org/over"
+        });
         let put = terse.api("PUT", &format!("/domains/{host}"), Some(fallbacks));
         assert_eq!(
             (put.status, &put.json()["root"]),
@@ -103,21 +106,21 @@ fn each_fallback_leads_where_it_says_on_every_domain() {
         }
     }
     let listed = terse.api("GET", "/domains", None).json();
-    let told: Vec<_> = listed["domains"]
+    let shown: Vec<_> = listed["domains"]
         .as_array()
         .unwrap()
         .iter()
         .map(|one| (&one["domain"], &one["settled"]))
         .collect();
     assert_eq!(
-        told,
+        shown,
         [
             (&json!(HOST), &json!(true)),
             (&json!("fixed.example"), &json!(true)),
             (&json!(NEW), &json!(false))
         ]
     );
-    // Of a domain of the settings only the fallbacks go.
+    // Of a configured domain, only the fallbacks are removed.
     for host in [HOST, "fixed.example"] {
         assert_eq!(terse.api("DELETE", &format!("/domains/{host}"), None).status, 204);
         assert_eq!(
@@ -129,7 +132,7 @@ fn each_fallback_leads_where_it_says_on_every_domain() {
             (200, 404, 410)
         );
     }
-    // And one by one.
+    // Fallbacks can be changed one by one.
     terse.api("PUT", "/domains/b.example", Some(json!({"notFound": "https://example.org/lost"})));
     assert_eq!(
         (

@@ -1,4 +1,4 @@
-//! The end of an account, with the real stores and through `kill -9`.
+//! Account erasure with real stores and `kill -9`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,11 +12,11 @@ use crate::harness::{HOST, KEY, TestTerse};
 /// The host of a server without a base URL.
 const PLAIN: &str = "127.0.0.1";
 
-/// Where a server listens, and the host it answers for.
+/// The address and host of a server.
 type ApiClient = (SocketAddr, &'static str);
 
-/// One call on a connection of its own; `None` if the other side is gone. Not every client library
-/// sends a body with `DELETE`.
+/// One request on its own connection; `None` if the server is gone. Raw, because some client
+/// libraries send no body with `DELETE`.
 fn call((address, host): ApiClient, line: &str, key: &str, body: &Value) -> Option<(u16, Value)> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let mut stream = TcpStream::connect(address).ok()?;
@@ -38,16 +38,16 @@ fn call((address, host): ApiClient, line: &str, key: &str, body: &Value) -> Opti
     Some((status, body.unwrap_or_default()))
 }
 
-/// An account with a key that opens all of it.
-fn enrol(door: ApiClient, name: &str, role: &str) -> (u64, String) {
+/// An account with a full-access key.
+fn enrol(server: ApiClient, name: &str, role: &str) -> (u64, String) {
     let (status, user) =
-        call(door, "POST /api/v1/admin/users", KEY, &json!({ "name": name, "role": role }))
+        call(server, "POST /api/v1/admin/users", KEY, &json!({ "name": name, "role": role }))
             .unwrap();
     assert_eq!(status, 201, "{user}");
     let id = user["id"].as_u64().unwrap();
-    let wish = json!({ "name": "all", "scope": "full" });
+    let body = json!({ "name": "all", "scope": "full" });
     let (status, key) =
-        call(door, &format!("POST /api/v1/admin/users/{id}/keys"), KEY, &wish).unwrap();
+        call(server, &format!("POST /api/v1/admin/users/{id}/keys"), KEY, &body).unwrap();
     assert_eq!(status, 201, "{key}");
     (id, key["key"].as_str().unwrap().to_owned())
 }
@@ -55,16 +55,19 @@ fn enrol(door: ApiClient, name: &str, role: &str) -> (u64, String) {
 #[test]
 fn an_erased_accounts_links_lead_nowhere_and_others_go_on() {
     let terse = TestTerse::start();
-    let door = (terse.address, HOST);
-    let ((_, ann), (_, bob)) = (enrol(door, "ann", "user"), enrol(door, "bob", "user"));
+    let server = (terse.address, HOST);
+    let ((_, ann), (_, bob)) = (enrol(server, "ann", "user"), enrol(server, "bob", "user"));
     for (key, alias) in [(&ann, "anns"), (&ann, "anns-deleted"), (&bob, "bobs")] {
-        let wish = json!({ "long_url": format!("https://example.com/{alias}"), "alias": alias });
-        assert_eq!(call(door, "POST /api/v1/urls", key, &wish).unwrap().0, 201);
+        let body = json!({ "long_url": format!("https://example.com/{alias}"), "alias": alias });
+        assert_eq!(call(server, "POST /api/v1/urls", key, &body).unwrap().0, 201);
         assert_eq!(terse.get(&format!("/{alias}")).status, 302);
     }
-    assert_eq!(call(door, "DELETE /api/v1/urls/anns-deleted", &ann, &Value::Null).unwrap().0, 204);
+    assert_eq!(
+        call(server, "DELETE /api/v1/urls/anns-deleted", &ann, &Value::Null).unwrap().0,
+        204
+    );
     let (status, body) =
-        call(door, "DELETE /api/v1/account", &ann, &json!({ "confirm": "ann" })).unwrap();
+        call(server, "DELETE /api/v1/account", &ann, &json!({ "confirm": "ann" })).unwrap();
     assert_eq!(status, 204, "{body}");
     assert_eq!(terse.get("/anns").status, 404);
     assert_eq!(terse.get("/bobs").status, 302);
@@ -76,8 +79,8 @@ fn an_erased_accounts_links_lead_nowhere_and_others_go_on() {
             "gone for good"
         );
     }
-    assert_eq!(call(door, "GET /api/v1/account", &ann, &Value::Null).unwrap().0, 401);
-    assert_eq!(call(door, "GET /api/v1/account", &bob, &Value::Null).unwrap().0, 200);
+    assert_eq!(call(server, "GET /api/v1/account", &ann, &Value::Null).unwrap().0, 401);
+    assert_eq!(call(server, "GET /api/v1/account", &bob, &Value::Null).unwrap().0, 200);
 }
 
 #[test]
@@ -87,7 +90,7 @@ fn an_erasure_that_is_killed_is_finished_by_the_next_start() {
         let data = folder.path().join("data");
         let terse = Killable::start(&data);
         enrol((terse.address, PLAIN), "stays", "admin");
-        // An admin's, for nobody else makes so many links at once.
+        // An admin key, because other keys have create limits.
         let (id, key) = enrol((terse.address, PLAIN), "leaves", "admin");
         for batch in 0..2 {
             let links: Vec<_> = (0..1000)
@@ -110,8 +113,8 @@ fn an_erasure_that_is_killed_is_finished_by_the_next_start() {
 
         let terse = Killable::start(&data);
         let user = format!("GET /api/v1/admin/users/{id}");
-        // It may have been killed before it began; then all is as it was, and nobody was told
-        // otherwise.
+        // The kill may come before the erasure began; then nothing changed and no success was
+        // reported.
         let (status, shown) = call((terse.address, PLAIN), &user, KEY, &Value::Null).unwrap();
         if status == 200 && shown["suspended"].is_null() {
             assert_eq!(answered, None, "{pause}");

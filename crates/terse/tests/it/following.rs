@@ -1,4 +1,4 @@
-//! What a visitor gets for a link in each of its states.
+//! The response to a visit for each state of a link.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn each_redirect_status_is_answered_as_asked_for() {
 }
 
 #[test]
-fn failures_are_pages_for_people_and_problems_for_programs() {
+fn failures_are_pages_for_browsers_and_problems_for_programs() {
     let terse = TestTerse::start();
     terse.create(json!({"long_url": TARGET, "custom_alias": "expired1", "ttl": 60}));
     terse.alias("deleted1", TARGET);
@@ -162,7 +162,9 @@ fn links_survive_a_restart_and_another_base_url() {
 fn domains_are_name_spaces_of_their_own() {
     let terse = TestTerse::with(|config| config.domains = vec!["b.example".into()]);
     terse.alias("my-link", "https://example.com/a");
-    terse.create(json!({"long_url": "https://example.com/b", "custom_alias": "my-link", "domain": "b.example"}));
+    terse.create(json!({
+        "long_url": "https://example.com/b", "custom_alias": "my-link", "domain": "b.example"
+    }));
     let at = |host| terse.send("GET", "/my-link", &[("host", host)], None);
     assert_eq!(at("go.example").location(), Some("https://example.com/a"));
     assert_eq!(at("b.example").location(), Some("https://example.com/b"));
@@ -187,7 +189,9 @@ fn a_first_start_that_fails_does_not_swallow_the_key() {
 fn the_warning_of_a_further_domain_is_its_own_over_http_2() {
     let terse = TestTerse::with(|config| config.domains = vec!["b.example".into()]);
     terse.alias("flagged1", "https://primary.example.net/");
-    terse.create(json!({"long_url": "https://further.example.net/", "alias": "flagged1", "domain": "b.example"}));
+    terse.create(json!({
+        "long_url": "https://further.example.net/", "alias": "flagged1", "domain": "b.example"
+    }));
     let judged = terse.api(
         "PUT",
         "/admin/links/flagged1/standing?domain=b.example",
@@ -255,7 +259,7 @@ fn what_is_over_is_removed_for_good_after_the_grace_time_and_its_alias_is_held_f
     let again = |alias: &str| {
         terse.api("POST", "/urls", Some(json!({"long_url": TARGET, "alias": alias}))).status
     };
-    // For a year an alias is held for its owner; nobody was a stranger's.
+    // An alias is quarantined for its owner for a year.
     let taken = |alias: &str| {
         let answer =
             terse.anonymous("POST", "/urls", Some(json!({"long_url": TARGET, "alias": alias})));
@@ -291,7 +295,7 @@ fn an_archived_link_goes_on_working_and_an_undone_change_is_seen_by_the_next_vis
     let new = "https://example.com/new";
     terse.api("PATCH", "/urls/my-link", Some(json!({"long_url": new})));
     assert_eq!(terse.get("/my-link").location(), Some(new));
-    // A judgement in between is not what is undone.
+    // Undo skips a moderation in between.
     for standing in ["suspicious", "clear"] {
         terse.api("PUT", "/admin/links/my-link/standing", Some(json!({"standing": standing})));
     }

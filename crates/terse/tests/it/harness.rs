@@ -1,5 +1,5 @@
-//! A whole terse in this process: the same rooms as `terse serve`, a free port, a folder of its
-//! own, a clock to turn.
+//! A complete terse server in this process: the components of `terse serve`, a free port, a
+//! temporary folder and a test clock.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,9 +11,9 @@ use terse::Config;
 use terse::serve::Server;
 use terse_core::Clock;
 
-/// The key every test server knows.
+/// The admin key of every test server.
 pub(crate) const KEY: &str = "a-key-for-tests-0123456789";
-/// The host every test server answers for.
+/// The host of every test server.
 pub(crate) const HOST: &str = "go.example";
 
 pub(crate) struct TestTerse {
@@ -24,7 +24,7 @@ pub(crate) struct TestTerse {
     folder: TempDir,
 }
 
-/// An answer, whole.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -59,12 +59,12 @@ impl TestTerse {
         Self::with(|_| ())
     }
 
-    /// With other settings than the defaults; nothing is limited unless `change` says so.
+    /// Starts with changed settings. Limits are off unless `change` sets them.
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
         Self::build(change, true)
     }
 
-    /// With or without the fast path.
+    /// Starts with or without the fast path.
     pub(crate) fn with_fast_path(fast_path: bool, change: impl FnOnce(&mut Config)) -> Self {
         Self::build(change, fast_path)
     }
@@ -78,7 +78,7 @@ impl TestTerse {
             admin_key: Some(terse::config::Secret::new(KEY)),
             ..Config::default()
         };
-        // A test makes more links, and asks for more that are not there, than anybody may.
+        // Tests create more links and request more unknown codes than the limits allow.
         config.limits = terse::config::Limits::off();
         config.safety.blocked_hosts = vec!["evil.example".into()];
         change(&mut config);
@@ -94,14 +94,14 @@ impl TestTerse {
         Self { address: server.address(), server: Some(server), config, agent, folder }
     }
 
-    /// Stops it; its folder stays.
+    /// Stops the server and keeps its folder.
     pub(crate) fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.stop(Duration::from_secs(5));
         }
     }
 
-    /// Stops it and starts it again on the same folder.
+    /// Restarts the server on the same folder.
     pub(crate) fn restart(&mut self) {
         self.stop();
         let server = Server::start(&self.config, Clock::default()).expect("terse starts again");
@@ -113,7 +113,7 @@ impl TestTerse {
         self.server.as_ref().expect("it is running").clock()
     }
 
-    /// Its registry, as another node would use it: nobody here is told of what is changed.
+    /// The registry as another node uses it: this server is not notified of changes.
     pub(crate) fn registry(&self) -> &std::sync::Arc<dyn terse_core::registry::Registry> {
         self.server.as_ref().expect("it is running").registry()
     }
@@ -126,7 +126,7 @@ impl TestTerse {
         self.server.as_ref().and_then(Server::fresh_key).map(str::to_owned)
     }
 
-    /// Where the first admin is made.
+    /// The setup link for the first admin.
     pub(crate) fn setup_link(&self) -> Option<String> {
         self.server.as_ref().and_then(Server::setup_link).map(str::to_owned)
     }
@@ -139,8 +139,7 @@ impl TestTerse {
         format!("http://{}{path}", self.address)
     }
 
-    /// Any request. Fields are given as they are sent; a body makes it JSON unless a content type
-    /// says otherwise.
+    /// Sends any request. A body is sent as JSON unless a content type is given.
     pub(crate) fn send(
         &self,
         method: &str,
@@ -187,12 +186,12 @@ impl TestTerse {
         self.send("GET", path, &[], None)
     }
 
-    /// As a browser would.
+    /// Sends a request like a browser.
     pub(crate) fn browse(&self, path: &str) -> Answer {
         self.send("GET", path, &[("accept", "text/html,*/*")], None)
     }
 
-    /// A call of the API with the admin key.
+    /// Calls the API with the admin key.
     pub(crate) fn api(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
         let bytes = body.map(|body| body.to_string().into_bytes());
         self.send(
@@ -203,13 +202,13 @@ impl TestTerse {
         )
     }
 
-    /// A call of the API without a key.
+    /// Calls the API without a key.
     pub(crate) fn anonymous(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
         let bytes = body.map(|body| body.to_string().into_bytes());
         self.send(method, &format!("/api/v1{path}"), &[], bytes.as_deref())
     }
 
-    /// Creates a link and gives back its code.
+    /// Creates a link and returns its code.
     pub(crate) fn create(&self, body: Value) -> String {
         let answer = self.api("POST", "/urls", Some(body));
         assert!(
@@ -233,10 +232,10 @@ impl TestTerse {
         stream
     }
 
-    /// Raw bytes in, raw bytes out, until the server closes.
+    /// Sends raw bytes and reads until the server closes the connection.
     pub(crate) fn raw(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
-        // The server may refuse, and close, before all was sent.
+        // The server may close the connection before everything is sent.
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(Shutdown::Write);
         let mut answer = Vec::new();
@@ -244,13 +243,13 @@ impl TestTerse {
         answer
     }
 
-    /// Raw bytes in, the first whole answer out; `None` if the server closes without one. Nothing
-    /// is made legal on the way.
+    /// Sends raw bytes, even invalid ones, and reads the first complete response; `None` if the
+    /// server closes without one.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> Option<Answer> {
         let mut stream = self.connect();
         let mut writer = stream.try_clone().expect("a second handle");
         std::thread::scope(|scope| {
-            // The server may answer, and close, long before all was sent.
+            // The server may respond and close before everything is sent.
             scope.spawn(move || writer.write_all(bytes));
             let answer = read_answer(&mut stream, bytes.starts_with(b"HEAD "));
             let _ = stream.shutdown(Shutdown::Both);
@@ -259,7 +258,7 @@ impl TestTerse {
     }
 }
 
-/// Reads one answer, past any `100 Continue`.
+/// Reads one response, skipping `100 Continue`.
 pub(crate) fn read_answer(stream: &mut TcpStream, head_only: bool) -> Option<Answer> {
     let (mut bytes, mut part) = (Vec::new(), [0; 16 * 1024]);
     loop {

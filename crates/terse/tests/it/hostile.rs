@@ -1,8 +1,7 @@
-//! The corpus of hostile inputs, on every surface that exists.
+//! The corpus of hostile inputs, applied to every interface.
 //!
-//! Each case says what is sent and what must come of it. Whatever is sent, the server answers
-//! within a second, never with a 5xx, never with a wrong `Location`, is still alive afterwards, and
-//! a refusal leaves nothing behind.
+//! Each case states the input and the expected result. For every input, the server responds within
+//! a second, never with a 5xx or a wrong `Location`, stays alive, and a refusal changes nothing.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,22 +15,20 @@ use crate::bans::Somebody;
 use crate::harness::{Answer, HOST, KEY, TestTerse};
 use crate::{hostile_gen, hostile_html, process, sign_in};
 
-/// What the corpus speaks of and terse does not have yet. A change that brings one of these takes
-/// its line out.
+/// Interfaces in the corpus that terse does not have yet. Remove the line when one is added.
 const ABSENT: &[(&str, &str)] = &[
     ("{dashboard}", "the dashboard"),
     ("forgot-host-poison:", "mail"),
-    // Files are read where the command runs: none is ever sent, so none has a name or a type that
-    // could be believed.
+    // Files are read by the command itself and never uploaded, so they have no name or type to
+    // trust.
     ("filename=", "uploads"),
 ];
-/// Flagged, but no reason to warn: a slip of the slash key deceives nobody, for a visitor sees only
-/// where the link leads.
+/// Flagged without a warning: unusual slashes cannot deceive a visitor, who sees the target.
 const NOTED: &[&str] = &["url-flag-036"];
 
 const TARGET: &str = "https://example.com/ok";
 const LIMIT: Duration = Duration::from_secs(1);
-/// What may not stand in a request target as it is.
+/// Bytes that must be escaped in a request target.
 const ILLEGAL: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -58,7 +55,7 @@ enum Expect {
     Accept,
     #[serde(rename = "reject_4xx")]
     Reject,
-    /// Made, with a flag, and visitors are warned.
+    /// Created with a flag; visitors are warned.
     AcceptButFlag,
     NotFound,
     EscapeInHtml,
@@ -68,7 +65,7 @@ fn corpus() -> Vec<Case> {
     serde_json::from_str(include_str!("hostile-inputs.json")).expect("the corpus")
 }
 
-/// A server with the links the corpus speaks of.
+/// A server with the links of the corpus.
 fn fixtures() -> TestTerse {
     let terse = TestTerse::start();
     terse.alias("ok1234", TARGET);
@@ -95,8 +92,8 @@ fn fixtures() -> TestTerse {
     terse
 }
 
-/// Runs all cases of a surface and tells of all that fail. `least` is how many run today: it may
-/// only grow.
+/// Runs all cases of an interface and reports all failures. `least` is the current number of cases,
+/// which may only grow.
 fn run(
     surface: &str,
     least: usize,
@@ -137,7 +134,7 @@ fn run(
     assert!(ran >= least, "{surface}: only {ran} ran, {least} did before");
 }
 
-/// The people the corpus speaks of, what they know, and what their browsers hold.
+/// The accounts of the corpus, with their passwords and cookies.
 fn enrolled(terse: &TestTerse) -> Vec<(&'static str, String)> {
     let good = format!("Correct horse, {}", "battery staple ".repeat(5))
         .chars()
@@ -164,8 +161,7 @@ fn enrolled(terse: &TestTerse) -> Vec<(&'static str, String)> {
     let other = Somebody::new(terse, "other@example.com", Role::User);
     let made = json!({"long_url": "https://example.com/secret-o", "alias": "others1"});
     assert_eq!(other.api(terse, "POST", "/urls", Some(made)).status, 201);
-    let ends =
-        terse.clock().now().checked_add(Duration::from_secs(1)).expect("a moment").to_string();
+    let ends = terse.clock().now().checked_add(Duration::from_secs(1)).expect("a time").to_string();
     let key = other.api(
         terse,
         "POST",
@@ -183,7 +179,7 @@ fn enrolled(terse: &TestTerse) -> Vec<(&'static str, String)> {
     terse.clock().advance(Duration::from_secs(2));
     let as_form =
         |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-    // The pass phrase is another person's: nobody has two.
+    // The pass phrase belongs to another account.
     let whose = "user@example.com&password={PASSPHRASE_WITH_SPACES_AND_EMOJI}";
     vec![
         (whose, format!("phrase@example.com&password={}", as_form(&phrase))),
@@ -218,7 +214,7 @@ fn get(target: &str, fields: &[&str]) -> Vec<u8> {
     request(&format!("GET {target}"), fields, &[])
 }
 
-/// A request byte for byte, with what is missing of `Host`, length and the end of the connection.
+/// A raw request, completed with `Host`, `Content-Length` and `Connection: close`.
 fn request(line: &str, fields: &[&str], body: &[u8]) -> Vec<u8> {
     let has = |name: &str| {
         fields.iter().any(|field| field.to_ascii_lowercase().starts_with(&format!("{name}:")))
@@ -246,13 +242,13 @@ fn post(path: &str, body: &[u8]) -> Vec<u8> {
     request(&format!("POST /api/v1{path}"), &[&format!("Authorization: Bearer {KEY}")], body)
 }
 
-/// Sends, and holds the answer to what is true of every case. No answer is a connection closed
-/// without one.
+/// Sends a request and checks the rules that hold for every case. `None`: the connection was closed
+/// without a response.
 fn exchange(terse: &TestTerse, bytes: &[u8]) -> Result<Option<Answer>, String> {
     let begun = Instant::now();
     let answer = terse.exchange(bytes);
     if begun.elapsed() > LIMIT {
-        // The machine may have been busy with something else: what is slow is slow twice.
+        // A busy machine can delay one response: measure a second time.
         let again = Instant::now();
         terse.exchange(bytes);
         if again.elapsed() > LIMIT {
@@ -277,14 +273,13 @@ fn exchange(terse: &TestTerse, bytes: &[u8]) -> Result<Option<Answer>, String> {
     Ok(answer)
 }
 
-/// Every link there is, as the API shows it, but for its clicks, which are counted in their own
-/// time.
+/// All links as the API shows them, without click counts, which change asynchronously.
 fn links(terse: &TestTerse) -> Vec<Value> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = terse.api("GET", &format!("/urls?limit=100{cursor}"), None).json();
         all.extend(page["links"].as_array().expect("a list").iter().cloned());
-        // Visits of earlier cases are counted in their own time.
+        // Visits of earlier cases are counted asynchronously.
         all.iter_mut().for_each(|link| link["click_count"] = Value::Null);
         match page["next_cursor"].as_str() {
             Some(next) => cursor = format!("&cursor={next}"),
@@ -293,7 +288,7 @@ fn links(terse: &TestTerse) -> Vec<Value> {
     }
 }
 
-/// Runs something that must be refused, and sees that nothing has come of it.
+/// Runs a request that must be refused, and checks that nothing changed.
 fn refused(terse: &TestTerse, refuse: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     let before = links(terse);
     refuse()?;
@@ -313,7 +308,7 @@ fn is_4xx(answer: Option<Answer>) -> Result<(), String> {
     }
 }
 
-/// A create that the corpus has an opinion on.
+/// A create request of the corpus.
 fn create(
     terse: &TestTerse,
     case: &Case,
@@ -335,7 +330,7 @@ fn create(
     }
 }
 
-/// A stranger's link to something odd stands behind a warning page, which goes nowhere by itself.
+/// An anonymous link to a suspicious target has a warning page that does not redirect.
 fn warned(terse: &TestTerse, body: &[u8], warns: bool) -> Result<(), String> {
     let made = exchange(terse, &request("POST /api/v1/urls", &[], body))?
         .ok_or("closed without an answer")?;
@@ -349,7 +344,7 @@ fn warned(terse: &TestTerse, body: &[u8], warns: bool) -> Result<(), String> {
     }
 }
 
-/// Every page that shows a link shows it inert; what it redirects to is what it says.
+/// Every page shows a link as inert text, and the redirect goes to the shown target.
 fn shown(terse: &TestTerse, link: &Value) -> Result<(), String> {
     let code = link["short_code"].as_str().ok_or("no code")?;
     let preview = terse.browse(&format!("/{code}+"));
@@ -374,11 +369,11 @@ fn as_json(input: &str) -> String {
 #[test]
 fn every_target_is_accepted_or_refused_as_it_should_be() {
     run("create.long_url", 188, |terse, case, input| {
-        // Anew each time: an older link to the same place was not typed the same way.
+        // A new link each time: an older one to the same target was entered differently.
         let body = format!(r#"{{"long_url":{},"reuse":false}}"#, as_json(input));
         let made = create(terse, case, "/urls", body.as_bytes())?;
         if let Some(link) = &made {
-            // What a browser would make of the same text.
+            // What a browser makes of the same text.
             let whole = url::Url::parse(input).map_err(|error| error.to_string())?;
             if link["long_url"] != whole.as_str() {
                 return Err(format!("{whole} was stored as {}", link["long_url"]));
@@ -386,14 +381,15 @@ fn every_target_is_accepted_or_refused_as_it_should_be() {
             shown(terse, link)?;
             let flagged = !link["flags"].as_array().ok_or("no flags")?.is_empty();
             if case.expect == Expect::AcceptButFlag {
-                // The operator's links are noted; those of strangers are warned of too.
+                // The operator's links are only flagged; visitors of anonymous links are also
+                // warned.
                 if !flagged {
                     return Err("not flagged".into());
                 }
                 warned(terse, body.as_bytes(), !NOTED.contains(&case.id.as_str()))?;
             }
         }
-        // The form on the home page shows what was typed, whether it was accepted or not.
+        // The form on the home page shows the entered text, accepted or not.
         let form: String = url::form_urlencoded::Serializer::new(String::new())
             .append_pair("long_url", input)
             .finish();
@@ -490,13 +486,12 @@ fn every_body_is_accepted_or_refused_as_it_should_be() {
     });
 }
 
-/// What somebody says about a link, by the API and by the form: kept as it was said, for
-/// moderators, and shown inert.
+/// Reports through the API and the form: stored unchanged for moderators and shown as inert text.
 fn reported(terse: &TestTerse, case: &Case, body: &[u8]) -> Result<(), String> {
     let sent: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let (code, text) =
         (sent["code"].as_str().ok_or("no code")?, sent["reason"].as_str().ok_or("no reason")?);
-    // Each by another account: of one, only the first is kept.
+    // One account each, because only the first report of an account is kept.
     let key = format!("Authorization: Bearer {}", Somebody::new(terse, &case.id, Role::User).key);
     let line = format!("POST /api/v1/urls/{code}/report");
     let report =
@@ -506,7 +501,7 @@ fn reported(terse: &TestTerse, case: &Case, body: &[u8]) -> Result<(), String> {
         Some(answer) if answer.status == 202 => {}
         other => return Err(format!("{other:?}")),
     }
-    // A reason that there is not: the form comes back with what was typed.
+    // An unknown reason: the form comes back with the entered text.
     let form = url::form_urlencoded::Serializer::new(String::new())
         .append_pair("reason", "?")
         .append_pair("text", text)
@@ -526,7 +521,7 @@ fn reported(terse: &TestTerse, case: &Case, body: &[u8]) -> Result<(), String> {
     let said = queue.json()["reports"][0]["texts"].clone();
     match queue.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
         true if said.as_array().is_some_and(|texts| texts.contains(&text.into())) => Ok(()),
-        _ => Err(format!("moderators are told {said}, as {:?}", queue.header("content-type"))),
+        _ => Err(format!("moderators see {said}, as {:?}", queue.header("content-type"))),
     }
 }
 
@@ -534,8 +529,8 @@ fn reported(terse: &TestTerse, case: &Case, body: &[u8]) -> Result<(), String> {
 fn every_query_is_accepted_or_refused_as_it_should_be() {
     run("query", 30, |terse, case, input| {
         let line = utf8_percent_encode(input, ILLEGAL).to_string().replacen("%20", " ", 1);
-        // To the operator's key nothing is hidden: what must not be found is looked for by somebody
-        // else.
+        // The operator's key sees everything, so another account searches for what must stay
+        // hidden.
         let key = match case.expect {
             Expect::NotFound => Somebody::new(terse, &case.id, Role::User).key,
             _ => KEY.to_owned(),
@@ -548,7 +543,7 @@ fn every_query_is_accepted_or_refused_as_it_should_be() {
             && answer.as_ref().map(|answer| &answer.body)
                 != ask(&line.replace("others1", "nobodys1"))?.as_ref().map(|answer| &answer.body)
         {
-            return Err("another owner's link is told from one that is not there".into());
+            return Err("another owner's link can be distinguished from a missing one".into());
         }
         match (case.expect, answer) {
             (Expect::Accept, Some(answer)) if (200..300).contains(&answer.status) => Ok(()),
@@ -590,7 +585,7 @@ fn every_path_leads_where_it_should_or_nowhere() {
             if !fine {
                 return Err(format!("{} {:?} {}", answer.status, answer.location(), answer.text()));
             }
-            // What nobody reads cannot be computed: the page is the same for another template.
+            // The template is not evaluated: another one gives the same page.
             if input.contains("7*7")
                 && answer.body
                     != exchange(terse, &get("/{{8*8}}", &[accept]))?.ok_or("closed")?.body
@@ -602,7 +597,7 @@ fn every_path_leads_where_it_should_or_nowhere() {
     });
 }
 
-/// Whether a target can be sent as it is.
+/// Whether a target can be sent unchanged.
 fn is_legal(target: &str) -> bool {
     target.is_ascii() && utf8_percent_encode(target, ILLEGAL).to_string() == target
 }
@@ -617,7 +612,7 @@ fn every_header_is_accepted_or_refused_as_it_should_be() {
             None => {
                 let text = hostile_gen::text(input);
                 let mut lines: Vec<&str> = text.split("\r\n").collect();
-                // An oversized key only matters where keys are read.
+                // An oversized key matters only where keys are read.
                 let default = if input.starts_with("gen:header('Authorization'") {
                     "GET /api/v1/urls"
                 } else {
@@ -668,7 +663,7 @@ fn every_sign_in_is_accepted_or_refused_as_it_should_be() {
             return if page.body == plain.body {
                 Ok(())
             } else {
-                Err("it says what it was told to".into())
+                Err("it repeats its input".into())
             };
         }
         let marks =
@@ -682,8 +677,8 @@ fn every_sign_in_is_accepted_or_refused_as_it_should_be() {
         };
         let kind =
             if mark == "json" { "application/json" } else { "application/x-www-form-urlencoded" };
-        // There is no token in our forms: a browser says whose page asks, and one that says nothing
-        // is refused.
+        // Forms have no CSRF token: the browser names the origin, and requests without it are
+        // refused.
         let from = match mark {
             "no-csrf" => "X-Nothing: said",
             "stale-csrf" => "Sec-Fetch-Site: same-site",
@@ -733,7 +728,7 @@ fn every_sign_in_is_accepted_or_refused_as_it_should_be() {
     });
 }
 
-/// The eleventh failure, with the limits that everybody has.
+/// The eleventh failure with default limits.
 fn repeated(bytes: &[u8]) -> Result<(), String> {
     let terse = TestTerse::with(|config| config.limits = terse::config::Limits::default());
     for _ in 0..10 {
@@ -754,8 +749,7 @@ fn every_file_is_imported_or_refused_as_it_should_be() {
         let name = if input.contains("json") { "import.jsonl" } else { "import.csv" };
         let file = terse.folder().join(name);
         std::fs::write(&file, hostile_gen::bytes(input)).map_err(|error| error.to_string())?;
-        // The command finds the running server by its folder: what is imported goes through the
-        // API.
+        // The command finds the running server through its folder and imports through the API.
         let import = || {
             let mut command = process::command(&terse.config.data_dir);
             let output = command

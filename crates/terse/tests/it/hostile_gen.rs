@@ -1,11 +1,11 @@
-//! Inputs too large to be written down: `gen:name(arguments)`.
+//! Generated large inputs: `gen:name(arguments)`.
 
-/// The text an input stands for.
+/// The text of an input.
 pub(crate) fn text(input: &str) -> String {
     String::from_utf8(bytes(input)).expect("text")
 }
 
-/// The bytes an input stands for; an input that is no `gen:` stands for itself.
+/// The bytes of an input; an input without `gen:` is literal.
 pub(crate) fn bytes(input: &str) -> Vec<u8> {
     let Some((name, arguments)) = call(input) else { return input.as_bytes().to_vec() };
     let number = arguments
@@ -23,7 +23,7 @@ pub(crate) fn bytes(input: &str) -> Vec<u8> {
             format!("{}: {before}{}", arguments[0], "a".repeat(number)).into_bytes()
         }
         "json_keys" => object((0..number).map(|i| format!("k{i}"))),
-        // Built of two pieces that the multiply-by-31 hashes of old cannot tell apart.
+        // Built from two pieces that collide in multiply-by-31 hashes.
         "json_colliding_keys" => object((0..number).map(|i| {
             (0..17).map(|bit| if i >> bit & 1 == 0 { "Aa" } else { "BB" }).collect::<String>()
         })),
@@ -44,7 +44,7 @@ pub(crate) fn bytes(input: &str) -> Vec<u8> {
         "csv_invalid_utf8" => {
             b"long_url,alias,title\nhttps://example.com/,imp300,\xff\xfe\n".to_vec()
         }
-        // The begin of a compressed file is enough to know one.
+        // The start of a compressed file is enough to recognise it.
         "gzip_csv" => {
             b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\xc9\xcf\x4b\x8f\x2f\x2d\xca\xe1\x02\x00"
                 .to_vec()
@@ -53,7 +53,7 @@ pub(crate) fn bytes(input: &str) -> Vec<u8> {
     }
 }
 
-/// `gen:chunked_body(total=…)`: a whole request without a length.
+/// `gen:chunked_body(total=…)`: a chunked request.
 pub(crate) fn chunked(input: &str) -> Vec<u8> {
     let total = call(input)
         .and_then(|(_, arguments)| arguments[0].rsplit('=').next()?.parse::<usize>().ok())

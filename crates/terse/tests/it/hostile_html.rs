@@ -1,7 +1,7 @@
-//! Whether a page is inert: nothing in it runs but our own script.
+//! Checks that a page is inert: only our own script can run.
 
-/// Reads a page as a browser does, tag by tag, and refuses all that could run: scripts but our own
-/// file, `on…` attributes, styles, frames, and addresses that are not http.
+/// Parses a page like a browser and rejects active content: foreign scripts, `on…` attributes,
+/// styles, frames and URLs other than http.
 pub(crate) fn inert(page: &str) -> Result<(), String> {
     let mut rest = page;
     while let Some(at) = rest.find('<') {
@@ -42,7 +42,7 @@ pub(crate) fn inert(page: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The name and attributes of a tag, and what follows it.
+/// The name and attributes of a tag, and the rest of the text.
 fn tag(text: &str) -> (&str, Vec<(String, String)>, &str) {
     let ends =
         |(at, c): &(usize, char)| c.is_ascii_whitespace() || *c == '>' || (*c == '/' && *at > 0);

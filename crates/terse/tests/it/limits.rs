@@ -1,4 +1,4 @@
-//! How often things may be done, as an operator has it who has set nothing else.
+//! The default limits.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn behind_a_proxy_of_ours_each_of_a_thousand_has_a_bucket_and_none_has_two() {
             create_as(&terse, &format!("6.6.6.{}, 198.51.{}.{}", i % 200, i / 250, i % 250));
         assert_eq!((answer.status, number(&answer, "ratelimit-remaining")), (201, Some(29)), "{i}");
     }
-    // What stands before a stranger's address was written by the stranger.
+    // Entries before the client address were written by the client and are ignored.
     let statuses: Vec<u16> =
         (0..40).map(|i| create_as(&terse, &format!("7.7.7.{i}, 203.0.113.7")).status).collect();
     assert_eq!((statuses[29], statuses[30]), (201, 429), "{statuses:?}");
@@ -72,7 +72,7 @@ fn tokens_come_back_with_time_and_the_fields_say_when() {
     assert_eq!((refused.status, refused.json()["code"].as_str()), (429, Some("rate_limited")));
     let wait = number(&refused, "retry-after").unwrap();
     assert!((1..=120).contains(&wait), "{wait}");
-    // The key of an admin opens what is closed to others.
+    // An admin key is not limited.
     terse.create(json!({"long_url": "https://example.com/admin"}));
     terse.clock().advance(Duration::from_secs(wait));
     assert_eq!(terse.anonymous("POST", "/urls", Some(link())).status, 201);
@@ -87,7 +87,7 @@ fn tokens_come_back_with_time_and_the_fields_say_when() {
 }
 
 #[test]
-fn whoever_guesses_codes_is_turned_away_for_a_minute_and_still_follows_links() {
+fn an_address_that_guesses_codes_is_limited_for_a_minute_and_still_follows_links() {
     let terse = limited(|_| ());
     terse.alias("ok1234", "https://example.com/");
     for i in 0..60 {

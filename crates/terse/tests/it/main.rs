@@ -1,4 +1,4 @@
-//! Behaviour, through the public door.
+//! Behaviour tests through the public interface.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 mod bans;

@@ -1,4 +1,4 @@
-//! Reports and what moderators make of them, followed by a real client.
+//! Reports and moderation, with a real client.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use crate::bans::{by, wait};
 use crate::harness::{Answer, TestTerse};
 
 const WHY: &str = "it imitates a bank";
-/// What is promised is five seconds. A busy machine gets more before a test gives up.
+/// The promise is five seconds. Busy machines get more time before a test fails.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server behind a proxy, which says from where its visitors come.
+/// A server behind a trusted proxy.
 fn behind_proxy() -> TestTerse {
     TestTerse::with(|config| config.trusted_proxies = vec!["127.0.0.1".into()])
 }
@@ -35,7 +35,7 @@ fn admin(terse: &TestTerse, path: &str) -> Value {
     answer.json()
 }
 
-/// The acts about something, the latest first.
+/// The audit records of a subject, the latest first.
 fn acts(terse: &TestTerse, subject: &str) -> Vec<String> {
     let log = admin(terse, &format!("/audit?subject={subject}"));
     log["entries"]
@@ -54,7 +54,7 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// A page that stands before a link and goes nowhere by itself.
+/// Checks that a warning page does not redirect.
 fn is_warning(answer: &Answer) {
     let text = answer.text();
     assert_eq!((answer.status, answer.location(), answer.header("refresh")), (200, None, None));
@@ -84,11 +84,11 @@ fn three_networks_put_up_a_warning_and_a_moderator_has_the_last_word() {
             assert_eq!(terse.get(&format!("/{code}")).status, 302, "{n} are not enough");
             assert_eq!(report(&terse, code, from), 202);
         }
-        // From memory, on every connection, at once.
+        // From the cache, on every connection, without delay.
         let warned = terse.get(&format!("/{code}"));
         is_warning(&warned);
         assert!(warned.text().contains("Several people have reported it."));
-        assert!(!warned.text().contains("phishing"), "nobody is told what was said");
+        assert!(!warned.text().contains("phishing"), "the text of a report is not shown");
     }
     let queue = admin(&terse, "/reports");
     let counts: Vec<_> = queue["reports"]
@@ -139,7 +139,7 @@ fn what_was_decided_and_reported_survives_a_restart() {
     assert_eq!((terse.get("/blocked1").status, terse.get("/open1").status), (451, 302));
     assert_eq!(admin(&terse, "/reports")["reports"].as_array().unwrap().len(), 2);
     assert_eq!(acts(&terse, "link:/blocked1"), ["link_judged"]);
-    // The same network is still the same.
+    // Another address of the same network counts as the same reporter.
     assert_eq!(report(&terse, "open1", "198.51.100.200"), 202);
     report(&terse, "open1", "203.0.113.1");
     assert_eq!(terse.get("/open1").status, 302);
@@ -212,8 +212,7 @@ fn the_warning_page_names_the_real_host_and_never_forwards() {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        // One heading that names the part, a way past the navigation, and two plain links as the
-        // only ways out.
+        // One heading for the section, a skip link, and two plain links.
         assert!(
             text.contains("<section class=\"warn\" aria-labelledby=\"warning\">")
                 && text.contains("id=\"careful\"")
@@ -252,7 +251,7 @@ fn a_blocked_host_is_refused_and_links_to_it_are_taken_down_until_it_is_unblocke
         (make(&terse).status, &make(&terse).json()["code"]),
         (422, &json!("blocked_destination"))
     );
-    assert!(!make(&terse).text().contains("moderators"), "strangers are not told by whom");
+    assert!(!make(&terse).text().contains("moderators"), "the response does not name the source");
     assert_eq!(terse.get("/other1").status, 302);
     for host in ["go.example", "net", "co.uk"] {
         assert_eq!(
@@ -262,15 +261,11 @@ fn a_blocked_host_is_refused_and_links_to_it_are_taken_down_until_it_is_unblocke
         );
     }
     terse.restart();
-    assert_eq!(
-        (make(&terse).status, terse.get("/hot1").status),
-        (422, 451),
-        "from the first moment on"
-    );
+    assert_eq!((make(&terse).status, terse.get("/hot1").status), (422, 451), "from the start");
     assert_eq!(terse.api("DELETE", "/admin/blocklist/bad.example.net", None).status, 204);
     assert_eq!(make(&terse).status, 201);
     until("the link works again", || terse.get("/hot1").status == 302);
-    // On another machine: nobody rings here.
+    // A change by another node: this node is not notified.
     let blocked =
         BlockedHost { host: "bad.example.net".into(), at: terse.clock().now(), why: None };
     wait(terse.registry().block_host(blocked, by())).unwrap();

@@ -1,5 +1,4 @@
-//! Signing in with an account elsewhere, and all the ways in which a provider, a browser or a
-//! stranger may lie.
+//! OpenID Connect sign-in, including lying providers, manipulated browsers and attackers.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -9,14 +8,14 @@ use terse::config::Secret;
 use terse_core::registry::Role;
 
 use crate::harness::{Answer, TestTerse};
-use crate::oidc_provider::{CLIENT, Lie, Provider, SECRET};
+use crate::oidc_provider::{CLIENT, Provider, SECRET, TokenFault};
 use crate::sign_in::{self, PASSWORD};
 
 /// A browser that keeps every cookie.
 #[derive(Clone, Default)]
-pub(crate) struct Jar(BTreeMap<String, String>);
+pub(crate) struct CookieJar(BTreeMap<String, String>);
 
-impl Jar {
+impl CookieJar {
     pub(crate) fn of(cookie: &str) -> Self {
         let (name, value) = cookie.split_once('=').unwrap();
         Self([(name.to_owned(), value.to_owned())].into())
@@ -77,16 +76,21 @@ pub(crate) fn start(issuer: &str, sign_up: bool) -> TestTerse {
     })
 }
 
-/// There and back.
-fn sign_in(terse: &TestTerse, provider: &Provider, jar: &mut Jar, subject: &str) -> Answer {
-    let away = jar.open(terse, "/auth/oidc");
+/// Signs in at the provider and returns.
+fn sign_in(
+    terse: &TestTerse,
+    provider: &Provider,
+    cookies: &mut CookieJar,
+    subject: &str,
+) -> Answer {
+    let away = cookies.open(terse, "/auth/oidc");
     assert_eq!(away.status, 303, "{}", away.text());
     let back = provider.visit(away.location().unwrap(), subject);
-    jar.open(terse, &back)
+    cookies.open(terse, &back)
 }
 
-/// The address behind the button on the page between a form and the provider.
-fn onward(answer: &Answer) -> String {
+/// The provider URL on the page that continues to the provider.
+fn provider_url(answer: &Answer) -> String {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let text = answer.text();
     let address = text
@@ -98,33 +102,33 @@ fn onward(answer: &Answer) -> String {
 }
 
 #[test]
-fn whoever_the_provider_knows_gets_an_account_where_that_is_wanted() {
+fn an_unknown_identity_gets_an_account_if_sign_up_is_allowed() {
     let provider = Provider::start();
     let terse = start(&provider.issuer(), true);
     assert!(terse.browse("/login").text().contains("Sign in with Example ID"));
-    let mut jar = Jar::default();
-    let in_ = sign_in(&terse, &provider, &mut jar, "ann");
+    let mut cookies = CookieJar::default();
+    let in_ = sign_in(&terse, &provider, &mut cookies, "ann");
     assert_eq!((in_.status, in_.location()), (303, Some("/account")), "{}", in_.text());
-    assert!(jar.has("terse_session") && !jar.has("terse_flow"));
-    let page = jar.open(&terse, "/account").text();
+    assert!(cookies.has("terse_session") && !cookies.has("terse_flow"));
+    let page = cookies.open(&terse, "/account").text();
     assert!(
         page.contains("<h1>ann<") && page.contains("<dd>user</dd>") && page.contains("Example ID"),
         "{page}"
     );
-    // The same person comes to the same account, another with the same name to another.
-    let mut again = Jar::default();
+    // The same identity gets the same account; another identity with the same name gets another.
+    let mut again = CookieJar::default();
     sign_in(&terse, &provider, &mut again, "ann");
     assert!(again.open(&terse, "/account").text().contains("<h1>ann<"));
-    assert_eq!(provider.asked("/.well-known/openid-configuration"), 1, "looked up once");
+    assert_eq!(provider.requests("/.well-known/openid-configuration"), 1, "requested once");
     let mut bob = sign_in::join(&terse, "bob");
-    let mut other = Jar::default();
+    let mut other = CookieJar::default();
     assert_eq!(sign_in(&terse, &provider, &mut other, "bob").status, 303);
     assert!(
         other.open(&terse, "/account").text().contains("<h1>bob@example.com<"),
         "nobody is taken for bob by name alone"
     );
-    // Their only way in stays.
-    assert_eq!(jar.post(&terse, "/account/disconnect", &[]).status, 409);
+    // The only sign-in method cannot be disconnected.
+    assert_eq!(cookies.post(&terse, "/account/disconnect", &[]).status, 409);
     assert_eq!(
         bob.send(&terse, "/account/disconnect", &[]).location(),
         Some("/account?done=disconnected")
@@ -135,7 +139,7 @@ fn whoever_the_provider_knows_gets_an_account_where_that_is_wanted() {
 fn without_sign_up_an_account_is_connected_or_an_invitation_taken() {
     let provider = Provider::start();
     let terse = start(&provider.issuer(), false);
-    let unknown = sign_in(&terse, &provider, &mut Jar::default(), "ann");
+    let unknown = sign_in(&terse, &provider, &mut CookieJar::default(), "ann");
     assert_eq!(unknown.status, 403);
     assert!(
         unknown.text().contains("No account found")
@@ -143,74 +147,74 @@ fn without_sign_up_an_account_is_connected_or_an_invitation_taken() {
     );
 
     let admin = sign_in::set_up(&terse, "admin");
-    let mut jar = Jar::of(&admin.cookie);
-    let to = onward(&jar.post(&terse, "/account/connect", &[]));
-    let done = jar.open(&terse, &provider.visit(&to, "ann"));
+    let mut cookies = CookieJar::of(&admin.cookie);
+    let to = provider_url(&cookies.post(&terse, "/account/connect", &[]));
+    let done = cookies.open(&terse, &provider.visit(&to, "ann"));
     assert_eq!(
         (done.status, done.location()),
         (303, Some("/account?done=connected")),
         "{}",
         done.text()
     );
-    let mut elsewhere = Jar::default();
+    let mut elsewhere = CookieJar::default();
     assert_eq!(sign_in(&terse, &provider, &mut elsewhere, "ann").status, 303);
     assert!(elsewhere.open(&terse, "/account").text().contains("<dd>admin</dd>"));
 
-    // An invitation, with the role that it has.
+    // An invitation gives its role.
     let token = sign_in::invite(&terse, Role::Moderator);
-    let mut bob = Jar::default();
+    let mut bob = CookieJar::default();
     assert!(
         bob.open(&terse, &format!("/join?token={token}"))
             .text()
             .contains("Join with Example ID instead")
     );
-    let to = onward(&bob.post(&terse, "/join/oidc", &[("token", &token)]));
+    let to = provider_url(&bob.post(&terse, "/join/oidc", &[("token", &token)]));
     assert_eq!(bob.open(&terse, &provider.visit(&to, "bob")).status, 303);
     assert!(bob.open(&terse, "/account").text().contains("<dd>moderator</dd>"));
-    let mut late = Jar::default();
-    let to = onward(&late.post(&terse, "/join/oidc", &[("token", &token)]));
+    let mut late = CookieJar::default();
+    let to = provider_url(&late.post(&terse, "/join/oidc", &[("token", &token)]));
     assert_eq!(late.open(&terse, &provider.visit(&to, "cid")).status, 404, "good once");
 
-    // What belongs to one account does not come to another.
-    let mut taker = Jar::of(&sign_in::join(&terse, "mallory").cookie);
-    let to = onward(&taker.post(&terse, "/account/connect", &[]));
+    // An identity of one account cannot be connected to another.
+    let mut taker = CookieJar::of(&sign_in::join(&terse, "mallory").cookie);
+    let to = provider_url(&taker.post(&terse, "/account/connect", &[]));
     assert_eq!(taker.open(&terse, &provider.visit(&to, "ann")).status, 409);
 
     assert_eq!(
-        jar.post(&terse, "/account/disconnect", &[]).location(),
+        cookies.post(&terse, "/account/disconnect", &[]).location(),
         Some("/account?done=disconnected")
     );
-    assert_eq!(sign_in(&terse, &provider, &mut Jar::default(), "ann").status, 403);
+    assert_eq!(sign_in(&terse, &provider, &mut CookieJar::default(), "ann").status, 403);
 }
 
 #[test]
-fn a_token_that_lies_signs_nobody_in() {
+fn an_invalid_token_is_refused() {
     let provider = Provider::start();
     let terse = start(&provider.issuer(), true);
-    assert_eq!(sign_in(&terse, &provider, &mut Jar::default(), "ann").status, 303);
-    for lie in [
-        Lie::Nonce,
-        Lie::NoNonce,
-        Lie::Audience,
-        Lie::FurtherAudience,
-        Lie::Issuer,
-        Lie::Expired,
-        Lie::Unsigned,
-        Lie::PublicKeyAsSecret,
-        Lie::OtherKey,
-        Lie::Changed,
-        Lie::NoToken,
+    assert_eq!(sign_in(&terse, &provider, &mut CookieJar::default(), "ann").status, 303);
+    for fault in [
+        TokenFault::Nonce,
+        TokenFault::NoNonce,
+        TokenFault::Audience,
+        TokenFault::FurtherAudience,
+        TokenFault::Issuer,
+        TokenFault::Expired,
+        TokenFault::Unsigned,
+        TokenFault::PublicKeyAsSecret,
+        TokenFault::OtherKey,
+        TokenFault::Changed,
+        TokenFault::NoToken,
     ] {
-        provider.lie(lie);
-        let mut jar = Jar::default();
-        let answer = sign_in(&terse, &provider, &mut jar, "ann");
-        assert_eq!((answer.status, answer.location()), (403, None), "{lie:?} {}", answer.text());
-        assert!(jar.0.is_empty(), "{lie:?} {:?}", jar.0);
+        provider.fault(fault);
+        let mut cookies = CookieJar::default();
+        let answer = sign_in(&terse, &provider, &mut cookies, "ann");
+        assert_eq!((answer.status, answer.location()), (403, None), "{fault:?} {}", answer.text());
+        assert!(cookies.0.is_empty(), "{fault:?} {:?}", cookies.0);
         crate::hostile_html::inert(&answer.text()).unwrap();
     }
-    provider.lie(Lie::None);
+    provider.fault(TokenFault::None);
     assert_eq!(
-        sign_in(&terse, &provider, &mut Jar::default(), "ann").status,
+        sign_in(&terse, &provider, &mut CookieJar::default(), "ann").status,
         303,
         "and all is well again"
     );
@@ -221,15 +225,15 @@ fn only_the_browser_that_left_comes_back_and_only_once() {
     let provider = Provider::start();
     let terse = start(&provider.issuer(), true);
     let leave = || {
-        let mut jar = Jar::default();
-        let away = jar.open(&terse, "/auth/oidc");
+        let mut cookies = CookieJar::default();
+        let away = cookies.open(&terse, "/auth/oidc");
         let back = provider.visit(away.location().unwrap(), "ann");
-        (jar, back)
+        (cookies, back)
     };
-    let refused = |mut jar: Jar, back: &str| {
-        let answer = jar.open(&terse, back);
+    let refused = |mut cookies: CookieJar, back: &str| {
+        let answer = cookies.open(&terse, back);
         assert_eq!(
-            (answer.status, jar.has("terse_session")),
+            (answer.status, cookies.has("terse_session")),
             (403, false),
             "{back} {}",
             answer.text()
@@ -239,13 +243,13 @@ fn only_the_browser_that_left_comes_back_and_only_once() {
             (Some("no-store"), Some("strict-origin"))
         );
     };
-    // A browser that never left, as when a stranger sends a link with their own code.
+    // A browser that did not start the flow, as with an attacker's callback link.
     let (_, back) = leave();
-    refused(Jar::default(), &back);
-    // Another browser's way.
+    refused(CookieJar::default(), &back);
+    // Another browser's flow.
     let ((mine, _), (_, theirs)) = (leave(), leave());
     refused(mine, &theirs);
-    // A state that is wrong or missing, no code, an error instead, another issuer, something twice.
+    // A wrong or missing state, no code, an error, another issuer, duplicate parameters.
     for change in [
         |back: &str| format!("{back}x"),
         |back: &str| back.split("&state").next().unwrap().to_owned(),
@@ -257,32 +261,32 @@ fn only_the_browser_that_left_comes_back_and_only_once() {
         |back: &str| format!("{back}&code=another"),
         |back: &str| back.replace("code=", "code=another"),
     ] {
-        let (jar, back) = leave();
-        refused(jar, &change(&back));
+        let (cookies, back) = leave();
+        refused(cookies, &change(&back));
     }
-    // A cookie that was changed.
-    let (mut jar, back) = leave();
-    let cookie = jar.0.get_mut("terse_flow").unwrap();
+    // A modified cookie.
+    let (mut cookies, back) = leave();
+    let cookie = cookies.0.get_mut("terse_flow").unwrap();
     cookie.replace_range(..1, if cookie.starts_with('A') { "B" } else { "A" });
-    refused(jar, &back);
-    // Without the verifier, or with another's, the code is worth nothing: here both halves of two
-    // ways are mixed by somebody who knows the code but not the cookie that goes with it.
+    refused(cookies, &back);
+    // PKCE: a code is worthless without its verifier. An attacker mixes the code of one flow with
+    // the cookie of another.
     let ((mut mine, my_back), (_, their_back)) = (leave(), leave());
     let their_code = their_back.split("code=").nth(1).unwrap().split('&').next().unwrap();
     let my_code = my_back.split("code=").nth(1).unwrap().split('&').next().unwrap().to_owned();
     let mixed = my_back.replace(&my_code, their_code);
     let answer = mine.open(&terse, &mixed);
     assert_eq!((answer.status, mine.has("terse_session")), (403, false));
-    // Twice, with the cookie kept against our wish.
-    let (jar, back) = leave();
-    let mut first = jar.clone();
+    // Replayed, with the deleted cookie kept.
+    let (cookies, back) = leave();
+    let mut first = cookies.clone();
     assert_eq!(first.open(&terse, &back).status, 303);
     assert_eq!(first.open(&terse, &back).status, 403);
-    refused(jar, &back);
-    // Too late.
-    let (jar, back) = leave();
+    refused(cookies, &back);
+    // After the timeout.
+    let (cookies, back) = leave();
     terse.clock().advance(Duration::from_secs(600));
-    refused(jar, &back);
+    refused(cookies, &back);
 }
 
 #[test]
@@ -291,19 +295,19 @@ fn connecting_ends_in_the_account_it_began_in() {
     let terse = start(&provider.issuer(), false);
     let admin = sign_in::set_up(&terse, "admin");
     let mallory = sign_in::join(&terse, "mallory");
-    // Mallory begins, and has the admin's browser end it: even with her cookie in it.
-    let mut hers = Jar::of(&mallory.cookie);
-    let to = onward(&hers.post(&terse, "/account/connect", &[]));
+    // Mallory starts a flow and the admin's browser finishes it, even with her cookie.
+    let mut hers = CookieJar::of(&mallory.cookie);
+    let to = provider_url(&hers.post(&terse, "/account/connect", &[]));
     let back = provider.visit(&to, "mallory");
-    let mut victim = Jar::of(&admin.cookie);
+    let mut victim = CookieJar::of(&admin.cookie);
     victim.0.insert("terse_flow".into(), hers.0["terse_flow"].clone());
     assert_eq!(victim.open(&terse, &back).status, 403);
     assert_eq!(
-        sign_in(&terse, &provider, &mut Jar::default(), "mallory").status,
+        sign_in(&terse, &provider, &mut CookieJar::default(), "mallory").status,
         403,
         "nothing was connected"
     );
-    // Nor can another site begin it.
+    // Another site cannot start a flow.
     let sent = terse.send(
         "POST",
         "/account/connect",
@@ -321,23 +325,23 @@ fn connecting_ends_in_the_account_it_began_in() {
 fn who_is_suspended_is_refused_here_too() {
     let provider = Provider::start();
     let terse = start(&provider.issuer(), true);
-    let mut jar = Jar::default();
-    assert_eq!(sign_in(&terse, &provider, &mut jar, "ann").status, 303);
+    let mut cookies = CookieJar::default();
+    assert_eq!(sign_in(&terse, &provider, &mut cookies, "ann").status, 303);
     sign_in::suspend(&terse, "ann");
-    assert_eq!(jar.open(&terse, "/account").location(), Some("/login"));
-    let mut again = Jar::default();
+    assert_eq!(cookies.open(&terse, "/account").location(), Some("/login"));
+    let mut again = CookieJar::default();
     let answer = sign_in(&terse, &provider, &mut again, "ann");
     assert_eq!((answer.status, again.has("terse_session")), (403, false));
     assert!(answer.text().contains("suspended"));
 }
 
 #[test]
-fn a_provider_that_is_away_stops_nobody_else_and_is_found_when_it_is_back() {
+fn an_unreachable_provider_affects_only_its_own_sign_ins_and_recovers() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let terse = start(&format!("http://{address}"), true);
-    let away = Jar::default().open(&terse, "/auth/oidc");
+    let away = CookieJar::default().open(&terse, "/auth/oidc");
     assert_eq!((away.status, away.header("retry-after").is_some()), (503, true));
     let mut admin = sign_in::set_up(&terse, "admin");
     assert_eq!(
@@ -347,20 +351,20 @@ fn a_provider_that_is_away_stops_nobody_else_and_is_found_when_it_is_back() {
     let provider = Provider::at(TcpListener::bind(address).unwrap());
     let begun = Instant::now();
     loop {
-        let mut jar = Jar::default();
-        if jar.open(&terse, "/auth/oidc").status == 303 {
-            assert_eq!(sign_in(&terse, &provider, &mut jar, "ann").status, 303);
+        let mut cookies = CookieJar::default();
+        if cookies.open(&terse, "/auth/oidc").status == 303 {
+            assert_eq!(sign_in(&terse, &provider, &mut cookies, "ann").status, 303);
             break;
         }
         assert!(begun.elapsed() < Duration::from_secs(20), "it is not found again");
         std::thread::sleep(Duration::from_millis(200));
     }
-    // It signs with another key, which is fetched when it is needed.
+    // The provider rotates its key; terse fetches the new one.
     provider.rotate();
     std::thread::sleep(Duration::from_millis(1100));
-    let keys = provider.asked("/jwks");
-    assert_eq!(sign_in(&terse, &provider, &mut Jar::default(), "ann").status, 303);
-    assert_eq!(provider.asked("/jwks"), keys + 1);
+    let keys = provider.requests("/jwks");
+    assert_eq!(sign_in(&terse, &provider, &mut CookieJar::default(), "ann").status, 303);
+    assert_eq!(provider.requests("/jwks"), keys + 1);
 }
 
 #[test]
@@ -373,7 +377,7 @@ fn without_a_provider_there_are_no_such_pages() {
 }
 
 #[test]
-fn whoever_comes_by_another_name_of_ours_begins_where_they_will_come_back() {
+fn a_flow_from_another_domain_starts_on_the_primary_domain() {
     let provider = Provider::start();
     let terse = start(&provider.issuer(), true);
     let answer =

@@ -1,5 +1,5 @@
-//! An OpenID Connect provider, true to the protocol and as false as a test wants it: real keys,
-//! real signatures, PKCE, codes that are good once.
+//! A test OpenID Connect provider with real keys, signatures, PKCE and single-use codes. Tests can
+//! make its tokens wrong.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -16,9 +16,9 @@ use sha2::{Digest as _, Sha256};
 pub(crate) const CLIENT: &str = "terse here";
 pub(crate) const SECRET: &str = "a secret & more";
 
-/// How the next token lies.
+/// What is wrong with the next token.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Lie {
+pub(crate) enum TokenFault {
     None,
     Nonce,
     NoNonce,
@@ -26,13 +26,13 @@ pub(crate) enum Lie {
     FurtherAudience,
     Issuer,
     Expired,
-    /// Not signed at all.
+    /// Not signed.
     Unsigned,
-    /// Signed with what everybody knows, as if it were a shared secret.
+    /// Signed with HMAC and the public key as the secret.
     PublicKeyAsSecret,
-    /// Signed with a key of somebody else, under the name of ours.
+    /// Signed with another key under the right key id.
     OtherKey,
-    /// Signed well, then changed.
+    /// Changed after signing.
     Changed,
     NoToken,
 }
@@ -46,11 +46,11 @@ struct State {
     issuer: String,
     key: EcdsaKeyPair,
     kid: String,
-    lie: Lie,
-    /// For whom a code is, and what it must come with.
+    fault: TokenFault,
+    /// The user and the PKCE challenge of each code.
     codes: HashMap<String, (String, String, String)>,
-    /// What was asked: the path.
-    asked: Vec<String>,
+    /// The paths of the requests so far.
+    requests: Vec<String>,
 }
 
 fn fresh_key() -> EcdsaKeyPair {
@@ -70,9 +70,9 @@ impl Provider {
             issuer: format!("http://{address}"),
             key: fresh_key(),
             kid: "first".into(),
-            lie: Lie::None,
+            fault: TokenFault::None,
             codes: HashMap::new(),
-            asked: Vec::new(),
+            requests: Vec::new(),
         };
         let state = Arc::new(Mutex::new(state));
         let held = Arc::clone(&state);
@@ -89,46 +89,49 @@ impl Provider {
         format!("http://{}", self.address)
     }
 
-    pub(crate) fn lie(&self, lie: Lie) {
-        self.state.lock().unwrap().lie = lie;
+    pub(crate) fn fault(&self, fault: TokenFault) {
+        self.state.lock().unwrap().fault = fault;
     }
 
-    /// Signs with another key from now on.
+    /// Rotates the signing key.
     pub(crate) fn rotate(&self) {
         let mut state = self.state.lock().unwrap();
         (state.key, state.kid) = (fresh_key(), "second".into());
     }
 
-    pub(crate) fn asked(&self, path: &str) -> usize {
-        self.state.lock().unwrap().asked.iter().filter(|asked| *asked == path).count()
+    pub(crate) fn requests(&self, path: &str) -> usize {
+        self.state.lock().unwrap().requests.iter().filter(|requests| *requests == path).count()
     }
 
-    /// Somebody signs in here, coming by this address; where they are sent back to.
+    /// Signs a user in at this authorization URL; returns the callback URL.
     pub(crate) fn visit(&self, address: &str, subject: &str) -> String {
         let url = url::Url::parse(address).unwrap();
         assert!(address.starts_with(&format!("{}/authorize?", self.issuer())), "{address}");
-        let asked: HashMap<_, _> = url.query_pairs().into_owned().collect();
-        assert_eq!((&*asked["response_type"], &*asked["client_id"]), ("code", CLIENT));
-        assert_eq!((&*asked["code_challenge_method"], asked["code_challenge"].len()), ("S256", 43));
+        let requests: HashMap<_, _> = url.query_pairs().into_owned().collect();
+        assert_eq!((&*requests["response_type"], &*requests["client_id"]), ("code", CLIENT));
+        assert_eq!(
+            (&*requests["code_challenge_method"], requests["code_challenge"].len()),
+            ("S256", 43)
+        );
         assert!(
-            asked["scope"].split(' ').any(|scope| scope == "openid")
-                && asked["state"].len() >= 40
-                && asked["nonce"].len() >= 40
+            requests["scope"].split(' ').any(|scope| scope == "openid")
+                && requests["state"].len() >= 40
+                && requests["nonce"].len() >= 40
         );
         let mut state = self.state.lock().unwrap();
-        let code = format!("code-{}", state.asked.len() * 1000 + state.codes.len());
+        let code = format!("code-{}", state.requests.len() * 1000 + state.codes.len());
         state.codes.insert(
             code.clone(),
-            (asked["code_challenge"].clone(), asked["nonce"].clone(), subject.to_owned()),
+            (requests["code_challenge"].clone(), requests["nonce"].clone(), subject.to_owned()),
         );
-        format!("/auth/oidc/callback?code={code}&state={}", asked["state"])
+        format!("/auth/oidc/callback?code={code}&state={}", requests["state"])
     }
 }
 
 impl State {
     fn answer(&mut self, line: &str, head: &[String], body: &str) -> (u16, Value) {
         let path = line.split(' ').nth(1).unwrap_or_default();
-        self.asked.push(path.to_owned());
+        self.requests.push(path.to_owned());
         let issuer = &self.issuer;
         match path {
             "/.well-known/openid-configuration" => (
@@ -140,7 +143,7 @@ impl State {
                     "jwks_uri": format!("{issuer}/jwks"),
                     "response_types_supported": ["code"],
                     "subject_types_supported": ["public"],
-                    // A provider that would take anything: we must not.
+                    // Accepts any code: terse must check on its own.
                     "id_token_signing_alg_values_supported": ["ES256", "HS256", "none"],
                     "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
                 }),
@@ -148,7 +151,10 @@ impl State {
             "/jwks" => {
                 let point = self.key.public_key().as_ref();
                 let (x, y) = (B64.encode(&point[1..33]), B64.encode(&point[33..]));
-                let key = json!({"kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": self.kid, "x": x, "y": y});
+                let key = json!({
+                    "kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": self.kid,
+                    "x": x, "y": y
+                });
                 (200, json!({"keys": [key]}))
             }
             "/token" => self.token(head, body),
@@ -186,7 +192,7 @@ impl State {
             return refuse("invalid_grant");
         }
         let mut answer = json!({"access_token": "at", "token_type": "Bearer", "expires_in": 60});
-        if self.lie != Lie::NoToken {
+        if self.fault != TokenFault::NoToken {
             answer["id_token"] = self.id_token(&nonce, &subject).into();
         }
         (200, answer)
@@ -200,32 +206,35 @@ impl State {
             "preferred_username": subject, "email": format!("{subject}@example.com"),
         });
         let mut header = json!({"alg": "ES256", "kid": self.kid, "typ": "JWT"});
-        match self.lie {
-            Lie::Nonce => claims["nonce"] = "another".into(),
-            Lie::NoNonce => drop(claims.as_object_mut().unwrap().remove("nonce")),
-            Lie::Audience => claims["aud"] = "somebody else".into(),
-            Lie::FurtherAudience => claims["aud"] = json!([CLIENT, "somebody else"]),
-            Lie::Issuer => claims["iss"] = "http://127.0.0.1:1".into(),
-            Lie::Expired => {
+        match self.fault {
+            TokenFault::Nonce => claims["nonce"] = "another".into(),
+            TokenFault::NoNonce => drop(claims.as_object_mut().unwrap().remove("nonce")),
+            TokenFault::Audience => claims["aud"] = "somebody else".into(),
+            TokenFault::FurtherAudience => claims["aud"] = json!([CLIENT, "somebody else"]),
+            TokenFault::Issuer => claims["iss"] = "http://127.0.0.1:1".into(),
+            TokenFault::Expired => {
                 (claims["iat"], claims["exp"]) = ((now - 7200).into(), (now - 3600).into());
             }
-            Lie::Unsigned => header = json!({"alg": "none"}),
-            Lie::PublicKeyAsSecret => header["alg"] = "HS256".into(),
-            Lie::None | Lie::OtherKey | Lie::Changed | Lie::NoToken => {}
+            TokenFault::Unsigned => header = json!({"alg": "none"}),
+            TokenFault::PublicKeyAsSecret => header["alg"] = "HS256".into(),
+            TokenFault::None | TokenFault::OtherKey | TokenFault::Changed | TokenFault::NoToken => {
+            }
         }
         let mut said =
             format!("{}.{}", B64.encode(header.to_string()), B64.encode(claims.to_string()));
         let random = SystemRandom::new();
-        let seal = match self.lie {
-            Lie::Unsigned => Vec::new(),
-            Lie::PublicKeyAsSecret => {
+        let seal = match self.fault {
+            TokenFault::Unsigned => Vec::new(),
+            TokenFault::PublicKeyAsSecret => {
                 let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, SECRET.as_bytes());
                 ring::hmac::sign(&key, said.as_bytes()).as_ref().to_vec()
             }
-            Lie::OtherKey => fresh_key().sign(&random, said.as_bytes()).unwrap().as_ref().to_vec(),
+            TokenFault::OtherKey => {
+                fresh_key().sign(&random, said.as_bytes()).unwrap().as_ref().to_vec()
+            }
             _ => self.key.sign(&random, said.as_bytes()).unwrap().as_ref().to_vec(),
         };
-        if self.lie == Lie::Changed {
+        if self.fault == TokenFault::Changed {
             claims["sub"] = "admin".into();
             said = format!("{}.{}", B64.encode(header.to_string()), B64.encode(claims.to_string()));
         }

@@ -1,4 +1,4 @@
-//! Signing in with a certified provider: the npm package `oidc-provider`, on this machine.
+//! Sign-in with a certified provider: the npm package `oidc-provider`.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::harness::Answer;
-use crate::oidc::{Jar, start};
+use crate::oidc::{CookieJar, start};
 use crate::oidc_provider::{CLIENT, SECRET};
 
-/// The last line that also runs on the Node.js of Debian 12.
+/// The last version that supports the Node.js of Debian 12.
 const VERSION: &str = "8.8.1";
 const CALLBACK: &str = "http://go.example/auth/oidc/callback";
 
@@ -22,7 +22,7 @@ impl Drop for Running {
     }
 }
 
-/// The provider in a place of its own, installed the first time; and its issuer.
+/// The provider, installed on first use, and its issuer.
 fn provider() -> (Running, String) {
     let target =
         PathBuf::from(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").to_owned();
@@ -50,13 +50,13 @@ fn provider() -> (Running, String) {
         .by_ref()
         .map_while(Result::ok)
         .find_map(|line| line.strip_prefix("issuer ").map(str::to_owned));
-    // What it says later must go somewhere, or it stops.
+    // Keep reading its output, or it blocks on a full pipe.
     std::thread::spawn(move || lines.for_each(drop));
     (running, issuer.expect("it tells where it is"))
 }
 
-/// Somebody at the provider, with a browser: signs in, agrees, and is sent back; where to.
-fn visit(jar: &mut Jar, issuer: &str, address: &str, name: &str) -> String {
+/// Signs a user in at the provider and consents; returns the callback URL.
+fn visit(cookies: &mut CookieJar, issuer: &str, address: &str, name: &str) -> String {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .max_redirects(0)
         .http_status_as_error(false)
@@ -65,7 +65,7 @@ fn visit(jar: &mut Jar, issuer: &str, address: &str, name: &str) -> String {
         .into();
     let mut take = |method: &str, url: &str, body: &str| {
         let mut request =
-            http::Request::builder().method(method).uri(url).header("cookie", jar.text());
+            http::Request::builder().method(method).uri(url).header("cookie", cookies.text());
         if !body.is_empty() {
             request = request.header("content-type", "application/x-www-form-urlencoded");
         }
@@ -81,7 +81,7 @@ fn visit(jar: &mut Jar, issuer: &str, address: &str, name: &str) -> String {
         let headers = headers.collect();
         let body = answer.body_mut().read_to_vec().expect("a body");
         let answer = Answer { status: answer.status().as_u16(), headers, body };
-        jar.keep(&answer);
+        cookies.keep(&answer);
         answer
     };
     let whole = |location: &str| match location.starts_with('/') {
@@ -111,24 +111,24 @@ fn visit(jar: &mut Jar, issuer: &str, address: &str, name: &str) -> String {
 }
 
 #[test]
-fn a_certified_provider_signs_people_in() {
+fn sign_in_with_a_certified_provider_works() {
     if std::env::var_os("TERSE_TEST_ALL").is_none() {
         println!("skipped: the provider runs with TERSE_TEST_ALL=1, as scripts/test does");
         return;
     }
     let (_running, issuer) = provider();
     let terse = start(&issuer, true);
-    let mut there = Jar::default();
-    let mut jar = Jar::default();
-    let away = jar.open(&terse, "/auth/oidc?next=/api/docs");
+    let mut there = CookieJar::default();
+    let mut cookies = CookieJar::default();
+    let away = cookies.open(&terse, "/auth/oidc?next=/api/docs");
     assert_eq!(away.status, 303, "{}", away.text());
     let back = visit(&mut there, &issuer, away.location().expect("an address"), "ann");
     assert!(back.contains("iss="), "it says who it is: {back}");
-    let in_ = jar.open(&terse, &back);
+    let in_ = cookies.open(&terse, &back);
     assert_eq!((in_.status, in_.location()), (303, Some("/api/docs")), "{}", in_.text());
-    assert!(jar.open(&terse, "/account").text().contains("<h1>ann"));
-    // The code is used up, there and here.
-    let mut again = Jar::default();
+    assert!(cookies.open(&terse, "/account").text().contains("<h1>ann"));
+    // The code is used up at the provider and at terse.
+    let mut again = CookieJar::default();
     let away = again.open(&terse, "/auth/oidc");
     let second = visit(&mut there, &issuer, away.location().expect("an address"), "ann");
     let code = |back: &str| {

@@ -1,5 +1,4 @@
-//! The API holds to its own description, as judged by schemathesis: a program that knows nothing
-//! but the document.
+//! Schemathesis checks the API against its OpenAPI document.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -19,10 +18,12 @@ fn the_api_holds_to_its_description() {
         return;
     }
     let schemathesis = schemathesis();
-    // As an operator has it who has set nothing: links begin with the address it listens on.
+    // Default settings: links begin with the listen address.
     let terse = TestTerse::with(|config| config.base_url = None);
     for code in ["first-one", "second-one"] {
-        let link = json!({"long_url": format!("https://example.com/{code}"), "alias": code, "tags": ["spring"]});
+        let link = json!({
+            "long_url": format!("https://example.com/{code}"), "alias": code, "tags": ["spring"]
+        });
         let fields =
             [("host", &*terse.address.to_string()), ("authorization", &*format!("Bearer {KEY}"))];
         assert_eq!(
@@ -46,13 +47,13 @@ fn the_api_holds_to_its_description() {
         "30",
         "--no-color",
     ]);
-    // Watching a link has no end, so that nobody could say whether it was answered well.
+    // The live stream never ends, so it cannot be checked.
     command.args(["--exclude-path", "/api/v1/urls/{code}/live"]);
     command.args(["--request-timeout", "5", "--checks", "all", "--exclude-checks"]);
     command.arg(
-        // Which hosts are public, which day exists, that `ttl` excludes `expires_at`, that a cursor
-        // was given out by us: more than a schema can say, so not all that fits the schema is
-        // accepted. What is accepted is the hostile corpus' subject.
+        // A schema cannot express which hosts are public, which dates exist, that `ttl` excludes
+        // `expires_at`, or which cursors are valid, so some valid input is refused. The hostile
+        // corpus covers what is accepted.
         "positive_data_acceptance",
     );
     // A generated body can be larger than the API takes: 413 is a refusal like any other.
@@ -94,7 +95,7 @@ fn the_api_holds_to_its_description() {
     );
 }
 
-/// Schemathesis in a place of its own, installed the first time.
+/// Schemathesis in its own environment, installed on first use.
 fn schemathesis() -> PathBuf {
     let target =
         PathBuf::from(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").to_owned();

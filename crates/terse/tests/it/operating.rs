@@ -1,5 +1,4 @@
-//! What those who watch over the server rely on: health, numbers, limits, and patience with slow
-//! clients.
+//! Operations: health checks, metrics, limits and slow clients.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 use crate::harness::{HOST, KEY, TestTerse, read_answer};
 use crate::process::{Served, folder};
 
-/// One number from `/metrics`, by its whole name with labels.
+/// One value from `/metrics`, by name and labels.
 fn metric(terse: &TestTerse, name: &str) -> f64 {
     let text = terse.get("/metrics").text();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -57,7 +56,7 @@ fn the_numbers_move_with_what_happens() {
             "/api/v1/urls/nosuch9",
         ),
     ];
-    // A request of each kind, so that each number is there.
+    // One request of each kind, so that every metric exists.
     for (_, _, method, path) in moves {
         terse.send(method, path, &[("authorization", &format!("Bearer {KEY}"))], None);
     }
@@ -71,8 +70,8 @@ fn the_numbers_move_with_what_happens() {
     let created = metric(&terse, r#"terse_creates_total{outcome="created"}"#);
     terse.create(json!({"long_url": "https://example.com/new"}));
     assert_eq!(metric(&terse, r#"terse_creates_total{outcome="created"}"#), created + 1.0);
-    // Time is taken on the fast path, which a connection has left once it has asked for something
-    // else.
+    // Latency is measured on the fast path, which a connection leaves with its first other
+    // request.
     let took = metric(&terse, "terse_redirect_seconds_count");
     terse.exchange(
         format!("GET /ok1234 HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n").as_bytes(),
@@ -124,7 +123,7 @@ fn what_is_too_large_is_refused_by_its_name() {
         status(head("/ok1234", &format!("X-Field: {}\r\n", "x".repeat(200_000)))),
         Some(431)
     );
-    // Also where the length is only promised.
+    // Also when only `Content-Length` announces the size.
     for (path, length) in
         [("/api/v1/urls", 65 << 10), ("/api/v1/urls/bulk", 11 << 20), ("/", 65 << 10)]
     {
@@ -140,7 +139,7 @@ fn what_is_too_large_is_refused_by_its_name() {
     assert_eq!(terse.get("/ok1234").status, 302);
 }
 
-/// How long the server lets a connection live that sends this and then one more byte now and then.
+/// How long the server keeps a connection that sends this and then single bytes with pauses.
 fn closes_after(terse: &TestTerse, bytes: &[u8], trickle: bool) -> Duration {
     let mut stream = terse.connect();
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -170,7 +169,7 @@ fn closes_after(terse: &TestTerse, bytes: &[u8], trickle: bool) -> Duration {
 }
 
 #[test]
-fn whoever_does_not_finish_a_request_is_let_go() {
+fn an_unfinished_request_is_timed_out() {
     let terse = TestTerse::with(|config| {
         config.redirect.header_timeout = terse::config::Span::secs(2);
         config.redirect.idle_timeout = terse::config::Span::secs(2);
@@ -235,7 +234,8 @@ fn ten_thousand_slow_clients_do_not_keep_others_waiting() {
     }
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).expect("the limit can be raised");
-    // In a process of its own: here there are files enough for one end of each connection.
+    // In its own process, because this one has file descriptors for only one end of each
+    // connection.
     let (_temp, data) = folder();
     let server =
         Served::start(&data, &[&format!("admin_key={KEY}"), "redirect.header_timeout=120s"]);
@@ -282,7 +282,7 @@ fn ten_thousand_slow_clients_do_not_keep_others_waiting() {
             .expect("a number")
     };
     assert!(open >= MANY as f64, "only {open} of {MANY} are still connected");
-    // Those who go on after all are served like everybody else.
+    // Clients that continue are served normally.
     let mut patient = held.swap_remove(1);
     patient.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
     patient.write_all(b"alhost\r\nConnection: close\r\n\r\n").expect("the rest is taken");
@@ -346,7 +346,7 @@ fn http2_is_spoken_without_asking_first() {
 }
 
 #[test]
-fn those_who_watch_a_link_are_told_when_it_is_over() {
+fn a_live_stream_ends_with_a_message_at_shutdown() {
     let terse = TestTerse::start();
     terse.alias("watched", "https://example.com/");
     let mut stream = terse.connect();

@@ -1,4 +1,4 @@
-//! Titles of pages, and targets that no longer answer.
+//! Page titles and unreachable targets.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn a_target_that_does_not_answer_on_three_days_is_marked_until_it_does() {
         let line = format!("terse_target_checks_total{{what=\"{what}\"}} {count}\n");
         until(&line, || terse.get("/metrics").text().contains(&line));
     };
-    // The walk of the day it was made on may have been over already.
+    // The check of the creation day may already have run.
     terse.clock().advance(Duration::from_secs(86_400));
     for day in 1..=3 {
         looked("silent", day);

@@ -1,4 +1,4 @@
-//! Links with a password, as visitors meet them.
+//! Links with a password.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const TARGET: &str = "https://secret.example.net/a?b=c#d";
 const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
 const HTML: (&str, &str) = ("accept", "text/html,*/*");
 
-/// Tells a password, as the form of the page does.
+/// Sends a password like the form.
 fn tell(terse: &TestTerse, code: &str, password: &str) -> Answer {
     terse.send(
         "POST",
@@ -20,12 +20,12 @@ fn tell(terse: &TestTerse, code: &str, password: &str) -> Answer {
     )
 }
 
-/// With a cookie, as a browser.
+/// Sends a cookie like a browser.
 fn with_pass(terse: &TestTerse, method: &str, path: &str, pass: &str) -> Answer {
     terse.send(method, path, &[HTML, ("cookie", pass)], None)
 }
 
-/// The pass that an answer gave, as it is sent back.
+/// The access cookie of a response, as it is sent back.
 fn pass(answer: &Answer) -> String {
     let cookie = answer
         .header("set-cookie")
@@ -47,7 +47,7 @@ fn tells_nothing(answer: &Answer) {
     }
 }
 
-/// How many clicks were counted, once there are as many as that.
+/// The click count, once it has reached this number.
 fn clicks(terse: &TestTerse, code: &str, at_least: u64) -> u64 {
     for _ in 0..1000 {
         let stats = terse.api("GET", &format!("/urls/{code}/stats"), None).json();
@@ -60,7 +60,7 @@ fn clicks(terse: &TestTerse, code: &str, at_least: u64) -> u64 {
 }
 
 #[test]
-fn a_password_is_asked_for_and_nothing_is_told() {
+fn a_password_is_required_and_the_target_is_not_revealed() {
     let terse = TestTerse::start();
     lock(&terse, "locked12");
     let page = terse.browse("/locked12");
@@ -125,7 +125,7 @@ fn the_right_password_leads_on_and_the_pass_does_for_a_while() {
             "nobody else may be given it"
         );
     }
-    // It fits no other link, and no other password of this one.
+    // The cookie is valid for this link and this password only.
     lock(&terse, "locked13");
     assert_eq!(with_pass(&terse, "GET", "/locked13", &pass).status, 200);
     terse.api("PATCH", "/urls/locked12", Some(json!({"title": "other"})));
@@ -195,8 +195,7 @@ fn each_visit_is_counted_once_and_looking_spends_nothing() {
         (303, Some("/twice123")),
         "the link itself says that it is used up"
     );
-    // Two that went and three that looked; no page that asked, and nobody who was wrong. Whoever
-    // comes later is counted later.
+    // Two redirects and three HEAD requests; password pages and wrong passwords do not count.
     terse.alias("after123", "https://example.com/");
     assert_eq!(terse.get("/after123").status, 302);
     assert_eq!((clicks(&terse, "after123", 1), clicks(&terse, "twice123", 5)), (1, 5));
@@ -241,7 +240,7 @@ fn guessing_is_limited_by_address_and_by_link() {
         Some(b"password=x"),
     );
     assert_eq!((program.status, program.json()["code"].as_str()), (429, Some("rate_limited")));
-    // Many places together are no better.
+    // Many addresses together are limited as well.
     let outcomes: Vec<u16> = (2..32)
         .flat_map(|n| [0; 3].map(|_| from(&format!("198.51.100.{n}"), "locked12", "x").status))
         .collect();
@@ -320,9 +319,10 @@ fn a_suspicious_link_warns_before_and_after_its_password() {
 #[test]
 fn a_visitors_query_is_kept_while_the_password_is_typed() {
     let terse = TestTerse::start();
-    terse.create(
-        json!({"long_url": "https://example.com/?a=1", "custom_alias": "locked12", "password": "p", "forward_query": true}),
-    );
+    terse.create(json!({
+        "long_url": "https://example.com/?a=1", "custom_alias": "locked12", "password": "p",
+        "forward_query": true
+    }));
     let page = terse.browse("/locked12?x=%22%3Cb%3E&y=2");
     assert!(page.text().contains("action=\"/locked12?x=%22%3Cb%3E&#38;y=2\""), "{}", page.text());
     let right = terse.send("POST", "/locked12?y=2", &[FORM], Some(b"password=p"));

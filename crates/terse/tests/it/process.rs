@@ -1,4 +1,4 @@
-//! The real binary, as a person starts it.
+//! The real binary as a process.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A command on a data folder, without any setting from the tests' own surroundings.
+/// A command on a data folder, without settings from the environment.
 pub(crate) fn command(data: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_terse"));
     for (name, _) in
@@ -17,7 +17,7 @@ pub(crate) fn command(data: &Path) -> Command {
     {
         command.env_remove(name);
     }
-    // Away from any `terse.toml`.
+    // A folder without `terse.toml`.
     command
         .current_dir(data.parent().expect("a folder around it"))
         .arg("--data-dir")
@@ -26,7 +26,7 @@ pub(crate) fn command(data: &Path) -> Command {
     command
 }
 
-/// A server of its own process, on a free port.
+/// A server process on a free port.
 pub(crate) struct Served {
     child: Child,
     pub(crate) url: String,
@@ -37,13 +37,13 @@ impl Served {
         Self::start_with(data, settings, Stdio::null())
     }
 
-    /// What it says on standard output goes to a file.
+    /// Writes standard output to a file.
     #[allow(dead_code, reason = "not every test binary listens")]
-    pub(crate) fn start_saying(data: &Path, settings: &[&str], to: &Path) -> Self {
+    pub(crate) fn start_with_output(data: &Path, settings: &[&str], to: &Path) -> Self {
         let served =
             Self::start_with(data, settings, std::fs::File::create(to).expect("a file").into());
         let begun = Instant::now();
-        // It speaks once it serves.
+        // It prints after it has started to serve.
         while std::fs::read_to_string(to).unwrap_or_default().is_empty() {
             assert!(begun.elapsed() < TIMEOUT, "terse says nothing");
             std::thread::sleep(Duration::from_millis(10));
@@ -65,7 +65,7 @@ impl Served {
                 panic!("terse ended with {status}: {}", served.said());
             }
             assert!(begun.elapsed() < TIMEOUT, "terse does not start");
-            // Written once the port is open.
+            // Written after the port is open.
             let note = std::fs::read_to_string(data.join("run.json")).unwrap_or_default();
             let note: Value = serde_json::from_str(&note).unwrap_or_default();
             if note["pid"] == served.child.id() {
@@ -76,7 +76,7 @@ impl Served {
         served
     }
 
-    /// Status, `Location` and body of a GET; status 0 where nobody answers.
+    /// Status, `Location` and body of a GET; status 0 without a server.
     pub(crate) fn get(&self, path: &str) -> (u16, Option<String>, String) {
         let agent: ureq::Agent = ureq::Agent::config_builder()
             .max_redirects(0)
@@ -102,11 +102,10 @@ impl Served {
 
     pub(crate) fn terminate(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
-            .expect("it can be told to stop");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("kill runs");
     }
 
-    /// How it ended, and what it said.
+    /// The exit status and the output.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let begun = Instant::now();
         loop {
@@ -129,7 +128,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Whoever looks for why a test failed wants to know whether the server was still there.
+        // For failing tests: report whether the server was still running.
         let ended = self.child.try_wait().ok().flatten();
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -143,7 +142,7 @@ impl Drop for Served {
     }
 }
 
-/// A data folder in a temporary folder.
+/// A data folder inside a temporary folder.
 pub(crate) fn folder() -> (tempfile::TempDir, PathBuf) {
     let temp = tempfile::tempdir().expect("a temporary folder");
     let data = temp.path().join("data");

@@ -1,4 +1,4 @@
-//! Many at once.
+//! Concurrent requests.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,9 +17,12 @@ fn of_200_clients_wanting_one_alias_exactly_one_gets_it() {
             for client in 0..200 {
                 let (terse, won, lost, start) = (&terse, &won, &lost, &start);
                 scope.spawn(move || {
-                    let wish = json!({"long_url": format!("https://example.com/{client}"), "alias": format!("race-{round}")});
+                    let body = json!({
+                        "long_url": format!("https://example.com/{client}"),
+                        "alias": format!("race-{round}")
+                    });
                     start.wait();
-                    match terse.api("POST", "/urls", Some(wish)).status {
+                    match terse.api("POST", "/urls", Some(body)).status {
                         201 => won.fetch_add(1, Ordering::Relaxed),
                         409 => lost.fetch_add(1, Ordering::Relaxed),
                         other => panic!("client {client} got {other}"),
@@ -32,7 +35,7 @@ fn of_200_clients_wanting_one_alias_exactly_one_gets_it() {
 }
 
 #[test]
-fn the_same_wish_of_one_owner_at_once_makes_one_link() {
+fn concurrent_identical_creates_of_one_owner_make_one_link() {
     let terse = TestTerse::start();
     let codes: Vec<String> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..50)

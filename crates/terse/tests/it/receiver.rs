@@ -1,4 +1,4 @@
-//! A web server of somebody else's: tells what it was asked, and answers as it is told.
+//! A scripted web server that records requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Longer than anything here takes, on any machine.
+/// A generous timeout for slow machines.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Got {
     pub(crate) line: String,
@@ -38,14 +38,14 @@ pub(crate) struct Receiver {
     pub(crate) address: SocketAddr,
     got: Mutex<Channel<Got>>,
     accepted: Arc<AtomicUsize>,
-    /// The most connections that were open at once.
+    /// The maximum number of concurrent connections so far.
     pub(crate) most_open: Arc<AtomicUsize>,
     stopping: Arc<AtomicBool>,
 }
 
 impl Receiver {
-    /// Answers the n-th request, from 0, by what it is told: a whole answer, or `None` to say
-    /// nothing until the client goes away.
+    /// Answers the n-th request, from 0, with a complete response, or with nothing for `None` until
+    /// the client disconnects.
     pub(crate) fn start(
         at: &str,
         answer: impl Fn(usize) -> Option<String> + Send + Sync + 'static,
@@ -88,8 +88,8 @@ impl Receiver {
         Self { address, got: Mutex::new(got), accepted, most_open, stopping }
     }
 
-    /// Always answers with this status.
-    pub(crate) fn saying(status: u16) -> Self {
+    /// Always responds with this status.
+    pub(crate) fn responding(status: u16) -> Self {
         Self::start("127.0.0.1:0", move |_| Some(status_line(status)))
     }
 
@@ -103,7 +103,7 @@ impl Receiver {
         self.got.lock().unwrap().recv_timeout(TIMEOUT).expect("a request")
     }
 
-    /// Requests that nobody has taken yet.
+    /// Requests that no test has read yet.
     pub(crate) fn waiting(&self) -> usize {
         self.got.lock().unwrap().try_iter().count()
     }
@@ -144,7 +144,7 @@ fn read(stream: &TcpStream) -> Option<Got> {
     Some(Got { line: lines[0].clone(), headers, body })
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + TIMEOUT;

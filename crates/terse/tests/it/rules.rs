@@ -1,4 +1,4 @@
-//! Links with rules, followed by a real client.
+//! Redirect rules with a real client.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const WINDOWS: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537
     Gecko) Chrome/126.0.0.0 Safari/537.36";
 const UBUNTU: &str =
     "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0";
-/// In the countries that are shipped, this one is in the United States and that one in Germany.
+/// In the bundled GeoIP data, the first is in the United States, the second in Germany.
 const AMERICAN: &str = "8.8.8.8";
 const GERMAN: &str = "141.20.1.1";
 
@@ -97,7 +97,7 @@ fn each_condition_sends_the_right_visitors_elsewhere() {
                 assert_eq!(answer.location(), Some(HOME), "{rule}");
             }
         }
-        // Nothing is known of a visitor who says nothing, and nothing goes wrong.
+        // A visitor without headers matches no condition.
         assert_eq!(
             terse.exchange(format!("GET /{code} HTTP/1.0\r\n\r\n").as_bytes()).unwrap().status,
             302
@@ -136,7 +136,9 @@ fn a_client_cannot_say_by_itself_where_it_is() {
 #[test]
 fn a_split_divides_a_thousand_visitors_by_its_weights_and_keeps_each_on_their_way() {
     let terse = behind_a_proxy();
-    let split = json!([{"to": [{"url": "https://example.com/a", "weight": 3}, {"url": "https://example.com/b"}]}]);
+    let split = json!([
+        {"to": [{"url": "https://example.com/a", "weight": 3}, {"url": "https://example.com/b"}]}
+    ]);
     let code = terse.create(json!({"long_url": HOME, "rules": split}));
     let mut ways: BTreeMap<String, u32> = BTreeMap::new();
     for n in 0..1000_u32 {
@@ -151,16 +153,17 @@ fn a_split_divides_a_thousand_visitors_by_its_weights_and_keeps_each_on_their_wa
         }
         *ways.entry(way).or_default() += 1;
     }
-    // Not by chance: the same visitors go the same ways at every run, up to the code, which is
-    // another draw.
+    // Deterministic except for the generated code, which is part of the split key.
     assert!((660..840).contains(&ways["https://example.com/a"]) && ways.len() == 2, "{ways:?}");
 }
 
 #[test]
-fn rules_go_with_the_other_wishes_of_a_link() {
+fn rules_work_with_the_other_options_of_a_link() {
     let terse = TestTerse::start();
     let rules = json!([{"query": {"name": "ref"}, "to": "https://example.com/there?own=1"}]);
-    let code = terse.create(json!({"long_url": HOME, "rules": rules, "forward_query": true, "max_clicks": 2, "redirect": 301}));
+    let code = terse.create(json!({
+        "long_url": HOME, "rules": rules, "forward_query": true, "max_clicks": 2, "redirect": 301
+    }));
     for method in ["HEAD", "GET", "HEAD", "GET"] {
         let answer = terse.send(method, &format!("/{code}?ref=x"), &[], None);
         assert_eq!(
@@ -171,14 +174,14 @@ fn rules_go_with_the_other_wishes_of_a_link() {
         assert_eq!(answer.header("cache-control"), Some("private, max-age=0, no-store"));
     }
     assert_eq!(terse.get(&format!("/{code}?ref=x")).status, 410);
-    // Permanent, and all the same not to be kept.
+    // Permanent, but not cacheable, because rules decide.
     let code = terse.create(
         json!({"long_url": HOME, "rules": rules, "redirect": 308, "custom_alias": "rule-308"}),
     );
     let answer = terse.get(&format!("/{code}"));
     assert_eq!((answer.status, answer.location()), (308, Some(HOME)));
     assert_eq!(answer.header("cache-control"), Some("private, max-age=0, no-store"));
-    // A change is seen by the next visitor.
+    // The next visitor gets the change.
     terse.api("PATCH", "/urls/rule-308", Some(json!({"rules": [{"to": THERE}]})));
     assert_eq!(terse.get("/rule-308").location(), Some(THERE));
     terse.api("PATCH", "/urls/rule-308", Some(json!({"rules": null})));
@@ -217,7 +220,7 @@ fn the_preview_shows_every_place_a_link_may_lead_to() {
 }
 
 #[test]
-fn whoever_is_warned_is_led_where_the_rules_would_have_led_them() {
+fn the_warning_page_applies_redirect_rules() {
     let terse = behind_a_proxy();
     let rules = json!([
         {"device": "mobile", "to": "https://phones.example.net/"},
@@ -256,7 +259,7 @@ fn whoever_is_warned_is_led_where_the_rules_would_have_led_them() {
             text.contains(&button) && text.contains(&format!("<p class=\"host\">{host}</p>")),
             "{button} in {text}"
         );
-        // The others are told of too, and none of them twice.
+        // The other targets are listed, without duplicates.
         for other in [
             HOME,
             "https://phones.example.net/",
@@ -336,17 +339,20 @@ fn a_trial_says_where_a_visitor_goes_and_why() {
         (&json!("rules[2] matches: the operating system is iOS"), &json!("active"))
     );
     assert_eq!(saved["seen"]["country"], "DE");
-    // The real visitor goes the way that was told.
+    // A real visit gets the target of the dry run.
     let fields = [("user-agent", IPHONE), ("x-forwarded-for", GERMAN), ("accept-language", "en")];
     assert_eq!(
         follow(&terse, &format!("/{code}?a=b"), &fields).location(),
         saved["location"].as_str()
     );
 
-    let unsaved = json!({"long_url": HOME, "rules": rules, "visitor": {"country": "DE", "accept_language": "de-AT"}});
-    let told = terse.api("POST", "/rules/try", Some(unsaved)).json();
+    let unsaved = json!({
+        "long_url": HOME, "rules": rules,
+        "visitor": {"country": "DE", "accept_language": "de-AT"}
+    });
+    let shown = terse.api("POST", "/rules/try", Some(unsaved)).json();
     assert_eq!(
-        (&told["rule"], &told["long_url"], &told["status"]),
+        (&shown["rule"], &shown["long_url"], &shown["status"]),
         (&json!(1), &json!("https://example.com/2"), &Value::Null)
     );
     let nobody = terse.api("POST", &format!("/urls/{code}/try"), Some(json!({}))).json();

@@ -1,5 +1,4 @@
-//! Safe Browsing from the outside: a terse, a server after the protocol, and what becomes of links
-//! when one of them has a bad day.
+//! Safe Browsing with a protocol server, including its failures.
 
 use std::time::Duration;
 
@@ -8,14 +7,14 @@ use terse::Config;
 use terse::config::Secret;
 
 use crate::harness::{Answer, TestTerse};
-use crate::safe_browsing_server::{KEY, Mood, SafeBrowsingServer};
+use crate::safe_browsing_server::{Behaviour, KEY, SafeBrowsingServer};
 use crate::screening::{metric, until};
 
 const LISTS: &str = "/v5/hashLists:batchGet";
 const SEARCH: &str = "/v5/hashes:search";
 const HALF_AN_HOUR: Duration = Duration::from_secs(1801);
 
-/// A terse whose lists are there, unless the server is not well.
+/// A server with loaded lists, unless the Safe Browsing server fails.
 fn terse(server: &SafeBrowsingServer) -> TestTerse {
     terse_that(server, |_| ())
 }
@@ -29,8 +28,8 @@ fn terse_that(server: &SafeBrowsingServer, change: impl FnOnce(&mut Config)) -> 
     })
 }
 
-/// Turns the clock. Serving threads look at it now and then only, and end connections that seem
-/// idle since before it was turned: they are given time for that.
+/// Advances the clock and waits. Serving threads read the clock only periodically and close
+/// connections that then seem idle.
 fn turn(terse: &TestTerse, by: Duration) {
     terse.clock().advance(by);
     std::thread::sleep(Duration::from_secs(1));
@@ -68,7 +67,7 @@ fn a_dangerous_target_is_refused_and_only_what_may_be_one_is_asked_for() {
     assert!(server.last(LISTS, "version").is_empty());
 
     assert_eq!(make(&terse, "good1", "https://good.example.net/").status, 201);
-    assert_eq!(server.asked(SEARCH), 0, "what is on no list is nobody's business");
+    assert_eq!(server.requests(SEARCH), 0, "unlisted targets cause no request");
     for target in ["https://bad.example.net/", "http://u@www.bad.example.net:81/a/b?c#d"] {
         let refused = terse.anonymous("POST", "/urls", Some(json!({"long_url": target})));
         assert_eq!(
@@ -76,10 +75,10 @@ fn a_dangerous_target_is_refused_and_only_what_may_be_one_is_asked_for() {
             (422, &json!("blocked_destination")),
             "{target}"
         );
-        assert!(!refused.text().contains("Safe"), "strangers are not told who says so");
+        assert!(!refused.text().contains("Safe"), "the response does not name the source");
     }
     assert!(make(&terse, "bad1", "https://bad.example.net/x").text().contains("by Safe Browsing"));
-    assert_eq!(server.asked(SEARCH), 1, "an answer is remembered");
+    assert_eq!(server.requests(SEARCH), 1, "the response is cached");
     assert_eq!(server.last(SEARCH, "hashPrefixes").len(), 1);
     for (alias, target) in [
         ("chance1", "https://by-chance.example.net/"),
@@ -123,8 +122,8 @@ fn links_are_taken_down_when_they_become_dangerous_and_come_back() {
     assert_eq!((terse.get("/other1").status, terse.get("/byhand1").status), (302, 302));
     assert_eq!(server.last(LISTS, "version").len(), 5, "only the differences are fetched");
 
-    // The answer has expired, and nobody can be asked: it stays down, whatever else is listed.
-    server.change(|state| state.search = Mood::Status(503));
+    // The response has expired and the server is down: the link stays blocked.
+    server.change(|state| state.search = Behaviour::Status(503));
     server.list(&["bad.example.net/", "z.example.net/"]);
     let rounds = metric(&terse, "terse_rescans_total");
     turn(&terse, HALF_AN_HOUR);
@@ -135,36 +134,38 @@ fn links_are_taken_down_when_they_become_dangerous_and_come_back() {
     assert_eq!((terse.get("/link1").status, status(&terse, "link1")), (451, json!("blocked")));
     assert_eq!((terse.get("/other1").status, flags(&terse, "other1")), (302, json!([])));
 
-    server.harmless("bad.example.net/");
-    server.change(|state| state.search = Mood::Well);
+    server.remove_threat("bad.example.net/");
+    server.change(|state| state.search = Behaviour::Well);
     server.list(&["z.example.net/"]);
     turn(&terse, HALF_AN_HOUR);
     until("it works again", || terse.get("/link1").status == 302);
 }
 
 #[test]
-fn a_link_is_made_though_nobody_answers_and_judged_when_somebody_does() {
+fn a_link_is_created_while_safe_browsing_is_down_and_scanned_later() {
     let server = SafeBrowsingServer::start(&["bad.example.net/", "by-chance.example.net/"]);
     server.threat("bad.example.net/", 2, &[]);
     let terse = with_lists(&server);
     let unscreened = json!(["unscreened"]);
-    for (at, mood) in
-        [Mood::Stuck, Mood::Status(429), Mood::Status(503), Mood::Garbage].into_iter().enumerate()
+    for (at, behaviour) in
+        [Behaviour::Stuck, Behaviour::Status(429), Behaviour::Status(503), Behaviour::Garbage]
+            .into_iter()
+            .enumerate()
     {
-        server.change(|state| state.search = mood);
+        server.change(|state| state.search = behaviour);
         let (bad, chance) = (format!("bad{at}"), format!("chance{at}"));
         for (alias, target) in
             [(&bad, "https://bad.example.net/"), (&chance, "https://by-chance.example.net/")]
         {
             let made = make(&terse, alias, target);
-            assert_eq!((made.status, &made.json()["flags"]), (201, &unscreened), "{mood:?}");
+            assert_eq!((made.status, &made.json()["flags"]), (201, &unscreened), "{behaviour:?}");
             assert_eq!(
                 (made.json()["status"].clone(), terse.get(&format!("/{alias}")).status),
                 (json!("active"), 302)
             );
         }
-        server.change(|state| state.search = Mood::Well);
-        // Past the time for which it is left alone, and past the answers of before.
+        server.change(|state| state.search = Behaviour::Well);
+        // After the back-off and after the cached responses have expired.
         until("both are judged", || {
             turn(&terse, Duration::from_secs(60));
             terse.get(&format!("/{bad}")).status == 451 && flags(&terse, &chance) == json!([])
@@ -179,10 +180,10 @@ fn a_link_is_made_though_nobody_answers_and_judged_when_somebody_does() {
 fn without_lists_or_with_old_ones_new_links_are_unscreened_until_they_are_back() {
     let server = SafeBrowsingServer::start(&["bad.example.net/"]);
     server.threat("bad.example.net/", 2, &[]);
-    server.change(|state| state.lists = Mood::Status(503));
-    // Not by the schedule: the lists that are back have them judged.
+    server.change(|state| state.lists = Behaviour::Status(503));
+    // Not by the schedule: the reloaded lists trigger the scan.
     let terse = terse_that(&server, |config| config.safety.rescan_every = "365d".parse().unwrap());
-    until("it was asked in vain", || {
+    until("the request failed", || {
         metric(&terse, "terse_safe_browsing_updates_total{outcome=\"failed\"}") >= 1
     });
     for (alias, target) in
@@ -191,23 +192,23 @@ fn without_lists_or_with_old_ones_new_links_are_unscreened_until_they_are_back()
         assert_eq!(make(&terse, alias, target).json()["flags"], json!(["unscreened"]));
         assert_eq!(terse.get(&format!("/{alias}")).status, 302);
     }
-    server.change(|state| state.lists = Mood::Well);
+    server.change(|state| state.lists = Behaviour::Well);
     turn(&terse, 2 * HALF_AN_HOUR);
     until("both are judged", || {
         terse.get("/bad1").status == 451 && flags(&terse, "good1") == json!([])
     });
 
-    for (at, mood) in [Mood::Status(429), Mood::Garbage].into_iter().enumerate() {
-        server.change(|state| state.lists = mood);
+    for (at, behaviour) in [Behaviour::Status(429), Behaviour::Garbage].into_iter().enumerate() {
+        server.change(|state| state.lists = behaviour);
         turn(&terse, Duration::from_secs(25 * 3600));
         let alias = format!("late{at}");
         assert_eq!(
             make(&terse, &alias, "https://good.example.net/").json()["flags"],
             json!(["unscreened"]),
-            "{mood:?}"
+            "{behaviour:?}"
         );
         assert_eq!(flags(&terse, "good1"), json!([]), "it was screened once");
-        server.change(|state| state.lists = Mood::Well);
+        server.change(|state| state.lists = Behaviour::Well);
         until("it is judged, though the lists are the same", || {
             turn(&terse, HALF_AN_HOUR);
             flags(&terse, &alias) == json!([])
@@ -221,11 +222,11 @@ fn a_list_that_is_not_the_servers_is_fetched_as_a_whole() {
     let server = SafeBrowsingServer::start(&["x.example.net/"]);
     server.threat("bad.example.net/", 2, &[]);
     let terse = with_lists(&server);
-    let asked = server.asked(LISTS);
+    let requests = server.requests(LISTS);
     server.list(&["bad.example.net/"]);
-    server.change(|state| state.lists = Mood::WrongSum);
+    server.change(|state| state.lists = Behaviour::WrongSum);
     turn(&terse, HALF_AN_HOUR);
-    until("it was asked twice", || server.asked(LISTS) == asked + 2);
+    until("two requests were sent", || server.requests(LISTS) == requests + 2);
     until("the list is in force", || {
         make(&terse, "bad1", "https://bad.example.net/").status == 422
     });
@@ -234,12 +235,14 @@ fn a_list_that_is_not_the_servers_is_fetched_as_a_whole() {
 }
 
 #[test]
-fn the_lists_are_there_after_a_restart_and_nobody_is_asked_too_early() {
+fn lists_survive_a_restart_and_are_not_requested_too_early() {
     let server = SafeBrowsingServer::start(&["bad.example.net/"]);
     let mut terse = with_lists(&server);
     until("they are kept", || terse.config.data_dir.join("lists/safe-browsing.lists").exists());
-    let asked = server.asked(LISTS);
-    server.change(|state| (state.lists, state.search) = (Mood::Status(503), Mood::Status(503)));
+    let requests = server.requests(LISTS);
+    server.change(|state| {
+        (state.lists, state.search) = (Behaviour::Status(503), Behaviour::Status(503));
+    });
     terse.restart();
     assert_eq!(metric(&terse, "terse_safe_browsing_entries"), 2001);
     assert_eq!(make(&terse, "good1", "https://good.example.net/").json()["flags"], json!([]));
@@ -247,8 +250,8 @@ fn the_lists_are_there_after_a_restart_and_nobody_is_asked_too_early() {
         make(&terse, "bad1", "https://bad.example.net/").json()["flags"],
         json!(["unscreened"])
     );
-    assert_eq!(server.asked(LISTS), asked);
-    // A copy that is broken is as good as none.
+    assert_eq!(server.requests(LISTS), requests);
+    // A damaged copy is ignored.
     terse.stop();
     let copy = terse.config.data_dir.join("lists/safe-browsing.lists");
     let mut bytes = std::fs::read(&copy).unwrap();
@@ -263,9 +266,9 @@ fn the_lists_are_there_after_a_restart_and_nobody_is_asked_too_early() {
 }
 
 #[test]
-fn an_operator_may_warn_of_what_nobody_could_check() {
+fn an_operator_may_warn_of_unscreened_links() {
     let server = SafeBrowsingServer::start(&[]);
-    server.change(|state| state.lists = Mood::Status(500));
+    server.change(|state| state.lists = Behaviour::Status(500));
     let terse = terse_that(&server, |config| config.safety.warn_on = vec!["unscreened".into()]);
     let made = terse.anonymous(
         "POST",
@@ -274,7 +277,7 @@ fn an_operator_may_warn_of_what_nobody_could_check() {
     );
     assert_eq!(made.json()["status"], "suspicious");
     assert!(terse.browse("/good1").text().contains("This site has not been checked yet"));
-    server.change(|state| state.lists = Mood::Well);
+    server.change(|state| state.lists = Behaviour::Well);
     turn(&terse, 2 * HALF_AN_HOUR);
     until("it was checked", || terse.get("/good1").status == 302);
 }

@@ -1,6 +1,5 @@
-//! A Safe Browsing server after the published protocol, version 5: named lists with versions,
-//! differences and checksums; whole hashes for prefixes. Written from its definition, apart from
-//! the code that reads it.
+//! A Safe Browsing v5 server: named lists with versions, updates and checksums, and full hashes for
+//! prefixes. Written from the published definition, independently of the client code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,33 +11,33 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 
-/// The key the server knows.
+/// The valid API key.
 pub(crate) const KEY: &str = "AIza-a-key-for-tests";
 
-/// How it answers one of the two questions.
+/// How it answers one of the two requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Mood {
+pub(crate) enum Behaviour {
     Well,
     Status(u16),
-    /// The answer is no answer.
+    /// The response is not a valid message.
     Garbage,
     /// The checksum of one list is wrong, once.
     WrongSum,
-    /// Answers only when the mood has changed.
+    /// Responds only after the behaviour has changed.
     Stuck,
 }
 
 pub(crate) struct State {
-    /// All versions of each list there were.
+    /// All versions of each list.
     history: BTreeMap<String, Vec<BTreeSet<u32>>>,
-    /// Kinds and attributes of whole hashes, by their expression.
+    /// Threat types and attributes of full hashes, by expression.
     threats: BTreeMap<String, (u8, Vec<u8>)>,
     pub(crate) wait: u64,
     pub(crate) keep: u64,
-    pub(crate) lists: Mood,
-    pub(crate) search: Mood,
-    /// The questions so far: path and pairs.
-    pub(crate) asked: Vec<(String, Vec<(String, String)>)>,
+    pub(crate) lists: Behaviour,
+    pub(crate) search: Behaviour,
+    /// The requests so far: path and query pairs.
+    pub(crate) requests: Vec<(String, Vec<(String, String)>)>,
 }
 
 pub(crate) struct SafeBrowsingServer {
@@ -56,8 +55,7 @@ fn prefix(expression: &str) -> u32 {
 }
 
 impl SafeBrowsingServer {
-    /// With these expressions on the list of deceptive pages. Nothing is known of their whole
-    /// hashes yet.
+    /// Starts with these expressions on the social engineering list, without full hashes.
     pub(crate) fn start(listed: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let state = State {
@@ -67,9 +65,9 @@ impl SafeBrowsingServer {
             threats: BTreeMap::new(),
             wait: 1800,
             keep: 300,
-            lists: Mood::Well,
-            search: Mood::Well,
-            asked: vec![],
+            lists: Behaviour::Well,
+            search: Behaviour::Well,
+            requests: vec![],
         };
         let address = listener.local_addr().expect("an address");
         let server = Self {
@@ -77,7 +75,7 @@ impl SafeBrowsingServer {
             shared: Arc::new((Mutex::new(state), Condvar::new())),
             stopping: Arc::default(),
         };
-        // Something else is always there.
+        // The list is never empty.
         server.publish("mw-4b", (0..2000).map(|n| prefix(&format!("malware-{n}.example.net/"))));
         for name in ["uws-4b", "uwsa-4b", "pha-4b"] {
             server.publish(name, []);
@@ -106,39 +104,39 @@ impl SafeBrowsingServer {
         self.change(|state| state.history.get_mut(name).expect("a list").push(prefixes));
     }
 
-    /// A new version of the list of deceptive pages.
+    /// A new version of the social engineering list.
     pub(crate) fn list(&self, expressions: &[&str]) {
         self.publish("se-4b", expressions.iter().map(|expression| prefix(expression)));
     }
 
-    /// Says of a whole hash what kind of threat it is, and which attributes that has.
+    /// Sets the threat type and attributes of a full hash.
     pub(crate) fn threat(&self, expression: &str, kind: u8, attributes: &[u8]) {
         self.change(|state| {
             drop(state.threats.insert(expression.to_owned(), (kind, attributes.to_vec())));
         });
     }
 
-    /// Nothing is known against a whole hash any more.
-    pub(crate) fn harmless(&self, expression: &str) {
+    /// Removes a full hash.
+    pub(crate) fn remove_threat(&self, expression: &str) {
         self.change(|state| drop(state.threats.remove(expression)));
     }
 
-    /// How often it was asked for this.
-    pub(crate) fn asked(&self, path: &str) -> usize {
+    /// The number of requests for this path.
+    pub(crate) fn requests(&self, path: &str) -> usize {
         self.shared
             .0
             .lock()
             .expect("the state")
-            .asked
+            .requests
             .iter()
             .filter(|(have, _)| have == path)
             .count()
     }
 
-    /// The values of a pair in the last question for this.
+    /// The values of a query parameter in the last request for this path.
     pub(crate) fn last(&self, path: &str, name: &str) -> Vec<String> {
         let state = self.shared.0.lock().expect("the state");
-        let last = state.asked.iter().rev().find(|(have, _)| have == path);
+        let last = state.requests.iter().rev().find(|(have, _)| have == path);
         let pairs = last.map(|(_, pairs)| pairs.clone()).unwrap_or_default();
         pairs.into_iter().filter(|(have, _)| have == name).map(|(_, value)| value).collect()
     }
@@ -147,7 +145,9 @@ impl SafeBrowsingServer {
 impl Drop for SafeBrowsingServer {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::SeqCst);
-        self.change(|state| (state.lists, state.search) = (Mood::Status(503), Mood::Status(503)));
+        self.change(|state| {
+            (state.lists, state.search) = (Behaviour::Status(503), Behaviour::Status(503));
+        });
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -165,10 +165,12 @@ fn serve(mut stream: &TcpStream, (state, changed): &(Mutex<State>, Condvar)) {
     let url = url::Url::parse(&format!("http://server{path}")).expect("a URL");
     let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
     let path = url.path().to_owned();
-    let mood = |state: &State| if path == "/v5/hashes:search" { state.search } else { state.lists };
+    let behaviour =
+        |state: &State| if path == "/v5/hashes:search" { state.search } else { state.lists };
     let mut state = state.lock().expect("the state");
-    state.asked.push((path.clone(), pairs.clone()));
-    state = changed.wait_while(state, |state| mood(state) == Mood::Stuck).expect("the state");
+    state.requests.push((path.clone(), pairs.clone()));
+    state =
+        changed.wait_while(state, |state| behaviour(state) == Behaviour::Stuck).expect("the state");
     let all = |name: &str| {
         pairs
             .iter()
@@ -176,16 +178,16 @@ fn serve(mut stream: &TcpStream, (state, changed): &(Mutex<State>, Condvar)) {
             .map(|(_, value)| value.as_str())
             .collect::<Vec<_>>()
     };
-    let answer = match (mood(&state), path.as_str()) {
+    let answer = match (behaviour(&state), path.as_str()) {
         _ if all("key") != [KEY] => Err(403),
         _ if all("alt") != ["proto"] => Err(501),
-        (Mood::Status(status), _) => Err(status),
-        (Mood::Garbage, _) => Ok(b"<html>sign in</html>".to_vec()),
-        (mood, "/v5/hashLists:batchGet") => {
-            if mood == Mood::WrongSum {
-                state.lists = Mood::Well;
+        (Behaviour::Status(status), _) => Err(status),
+        (Behaviour::Garbage, _) => Ok(b"<html>sign in</html>".to_vec()),
+        (behaviour, "/v5/hashLists:batchGet") => {
+            if behaviour == Behaviour::WrongSum {
+                state.lists = Behaviour::Well;
             }
-            batch(&state, &all("names"), &all("version"), mood == Mood::WrongSum)
+            batch(&state, &all("names"), &all("version"), behaviour == Behaviour::WrongSum)
         }
         (_, "/v5/hashes:search") => search(&state, &all("hashPrefixes")),
         _ => Err(404),
@@ -259,10 +261,11 @@ fn search(state: &State, prefixes: &[&str]) -> Result<Vec<u8>, u16> {
         return Err(400);
     }
     let mut answer = Vec::new();
-    for asked in prefixes {
-        let asked = STANDARD.decode(asked).ok().filter(|prefix| prefix.len() == 4).ok_or(400u16)?;
+    for requests in prefixes {
+        let requests =
+            STANDARD.decode(requests).ok().filter(|prefix| prefix.len() == 4).ok_or(400u16)?;
         for (expression, (kind, attributes)) in &state.threats {
-            if hash(expression).starts_with(&asked) {
+            if hash(expression).starts_with(&requests) {
                 let (mut whole, mut detail) = (Vec::new(), Vec::new());
                 number(&mut detail, 1, (*kind).into());
                 if !attributes.is_empty() {

@@ -1,11 +1,11 @@
-//! The fast path answers every request as hyper would: the same bytes go to two servers, one of
-//! them without a fast path.
+//! The fast path responds exactly like hyper: the same bytes go to two servers, one without a fast
+//! path.
 
 use serde_json::json;
 
 use crate::harness::TestTerse;
 
-/// A small repeatable source of choices.
+/// A small deterministic random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -105,8 +105,8 @@ fn request(dice: &mut Dice) -> Vec<u8> {
     text.chars().map(|c| c as u8).collect()
 }
 
-/// Answers without what may differ: the date, the order of fields, and whether hyper has already
-/// noticed that a body that was promised will never come, which it says by `connection: close`.
+/// Responses without allowed differences: the date, the order of headers, and `connection: close`,
+/// which hyper adds once it notices that an announced body is missing.
 fn normal(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::new();
@@ -131,8 +131,8 @@ fn the_same_bytes_get_the_same_answer_with_and_without_the_fast_path() {
 }
 
 #[test]
-fn whoever_is_turned_away_by_one_is_turned_away_by_the_other() {
-    // So slow to fill up that it does not matter who is asked first.
+fn both_servers_refuse_the_same_requests() {
+    // Refills so slowly that the order of requests does not matter.
     let limited = compare(3_000, |config| {
         config.limits.guesses_per_ip = "20/d".parse().unwrap();
         config.limits.redirect_per_code = "30/d".parse().unwrap();
@@ -141,16 +141,22 @@ fn whoever_is_turned_away_by_one_is_turned_away_by_the_other() {
     assert!(limited > 100, "only {limited} were turned away");
 }
 
-/// Sends the same to both, and counts who was turned away.
+/// Sends the same bytes to both and counts the refused requests.
 fn compare(rounds: usize, settings: impl Fn(&mut terse::Config)) -> usize {
     let mut limited = 0;
     let [fast, plain] = [true, false].map(|fast| {
         let terse = TestTerse::with_fast_path(fast, &settings);
         terse.alias("ok1234", "https://example.com/ok");
-        terse.create(json!({"long_url": "https://example.com/f?a=b#c", "alias": "forward", "forward_query": true}));
-        terse.create(json!({"long_url": "https://example.com/l", "alias": "limited", "max_clicks": 1_000_000_000}));
+        terse.create(json!({
+            "long_url": "https://example.com/f?a=b#c", "alias": "forward", "forward_query": true
+        }));
+        terse.create(json!({
+            "long_url": "https://example.com/l", "alias": "limited", "max_clicks": 1_000_000_000
+        }));
         terse.create(json!({"long_url": "https://example.com/e", "alias": "expired1", "ttl": 1}));
-        terse.create(json!({"long_url": "https://example.com/p", "alias": "permanent", "redirect": 308}));
+        terse.create(json!({
+            "long_url": "https://example.com/p", "alias": "permanent", "redirect": 308
+        }));
         terse.alias("blocked1", "https://example.com/b");
         terse.api("PUT", "/admin/links/blocked1/standing", Some(json!({"standing": "blocked"})));
         terse.clock().advance(std::time::Duration::from_secs(2));
@@ -162,7 +168,7 @@ fn compare(rounds: usize, settings: impl Fn(&mut terse::Config)) -> usize {
         for _ in 0..=dice.roll(4) {
             bytes.extend(request(&mut dice));
         }
-        // Now and then a flipped byte, or a request cut short.
+        // Sometimes flips a byte or truncates the request.
         if dice.roll(5) == 0 {
             let at = dice.roll(bytes.len());
             bytes[at] = dice.roll(256) as u8;

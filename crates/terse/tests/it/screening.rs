@@ -1,5 +1,4 @@
-//! Lists and flags, from the outside: what is refused, what is taken down, what is warned of, and
-//! what comes back.
+//! Blocklists and flags: refused creates, blocked links, warnings and unblocking.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,15 +13,15 @@ use terse::config::{ListSource, Lists};
 
 use crate::harness::TestTerse;
 
-/// What is promised: a change of a list is felt within five seconds. A busy machine gets more
-/// before a test gives up.
+/// The promise: a changed list takes effect within five seconds. Busy machines get more time before
+/// a test fails.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn lists(sources: &[&str]) -> Lists {
     Lists(sources.iter().map(|source| ListSource::parse(source).unwrap()).collect())
 }
 
-/// Asks until the answer is the one that is waited for, and says how long that took.
+/// Polls until the expected status arrives; returns how long that took.
 pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) -> Duration {
     let begun = Instant::now();
     while !is() {
@@ -32,7 +31,7 @@ pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) -> Duration {
     begun.elapsed()
 }
 
-/// A number in the metrics.
+/// One value from the metrics.
 pub(crate) fn metric(terse: &TestTerse, name: &str) -> u64 {
     let text = terse.get("/metrics").text();
     let line =
@@ -70,7 +69,7 @@ fn a_listed_host_is_refused_and_links_to_it_are_taken_down_until_it_is_dropped()
     ] {
         let refused = terse.anonymous("POST", "/urls", Some(body.clone()));
         assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("blocked_destination")));
-        assert!(!refused.text().contains("ours"), "strangers are not told by which list");
+        assert!(!refused.text().contains("ours"), "the response does not name the list");
         assert!(terse.api("POST", "/urls", Some(body)).text().contains("by ours"));
     }
     terse.alias("hot1", "https://sub.bad.example.net/x");
@@ -81,11 +80,11 @@ fn a_listed_host_is_refused_and_links_to_it_are_taken_down_until_it_is_dropped()
         assert_eq!(terse.get("/hot1").status, 302);
     }
     file.write("0.0.0.0 old.example.net\n0.0.0.0 bad.example.net\n");
-    // Visited all the while: it is in memory, and hot.
+    // Visited continuously, so it stays in the cache.
     let took = until("the link is taken down", || terse.get("/hot1").status == 451);
     println!("taken down after {took:?}");
     assert_eq!(terse.get("/hot1").location(), None);
-    // Visitors feel it first; the store knows when all links were judged again.
+    // Redirects change first; the store follows when the scan is finished.
     until("the store knows", || terse.api("GET", "/urls/hot1", None).json()["status"] == "blocked");
     assert_eq!(
         terse.api("POST", "/urls", Some(json!({"long_url": "https://bad.example.net/"}))).status,
@@ -111,9 +110,9 @@ fn a_listed_host_is_refused_and_links_to_it_are_taken_down_until_it_is_dropped()
 }
 
 #[test]
-fn a_block_is_felt_though_nobody_has_judged_the_links_again() {
+fn a_block_takes_effect_before_the_links_are_scanned_again() {
     let file = ListFile::new("");
-    // Without a worker there is no re-scan: the slowest there can be.
+    // Without a worker there is no re-scan: the slowest case.
     let mut terse = TestTerse::with(|config| {
         config.safety.lists = lists(&[&file.source()]);
         config.roles.worker = false;
@@ -122,7 +121,7 @@ fn a_block_is_felt_though_nobody_has_judged_the_links_again() {
         terse.alias(code, &format!("https://bad.example.net/{code}"));
     }
     terse.api("PUT", "/admin/links/byhand1/standing", Some(json!({"standing": "clear"})));
-    // Nothing is in memory now but what is visited.
+    // Only visited links are in the cache now.
     terse.restart();
     assert_eq!((terse.get("/hot1").status, terse.get("/byhand1").status), (302, 302));
     file.write("bad.example.net\n");
@@ -143,7 +142,7 @@ fn a_block_is_felt_though_nobody_has_judged_the_links_again() {
 }
 
 #[test]
-fn a_list_that_changed_while_nobody_was_there_is_noticed_at_the_start() {
+fn a_list_that_changed_while_the_server_was_down_is_noticed_at_start() {
     let file = ListFile::new("");
     let mut terse = TestTerse::with(|config| config.safety.lists = lists(&[&file.source()]));
     terse.alias("link1", "https://bad.example.net/");
@@ -151,11 +150,11 @@ fn a_list_that_changed_while_nobody_was_there_is_noticed_at_the_start() {
     file.write("bad.example.net");
     terse.restart();
     until("the link is taken down", || terse.get("/link1").status == 451);
-    // Judged by the very same lists before, so there is nothing to do.
+    // Already scanned with the same lists, so there is nothing to do.
     until("it is noted", || terse.config.data_dir.join("lists/judged.json").exists());
     terse.restart();
     assert_eq!(terse.get("/link1").status, 451);
-    // A host that the operator names is like a list.
+    // A host blocked in the settings works like a list.
     file.write("");
     terse.config.safety.blocked_hosts.push("also.example.net".into());
     terse.alias("link2", "https://also.example.net/");
@@ -205,7 +204,7 @@ fn an_odd_target_gets_a_warning_page_and_never_a_location() {
             "{target}: {}",
             made.text()
         );
-        // Twice: looked up, and from memory.
+        // Twice: from the store and from the cache.
         for _ in 0..2 {
             let page = terse.browse(&format!("/{code}"));
             assert_eq!(
@@ -219,10 +218,10 @@ fn an_odd_target_gets_a_warning_page_and_never_a_location() {
         }
     }
     assert!(terse.browse("/odd2").text().contains("<b>pаypal.com</b>"), "in its own script too");
-    // A moderator who has looked at it has the last word.
+    // A moderator's decision overrides the scan.
     terse.api("PUT", "/admin/links/odd1/standing", Some(json!({"standing": "clear"})));
     assert_eq!(terse.get("/odd1").location(), Some("https://paypa1.com/login"));
-    // The operator's own links are noted, but their visitors are not warned.
+    // The operator's own links are flagged without a warning page.
     terse.alias("mine1", "https://bit.ly/abc");
     assert_eq!(terse.get("/mine1").status, 302);
     assert_eq!(terse.api("GET", "/urls/mine1", None).json()["flags"], json!(["shortener"]));
@@ -239,7 +238,7 @@ fn the_operator_says_what_is_worth_a_warning() {
     until("it is judged by the new settings", || terse.get("/short1").status == 200);
 }
 
-/// A server of lists: each request gets the next answer, the last one for ever.
+/// A blocklist server: each request gets the next response; the last one repeats.
 struct FeedServer {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -288,7 +287,7 @@ impl FeedServer {
         format!("feed=http://{}/list?key=hunter2", self.address)
     }
 
-    fn asked(&self) -> usize {
+    fn requests(&self) -> usize {
         self.requests.lock().unwrap().len()
     }
 }
@@ -309,7 +308,7 @@ fn hosts(count: usize) -> String {
     (0..count).map(|n| format!("bad-{n}.example.net\n")).collect()
 }
 
-/// Refused if it is on a list.
+/// Whether a create is refused by a list.
 fn is_listed(terse: &TestTerse, host: &str) -> bool {
     let body = json!({"long_url": format!("https://{host}/"), "reuse": false});
     terse.api("POST", "/urls", Some(body)).status == 422
@@ -343,12 +342,16 @@ fn a_feed_is_fetched_kept_and_there_after_a_restart_without_a_network() {
         (ok("five", &ours), "refused"),
     ] {
         *feed.answers.lock().unwrap() = [answer].into();
-        let asked = feed.asked();
-        // A start asks at once.
+        let requests = feed.requests();
+        // The server fetches the list at start.
         terse.restart();
-        until("it is asked", || feed.asked() > asked && looks(&terse, outcome) == 1);
+        until("the list is requested", || {
+            feed.requests() > requests && looks(&terse, outcome) == 1
+        });
         assert!(
-            feed.requests.lock().unwrap()[asked].to_lowercase().contains("if-none-match: \"one\""),
+            feed.requests.lock().unwrap()[requests]
+                .to_lowercase()
+                .contains("if-none-match: \"one\""),
             "{outcome}"
         );
         assert!(
@@ -361,10 +364,10 @@ fn a_feed_is_fetched_kept_and_there_after_a_restart_without_a_network() {
     until("the new version is in force", || !is_listed(&terse, "bad-199.example.net"));
     drop(feed);
     terse.restart();
-    assert!(is_listed(&terse, "bad-149.example.net"), "the copy is in force from the first moment");
+    assert!(is_listed(&terse, "bad-149.example.net"), "the copy is used from the start");
     until("the loss is noticed", || looks(&terse, "failed") == 1);
     assert!(is_listed(&terse, "bad-149.example.net"));
-    // Neither network nor copy: it starts, and says so.
+    // Without network and copy it starts and logs a warning.
     std::fs::remove_dir_all(terse.config.data_dir.join("lists")).unwrap();
     terse.restart();
     assert_eq!(metric(&terse, "terse_blocklists_missing"), 1);
@@ -372,8 +375,7 @@ fn a_feed_is_fetched_kept_and_there_after_a_restart_without_a_network() {
 }
 
 /// `RESCAN_LINKS=1000000 cargo test --release -p terse --test it -- --ignored --nocapture
-/// a_million`: how long it takes to judge so many links again, one in a hundred of which is taken
-/// down.
+/// a_million`: how long a re-scan of this many links takes when one in a hundred is blocked.
 #[test]
 #[ignore = "takes minutes"]
 fn a_million_links_are_judged_again() {

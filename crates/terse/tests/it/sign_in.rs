@@ -1,5 +1,4 @@
-//! People: the set-up link, signing in and out, invitations, and the account page, as a browser
-//! without scripts sees them.
+//! Accounts without scripts: the setup link, signing in and out, invitations and the account page.
 
 use serde_json::json;
 use terse::config::SignUp;
@@ -9,7 +8,7 @@ use crate::harness::{Answer, HOST, KEY, TestTerse};
 
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
-/// A browser: it keeps one cookie, and says which page asks.
+/// A browser that keeps one cookie and sends its origin.
 #[derive(Clone, Default)]
 pub(crate) struct Browser {
     pub(crate) cookie: String,
@@ -20,7 +19,7 @@ impl Browser {
         terse.send("GET", path, &[("accept", "text/html"), ("cookie", &self.cookie)], None)
     }
 
-    /// Sends a form of a page of ours, and keeps what cookie comes back.
+    /// Sends a form from our own page and keeps the cookie.
     pub(crate) fn send(
         &mut self,
         terse: &TestTerse,
@@ -34,7 +33,7 @@ impl Browser {
         answer
     }
 
-    /// Sends a form as a page of somewhere does.
+    /// Sends a form from another origin.
     fn send_from(
         &self,
         terse: &TestTerse,
@@ -75,7 +74,7 @@ fn token_of(link: &str) -> &str {
     link.split_once("token=").expect("a token").1
 }
 
-/// Sets the server up; the admin's browser.
+/// Sets up the server; returns the admin's browser.
 pub(crate) fn set_up(terse: &TestTerse, name: &str) -> Browser {
     let link = terse.setup_link().expect("a set-up link");
     let mut browser = Browser::default();
@@ -92,7 +91,7 @@ fn sign_in(terse: &TestTerse, name: &str, password: &str) -> (Answer, Browser) {
     (answer, browser)
 }
 
-/// Nobody keeps it, and its address is told to nobody.
+/// Checks that a response is not cached and its URL is not sent as a referrer.
 fn is_private(answer: &Answer) {
     assert_eq!(answer.header("cache-control"), Some("no-store"));
     assert_eq!(answer.header("referrer-policy"), Some("strict-origin"));
@@ -116,7 +115,7 @@ fn the_set_up_link_makes_the_first_admin_and_then_there_is_no_such_page() {
         let answer = browser.open(&terse, wrong);
         assert_eq!((answer.status, &answer.body), (404, &nothing.body), "{wrong}");
     }
-    // Each start offers another link, until one is used.
+    // Each start prints a new setup link until one is used.
     let before = terse.setup_link().expect("a link");
     terse.restart();
     let link = terse.setup_link().expect("a link");
@@ -161,7 +160,7 @@ fn the_set_up_link_makes_the_first_admin_and_then_there_is_no_such_page() {
             "{text}"
         );
     }
-    // A wrong token is answered like the page, and makes nobody.
+    // A wrong token gets the same response and creates no account.
     let mut mallory = Browser::default();
     let fields = [("token", "x"), ("name", "mallory"), ("password", PASSWORD), ("again", PASSWORD)];
     assert_eq!(mallory.send(&terse, "/setup", &fields).body, nothing.body);
@@ -185,7 +184,7 @@ fn the_set_up_link_makes_the_first_admin_and_then_there_is_no_such_page() {
 }
 
 #[test]
-fn whoever_knows_name_and_password_is_in_and_nobody_else() {
+fn only_the_right_name_and_password_sign_in() {
     let terse = TestTerse::start();
     set_up(&terse, "Ann");
     let form = terse.browse("/login");
@@ -215,7 +214,7 @@ fn whoever_knows_name_and_password_is_in_and_nobody_else() {
         }
     }
 
-    // The same words for a wrong name and a wrong password.
+    // The same message for a wrong name and a wrong password.
     let (wrong_password, stranger) = sign_in(&terse, "Ann", "correct horse batterz");
     let (wrong_name, _) = sign_in(&terse, "Bob", PASSWORD);
     assert_eq!((wrong_password.status, wrong_name.status), (403, 403));
@@ -223,7 +222,7 @@ fn whoever_knows_name_and_password_is_in_and_nobody_else() {
     assert!(wrong_name.text().contains("value=\"Bob\"") && !wrong_name.text().contains(PASSWORD));
     assert!(!stranger.is_signed_in(&terse) && stranger.cookie.is_empty());
 
-    // A session that somebody else has put there is not kept, and another one is begun each time.
+    // A planted session cookie is replaced (session fixation); every sign-in begins a new session.
     let mut fixed = Browser { cookie: "terse_session=chosen".into() };
     fixed.send(&terse, "/login", &[("name", "Ann"), ("password", PASSWORD)]);
     assert!(fixed.cookie != "terse_session=chosen" && fixed.is_signed_in(&terse));
@@ -345,11 +344,11 @@ fn who_guesses_is_slowed_down_by_place_and_by_name() {
             &ours,
         )
     };
-    // Right ones do not count.
+    // Successful sign-ins do not count.
     for _ in 0..8 {
         assert_eq!(attempt("198.51.100.9", "ann", PASSWORD).status, 303);
     }
-    // From one place, whatever the names.
+    // From one address, for any name.
     let statuses: Vec<_> =
         (0..6).map(|n| attempt("198.51.100.1", &format!("user{n}"), "wrong").status).collect();
     assert_eq!(statuses, [403, 403, 403, 403, 403, 429]);
@@ -362,13 +361,13 @@ fn who_guesses_is_slowed_down_by_place_and_by_name() {
     );
     is_private(&limited);
     assert!(limited.text().contains("Too many attempts"));
-    // For one name, from wherever; in any case.
+    // For one name, from any address, in any case.
     let statuses: Vec<_> = (0..6)
         .map(|n| attempt(&format!("203.0.113.{n}"), ["ann", "ANN"][n % 2], "wrong").status)
         .collect();
     assert_eq!(statuses, [403, 403, 403, 403, 403, 429]);
     assert_eq!(attempt("203.0.113.77", "nobody", "wrong").status, 403, "others are not held up");
-    // The same for a name that nobody has: limits tell nothing.
+    // The same for an unknown name, so that limits reveal nothing.
     let statuses: Vec<_> =
         (0..6).map(|n| attempt(&format!("192.0.2.{n}"), "ghost", "wrong").status).collect();
     assert_eq!(statuses, [403, 403, 403, 403, 403, 429]);
@@ -432,7 +431,7 @@ fn keys_are_made_shown_once_used_and_revoked() {
         .expect("an id")
         .to_owned();
 
-    // Another person's form does not reach it.
+    // Another account cannot revoke it.
     let mut bob = join(&terse, "bob");
     bob.send(&terse, "/account/keys/revoke", &[("id", &id)]);
     create(200);
@@ -443,12 +442,12 @@ fn keys_are_made_shown_once_used_and_revoked() {
     create(401);
 }
 
-/// Somebody who comes by an invitation, which an admin wrote.
+/// A new account from an admin's invitation.
 pub(crate) fn join(terse: &TestTerse, name: &str) -> Browser {
     join_with(terse, name, PASSWORD)
 }
 
-/// The same, with a password of their choice.
+/// The same, with a given password.
 pub(crate) fn join_with(terse: &TestTerse, name: &str, password: &str) -> Browser {
     let token = invite(terse, terse_core::registry::Role::User);
     let mut browser = Browser::default();
@@ -458,13 +457,13 @@ pub(crate) fn join_with(terse: &TestTerse, name: &str, password: &str) -> Browse
     browser
 }
 
-/// The same registry, as a command on this machine has it.
+/// The same registry as a local command opens it.
 pub(crate) fn registry(terse: &TestTerse) -> terse_embedded::EmbeddedRegistry {
     let options = terse_embedded::RegistryOptions::new(terse.config.registry_file());
     terse_embedded::EmbeddedRegistry::open(options).expect("the registry")
 }
 
-/// Writes an invitation into the registry, as the operator.
+/// Creates an invitation in the registry, as the operator.
 pub(crate) fn invite(terse: &TestTerse, role: terse_core::registry::Role) -> String {
     use terse_core::registry::{Actor, Attribution, Invitation, Registry as _, Token};
     let (token, hash) = terse_server::Keys::generate().expect("a token");
@@ -496,7 +495,7 @@ fn an_invitation_is_good_once_and_for_its_role() {
             [("token", token), ("name", name), ("password", PASSWORD), ("again", PASSWORD)];
         (browser.send(&terse, "/join", &fields), browser)
     };
-    // A name that is taken costs nothing, and what was typed stays.
+    // A taken name does not use up the invitation, and the entered name stays.
     let (taken, _) = join(&token, "ANN");
     assert_eq!(taken.status, 409);
     assert!(
@@ -518,7 +517,7 @@ fn an_invitation_is_good_once_and_for_its_role() {
 }
 
 #[test]
-fn nobody_comes_uninvited_unless_the_operator_says_so() {
+fn sign_up_is_closed_unless_the_operator_opens_it() {
     let fields = [("name", "eve"), ("password", PASSWORD), ("again", PASSWORD)];
     let closed = TestTerse::start();
     let mut eve = Browser::default();
@@ -582,7 +581,7 @@ fn a_new_password_ends_all_other_sessions() {
 }
 
 #[test]
-fn an_account_is_deleted_by_whoever_knows_its_password() {
+fn deleting_an_account_needs_its_password() {
     let terse = TestTerse::start();
     let mut ann = set_up(&terse, "ann");
     let last = ann.send(&terse, "/account/delete", &[("typed", "ann"), ("proof", PASSWORD)]);
@@ -601,7 +600,7 @@ fn an_account_is_deleted_by_whoever_knows_its_password() {
     assert!(!gone.is_signed_in(&terse) && sign_in(&terse, "bob", PASSWORD).0.status == 403);
 }
 
-/// Suspends somebody, as the operator.
+/// Suspends an account, as the operator.
 pub(crate) fn suspend(terse: &TestTerse, name: &str) {
     use terse_core::registry::{
         AccountChange, AccountName, Actor, Attribution, ChangeAccount, Registry as _, Suspension,
@@ -645,7 +644,7 @@ fn a_suspended_account_cannot_sign_in() {
 }
 
 #[test]
-fn links_made_on_the_home_page_belong_to_whoever_is_signed_in() {
+fn links_created_on_the_home_page_belong_to_the_signed_in_account() {
     let terse = TestTerse::with(|config| config.anonymous.create = false);
     set_up(&terse, "admin");
     let mut ann = join(&terse, "ann");
@@ -676,7 +675,7 @@ fn the_home_page_leads_to_the_account() {
     assert!(terse.browse("/").text().contains("<a href=\"/login\">Sign in</a>"));
     let ann = set_up(&terse, "ann");
     assert!(ann.open(&terse, "/").text().contains("<a href=\"/account\">Account</a>"));
-    // No alias can stand in the way of a page of ours.
+    // No alias can shadow one of our pages.
     for word in ["setup", "login", "logout", "join", "signup", "account", "auth"] {
         let taken = terse.send(
             "POST",

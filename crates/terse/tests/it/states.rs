@@ -1,7 +1,6 @@
-//! Every state of a link, as each kind of client meets it: the whole table on one page.
+//! Every state of a link for every kind of client, as one table.
 //!
-//! What is special about a single state is told where it is at home: `following.rs`,
-//! `passwords.rs`, `rules.rs`, `bans.rs`.
+//! Details of single states are in `following.rs`, `passwords.rs`, `rules.rs` and `bans.rs`.
 
 use std::time::Duration;
 
@@ -11,30 +10,28 @@ use terse_core::registry::Role;
 use crate::bans::Somebody;
 use crate::harness::{Answer, TestTerse};
 
-/// Nothing else on any page or in any field is called like this.
+/// A name that appears nowhere else on a page or in a header.
 const TARGET: &str = "https://hidden-place.example.net/a?b=c#d";
 const SECRET: &str = "hidden-place";
 const FOR_NOBODY: &str = "private, max-age=0, no-store";
 
-/// A state of a link, and what comes of a visit.
+/// A state of a link and the result of a visit.
 struct State {
     name: &'static str,
-    /// What the link is made with besides its target.
+    /// The fields with which the link is created.
     made_with: fn() -> Value,
-    /// What happens to it then.
+    /// What happens to the link afterwards.
     then: fn(&TestTerse, &str),
-    /// For a browser, and for a program or one that only looks.
+    /// The status for a browser, and for a program or a HEAD request.
     page: u16,
     program: u16,
-    /// The word of the problem that programs are given; none where a link leads on or shows a page
-    /// to everybody.
+    /// The problem code for programs; none if the link redirects or shows a page to everyone.
     word: Option<&'static str>,
-    /// Whether it leads to its target.
+    /// Whether it redirects to its target.
     leads: bool,
-    /// Whether the page may say where the link leads.
+    /// Whether the page may show the target.
     tells: bool,
-    /// The word in the address of the page that visitors are sent to where `redirect.errors` is
-    /// `page`; none where nothing changes.
+    /// The reason in the URL of the error page if `redirect.errors` is `page`; none if unaffected.
     error: Option<&'static str>,
 }
 
@@ -50,7 +47,7 @@ const NORMAL: State = State {
     error: None,
 };
 
-/// One that leads nowhere and says nothing.
+/// A state without a redirect and without a visible target.
 const fn fails(name: &'static str, status: u16, word: &'static str) -> State {
     State {
         name,
@@ -73,10 +70,15 @@ fn states() -> Vec<State> {
             ..NORMAL
         },
         State { name: "visits-left", made_with: || json!({"max_clicks": 100}), ..NORMAL },
-        // Their own target is nobody's: each visitor goes where the rule sends them.
+        // The rule decides for every visitor, never the link's own target.
         State {
             name: "rules",
-            made_with: || json!({"long_url": "https://example.org/other", "rules": [{"from": "2020-01-01", "to": TARGET}]}),
+            made_with: || {
+                json!({
+                    "long_url": "https://example.org/other",
+                    "rules": [{"from": "2020-01-01", "to": TARGET}]
+                })
+            },
             ..NORMAL
         },
         State {
@@ -105,7 +107,7 @@ fn states() -> Vec<State> {
             ..fails("blocked-with-all", 451, "blocked")
         },
         fails(SUSPENDED, 451, "blocked"),
-        // Nobody is forwarded: the page says where the link leads, and going on takes a click.
+        // No redirect: the page shows the target, and continuing takes a click.
         State {
             name: "suspicious",
             then: |terse, code| judge(terse, code, "suspicious"),
@@ -124,7 +126,7 @@ fn states() -> Vec<State> {
             tells: false,
             ..NORMAL
         },
-        // Warned first, whoever they are, by a page that asks for the password too.
+        // The password page also shows the warning.
         State {
             name: "suspicious-with-password",
             made_with: || json!({"password": "open sesame", "title": SECRET}),
@@ -138,7 +140,7 @@ fn states() -> Vec<State> {
     ]
 }
 
-/// The only one whose owner is somebody else than the operator.
+/// The only state whose owner is not the operator.
 const SUSPENDED: &str = "suspended-owner";
 
 fn patch(terse: &TestTerse, code: &str, change: Value) {
@@ -154,14 +156,14 @@ fn judge(terse: &TestTerse, code: &str, standing: &str) {
     assert_eq!(judged.status, 200, "{}", judged.text());
 }
 
-/// How links are visited.
+/// The kinds of clients.
 const CLIENTS: [(&str, &str, &str); 3] = [
     ("html", "GET", "text/html,*/*;q=0.8"),
     ("json", "GET", "application/json"),
     ("head", "HEAD", "*/*"),
 ];
 
-/// A link in each state for each client, so that each meets one that nobody has visited before.
+/// One link per state and client, so that each visit is the first.
 fn everything(page_mode: bool) -> TestTerse {
     let mut terse = TestTerse::with(|config| {
         if page_mode {
@@ -171,7 +173,9 @@ fn everything(page_mode: bool) -> TestTerse {
     let ann = Somebody::new(&terse, "ann", Role::User);
     for state in states() {
         for (client, ..) in CLIENTS {
-            let mut body = json!({"long_url": TARGET, "reuse": false, "alias": format!("{}-{client}", state.name)});
+            let mut body = json!({
+                "long_url": TARGET, "reuse": false, "alias": format!("{}-{client}", state.name)
+            });
             let with = (state.made_with)();
             body.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
             let made = match state.name {
@@ -183,13 +187,13 @@ fn everything(page_mode: bool) -> TestTerse {
         }
     }
     ann.suspend(&terse, true);
-    // It remembers nothing; and what was to expire does.
+    // After a restart the cache is empty, and links have expired.
     terse.restart();
     terse.clock().advance(Duration::from_secs(60));
     terse
 }
 
-/// What is the matter with an answer, if anything.
+/// What is wrong with a response, if anything.
 fn wrong(state: &State, client: &str, answer: &Answer) -> Option<String> {
     let html = client == "html";
     let status = if html { state.page } else { state.program };
@@ -205,8 +209,7 @@ fn wrong(state: &State, client: &str, answer: &Answer) -> Option<String> {
         answer.header("cache-control").unwrap_or_default(),
         answer.header("content-type").unwrap_or_default(),
     );
-    // Whatever is not a page may be something else at the next visit, and so may a page: nobody
-    // else may keep it.
+    // Every response may change with the next visit, so it must not be cached.
     if if state.leads { control != FOR_NOBODY } else { !control.contains("no-store") } {
         return Some(format!("Cache-Control: {control:?}"));
     }
@@ -269,7 +272,7 @@ fn in_page_mode_only_failures_lead_to_a_page_of_ours() {
                     None => wrong(&state, client, &answer),
                     Some(word) => {
                         let page = format!("/r/{code}?error={word}");
-                        let told = terse.browse(&page);
+                        let browsed = terse.browse(&page);
                         let shown =
                             State { page: state.page, ..fails(state.name, state.page, word) };
                         match (answer.status, answer.location()) == (302, Some(&*page)) {
@@ -277,7 +280,7 @@ fn in_page_mode_only_failures_lead_to_a_page_of_ours() {
                                 .header("cache-control")
                                 .is_some_and(|control| control.contains("no-store")) =>
                             {
-                                wrong(&shown, "html", &told)
+                                wrong(&shown, "html", &browsed)
                             }
                             _ => Some(format!("{answer:?}")),
                         }

@@ -1,4 +1,4 @@
-//! Tags from the outside: told, renamed and removed over all links of their owner.
+//! Tags are listed, renamed and removed across all links of an owner.
 
 use serde_json::{Value, json};
 use terse_core::registry::Role;
@@ -17,10 +17,10 @@ fn pair(tag: &str, links: u64) -> (String, u64) {
 }
 
 #[test]
-fn tags_are_told_renamed_and_removed_over_all_links_of_their_owner_only() {
+fn tags_are_listed_renamed_and_removed_across_all_links_of_one_owner() {
     let terse = TestTerse::start();
     let ann = Somebody::new(&terse, "ann", Role::User);
-    let told = |answer: crate::harness::Answer| tags(&answer.json());
+    let shown = |answer: crate::harness::Answer| tags(&answer.json());
     let links: Vec<Value> = (0..250)
         .map(|n| {
             let tags = if n % 2 == 0 {
@@ -36,16 +36,16 @@ fn tags_are_told_renamed_and_removed_over_all_links_of_their_owner_only() {
         json!({"long_url": "https://example.com/", "custom_alias": "of-admin", "tags": ["spring"]}),
     );
     assert_eq!(
-        told(ann.api(&terse, "GET", "/tags", None)),
+        shown(ann.api(&terse, "GET", "/tags", None)),
         [pair("spring", 250), pair("sale & co", 125), pair("summer", 125)]
     );
-    assert_eq!(told(terse.api("GET", "/tags", None)), [pair("spring", 1)], "an admin's own");
+    assert_eq!(shown(terse.api("GET", "/tags", None)), [pair("spring", 1)], "an admin's own");
     assert_eq!(terse.anonymous("GET", "/tags", None).status, 401);
 
     let renamed = ann.api(&terse, "PATCH", "/tags/spring", Some(json!({"name": " summer "})));
     assert_eq!((renamed.status, renamed.json()), (200, json!({"changed": 250, "more": false})));
     assert_eq!(
-        told(ann.api(&terse, "GET", "/tags", None)),
+        shown(ann.api(&terse, "GET", "/tags", None)),
         [pair("summer", 250), pair("sale & co", 125)]
     );
     let listed = ann.api(&terse, "GET", "/urls?limit=1", None).json();
@@ -54,10 +54,10 @@ fn tags_are_told_renamed_and_removed_over_all_links_of_their_owner_only() {
     assert_eq!(again.json(), json!({"changed": 0, "more": false}));
     let removed = ann.api(&terse, "DELETE", "/tags/sale%20%26%20co", None);
     assert_eq!((removed.status, &removed.json()["changed"]), (200, &json!(125)));
-    assert_eq!(told(ann.api(&terse, "GET", "/tags", None)), [pair("summer", 250)]);
-    // Nobody else's were touched, not even by an admin.
+    assert_eq!(shown(ann.api(&terse, "GET", "/tags", None)), [pair("summer", 250)]);
+    // Tags of other owners are unchanged, even for an admin.
     assert_eq!(terse.api("DELETE", "/tags/summer", None).json()["changed"], json!(0));
-    assert_eq!(told(terse.api("GET", "/tags", None)), [pair("spring", 1)]);
+    assert_eq!(shown(terse.api("GET", "/tags", None)), [pair("spring", 1)]);
     for (tag, body, field) in [
         ("spring", json!({"name": "a,b"}), "name"),
         ("spring", json!({"name": ""}), "name"),
@@ -82,10 +82,10 @@ fn more_links_than_one_call_changes_are_changed_by_calling_again() {
     }
     let mut changed = 0;
     for _ in 0..50 {
-        let told = terse.api("PATCH", "/tags/old", Some(json!({"name": "new"}))).json();
-        changed += told["changed"].as_u64().unwrap();
-        assert!(told["changed"].as_u64().unwrap() <= 1000);
-        if told["more"] == json!(false) {
+        let shown = terse.api("PATCH", "/tags/old", Some(json!({"name": "new"}))).json();
+        changed += shown["changed"].as_u64().unwrap();
+        assert!(shown["changed"].as_u64().unwrap() <= 1000);
+        if shown["more"] == json!(false) {
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! Webhooks, with receivers that are really there.
+//! Webhooks with real receivers.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn terse() -> TestTerse {
     })
 }
 
-/// Its id and its secret.
+/// The id and secret of a new webhook.
 fn hook(terse: &TestTerse, url: &str, events: &[&str]) -> (String, String) {
     let body = match events {
         [] => json!({ "url": url }),
@@ -47,8 +47,8 @@ fn kind(got: &Got) -> String {
 }
 
 #[test]
-fn a_receiver_can_tell_that_what_it_is_told_is_ours() {
-    let (terse, receiver) = (terse(), Receiver::saying(204));
+fn a_receiver_can_verify_the_signature() {
+    let (terse, receiver) = (terse(), Receiver::responding(204));
     let (id, secret) = hook(&terse, &receiver.url("/hook?a=b"), &[]);
     let code = terse.create(json!({ "long_url": "https://example.com/?q=1", "title": "One" }));
     let got = receiver.next();
@@ -71,7 +71,7 @@ fn a_receiver_can_tell_that_what_it_is_told_is_ours() {
     let mut link = terse.api("GET", &format!("/urls/{code}"), None).json();
     link.as_object_mut().unwrap().remove("click_count");
     assert_eq!(body["link"], link, "as the API shows it");
-    // A new secret signs, and the old one along with it for a while.
+    // After a change, the new and the old secret both sign for a while.
     let rotated = terse
         .api("PATCH", &format!("/webhooks/{id}"), Some(json!({ "rotate_secret": true })))
         .json();
@@ -91,8 +91,8 @@ fn a_receiver_can_tell_that_what_it_is_told_is_ours() {
 }
 
 #[test]
-fn a_webhook_is_told_what_it_is_for_and_about_its_owners_links() {
-    let (terse, receiver) = (terse(), Receiver::saying(200));
+fn a_webhook_receives_its_events_for_its_owners_links() {
+    let (terse, receiver) = (terse(), Receiver::responding(200));
     hook(&terse, &receiver.url("/"), &["link.changed", "link.blocked", "link.expired"]);
     let anonymous =
         terse.anonymous("POST", "/urls", Some(json!({ "long_url": "https://example.com/a" })));
@@ -113,8 +113,8 @@ fn a_webhook_is_told_what_it_is_for_and_about_its_owners_links() {
 }
 
 #[test]
-fn a_link_that_expires_is_told_of() {
-    let receiver = Receiver::saying(200);
+fn an_expired_link_sends_an_event() {
+    let receiver = Receiver::responding(200);
     let terse = TestTerse::with(|config| {
         config.outgoing.webhooks = true;
         config.outgoing.allow_private = true;
@@ -155,7 +155,7 @@ fn what_a_receiver_does_not_take_comes_again_under_the_same_name() {
 
 #[test]
 fn a_receiver_that_is_gone_is_not_asked_again() {
-    let (terse, receiver) = (terse(), Receiver::saying(410));
+    let (terse, receiver) = (terse(), Receiver::responding(410));
     let (id, _) = hook(&terse, &receiver.url("/"), &[]);
     terse.create(json!({ "long_url": "https://example.com/a" }));
     receiver.next();
@@ -163,7 +163,7 @@ fn a_receiver_that_is_gone_is_not_asked_again() {
     assert!(seen(&terse, &id)["disabled_reason"].as_str().unwrap().contains("410"));
     terse.create(json!({ "long_url": "https://example.com/b" }));
     assert_eq!(deliveries(&terse, &id).len(), 1);
-    // Switched on again it is asked again, and only of what happens from then on.
+    // Enabled again, it receives only new events.
     terse.api("PATCH", &format!("/webhooks/{id}"), Some(json!({ "enabled": true })));
     let code = terse.create(json!({ "long_url": "https://example.com/c" }));
     assert_eq!(receiver.next().json()["link"]["short_code"], code);
@@ -171,10 +171,10 @@ fn a_receiver_that_is_gone_is_not_asked_again() {
 }
 
 #[test]
-fn a_slow_receiver_holds_up_nobody_else() {
+fn a_slow_receiver_delays_no_other() {
     let terse = terse();
     let slow = Receiver::start("127.0.0.2:0", |_| None);
-    let quick = Receiver::saying(200);
+    let quick = Receiver::responding(200);
     for _ in 0..19 {
         hook(&terse, &slow.url("/"), &[]);
     }
@@ -218,7 +218,7 @@ fn nothing_is_sent_unless_it_is_switched_on() {
 
 #[test]
 fn webhooks_that_were_there_are_silent_while_switched_off() {
-    let (mut terse, receiver) = (terse(), Receiver::saying(200));
+    let (mut terse, receiver) = (terse(), Receiver::responding(200));
     hook(&terse, &receiver.url("/"), &[]);
     terse.create(json!({ "long_url": "https://example.com/a" }));
     receiver.next();
@@ -228,15 +228,13 @@ fn webhooks_that_were_there_are_silent_while_switched_off() {
     terse.config.outgoing.webhooks = true;
     terse.restart();
     let code = terse.create(json!({ "long_url": "https://example.com/c" }));
-    // The very first may come again: the server may have stopped before it had noted that it was
-    // taken.
+    // The first event may be sent twice: the server may stop before it records the delivery.
     let last = std::iter::repeat_with(|| receiver.next().json()["link"].clone())
         .find(|link| link["long_url"] != "https://example.com/a");
     assert_eq!(last.unwrap()["short_code"], code);
 }
 
-/// The receiver has it but has not said so when the sender is killed: it comes again, once, and
-/// then no more.
+/// The sender is killed after delivery but before the response: the event is sent once more.
 #[test]
 fn an_event_outlives_the_sender() {
     let folder = tempfile::TempDir::new().unwrap();
