@@ -604,7 +604,12 @@ impl Redirector {
                     match known.filter(|route| self.now_ms() < route.head().fresh_until) {
                         Some(route) => return Some(route),
                         None => {
-                            let result = match timeout_at(deadline, self.load(domain, code)).await {
+                            let loaded = timeout_at(deadline, self.load(domain, code)).await;
+                            self.note_store(matches!(
+                                loaded,
+                                Ok(Ok(_) | Err(StoreError::Corrupt(_)))
+                            ));
+                            let result = match loaded {
                                 Ok(Ok(route)) => LookupResult::Route(route),
                                 Ok(Err(error)) => {
                                     self.complain(&error);
@@ -612,9 +617,6 @@ impl Redirector {
                                 }
                                 Err(_) => LookupResult::Failed,
                             };
-                            let away = matches!(result, LookupResult::Failed)
-                                .then(|| self.now_ms() + AWAY_MS);
-                            self.away_until_ms.store(away.unwrap_or(0), Ordering::Relaxed);
                             guard.finish(result, &self.routes)
                         }
                     }
@@ -628,6 +630,13 @@ impl Redirector {
             }
         }
         None
+    }
+
+    /// Notes whether the store answered a look-up. A row that it cannot read is an answer: only the
+    /// link of that row is unavailable, and other links are read as before.
+    fn note_store(&self, answered: bool) {
+        let away_until_ms = if answered { 0 } else { self.now_ms() + AWAY_MS };
+        self.away_until_ms.store(away_until_ms, Ordering::Relaxed);
     }
 
     async fn load(&self, domain: u16, code: &[u8]) -> Result<Route, StoreError> {

@@ -24,6 +24,7 @@ pub struct MemoryStore {
     failing: AtomicBool,
     /// Whether `surely_absent` answers `Likely` where it knows better.
     unsure: AtomicBool,
+    corrupt: Mutex<HashSet<LinkKey>>,
     delay_ms: AtomicU64,
     gets: AtomicU64,
 }
@@ -68,6 +69,7 @@ impl MemoryStore {
             state: Mutex::default(),
             failing: AtomicBool::new(false),
             unsure: AtomicBool::new(false),
+            corrupt: Mutex::default(),
             delay_ms: AtomicU64::new(0),
             gets: AtomicU64::new(0),
         }
@@ -76,6 +78,11 @@ impl MemoryStore {
     /// From now on every call answers `Unavailable`, or no longer.
     pub fn fail(&self, failing: bool) {
         self.failing.store(failing, Ordering::SeqCst);
+    }
+
+    /// From now on `get` of this key answers `Corrupt`, as for a row that cannot be read.
+    pub fn corrupt(&self, key: LinkKey) {
+        self.corrupt.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
     }
 
     /// From now on every call takes at least this long.
@@ -130,6 +137,9 @@ impl LinkReader for MemoryStore {
     async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         self.gets.fetch_add(1, Ordering::SeqCst);
         self.enter().await?;
+        if self.corrupt.lock().unwrap_or_else(PoisonError::into_inner).contains(key) {
+            return Err(StoreError::Corrupt("this row cannot be read".into()));
+        }
         Ok(self.state().find(key).map(|(_, link)| link.clone()))
     }
 

@@ -167,6 +167,35 @@ async fn while_the_store_hangs_only_one_visitor_a_second_waits_for_it() {
 }
 
 #[tokio::test]
+async fn a_corrupt_row_is_503_for_its_link_and_other_links_are_still_read_from_the_store() {
+    let fixture = Fixture::new(|_| ());
+    fixture.insert(alias("damaged1", TARGET)).await;
+    fixture.insert(alias("abc1234", TARGET)).await;
+    fixture.insert(alias("unseen1", TARGET)).await;
+    assert_eq!(fixture.visit("abc1234").await.0, 302);
+    fixture.clock.advance(Duration::from_mins(6));
+    fixture.store.corrupt(key("damaged1"));
+    assert_eq!(fixture.visit("damaged1").await, (503, None));
+    // The remembered link is past its time to live. A redirector that took the store for away would
+    // serve it from memory.
+    let reads = fixture.store.gets();
+    assert_eq!(fixture.visit("abc1234").await.0, 302);
+    assert_eq!(fixture.store.gets(), reads + 1, "the store is read again after a corrupt row");
+    assert_eq!(fixture.visit("unseen1").await.0, 302);
+    assert_eq!(fixture.store.gets(), reads + 2);
+    assert_eq!(fixture.visit("damaged1").await.0, 503);
+    // A corrupt row is an answer: it ends the time for which the store counts as away.
+    fixture.store.fail(true);
+    fixture.clock.advance(Duration::from_mins(6));
+    assert_eq!(fixture.visit("abc1234").await.0, 302, "from memory");
+    fixture.store.fail(false);
+    assert_eq!(fixture.visit("damaged1").await.0, 503);
+    let reads = fixture.store.gets();
+    assert_eq!(fixture.visit("abc1234").await.0, 302);
+    assert_eq!(fixture.store.gets(), reads + 1);
+}
+
+#[tokio::test]
 async fn a_popular_link_is_refreshed_before_its_time_is_over() {
     let fixture = Fixture::new(|_| ());
     fixture.insert(alias("abc1234", TARGET)).await;
