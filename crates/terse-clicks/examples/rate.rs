@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use terse_clicks::{Enricher, Folder, Keep, Shipper, ShipperParts};
+use terse_clicks::{AddressPrecision, Enricher, Folder, Shipper, ShipperParts};
 use terse_core::clicks::{
     Batch, ClickPage, ClickReport, ClickStore, ClickSubject, Count, HEADER, Journaled, LinkId,
     Live, Period, Pruned, RawQuery, Record, Recorded, Retention, Salt, SegmentHeader, finish,
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     let before = memory();
-    let mut enricher = Enricher::new(None, Keep::Cut, Timestamp::from_ms(0))?;
+    let mut enricher = Enricher::new(None, AddressPrecision::Network, Timestamp::from_ms(0))?;
     let begun = Instant::now();
     let curl = Record { code: b"warmup", agent: b"curl/8", ..Record::default() };
     enricher.enrich(&curl);
@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         store: store(),
         live: Arc::new(Live::default()),
         places: None,
-        keep: Keep::Cut,
+        keep: AddressPrecision::Network,
         limit_bytes: u64::MAX,
         clock: Clock::default(),
     };

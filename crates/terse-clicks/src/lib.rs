@@ -16,7 +16,7 @@ mod shipping;
 mod written;
 
 pub use counts::ShipperCounts;
-pub use enrich::{Enricher, Keep, UserAgentClassifier};
+pub use enrich::{AddressPrecision, Enricher, UserAgentClassifier};
 pub use folder::Folder;
 pub use segment::{Segment, Until};
 pub use shipper::{Shipper, ShipperParts};

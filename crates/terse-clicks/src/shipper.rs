@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{error, warn};
 
 use crate::counts::ShipperCounts;
-use crate::enrich::{Enricher, Keep};
+use crate::enrich::{AddressPrecision, Enricher};
 use crate::folder::Folder;
 use crate::shipping::{Order, Pace, Shipping};
 
@@ -37,7 +37,7 @@ pub struct ShipperParts {
     /// A file in MaxMind's format, instead of the countries that are shipped.
     pub places: Option<PathBuf>,
     /// How much of an address is kept.
-    pub keep: Keep,
+    pub keep: AddressPrecision,
     /// How much the journal may hold. Past it the oldest clicks are dropped.
     pub limit_bytes: u64,
     /// The time.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use terse_clicks::{Keep, Shipper, ShipperCounts, ShipperParts};
+use terse_clicks::{AddressPrecision, Shipper, ShipperCounts, ShipperParts};
 use terse_core::clicks::{ClickStore, Live};
 use terse_core::{Clock, LinkStore};
 use terse_redirect::{AddressDetail, Journal, JournalSettings};
@@ -71,9 +71,9 @@ impl ClickPlane {
         let live: Arc<Live> = Arc::default();
         let wanted = settings.enabled && config.roles.redirect;
         let (address, keep) = match settings.address {
-            Addresses::Cut => (AddressDetail::Cut, Keep::Cut),
-            Addresses::Nothing => (AddressDetail::Drop, Keep::Nothing),
-            Addresses::Full => (AddressDetail::Full, Keep::Full),
+            Addresses::Cut => (AddressDetail::Cut, AddressPrecision::Network),
+            Addresses::Nothing => (AddressDetail::Drop, AddressPrecision::Omitted),
+            Addresses::Full => (AddressDetail::Full, AddressPrecision::Full),
         };
         // What an earlier run has written is counted even if nothing is written any more.
         let shipper = if wanted || folder.exists() {

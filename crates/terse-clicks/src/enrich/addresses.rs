@@ -1,22 +1,22 @@
-//! Addresses: how much of one is kept, and how it is written.
+//! The address of a click: how much of it is stored, and in which form.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use terse_core::clicks::Interned;
 
-/// How much of a visitor's address is kept with a click.
+/// How much of a visitor's address is stored with a click.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Keep {
+pub enum AddressPrecision {
     /// The network: /24 of IPv4, /48 of IPv6.
     #[default]
-    Cut,
-    /// Nothing: only its country.
-    Nothing,
-    /// All of it.
+    Network,
+    /// Nothing; the click has only the country.
+    Omitted,
+    /// The whole address.
     Full,
 }
 
-/// An address as a record has it: whole, or cut.
+/// An address as a journal record holds it: whole, or cut to its network.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Address {
     octets: [u8; 16],
@@ -24,7 +24,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// `None` if these are not the octets of an address.
+    /// Reads the octets of a record; `None` if they are not an address.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let length =
             u8::try_from(bytes.len()).ok().filter(|length| [3, 4, 6, 16].contains(length))?;
@@ -33,7 +33,7 @@ impl Address {
         Some(Self { octets, length })
     }
 
-    /// As an address; what was cut off is nought.
+    /// The address, with zeros in place of the octets that were cut off.
     pub(crate) fn ip(self) -> IpAddr {
         let [a, b, c, d, ..] = self.octets;
         if self.length <= 4 {
@@ -43,18 +43,18 @@ impl Address {
         }
     }
 
-    /// What is kept of it.
-    pub(crate) fn text(self, keep: Keep) -> Option<Interned> {
+    /// The text that is stored with a click.
+    pub(crate) fn text(self, precision: AddressPrecision) -> Option<Interned> {
         let Self { octets: [a, b, c, ..], length } = self;
-        Some(match (keep, length) {
-            (Keep::Nothing, _) => return None,
-            (Keep::Full, 4 | 16) => self.ip().to_string().into(),
+        Some(match (precision, length) {
+            (AddressPrecision::Omitted, _) => return None,
+            (AddressPrecision::Full, 4 | 16) => self.ip().to_string().into(),
             (_, ..=4) => format!("{a}.{b}.{c}.0/24").into(),
             _ => {
                 let mut octets = self.octets;
-                // Of 6to4 the first six octets hold a whole address of IPv4.
-                let kept = if octets.starts_with(&[0x20, 0x02]) { 5 } else { 6 };
-                octets[kept..].fill(0);
+                // The first six octets of a 6to4 address hold a whole IPv4 address.
+                let stored = if octets.starts_with(&[0x20, 0x02]) { 5 } else { 6 };
+                octets[stored..].fill(0);
                 format!("{}/48", Ipv6Addr::from(octets)).into()
             }
         })
@@ -66,29 +66,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_kept_than_was_asked_for() {
+    fn no_more_of_an_address_is_stored_than_the_setting_allows() {
         let v6: Ipv6Addr = "2001:db8:1:2::3".parse().unwrap();
         let v6 = v6.octets();
-        for (bytes, keep, want) in [
-            (&[203, 0, 113][..], Keep::Cut, Some("203.0.113.0/24")),
-            (&[203, 0, 113], Keep::Full, Some("203.0.113.0/24")),
-            (&[203, 0, 113, 9], Keep::Cut, Some("203.0.113.0/24")),
-            (&[203, 0, 113, 9], Keep::Full, Some("203.0.113.9")),
-            (&[203, 0, 113, 9], Keep::Nothing, None),
-            (&v6[..6], Keep::Cut, Some("2001:db8:1::/48")),
-            (&v6, Keep::Cut, Some("2001:db8:1::/48")),
-            (&v6, Keep::Full, Some("2001:db8:1:2::3")),
-            (&v6, Keep::Nothing, None),
+        for (bytes, precision, want) in [
+            (&[203, 0, 113][..], AddressPrecision::Network, Some("203.0.113.0/24")),
+            (&[203, 0, 113], AddressPrecision::Full, Some("203.0.113.0/24")),
+            (&[203, 0, 113, 9], AddressPrecision::Network, Some("203.0.113.0/24")),
+            (&[203, 0, 113, 9], AddressPrecision::Full, Some("203.0.113.9")),
+            (&[203, 0, 113, 9], AddressPrecision::Omitted, None),
+            (&v6[..6], AddressPrecision::Network, Some("2001:db8:1::/48")),
+            (&v6, AddressPrecision::Network, Some("2001:db8:1::/48")),
+            (&v6, AddressPrecision::Full, Some("2001:db8:1:2::3")),
+            (&v6, AddressPrecision::Omitted, None),
             (
                 &[0x20, 2, 203, 0, 113, 77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
-                Keep::Cut,
+                AddressPrecision::Network,
                 Some("2002:cb00:7100::/48"),
             ),
         ] {
             assert_eq!(
-                Address::read(bytes).unwrap().text(keep).as_deref(),
+                Address::read(bytes).unwrap().text(precision).as_deref(),
                 want,
-                "{bytes:?} {keep:?}"
+                "{bytes:?} {precision:?}"
             );
         }
         for length in (0..20).filter(|length| ![3, 4, 6, 16].contains(length)) {

@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn people_are_not_machines() {
         let bots = BotDetector::shipped();
-        for agent in super::super::samples::PEOPLE.iter().map(|(agent, ..)| agent) {
+        for agent in super::super::samples::BROWSERS.iter().map(|(agent, ..)| agent) {
             assert_eq!(bots.kind_of(agent), None, "{agent}");
         }
         for agent in [

@@ -9,26 +9,26 @@ use terse_core::Timestamp;
 use terse_core::rules::{RequiredTraits, VisitorClassifier, VisitorTraits};
 use tracing::{info, warn};
 
-use super::agents::Agents;
-use super::places::{self, Places};
+use super::geo::{self, GeoDatabase};
+use super::user_agents::UserAgents;
 
 /// Tells device, system and country of visitors in the same words as the statistics of clicks.
 /// Holds nothing until a link has rules that need it: then the same again as the pipeline holds, so
 /// that neither ever waits for the other.
 pub struct UserAgentClassifier {
     file: Option<PathBuf>,
-    agents: Mutex<Agents>,
-    places: Mutex<Option<Places>>,
+    agents: Mutex<UserAgents>,
+    places: Mutex<Option<GeoDatabase>>,
     /// How the file of places was when it was last read, or when reading it failed.
     seen: Mutex<Option<(SystemTime, u64)>>,
 }
 
 impl UserAgentClassifier {
-    /// Places come from the file, or without one from the countries that are shipped.
+    /// GeoDatabase come from the file, or without one from the countries that are shipped.
     pub fn new(places: Option<PathBuf>) -> Self {
         Self {
             file: places,
-            agents: Mutex::new(Agents::new()),
+            agents: Mutex::new(UserAgents::new()),
             places: Mutex::default(),
             seen: Mutex::default(),
         }
@@ -40,11 +40,11 @@ impl UserAgentClassifier {
         let Some(file) = self.file.as_ref().filter(|_| held(&self.places).is_some()) else {
             return;
         };
-        let state = places::state_of(file).ok();
+        let state = geo::file_version(file).ok();
         if std::mem::replace(&mut *held(&self.seen), state) == state {
             return;
         }
-        match Places::open(Some(file.clone()), now) {
+        match GeoDatabase::open(Some(file.clone()), now) {
             Ok(fresh) => {
                 // Not freed with the lock in hand: a visitor may be waiting for it.
                 let old = held(&self.places).replace(fresh);
@@ -71,8 +71,8 @@ impl VisitorClassifier for UserAgentClassifier {
             held(&self.agents).prepare();
         }
         if needs.country && held(&self.places).is_none() {
-            let state = self.file.as_ref().and_then(|file| places::state_of(file).ok());
-            match Places::open(self.file.clone(), Timestamp::from_ms(0)) {
+            let state = self.file.as_ref().and_then(|file| geo::file_version(file).ok());
+            match GeoDatabase::open(self.file.clone(), Timestamp::from_ms(0)) {
                 Ok(fresh) => {
                     *held(&self.seen) = state;
                     *held(&self.places) = Some(fresh);
@@ -106,7 +106,7 @@ mod tests {
     fn a_visitor_is_seen_as_the_statistics_see_them() {
         let lookout = UserAgentClassifier::new(None);
         lookout.prepare(ALL);
-        for (agent, device, _, system) in samples::PEOPLE {
+        for (agent, device, _, system) in samples::BROWSERS {
             let looks = lookout.classify(Some(agent.as_bytes()), None);
             assert_eq!(looks.device.as_deref(), Some(*device), "{agent}");
             assert_eq!(looks.system.as_deref().unwrap_or_default(), *system, "{agent}");

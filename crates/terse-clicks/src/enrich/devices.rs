@@ -76,7 +76,7 @@ const WORDS: &[(&str, &[&str])] = &[
 ];
 
 /// The class of the device, if it can be told.
-pub(crate) fn class_of(agent: &str) -> Option<&'static str> {
+pub(crate) fn device_class(agent: &str) -> Option<&'static str> {
     let agent = agent.to_ascii_lowercase();
     WORDS
         .iter()
@@ -90,9 +90,9 @@ mod tests {
 
     #[test]
     fn devices_are_told_apart() {
-        for (agent, device, ..) in super::super::samples::PEOPLE {
-            assert_eq!(class_of(agent), Some(*device), "{agent}");
+        for (agent, device, ..) in super::super::samples::BROWSERS {
+            assert_eq!(device_class(agent), Some(*device), "{agent}");
         }
-        assert_eq!(class_of("nothing that we know"), None);
+        assert_eq!(device_class("nothing that we know"), None);
     }
 }

@@ -1,18 +1,18 @@
 //! Finds out what there is to know about a click.
 
 mod addresses;
-mod agents;
 mod bots;
+mod cache;
 mod classifier;
 mod devices;
+mod geo;
 #[cfg(test)]
 mod mmdb;
-mod places;
-mod recent;
 mod repeats;
 #[cfg(test)]
 pub(crate) mod samples;
-mod words;
+mod text;
+mod user_agents;
 
 use std::io;
 use std::path::PathBuf;
@@ -22,14 +22,14 @@ use terse_core::clicks::{
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
-pub use addresses::Keep;
+pub use addresses::AddressPrecision;
 pub use classifier::UserAgentClassifier;
 
 use addresses::Address;
-use agents::{Agent, Agents};
-use places::Places;
-use recent::Recent;
-use repeats::Repeats;
+use cache::BoundedCache;
+use geo::GeoDatabase;
+use repeats::RepeatDetector;
+use user_agents::{UserAgent, UserAgents};
 
 /// Generations of what is remembered; each entry is one or two hundred octets.
 const ADDRESSES: usize = 16_384;
@@ -41,19 +41,19 @@ const DOMAINS: usize = 512;
 /// Makes clicks of records. What was found out about a text once is remembered, within bounds, so
 /// that most clicks cost a few look-ups.
 pub struct Enricher {
-    keep: Keep,
-    places: Places,
-    agents: Agents,
-    repeats: Repeats,
-    addresses: Recent<Address, Whereabouts>,
-    referrers: Recent<Box<[u8]>, Option<Interned>>,
-    languages: Recent<Box<[u8]>, Option<Interned>>,
-    campaigns: Recent<Box<[u8]>, [Option<Interned>; 5]>,
-    domains: Recent<Box<[u8]>, Option<Domain>>,
+    keep: AddressPrecision,
+    geo: GeoDatabase,
+    user_agents: UserAgents,
+    repeats: RepeatDetector,
+    addresses: BoundedCache<Address, Location>,
+    referrers: BoundedCache<Box<[u8]>, Option<Interned>>,
+    languages: BoundedCache<Box<[u8]>, Option<Interned>>,
+    campaigns: BoundedCache<Box<[u8]>, [Option<Interned>; 5]>,
+    domains: BoundedCache<Box<[u8]>, Option<Domain>>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Whereabouts {
+struct Location {
     text: Option<Interned>,
     country: Option<Interned>,
     city: Option<Interned>,
@@ -68,23 +68,27 @@ impl std::fmt::Debug for Enricher {
 impl Enricher {
     /// Places come from the file, which must be readable, or without one from the countries that
     /// are shipped.
-    pub fn new(places: Option<PathBuf>, keep: Keep, now: Timestamp) -> io::Result<Self> {
+    pub fn new(
+        places: Option<PathBuf>,
+        keep: AddressPrecision,
+        now: Timestamp,
+    ) -> io::Result<Self> {
         Ok(Self {
             keep,
-            places: Places::open(places, now)?,
-            agents: Agents::new(),
-            repeats: Repeats::new(),
-            addresses: Recent::new(ADDRESSES),
-            referrers: Recent::new(REFERRERS),
-            languages: Recent::new(LANGUAGES),
-            campaigns: Recent::new(CAMPAIGNS),
-            domains: Recent::new(DOMAINS),
+            geo: GeoDatabase::open(places, now)?,
+            user_agents: UserAgents::new(),
+            repeats: RepeatDetector::new(),
+            addresses: BoundedCache::new(ADDRESSES),
+            referrers: BoundedCache::new(REFERRERS),
+            languages: BoundedCache::new(LANGUAGES),
+            campaigns: BoundedCache::new(CAMPAIGNS),
+            domains: BoundedCache::new(DOMAINS),
         })
     }
 
     /// To be called now and then: reads the file of places again if it has changed.
     pub fn refresh(&mut self, now: Timestamp) {
-        if self.places.refresh(now) {
+        if self.geo.refresh(now) {
             self.addresses.clear();
         }
     }
@@ -128,21 +132,21 @@ impl Enricher {
 
     /// Fills in what the texts of a record tell, and what kind of machine its user agent is.
     fn tell(&mut self, click: &mut Click, record: &Record<'_>) -> Option<BotKind> {
-        let Agent { device, browser, system, machine } = self.agents.read(record.agent);
+        let UserAgent { device, browser, system, machine } = self.user_agents.read(record.agent);
         (click.device, click.browser, click.system) = (device, browser, system);
         click.visitor = (record.visitor != 0).then_some(record.visitor);
         if let Some(address) = Address::read(record.address) {
-            let Whereabouts { text, country, city } = self.whereabouts(address);
+            let Location { text, country, city } = self.locate(address);
             (click.address, click.country, click.city) = (text, country, city);
         }
         if !record.referrer.is_empty() {
-            click.referrer = self.referrers.get_or(record.referrer, words::referrer);
+            click.referrer = self.referrers.get_or(record.referrer, text::referrer);
         }
         if !record.language.is_empty() {
-            click.language = self.languages.get_or(record.language, words::language);
+            click.language = self.languages.get_or(record.language, text::language);
         }
         if !record.campaign.is_empty() {
-            click.utm = self.campaigns.get_or(record.campaign, words::campaign);
+            click.utm = self.campaigns.get_or(record.campaign, text::campaign);
         }
         machine
     }
@@ -155,12 +159,12 @@ impl Enricher {
         self.repeats.is_repeat(visit, click.at.as_ms()).then_some(BotKind::Repeat)
     }
 
-    fn whereabouts(&mut self, address: Address) -> Whereabouts {
+    fn locate(&mut self, address: Address) -> Location {
         if let Some(known) = self.addresses.get(&address) {
             return known;
         }
-        let (country, city) = self.places.find(address.ip());
-        let found = Whereabouts { text: address.text(self.keep), country, city };
+        let (country, city) = self.geo.find(address.ip());
+        let found = Location { text: address.text(self.keep), country, city };
         self.addresses.put(address, found.clone());
         found
     }

@@ -5,28 +5,28 @@ use std::hash::{BuildHasher as _, Hash};
 
 use foldhash::quality::RandomState;
 
-use super::recent::Recent;
+use super::cache::BoundedCache;
 
 const WINDOW_MS: u64 = 10_000;
 /// Visits of the last ten seconds that are remembered; when there are more, some repeats count as
 /// people's.
-const REMEMBERED: usize = 65_536;
+const CAPACITY: usize = 65_536;
 
 /// Who followed what lately.
 #[derive(Debug)]
-pub(crate) struct Repeats {
+pub(crate) struct RepeatDetector {
     /// The last two counted clicks of a visitor on a link. Journals of several threads are read one
     /// after the other, so that an earlier click can come later; with the last one alone it would
     /// hide the later one from those behind it.
-    seen: Recent<u64, [i64; 2]>,
+    seen: BoundedCache<u64, [i64; 2]>,
     /// A visit is known by a hash: that two of ten seconds are mistaken for one another is less
     /// likely than a broken memory.
     hash: RandomState,
 }
 
-impl Repeats {
+impl RepeatDetector {
     pub(crate) fn new() -> Self {
-        Self { seen: Recent::new(REMEMBERED), hash: RandomState::default() }
+        Self { seen: BoundedCache::new(CAPACITY), hash: RandomState::default() }
     }
 
     /// Whether this click is a repeat. If not, it is what later ones are measured by: who goes on
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_first_click_is_a_persons_and_those_behind_it_are_repeats() {
-        let mut repeats = Repeats::new();
+        let mut repeats = RepeatDetector::new();
         let mut at = |ms| repeats.is_repeat((7, "abc"), ms);
         assert_eq!(
             [at(0), at(1), at(9_999), at(10_000), at(19_999), at(20_000)],
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_jumps_hides_nobody() {
-        let mut repeats = Repeats::new();
+        let mut repeats = RepeatDetector::new();
         let hour = 3_600_000;
         let mut at = |ms| repeats.is_repeat("v", ms);
         assert_eq!([at(10 * hour), at(9 * hour), at(9 * hour + 5)], [false, false, true], "back");
@@ -81,15 +81,15 @@ mod tests {
 
     #[test]
     fn clicks_read_out_of_order_are_measured_by_both_neighbours() {
-        let mut repeats = Repeats::new();
+        let mut repeats = RepeatDetector::new();
         let mut at = |ms| repeats.is_repeat("v", ms);
         assert_eq!([at(105_000), at(50_000), at(107_000), at(52_000)], [false, false, true, true]);
     }
 
     #[test]
     fn a_flood_of_visitors_is_not_remembered_for_ever() {
-        let mut repeats = Repeats::new();
+        let mut repeats = RepeatDetector::new();
         assert!((0..1_000_000u64).all(|visitor| !repeats.is_repeat(visitor, 0)));
-        assert!(repeats.len() <= 2 * REMEMBERED, "{}", repeats.len());
+        assert!(repeats.len() <= 2 * CAPACITY, "{}", repeats.len());
     }
 }

@@ -4,7 +4,7 @@
 pub(crate) const PANICS: &[u8] = b"panics";
 
 #[rustfmt::skip]
-pub(crate) const PEOPLE: &[(&str, &str, &str, &str)] = &[
+pub(crate) const BROWSERS: &[(&str, &str, &str, &str)] = &[
     ("Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) \
         Chrome/126.0.0.0 Safari/537.36", "desktop", "Chrome", "Windows"),
     ("Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) \

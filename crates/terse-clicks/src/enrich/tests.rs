@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn enricher() -> Enricher {
-    Enricher::new(None, Keep::Cut, Timestamp::from_ms(0)).unwrap()
+    Enricher::new(None, AddressPrecision::Network, Timestamp::from_ms(0)).unwrap()
 }
 
 fn record() -> Record<'static> {
@@ -18,7 +18,7 @@ fn record() -> Record<'static> {
         address: &[8, 8, 8],
         referrer: b"www.News.example",
         language: b"de-de",
-        agent: samples::PEOPLE[0].0.as_bytes(),
+        agent: samples::BROWSERS[0].0.as_bytes(),
         campaign: b"utm_source=mail",
         ..Record::default()
     }
@@ -99,9 +99,11 @@ fn the_reason_is_the_most_certain_one() {
 
 #[test]
 fn as_much_of_an_address_is_kept_as_the_setting_says() {
-    for (keep, want) in
-        [(Keep::Cut, Some("8.8.8.0/24")), (Keep::Nothing, None), (Keep::Full, Some("8.8.8.8"))]
-    {
+    for (keep, want) in [
+        (AddressPrecision::Network, Some("8.8.8.0/24")),
+        (AddressPrecision::Omitted, None),
+        (AddressPrecision::Full, Some("8.8.8.8")),
+    ] {
         let mut enricher = Enricher::new(None, keep, Timestamp::from_ms(0)).unwrap();
         let click = enricher.enrich(&Record { address: &[8, 8, 8, 8], ..record() }).unwrap();
         assert_eq!((click.address.as_deref(), click.country.as_deref()), (want, Some("US")));
@@ -121,7 +123,9 @@ fn a_changed_file_of_places_is_used_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("places.mmdb");
     std::fs::write(&path, mmdb::file(&mmdb::flat("DE", "Berlin"))).unwrap();
-    let mut enricher = Enricher::new(Some(path.clone()), Keep::Cut, Timestamp::from_ms(0)).unwrap();
+    let mut enricher =
+        Enricher::new(Some(path.clone()), AddressPrecision::Network, Timestamp::from_ms(0))
+            .unwrap();
     assert_eq!(enricher.enrich(&record()).unwrap().city.as_deref(), Some("Berlin, DE"));
     std::fs::write(&path, mmdb::file(&mmdb::nested("FR", "Paris"))).unwrap();
     enricher.refresh(Timestamp::from_ms(10_000));
@@ -152,7 +156,7 @@ fn a_million_different_texts_are_not_all_remembered() {
     assert!(enricher.campaigns.len() <= 2 * CAMPAIGNS);
     assert!(enricher.domains.len() <= 2 * DOMAINS);
     assert!(enricher.addresses.len() <= 2 * ADDRESSES);
-    assert!(enricher.agents.remembered() <= 2 * 4096);
+    assert!(enricher.user_agents.remembered() <= 2 * 4096);
     assert!(enricher.repeats.len() <= 2 * 65_536);
 }
 

@@ -200,7 +200,7 @@ fn start_within(
         store: Arc::clone(store) as Arc<dyn ClickStore>,
         live: Arc::default(),
         places: None,
-        keep: Keep::Cut,
+        keep: AddressPrecision::Network,
         limit_bytes,
         clock: Clock::default(),
     };
@@ -288,7 +288,7 @@ fn clicks_are_made_known_once_they_are_counted() {
         store: Arc::clone(&store) as Arc<dyn ClickStore>,
         live: Arc::clone(&live),
         places: None,
-        keep: Keep::Cut,
+        keep: AddressPrecision::Network,
         limit_bytes: u64::MAX,
         clock: Clock::default(),
     };
@@ -311,7 +311,7 @@ fn a_file_of_places_that_cannot_be_read_is_told_at_the_start() {
         store: Arc::new(Fake::default()),
         live: Arc::default(),
         places: Some(temp.path().join("missing.mmdb")),
-        keep: Keep::Cut,
+        keep: AddressPrecision::Network,
         limit_bytes: u64::MAX,
         clock: Clock::default(),
     };

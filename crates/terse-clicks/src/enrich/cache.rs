@@ -10,13 +10,13 @@ use foldhash::fast::RandomState;
 /// those who have not been asked for since are forgotten. A look-up is one or two of a hash map,
 /// and there are never more than twice `cap` entries.
 #[derive(Debug)]
-pub(crate) struct Recent<K, V> {
+pub(crate) struct BoundedCache<K, V> {
     young: HashMap<K, V, RandomState>,
     old: HashMap<K, V, RandomState>,
     cap: usize,
 }
 
-impl<K: Eq + Hash, V: Clone> Recent<K, V> {
+impl<K: Eq + Hash, V: Clone> BoundedCache<K, V> {
     /// Remembers at least the last `cap`.
     pub(crate) fn new(cap: usize) -> Self {
         Self { young: HashMap::default(), old: HashMap::default(), cap }
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_stays_and_the_rest_goes() {
-        let mut recent: Recent<Box<str>, usize> = Recent::new(100);
+        let mut recent: BoundedCache<Box<str>, usize> = BoundedCache::new(100);
         for n in 0..100_000 {
             assert_eq!(recent.get_or(n.to_string().as_str(), |_| n), n);
             assert_eq!(recent.get_or("often", |_| n), 0);

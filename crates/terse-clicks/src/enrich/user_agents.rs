@@ -4,20 +4,20 @@ use terse_core::clicks::{BotKind, Interned};
 use ua_parser::{os, user_agent};
 
 use super::bots::BotDetector;
+use super::cache::BoundedCache;
 use super::devices;
-use super::recent::Recent;
-use super::words::clean;
+use super::text::printable;
 
 const BROWSERS: &str = include_str!("../../data/browsers.json");
 const SYSTEMS: &str = include_str!("../../data/systems.json");
 /// A generation of user agents. A site's visitors have some hundreds; reading one anew takes some
 /// ten microseconds.
-const REMEMBERED: usize = 4096;
+const CAPACITY: usize = 4096;
 /// A family can be a part of the user agent itself.
 const MAX_FAMILY_LEN: usize = 60;
 
 /// Browsers that are one to most people, though they differ by where they run.
-const SAME_BROWSER: &[(&str, &str)] = &[
+const BROWSER_FAMILIES: &[(&str, &str)] = &[
     ("Chrome Mobile", "Chrome"),
     ("Chrome Mobile iOS", "Chrome"),
     ("Chrome Mobile WebView", "Android WebView"),
@@ -28,12 +28,12 @@ const SAME_BROWSER: &[(&str, &str)] = &[
     ("Edge Mobile", "Edge"),
     ("Opera Mobile", "Opera"),
 ];
-const SAME_SYSTEM: &[(&str, &str)] =
+const SYSTEM_FAMILIES: &[(&str, &str)] =
     &[("Mac OS X", "macOS"), ("Windows Mobile", "Windows Phone"), ("Web0S", "webOS")];
 
 /// What a user agent says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Agent {
+pub(crate) struct UserAgent {
     pub(crate) device: Option<Interned>,
     pub(crate) browser: Option<Interned>,
     pub(crate) system: Option<Interned>,
@@ -41,29 +41,31 @@ pub(crate) struct Agent {
 }
 
 /// Reads user agents.
-pub(crate) struct Agents {
-    known: Recent<Box<[u8]>, Agent>,
+pub(crate) struct UserAgents {
+    known: BoundedCache<Box<[u8]>, UserAgent>,
     /// Made when it is first needed: it takes some ten megabytes and a twentieth of a second, and a
     /// server without visitors stays small.
-    parser: Option<Parser>,
+    parser: Option<UserAgentParser>,
 }
 
-impl Agents {
+impl UserAgents {
     pub(crate) fn new() -> Self {
-        Self { known: Recent::new(REMEMBERED), parser: None }
+        Self { known: BoundedCache::new(CAPACITY), parser: None }
     }
 
     /// What this user agent says; nothing at all is a machine without a name.
-    pub(crate) fn read(&mut self, agent: &[u8]) -> Agent {
+    pub(crate) fn read(&mut self, agent: &[u8]) -> UserAgent {
         let parser = &mut self.parser;
         self.known.get_or(agent, |agent| {
-            parser.get_or_insert_with(Parser::shipped).read(&String::from_utf8_lossy(agent))
+            parser
+                .get_or_insert_with(UserAgentParser::shipped)
+                .read(&String::from_utf8_lossy(agent))
         })
     }
 
     /// Gets ready to read, so that whoever reads first does not wait for it.
     pub(crate) fn prepare(&mut self) {
-        self.parser.get_or_insert_with(Parser::shipped);
+        self.parser.get_or_insert_with(UserAgentParser::shipped);
     }
 
     #[cfg(test)]
@@ -72,13 +74,13 @@ impl Agents {
     }
 }
 
-struct Parser {
+struct UserAgentParser {
     browsers: user_agent::Extractor<'static>,
     systems: os::Extractor<'static>,
     bots: BotDetector,
 }
 
-impl Parser {
+impl UserAgentParser {
     fn shipped() -> Self {
         let impossible = "the shipped data was tested";
         let browsers: Vec<user_agent::Parser<'static>> =
@@ -99,22 +101,23 @@ impl Parser {
         }
     }
 
-    fn read(&self, agent: &str) -> Agent {
+    fn read(&self, agent: &str) -> UserAgent {
         let machine = self.bots.kind_of(agent);
         if machine == Some(BotKind::Nameless) {
-            return Agent { machine, ..Agent::default() };
+            return UserAgent { machine, ..UserAgent::default() };
         }
         let browser =
-            self.browsers.extract(agent).and_then(|found| family(&found.family, SAME_BROWSER));
-        let system = self.systems.extract(agent).and_then(|found| family(&found.os, SAME_SYSTEM));
-        let device = if machine.is_some() { Some("bot") } else { devices::class_of(agent) };
-        Agent { device: device.map(Into::into), browser, system, machine }
+            self.browsers.extract(agent).and_then(|found| family(&found.family, BROWSER_FAMILIES));
+        let system =
+            self.systems.extract(agent).and_then(|found| family(&found.os, SYSTEM_FAMILIES));
+        let device = if machine.is_some() { Some("bot") } else { devices::device_class(agent) };
+        UserAgent { device: device.map(Into::into), browser, system, machine }
     }
 }
 
 fn family(name: &str, same: &[(&str, &str)]) -> Option<Interned> {
     let name = same.iter().find(|(from, _)| *from == name).map_or(name, |(_, to)| to);
-    clean(name, MAX_FAMILY_LEN).filter(|name| !name.eq_ignore_ascii_case("other"))
+    printable(name, MAX_FAMILY_LEN).filter(|name| !name.eq_ignore_ascii_case("other"))
 }
 
 #[cfg(test)]
@@ -123,8 +126,8 @@ mod tests {
 
     #[test]
     fn browsers_and_systems_are_told_apart() {
-        let mut agents = Agents::new();
-        for (agent, device, browser, system) in super::super::samples::PEOPLE {
+        let mut agents = UserAgents::new();
+        for (agent, device, browser, system) in super::super::samples::BROWSERS {
             let found = agents.read(agent.as_bytes());
             let word = |word: &Option<Interned>| word.as_deref().unwrap_or_default().to_owned();
             assert_eq!(
@@ -138,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_no_device_of_a_person() {
-        let mut agents = Agents::new();
+        let mut agents = UserAgents::new();
         let google = "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) \
             AppleWebKit/537.36 (KHTML, like Gecko) \
                       Chrome/126.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1; \
@@ -148,13 +151,13 @@ mod tests {
         assert_eq!(found.browser.as_deref(), Some("Googlebot"));
         assert_eq!(
             agents.read(b""),
-            Agent { machine: Some(BotKind::Nameless), ..Agent::default() }
+            UserAgent { machine: Some(BotKind::Nameless), ..UserAgent::default() }
         );
     }
 
     #[test]
     fn any_bytes_can_be_read() {
-        let mut agents = Agents::new();
+        let mut agents = UserAgents::new();
         for bytes in [
             &[0xff; 512][..],
             &[0; 512],
@@ -165,9 +168,9 @@ mod tests {
         ] {
             agents.read(bytes);
         }
-        for n in 0..3 * REMEMBERED {
+        for n in 0..3 * CAPACITY {
             agents.read(format!("Mozilla/5.0 (Windows NT 10.0) Thing{n}/1.0").as_bytes());
         }
-        assert!(agents.remembered() <= 2 * REMEMBERED);
+        assert!(agents.remembered() <= 2 * CAPACITY);
     }
 }

@@ -13,33 +13,33 @@ use terse_core::clicks::Interned;
 use terse_core::{Timestamp, is_public_address};
 use tracing::{info, warn};
 
-use super::words::clean;
+use super::text::printable;
 
 static COUNTRIES: &[u8] = include_bytes!("../../data/countries.mmdb");
 /// The file is looked at no more often than this.
-const LOOK_EVERY_MS: u64 = 10_000;
+const CHECK_INTERVAL_MS: u64 = 10_000;
 /// A larger file is not a database of places.
 const MAX_FILE_SIZE: u64 = 2 << 30;
 const MAX_CITY_LEN: usize = 80;
 
 /// Tells where addresses are.
 #[derive(Debug)]
-pub(crate) struct Places {
-    reader: Reader<Source>,
+pub(crate) struct GeoDatabase {
+    reader: Reader<DatabaseBytes>,
     /// The countries there are, so that their clicks share one text.
     countries: HashMap<[u8; 2], Interned>,
-    watched: Option<Watched>,
+    watched: Option<WatchedFile>,
 }
 
 /// The octets of a database. Those of a file are read into memory rather than mapped: whoever
 /// writes a new one over the old one would otherwise end the process.
 #[derive(Debug)]
-enum Source {
+enum DatabaseBytes {
     Shipped,
     File(Vec<u8>),
 }
 
-impl AsRef<[u8]> for Source {
+impl AsRef<[u8]> for DatabaseBytes {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Shipped => COUNTRIES,
@@ -49,26 +49,26 @@ impl AsRef<[u8]> for Source {
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedFile {
     path: PathBuf,
     /// How the file was when it was last read, or when reading it failed.
     seen: Option<(SystemTime, u64)>,
     looked_ms: i64,
 }
 
-impl Places {
+impl GeoDatabase {
     /// From the file, or without one from the countries that are shipped.
     pub(crate) fn open(path: Option<PathBuf>, now: Timestamp) -> io::Result<Self> {
         let Some(path) = path else {
-            let reader = Reader::from_source(Source::Shipped).map_err(broken)?;
+            let reader = Reader::from_source(DatabaseBytes::Shipped).map_err(broken)?;
             return Ok(Self { reader, countries: HashMap::new(), watched: None });
         };
-        let seen = state_of(&path)?;
+        let seen = file_version(&path)?;
         let reader = read(&path)?;
         Ok(Self {
             reader,
             countries: HashMap::new(),
-            watched: Some(Watched { path, seen: Some(seen), looked_ms: now.as_ms() }),
+            watched: Some(WatchedFile { path, seen: Some(seen), looked_ms: now.as_ms() }),
         })
     }
 
@@ -77,11 +77,11 @@ impl Places {
     pub(crate) fn refresh(&mut self, now: Timestamp) -> bool {
         let Some(watched) = &mut self.watched else { return false };
         // A clock that was turned back must not keep us from looking.
-        if now.as_ms().abs_diff(watched.looked_ms) < LOOK_EVERY_MS {
+        if now.as_ms().abs_diff(watched.looked_ms) < CHECK_INTERVAL_MS {
             return false;
         }
         watched.looked_ms = now.as_ms();
-        let state = state_of(&watched.path).ok();
+        let state = file_version(&watched.path).ok();
         if state == watched.seen {
             return false;
         }
@@ -129,7 +129,7 @@ impl Places {
             City::Nested { names } => names.en,
             City::Flat(name) => Some(name),
         });
-        let city = city.and_then(|city| clean(city, MAX_CITY_LEN));
+        let city = city.and_then(|city| printable(city, MAX_CITY_LEN));
         let city = city.map(|city| match &country {
             Some(country) => format!("{city}, {country}").into(),
             None => city,
@@ -138,16 +138,16 @@ impl Places {
     }
 }
 
-pub(super) fn state_of(path: &Path) -> io::Result<(SystemTime, u64)> {
+pub(super) fn file_version(path: &Path) -> io::Result<(SystemTime, u64)> {
     let metadata = fs::metadata(path)?;
     Ok((metadata.modified()?, metadata.len()))
 }
 
-fn read(path: &Path) -> io::Result<Reader<Source>> {
+fn read(path: &Path) -> io::Result<Reader<DatabaseBytes>> {
     if fs::metadata(path)?.len() > MAX_FILE_SIZE {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is too large"));
     }
-    Reader::from_source(Source::File(fs::read(path)?)).map_err(broken)
+    Reader::from_source(DatabaseBytes::File(fs::read(path)?)).map_err(broken)
 }
 
 fn broken(error: maxminddb::MaxMindDbError) -> io::Error {
@@ -202,14 +202,14 @@ mod tests {
         Timestamp::from_ms(ms)
     }
 
-    fn find(places: &mut Places, address: &str) -> (String, String) {
+    fn find(places: &mut GeoDatabase, address: &str) -> (String, String) {
         let (country, city) = places.find(address.parse().unwrap());
         (country.as_deref().unwrap_or_default().into(), city.as_deref().unwrap_or_default().into())
     }
 
     #[test]
     fn countries_work_out_of_the_box() {
-        let mut places = Places::open(None, at(0)).unwrap();
+        let mut places = GeoDatabase::open(None, at(0)).unwrap();
         for (address, want) in [
             ("8.8.8.0", "US"),
             ("193.0.6.0", "NL"),
@@ -248,7 +248,7 @@ mod tests {
             (mmdb::text("not a map"), ("", "")),
         ] {
             fs::write(&path, mmdb::file(&entry)).unwrap();
-            let mut places = Places::open(Some(path.clone()), at(0)).unwrap();
+            let mut places = GeoDatabase::open(Some(path.clone()), at(0)).unwrap();
             assert_eq!(find(&mut places, "8.8.8.8"), (want.0.to_owned(), want.1.to_owned()));
         }
     }
@@ -258,13 +258,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("places.mmdb");
         assert!(
-            Places::open(Some(path.clone()), at(0)).is_err(),
+            GeoDatabase::open(Some(path.clone()), at(0)).is_err(),
             "a missing file is noticed at the start"
         );
         fs::write(&path, "not a database").unwrap();
-        assert!(Places::open(Some(path.clone()), at(0)).is_err(), "and a broken one");
+        assert!(GeoDatabase::open(Some(path.clone()), at(0)).is_err(), "and a broken one");
         fs::write(&path, mmdb::file(&mmdb::flat("DE", "Berlin"))).unwrap();
-        let mut places = Places::open(Some(path.clone()), at(0)).unwrap();
+        let mut places = GeoDatabase::open(Some(path.clone()), at(0)).unwrap();
         assert_eq!(find(&mut places, "8.8.8.8").1, "Berlin, DE");
 
         fs::write(&path, mmdb::file(&mmdb::flat("FR", "Paris-sur-Seine"))).unwrap();
@@ -296,13 +296,13 @@ mod tests {
                 let mut damaged = whole.clone();
                 damaged[at_octet] ^= change;
                 fs::write(&path, &damaged).unwrap();
-                if let Ok(mut places) = Places::open(Some(path.clone()), at(0)) {
+                if let Ok(mut places) = GeoDatabase::open(Some(path.clone()), at(0)) {
                     find(&mut places, "8.8.8.8");
                     find(&mut places, "2001:4860:4860::");
                 }
             }
             fs::write(&path, &whole[..at_octet]).unwrap();
-            drop(Places::open(Some(path.clone()), at(0)));
+            drop(GeoDatabase::open(Some(path.clone()), at(0)));
         }
     }
 }

@@ -78,12 +78,12 @@ fn value(escaped: &[u8]) -> Option<Interned> {
     let spaced: Vec<u8> =
         escaped.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();
     let decoded: Vec<u8> = percent_decode(&spaced).collect();
-    clean(&String::from_utf8_lossy(&decoded), MAX_VALUE_LEN)
+    printable(&String::from_utf8_lossy(&decoded), MAX_VALUE_LEN)
 }
 
 /// Without what cannot be seen or turns the text around, trimmed, and at most `longest` characters
 /// long.
-pub(crate) fn clean(text: &str, longest: usize) -> Option<Interned> {
+pub(crate) fn printable(text: &str, longest: usize) -> Option<Interned> {
     let unseen = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
