@@ -1,4 +1,4 @@
-//! Which user agents are machines, and of what kind.
+//! Recognises bots by their user agent.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use regex::{Regex, RegexSet};
@@ -6,10 +6,10 @@ use terse_core::clicks::BotKind;
 
 const CRAWLERS: &str = include_str!("../../data/crawlers.json");
 
-/// Patterns of the list that people's browsers have too: in-app browsers, and browsers by those who
-/// also have a crawler.
-const PEOPLE: &[&str] = &["MetaIAB Facebook", "Fluid", "Sogou"];
-/// Fetchers of previews that the list does not have, or has under another name.
+/// Patterns of the list that match browsers too: in-app browsers, and browsers of companies that
+/// also run a crawler. The detector leaves them out.
+const BROWSER_PATTERNS: &[&str] = &["MetaIAB Facebook", "Fluid", "Sogou"];
+/// Fetchers of link previews that the list lacks or has under another name.
 const PREVIEWS: &[&str] = &[
     "Facebot",
     "facebookexternalua",
@@ -30,16 +30,16 @@ const PREVIEWS: &[&str] = &[
     "redditbot",
     "Zoom-LinkPreview",
 ];
-/// How libraries and tools begin, besides those of the list.
+/// How the user agents of HTTP libraries and tools begin, besides those of the list.
 const TOOLS: &str = "(?i)^(?:curl|libcurl|wget|aria2|httpie|xh|postmanruntime|insomnia|bruno|python|aiohttp|httpx|urllib|go-|\
     java|apache-httpclient|okhttp|dalvik|ruby|faraday|rest-client|libwww|lwp|perl|php|guzzle|guzzlehttp|symfony|node|axios|undici|got|deno|\
     bun|reqwest|ureq|hyper|rust|dart|winhttp|microsoft-|powershell|jakarta|scrapy|cpp-httplib|hackney|req|mint|finch|elixir|\
     lua|nim|haskell|http\\.rb|k6|vegeta|wrk|hey|ab|siege|apachebench|oha)(?:$|[/ \
     _(;.:-])|^[^/]{1,60}/[^ ]{1,40} CFNetwork/|WindowsPowerShell/";
-/// Whatever else says of itself that it is no browser. `CUBOT` makes phones.
-const OTHERS: &str = r"(?i)\+?https?://|crawler|spider|scraper|(?:^|[^a-z])bot(?:$|[^a-z])|(?:[a-z]{2}[^u]|[abd-z]u|^u)bot[/;)]";
+/// Words and URLs that only bots have in their user agent. `CUBOT` is a maker of phones.
+const GENERIC: &str = r"(?i)\+?https?://|crawler|spider|scraper|(?:^|[^a-z])bot(?:$|[^a-z])|(?:[a-z]{2}[^u]|[abd-z]u|^u)bot[/;)]";
 
-/// What tells machines from people by what they call themselves.
+/// Tells bots from browsers by their user agent.
 #[derive(Debug)]
 pub(crate) struct BotDetector {
     literals: AhoCorasick,
@@ -47,19 +47,19 @@ pub(crate) struct BotDetector {
     patterns: RegexSet,
     pattern_kinds: Vec<BotKind>,
     tools: Regex,
-    others: Regex,
+    generic: Regex,
 }
 
 impl BotDetector {
-    /// Of the list that is shipped.
+    /// Compiles the list that is shipped.
     pub(crate) fn shipped() -> Self {
-        let impossible = "the shipped data was tested";
+        let impossible = "the tests compile the shipped data";
         let listed: Vec<Vec<String>> = serde_json::from_str(CRAWLERS).expect(impossible);
         let (mut literals, mut kinds, mut patterns, mut pattern_kinds) =
             (vec![], vec![], vec![], vec![]);
         for entry in &listed {
             let Some((pattern, tags)) = entry.split_first() else { continue };
-            if PEOPLE.contains(&pattern.as_str()) {
+            if BROWSER_PATTERNS.contains(&pattern.as_str()) {
                 continue;
             }
             let kind = kind_of(tags);
@@ -85,11 +85,11 @@ impl BotDetector {
             patterns: RegexSet::new(&patterns).expect(impossible),
             pattern_kinds,
             tools: Regex::new(TOOLS).expect(impossible),
-            others: Regex::new(OTHERS).expect(impossible),
+            generic: Regex::new(GENERIC).expect(impossible),
         }
     }
 
-    /// The kind of machine that calls itself so; `None` for what people use.
+    /// The kind of bot; `None` for a browser.
     pub(crate) fn kind_of(&self, agent: &str) -> Option<BotKind> {
         let agent = agent.trim();
         if agent.is_empty() {
@@ -97,7 +97,7 @@ impl BotDetector {
         }
         let bytes = agent.as_bytes();
         let literals = self.literals.find_overlapping_iter(agent).filter(|found| {
-            // A name begins where a word begins: `008/` is a crawler, `Build/S008/1` a phone.
+            // A name starts at the start of a word: `008/` is a crawler, `Build/S008/1` a phone.
             let within = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_alphanumeric);
             !(within(found.start()) && found.start() > 0 && within(found.start() - 1))
         });
@@ -106,12 +106,12 @@ impl BotDetector {
         let listed = literals.chain(patterns).min_by_key(|&kind| rank(kind));
         listed
             .or_else(|| self.tools.is_match(agent).then_some(BotKind::Tool))
-            .or_else(|| self.others.is_match(agent).then_some(BotKind::Crawler))
+            .or_else(|| self.generic.is_match(agent).then_some(BotKind::Crawler))
     }
 }
 
-/// Of several kinds the most telling one: a preview that is made with a library, or by a search
-/// engine, is a preview.
+/// Orders the kinds that match one user agent; the lowest wins. A preview fetcher that names its
+/// HTTP library, or a search engine, is a preview fetcher.
 fn rank(kind: BotKind) -> usize {
     const ORDER: [BotKind; 4] = [BotKind::Preview, BotKind::Ai, BotKind::Monitor, BotKind::Crawler];
     ORDER.iter().position(|&other| other == kind).unwrap_or(ORDER.len())
@@ -123,14 +123,14 @@ fn kind_of(tags: &[String]) -> BotKind {
         "ai-crawler" => BotKind::Ai,
         "monitoring" | "scanner" => BotKind::Monitor,
         "http-library" | "browser-automation" => BotKind::Tool,
-        // search-engine, seo, advertising, feed-reader, archiver, academic, and what the list may
-        // invent.
+        // search-engine, seo, advertising, feed-reader, archiver, academic, and tags that later
+        // versions of the list add.
         _ => BotKind::Crawler,
     };
     tags.iter().map(kind).min_by_key(|&kind| rank(kind)).unwrap_or(BotKind::Crawler)
 }
 
-/// The text that a pattern stands for, if it stands for one alone.
+/// The text that a pattern matches, if it matches exactly one.
 fn literal(pattern: &str) -> Option<String> {
     let mut text = String::new();
     let mut characters = pattern.chars();
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines_are_known_by_name() {
+    fn bots_are_recognised_by_name() {
         use BotKind::{Ai, Crawler, Monitor, Nameless, Preview, Tool};
         let bots = BotDetector::shipped();
         for (agent, want) in [
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_not_machines() {
+    fn browsers_are_not_bots() {
         let bots = BotDetector::shipped();
         for agent in super::super::samples::BROWSERS.iter().map(|(agent, ..)| agent) {
             assert_eq!(bots.kind_of(agent), None, "{agent}");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_whole() {
+    fn the_shipped_list_is_complete() {
         let bots = BotDetector::shipped();
         assert!(bots.kinds.len() > 1000 && bots.pattern_kinds.len() > 20);
         for kind in
@@ -282,7 +282,7 @@ mod tests {
         {
             assert!(bots.kinds.contains(&kind), "{kind:?}");
         }
-        for name in PEOPLE {
+        for name in BROWSER_PATTERNS {
             assert!(CRAWLERS.contains(&format!("\"{name}\"")), "{name} is no longer on the list");
         }
     }

@@ -1,8 +1,8 @@
-//! What class of device a user agent speaks of.
+//! The class of device that a user agent names.
 
-/// Words that only one class of device uses, the more telling ones first. A watch calls itself a
-/// phone too, a console Windows.
-const WORDS: &[(&str, &[&str])] = &[
+/// Words that identify a class of device. The first class with a match wins: a watch also calls
+/// itself a phone, a console also names Windows.
+const CLASSES: &[(&str, &[&str])] = &[
     (
         "tv",
         &[
@@ -55,7 +55,7 @@ const WORDS: &[(&str, &[&str])] = &[
             "nokia",
         ],
     ),
-    // Android says `Mobile` on phones alone.
+    // Android adds `Mobile` on phones only.
     ("tablet", &["android", "; kf"]),
     (
         "desktop",
@@ -75,10 +75,10 @@ const WORDS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The class of the device, if it can be told.
+/// The class of the device; `None` if no word matches.
 pub(crate) fn device_class(agent: &str) -> Option<&'static str> {
     let agent = agent.to_ascii_lowercase();
-    WORDS
+    CLASSES
         .iter()
         .find(|(_, words)| words.iter().any(|word| agent.contains(word)))
         .map(|(class, _)| *class)
@@ -89,10 +89,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_told_apart() {
+    fn each_class_of_device_is_recognised() {
         for (agent, device, ..) in super::super::samples::BROWSERS {
             assert_eq!(device_class(agent), Some(*device), "{agent}");
         }
-        assert_eq!(device_class("nothing that we know"), None);
+        assert_eq!(device_class("an unknown device"), None);
     }
 }

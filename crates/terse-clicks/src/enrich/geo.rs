@@ -1,6 +1,5 @@
-//! The country and city of an address.
+//! Finds the country and city of an address in a database in MaxMind's format.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
@@ -16,23 +15,25 @@ use tracing::{info, warn};
 use super::text::printable;
 
 static COUNTRIES: &[u8] = include_bytes!("../../data/countries.mmdb");
-/// The file is looked at no more often than this.
+/// [`GeoDatabase::refresh`] checks the file at most this often.
 const CHECK_INTERVAL_MS: u64 = 10_000;
-/// A larger file is not a database of places.
+/// A geo database is smaller than this.
 const MAX_FILE_SIZE: u64 = 2 << 30;
 const MAX_CITY_LEN: usize = 80;
+const LETTERS: usize = 26;
 
-/// Tells where addresses are.
+/// Finds the country and city of an address.
 #[derive(Debug)]
 pub(crate) struct GeoDatabase {
     reader: Reader<DatabaseBytes>,
-    /// The countries there are, so that their clicks share one text.
-    countries: HashMap<[u8; 2], Interned>,
+    /// All codes from `AA` to `ZZ`, so that clicks share one text per country and a look-up changes
+    /// nothing.
+    countries: Vec<Interned>,
     watched: Option<WatchedFile>,
 }
 
-/// The octets of a database. Those of a file are read into memory rather than mapped: whoever
-/// writes a new one over the old one would otherwise end the process.
+/// The bytes of a database. A file is read into memory and not mapped: if another process truncated
+/// a mapped file, reading it would end this process.
 #[derive(Debug)]
 enum DatabaseBytes {
     Shipped,
@@ -48,60 +49,63 @@ impl AsRef<[u8]> for DatabaseBytes {
     }
 }
 
+/// When a file was modified, and its size.
+pub(super) type FileVersion = (SystemTime, u64);
+
 #[derive(Debug)]
 struct WatchedFile {
     path: PathBuf,
-    /// How the file was when it was last read, or when reading it failed.
-    seen: Option<(SystemTime, u64)>,
-    looked_ms: i64,
+    /// The version at the last attempt to read the file.
+    attempted: Option<FileVersion>,
+    checked_ms: i64,
 }
 
 impl GeoDatabase {
-    /// From the file, or without one from the countries that are shipped.
+    /// Opens the file, or without one the country database that is shipped.
     pub(crate) fn open(path: Option<PathBuf>, now: Timestamp) -> io::Result<Self> {
+        let countries = all_country_codes();
         let Some(path) = path else {
-            let reader = Reader::from_source(DatabaseBytes::Shipped).map_err(broken)?;
-            return Ok(Self { reader, countries: HashMap::new(), watched: None });
+            let reader = Reader::from_source(DatabaseBytes::Shipped).map_err(invalid)?;
+            return Ok(Self { reader, countries, watched: None });
         };
-        let seen = file_version(&path)?;
+        let attempted = Some(file_version(&path)?);
         let reader = read(&path)?;
-        Ok(Self {
-            reader,
-            countries: HashMap::new(),
-            watched: Some(WatchedFile { path, seen: Some(seen), looked_ms: now.as_ms() }),
-        })
+        let watched = Some(WatchedFile { path, attempted, checked_ms: now.as_ms() });
+        Ok(Self { reader, countries, watched })
     }
 
-    /// Reads the file again if it has changed. Whether it did; a file that cannot be read leaves
-    /// all as it is.
+    /// Reads the file again if it has changed, and returns whether it did. If the new file cannot
+    /// be read, the previous database stays in use.
     pub(crate) fn refresh(&mut self, now: Timestamp) -> bool {
         let Some(watched) = &mut self.watched else { return false };
-        // A clock that was turned back must not keep us from looking.
-        if now.as_ms().abs_diff(watched.looked_ms) < CHECK_INTERVAL_MS {
+        // The absolute difference: after the clock was set back the file is still checked.
+        if now.as_ms().abs_diff(watched.checked_ms) < CHECK_INTERVAL_MS {
             return false;
         }
-        watched.looked_ms = now.as_ms();
-        let state = file_version(&watched.path).ok();
-        if state == watched.seen {
+        watched.checked_ms = now.as_ms();
+        let version = file_version(&watched.path).ok();
+        if version == watched.attempted {
             return false;
         }
-        watched.seen = state;
+        watched.attempted = version;
         match read(&watched.path) {
             Ok(reader) => {
-                info!(path = %watched.path.display(), "read the changed file of places");
+                info!(path = %watched.path.display(), "read the changed geo database");
                 self.reader = reader;
                 true
             }
             Err(error) => {
-                warn!(path = %watched.path.display(), %error, "the changed file of places cannot \
-                    be read; the one before stays in use");
+                warn!(
+                    path = %watched.path.display(), %error,
+                    "cannot read the changed geo database; the previous one stays in use"
+                );
                 false
             }
         }
     }
 
-    /// Country and city of an address.
-    pub(crate) fn find(&mut self, address: IpAddr) -> (Option<Interned>, Option<Interned>) {
+    /// The country and city of an address.
+    pub(crate) fn find(&self, address: IpAddr) -> (Option<Interned>, Option<Interned>) {
         if !is_public_address(address) {
             return (None, None);
         }
@@ -115,16 +119,7 @@ impl GeoDatabase {
             Country::Nested { iso_code } => iso_code,
             Country::Flat(code) => Some(code),
         }));
-        let country =
-            country.and_then(|code| <[u8; 2]>::try_from(code.to_ascii_uppercase().as_bytes()).ok());
-        let country = country.filter(|code| {
-            code.iter().all(u8::is_ascii_alphabetic) && code != b"ZZ" && code != b"XX"
-        });
-        let country = country.map(|code| {
-            // At most 26 times 26 of them.
-            let known = self.countries.entry(code);
-            known.or_insert_with(|| String::from_iter(code.map(char::from)).into()).clone()
-        });
+        let country = country.and_then(|code| self.country(code));
         let city = entry.city.and_then(|city| match city {
             City::Nested { names } => names.en,
             City::Flat(name) => Some(name),
@@ -136,25 +131,44 @@ impl GeoDatabase {
         });
         (country, city)
     }
+
+    /// The shared text of a country code. `None` if it is not a code, or one that databases use for
+    /// an unknown country.
+    fn country(&self, code: &str) -> Option<Interned> {
+        let code = <[u8; 2]>::try_from(code.to_ascii_uppercase().as_bytes()).ok()?;
+        if !code.iter().all(u8::is_ascii_alphabetic) || code == *b"ZZ" || code == *b"XX" {
+            return None;
+        }
+        let [first, second] = code.map(|letter| usize::from(letter - b'A'));
+        self.countries.get(first * LETTERS + second).cloned()
+    }
 }
 
-pub(super) fn file_version(path: &Path) -> io::Result<(SystemTime, u64)> {
+fn all_country_codes() -> Vec<Interned> {
+    let letters = || (b'A'..=b'Z').map(char::from);
+    letters()
+        .flat_map(|first| letters().map(move |second| format!("{first}{second}").into()))
+        .collect()
+}
+
+/// The version of a file as it is now.
+pub(super) fn file_version(path: &Path) -> io::Result<FileVersion> {
     let metadata = fs::metadata(path)?;
     Ok((metadata.modified()?, metadata.len()))
 }
 
 fn read(path: &Path) -> io::Result<Reader<DatabaseBytes>> {
     if fs::metadata(path)?.len() > MAX_FILE_SIZE {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is too large"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is larger than 2 GiB"));
     }
-    Reader::from_source(DatabaseBytes::File(fs::read(path)?)).map_err(broken)
+    Reader::from_source(DatabaseBytes::File(fs::read(path)?)).map_err(invalid)
 }
 
-fn broken(error: maxminddb::MaxMindDbError) -> io::Error {
+fn invalid(error: maxminddb::MaxMindDbError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// MaxMind's files are nested, those of others flat.
+/// An entry of a database. MaxMind's own files nest country and city, other files do not.
 #[derive(Deserialize)]
 struct Entry<'a> {
     #[serde(borrow, default)]
@@ -202,14 +216,14 @@ mod tests {
         Timestamp::from_ms(ms)
     }
 
-    fn find(places: &mut GeoDatabase, address: &str) -> (String, String) {
-        let (country, city) = places.find(address.parse().unwrap());
+    fn find(database: &GeoDatabase, address: &str) -> (String, String) {
+        let (country, city) = database.find(address.parse().unwrap());
         (country.as_deref().unwrap_or_default().into(), city.as_deref().unwrap_or_default().into())
     }
 
     #[test]
-    fn countries_work_out_of_the_box() {
-        let mut places = GeoDatabase::open(None, at(0)).unwrap();
+    fn the_shipped_database_knows_countries() {
+        let database = GeoDatabase::open(None, at(0)).unwrap();
         for (address, want) in [
             ("8.8.8.0", "US"),
             ("193.0.6.0", "NL"),
@@ -226,14 +240,14 @@ mod tests {
             ("fd00::1", ""),
             ("203.0.113.0", ""),
         ] {
-            assert_eq!(find(&mut places, address), (want.to_owned(), String::new()), "{address}");
+            assert_eq!(find(&database, address), (want.to_owned(), String::new()), "{address}");
         }
     }
 
     #[test]
-    fn both_shapes_of_files_are_read() {
+    fn nested_and_flat_entries_are_read() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("places.mmdb");
+        let path = folder.path().join("geo.mmdb");
         for (entry, want) in [
             (mmdb::nested("DE", "Berlin"), ("DE", "Berlin, DE")),
             (mmdb::flat("de", "Berlin"), ("DE", "Berlin, DE")),
@@ -248,57 +262,54 @@ mod tests {
             (mmdb::text("not a map"), ("", "")),
         ] {
             fs::write(&path, mmdb::file(&entry)).unwrap();
-            let mut places = GeoDatabase::open(Some(path.clone()), at(0)).unwrap();
-            assert_eq!(find(&mut places, "8.8.8.8"), (want.0.to_owned(), want.1.to_owned()));
+            let database = GeoDatabase::open(Some(path.clone()), at(0)).unwrap();
+            assert_eq!(find(&database, "8.8.8.8"), (want.0.to_owned(), want.1.to_owned()));
         }
     }
 
     #[test]
     fn a_changed_file_is_read_again_and_a_broken_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("places.mmdb");
-        assert!(
-            GeoDatabase::open(Some(path.clone()), at(0)).is_err(),
-            "a missing file is noticed at the start"
-        );
+        let path = folder.path().join("geo.mmdb");
+        assert!(GeoDatabase::open(Some(path.clone()), at(0)).is_err(), "a missing file");
         fs::write(&path, "not a database").unwrap();
-        assert!(GeoDatabase::open(Some(path.clone()), at(0)).is_err(), "and a broken one");
+        assert!(GeoDatabase::open(Some(path.clone()), at(0)).is_err(), "a file of another format");
         fs::write(&path, mmdb::file(&mmdb::flat("DE", "Berlin"))).unwrap();
-        let mut places = GeoDatabase::open(Some(path.clone()), at(0)).unwrap();
-        assert_eq!(find(&mut places, "8.8.8.8").1, "Berlin, DE");
+        let mut database = GeoDatabase::open(Some(path.clone()), at(0)).unwrap();
+        assert_eq!(find(&database, "8.8.8.8").1, "Berlin, DE");
 
         fs::write(&path, mmdb::file(&mmdb::flat("FR", "Paris-sur-Seine"))).unwrap();
-        assert!(!places.refresh(at(9_999)), "not looked at all the time");
-        assert!(places.refresh(at(10_000)));
-        assert_eq!(find(&mut places, "8.8.8.8").1, "Paris-sur-Seine, FR");
-        assert!(!places.refresh(at(20_000)), "unchanged");
+        assert!(!database.refresh(at(9_999)), "the file was checked less than ten seconds ago");
+        assert!(database.refresh(at(10_000)));
+        assert_eq!(find(&database, "8.8.8.8").1, "Paris-sur-Seine, FR");
+        assert!(!database.refresh(at(20_000)), "unchanged");
 
         fs::write(&path, "broken").unwrap();
-        assert!(!places.refresh(at(30_000)) && !places.refresh(at(40_000)));
+        assert!(!database.refresh(at(30_000)) && !database.refresh(at(40_000)));
         fs::remove_file(&path).unwrap();
-        assert!(!places.refresh(at(50_000)));
-        assert_eq!(find(&mut places, "8.8.8.8").1, "Paris-sur-Seine, FR");
+        assert!(!database.refresh(at(50_000)));
+        assert_eq!(find(&database, "8.8.8.8").1, "Paris-sur-Seine, FR");
 
         fs::write(&path, mmdb::file(&mmdb::flat("IT", "Roma"))).unwrap();
         let file = fs::File::options().append(true).open(&path).unwrap();
         file.set_modified(SystemTime::now() + Duration::from_secs(5)).unwrap();
-        assert!(places.refresh(at(1_000)), "though the clock was turned back");
-        assert_eq!(find(&mut places, "8.8.8.8").1, "Roma, IT");
+        assert!(database.refresh(at(1_000)), "after the clock was set back");
+        assert_eq!(find(&database, "8.8.8.8").1, "Roma, IT");
     }
 
     #[test]
     fn a_damaged_database_never_ends_the_process() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("places.mmdb");
+        let path = folder.path().join("geo.mmdb");
         let whole = mmdb::file(&mmdb::nested("DE", "Berlin"));
         for at_octet in 0..whole.len() {
             for change in [0xff, 0x80, 0x01] {
                 let mut damaged = whole.clone();
                 damaged[at_octet] ^= change;
                 fs::write(&path, &damaged).unwrap();
-                if let Ok(mut places) = GeoDatabase::open(Some(path.clone()), at(0)) {
-                    find(&mut places, "8.8.8.8");
-                    find(&mut places, "2001:4860:4860::");
+                if let Ok(database) = GeoDatabase::open(Some(path.clone()), at(0)) {
+                    find(&database, "8.8.8.8");
+                    find(&database, "2001:4860:4860::");
                 }
             }
             fs::write(&path, &whole[..at_octet]).unwrap();

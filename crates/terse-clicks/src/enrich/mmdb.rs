@@ -1,12 +1,12 @@
-//! Makes small files in MaxMind's format, for tests: one entry that stands for every address.
+//! Builds small databases in MaxMind's format for tests: every address has the same entry.
 
-/// A text.
+/// Encodes a text.
 pub(crate) fn text(value: &str) -> Vec<u8> {
     assert!(value.len() < 29);
     [&[2 << 5 | value.len() as u8], value.as_bytes()].concat()
 }
 
-/// A map.
+/// Encodes a map.
 pub(crate) fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
     assert!(entries.len() < 29);
     let mut bytes = vec![7 << 5 | entries.len() as u8];
@@ -29,7 +29,7 @@ pub(crate) fn nested(country: &str, city: &str) -> Vec<u8> {
     ])
 }
 
-/// An entry as in the files of others.
+/// An entry as in the files of other providers.
 pub(crate) fn flat(country: &str, city: &str) -> Vec<u8> {
     map(&[("city", text(city)), ("country_code", text(country)), ("state1", text("x"))])
 }
@@ -38,7 +38,7 @@ fn number(value: u8) -> Vec<u8> {
     vec![6 << 5 | 1, value]
 }
 
-/// A file in which every address has this entry: a tree of one node.
+/// A database in which every address has this entry: a search tree of one node.
 pub(crate) fn file(entry: &[u8]) -> Vec<u8> {
     let to_entry = [0, 0, 1 + 16];
     let mut bytes = [to_entry, to_entry].concat();

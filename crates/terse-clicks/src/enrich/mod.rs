@@ -1,4 +1,4 @@
-//! Finds out what there is to know about a click.
+//! Enriches clicks: country and city, device, browser and system, bots, referrer, campaign.
 
 mod addresses;
 mod bots;
@@ -31,17 +31,17 @@ use geo::GeoDatabase;
 use repeats::RepeatDetector;
 use user_agents::{UserAgent, UserAgents};
 
-/// Generations of what is remembered; each entry is one or two hundred octets.
+/// Entries of one cache generation; each takes one or two hundred bytes.
 const ADDRESSES: usize = 16_384;
 const REFERRERS: usize = 4096;
 const LANGUAGES: usize = 512;
 const CAMPAIGNS: usize = 2048;
 const DOMAINS: usize = 512;
 
-/// Makes clicks of records. What was found out about a text once is remembered, within bounds, so
+/// Turns journal records into clicks. It caches what it derives from each text, within bounds, so
 /// that most clicks cost a few look-ups.
 pub struct Enricher {
-    keep: AddressPrecision,
+    precision: AddressPrecision,
     geo: GeoDatabase,
     user_agents: UserAgents,
     repeats: RepeatDetector,
@@ -52,30 +52,31 @@ pub struct Enricher {
     domains: BoundedCache<Box<[u8]>, Option<Domain>>,
 }
 
+/// What a click keeps of an address.
 #[derive(Clone, Debug, Default)]
 struct Location {
-    text: Option<Interned>,
+    address: Option<Interned>,
     country: Option<Interned>,
     city: Option<Interned>,
 }
 
 impl std::fmt::Debug for Enricher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Enricher").field("keep", &self.keep).finish_non_exhaustive()
+        f.debug_struct("Enricher").field("precision", &self.precision).finish_non_exhaustive()
     }
 }
 
 impl Enricher {
-    /// Places come from the file, which must be readable, or without one from the countries that
-    /// are shipped.
+    /// Countries and cities come from the file, which must be readable. Without a file, countries
+    /// come from the database that is shipped.
     pub fn new(
-        places: Option<PathBuf>,
-        keep: AddressPrecision,
+        geo_file: Option<PathBuf>,
+        precision: AddressPrecision,
         now: Timestamp,
     ) -> io::Result<Self> {
         Ok(Self {
-            keep,
-            geo: GeoDatabase::open(places, now)?,
+            precision,
+            geo: GeoDatabase::open(geo_file, now)?,
             user_agents: UserAgents::new(),
             repeats: RepeatDetector::new(),
             addresses: BoundedCache::new(ADDRESSES),
@@ -86,69 +87,69 @@ impl Enricher {
         })
     }
 
-    /// To be called now and then: reads the file of places again if it has changed.
+    /// Reads the geo file again if it has changed. Call it regularly.
     pub fn refresh(&mut self, now: Timestamp) {
         if self.geo.refresh(now) {
             self.addresses.clear();
         }
     }
 
-    /// Forgets who clicked lately. Records that are read once more must not be taken for repeats of
-    /// themselves.
+    /// Clears the repeat detector. Call it before records are read a second time, which would
+    /// otherwise count as repeats of themselves.
     pub fn forget_visitors(&mut self) {
         self.repeats.clear();
     }
 
-    /// The click that a record stands for; `None` if no link can have its name.
+    /// The click of a record; `None` if no link can have its code or domain.
     pub fn enrich(&mut self, record: &Record<'_>) -> Option<Click> {
         #[cfg(test)]
-        assert_ne!(record.agent, samples::PANICS, "as a test has asked for");
+        assert_ne!(record.agent, samples::PANICS, "the test asks for a panic");
         let code = std::str::from_utf8(record.code).ok().and_then(Code::parse)?;
         let key = LinkKey { domain: self.domain(record.domain)?, code };
         let at = Timestamp::from_ms(record.at_ms);
-        let place = match record.outcome {
+        let target = match record.outcome {
             ClickOutcome::Redirected => ClickTarget::Link(
                 LinkId { key, born: Timestamp::from_ms(record.born_ms) },
                 OwnerId(record.owner),
             ),
             outcome => ClickTarget::Nowhere(key, outcome),
         };
-        let mut click = Click::bare(at, place);
+        let mut click = Click::bare(at, target);
         click.weight = u32::from(record.weight.max(1));
         click.took_micros = record.took_micros;
-        let mut named = None;
+        let mut named_bot = None;
         if !record.marks.has(RequestFlags::QUIET) {
-            named = self.tell(&mut click, record);
+            named_bot = self.add_details(&mut click, record);
         }
         click.machine = if record.marks.has(RequestFlags::HEAD) {
             Some(BotKind::Head)
         } else if record.marks.has(RequestFlags::PREFETCH) {
             Some(BotKind::Prefetch)
         } else {
-            named.or_else(|| self.repeat(&click))
+            named_bot.or_else(|| self.repeat(&click))
         };
         Some(click)
     }
 
-    /// Fills in what the texts of a record tell, and what kind of machine its user agent is.
-    fn tell(&mut self, click: &mut Click, record: &Record<'_>) -> Option<BotKind> {
-        let UserAgent { device, browser, system, machine } = self.user_agents.read(record.agent);
+    /// Fills in what the texts of a record say, and returns the kind of bot its user agent names.
+    fn add_details(&mut self, click: &mut Click, record: &Record<'_>) -> Option<BotKind> {
+        let UserAgent { device, browser, system, bot } = self.user_agents.get(record.agent);
         (click.device, click.browser, click.system) = (device, browser, system);
         click.visitor = (record.visitor != 0).then_some(record.visitor);
         if let Some(address) = Address::read(record.address) {
-            let Location { text, country, city } = self.locate(address);
-            (click.address, click.country, click.city) = (text, country, city);
+            let Location { address, country, city } = self.location(address);
+            (click.address, click.country, click.city) = (address, country, city);
         }
         if !record.referrer.is_empty() {
-            click.referrer = self.referrers.get_or(record.referrer, text::referrer);
+            click.referrer = self.referrers.get_or_insert_with(record.referrer, text::referrer);
         }
         if !record.language.is_empty() {
-            click.language = self.languages.get_or(record.language, text::language);
+            click.language = self.languages.get_or_insert_with(record.language, text::language);
         }
         if !record.campaign.is_empty() {
-            click.utm = self.campaigns.get_or(record.campaign, text::campaign);
+            click.utm = self.campaigns.get_or_insert_with(record.campaign, text::campaign);
         }
-        machine
+        bot
     }
 
     fn repeat(&mut self, click: &Click) -> Option<BotKind> {
@@ -159,18 +160,19 @@ impl Enricher {
         self.repeats.is_repeat(visit, click.at.as_ms()).then_some(BotKind::Repeat)
     }
 
-    fn locate(&mut self, address: Address) -> Location {
-        if let Some(known) = self.addresses.get(&address) {
-            return known;
+    fn location(&mut self, address: Address) -> Location {
+        if let Some(location) = self.addresses.get(&address) {
+            return location;
         }
         let (country, city) = self.geo.find(address.ip());
-        let found = Location { text: address.text(self.keep), country, city };
-        self.addresses.put(address, found.clone());
-        found
+        let location = Location { address: address.text(self.precision), country, city };
+        self.addresses.insert(address, location.clone());
+        location
     }
 
     fn domain(&mut self, name: &[u8]) -> Option<Domain> {
-        self.domains.get_or(name, |name| std::str::from_utf8(name).ok().map(Domain::from_stored))
+        let parse = |name: &[u8]| std::str::from_utf8(name).ok().map(Domain::from_stored);
+        self.domains.get_or_insert_with(name, parse)
     }
 }
 

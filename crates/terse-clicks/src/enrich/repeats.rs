@@ -1,5 +1,5 @@
-//! One visitor who follows one link again and again: a person the first time, a repeat within ten
-//! seconds.
+//! Detects repeated clicks: of one visitor's clicks on one link within ten seconds, the first
+//! counts as a human's and the others as repeats.
 
 use std::hash::{BuildHasher as _, Hash};
 
@@ -8,48 +8,49 @@ use foldhash::quality::RandomState;
 use super::cache::BoundedCache;
 
 const WINDOW_MS: u64 = 10_000;
-/// Visits of the last ten seconds that are remembered; when there are more, some repeats count as
-/// people's.
+/// Visits of one cache generation. With more visits in ten seconds, some repeats count as humans'.
 const CAPACITY: usize = 65_536;
 
-/// Who followed what lately.
+/// Remembers recent clicks.
 #[derive(Debug)]
 pub(crate) struct RepeatDetector {
-    /// The last two counted clicks of a visitor on a link. Journals of several threads are read one
-    /// after the other, so that an earlier click can come later; with the last one alone it would
-    /// hide the later one from those behind it.
-    seen: BoundedCache<u64, [i64; 2]>,
-    /// A visit is known by a hash: that two of ten seconds are mistaken for one another is less
-    /// likely than a broken memory.
+    /// The times of the last two counted clicks of a visitor on a link. The pipeline reads the
+    /// journals of several threads one after the other, so an earlier click can arrive later. With
+    /// one time alone, that click would replace the later one, and repeats of the later one would
+    /// be counted.
+    clicks: BoundedCache<u64, [i64; 2]>,
+    /// A visit is identified by a 64-bit hash. A collision within ten seconds is less likely than a
+    /// memory error.
     hash: RandomState,
 }
 
 impl RepeatDetector {
     pub(crate) fn new() -> Self {
-        Self { seen: BoundedCache::new(CAPACITY), hash: RandomState::default() }
+        Self { clicks: BoundedCache::new(CAPACITY), hash: RandomState::default() }
     }
 
-    /// Whether this click is a repeat. If not, it is what later ones are measured by: who goes on
-    /// clicking is counted again every ten seconds. Time is the clicks' own, and a clock that
-    /// jumps, in either direction, makes no repeats.
+    /// Whether this click is a repeat. A click that is not starts a new window, so a visitor who
+    /// goes on clicking is counted every ten seconds. The time is that of the clicks; a clock that
+    /// jumps in either direction makes no repeats.
     pub(crate) fn is_repeat(&mut self, visit: impl Hash, at_ms: i64) -> bool {
         let key = self.hash.hash_one(visit);
-        let seen = self.seen.get(&key);
-        if seen.is_some_and(|seen| seen.into_iter().any(|last| last.abs_diff(at_ms) < WINDOW_MS)) {
+        let times = self.clicks.get(&key);
+        let in_window = |time: i64| time.abs_diff(at_ms) < WINDOW_MS;
+        if times.is_some_and(|times| times.into_iter().any(in_window)) {
             return true;
         }
-        self.seen.put(key, [at_ms, seen.map_or(at_ms, |[last, _]| last)]);
+        self.clicks.insert(key, [at_ms, times.map_or(at_ms, |[last, _]| last)]);
         false
     }
 
-    /// Forgets everyone.
+    /// Forgets all clicks.
     pub(crate) fn clear(&mut self) {
-        self.seen.clear();
+        self.clicks.clear();
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.seen.len()
+        self.clicks.len()
     }
 }
 
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_click_is_a_persons_and_those_behind_it_are_repeats() {
+    fn the_first_click_counts_and_the_following_ones_are_repeats() {
         let mut repeats = RepeatDetector::new();
         let mut at = |ms| repeats.is_repeat((7, "abc"), ms);
         assert_eq!(
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_hides_nobody() {
+    fn a_clock_that_jumps_makes_no_repeats() {
         let mut repeats = RepeatDetector::new();
         let hour = 3_600_000;
         let mut at = |ms| repeats.is_repeat("v", ms);
@@ -80,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn clicks_read_out_of_order_are_measured_by_both_neighbours() {
+    fn clicks_read_out_of_order_are_compared_with_both_neighbours() {
         let mut repeats = RepeatDetector::new();
         let mut at = |ms| repeats.is_repeat("v", ms);
         assert_eq!([at(105_000), at(50_000), at(107_000), at(52_000)], [false, false, true, true]);
     }
 
     #[test]
-    fn a_flood_of_visitors_is_not_remembered_for_ever() {
+    fn a_flood_of_visitors_stays_within_the_bound() {
         let mut repeats = RepeatDetector::new();
         assert!((0..1_000_000u64).all(|visitor| !repeats.is_repeat(visitor, 0)));
         assert!(repeats.len() <= 2 * CAPACITY, "{}", repeats.len());

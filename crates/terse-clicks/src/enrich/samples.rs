@@ -1,6 +1,6 @@
-//! User agents as they come, with what is to be found out: device, browser, system.
+//! User agents of browsers, each with its device, browser and system.
 
-/// The user agent of a record that the enricher panics at.
+/// The enricher panics at a record with this user agent.
 pub(crate) const PANICS: &[u8] = b"panics";
 
 #[rustfmt::skip]

@@ -28,18 +28,18 @@ fn record() -> Record<'static> {
 fn a_record_becomes_a_click() {
     let click = enricher().enrich(&record()).unwrap();
     let key = LinkKey { domain: Domain::primary(), code: Code::parse("x7Kq2Lm").unwrap() };
-    let word = |word: &str| Some(Interned::from(word));
+    let text = |text: &str| Some(Interned::from(text));
     let want = Click {
         took_micros: 42,
         visitor: Some(99),
-        address: word("8.8.8.0/24"),
-        referrer: word("news.example"),
-        country: word("US"),
-        device: word("desktop"),
-        browser: word("Chrome"),
-        system: word("Windows"),
-        language: word("de-DE"),
-        utm: [word("mail"), None, None, None, None],
+        address: text("8.8.8.0/24"),
+        referrer: text("news.example"),
+        country: text("US"),
+        device: text("desktop"),
+        browser: text("Chrome"),
+        system: text("Windows"),
+        language: text("de-DE"),
+        utm: [text("mail"), None, None, None, None],
         ..Click::bare(
             Timestamp::from_ms(1_763_000_000_123),
             ClickTarget::Link(LinkId { key, born: Timestamp::from_ms(5) }, OwnerId(7)),
@@ -49,7 +49,7 @@ fn a_record_becomes_a_click() {
 }
 
 #[test]
-fn a_visit_that_led_nowhere_is_an_orphan() {
+fn a_visit_without_a_redirect_is_an_orphan() {
     let sent =
         Record { outcome: ClickOutcome::Gone, weight: 64, domain: b"go.example", ..record() };
     let click = enricher().enrich(&sent).unwrap();
@@ -61,7 +61,7 @@ fn a_visit_that_led_nowhere_is_an_orphan() {
 }
 
 #[test]
-fn who_asked_not_to_be_tracked_is_a_person_and_nothing_else() {
+fn a_visitor_who_asked_not_to_be_tracked_is_only_counted() {
     let click = enricher().enrich(&Record { marks: RequestFlags::QUIET, ..record() }).unwrap();
     let bare = Click { took_micros: 42, ..Click::bare(click.at, click.place.clone()) };
     assert_eq!(click, bare);
@@ -70,7 +70,7 @@ fn who_asked_not_to_be_tracked_is_a_person_and_nothing_else() {
 }
 
 #[test]
-fn the_reason_is_the_most_certain_one() {
+fn of_several_kinds_of_bot_the_most_certain_is_reported() {
     let curl: &[u8] = b"curl/8.0";
     for (marks, agent, want) in [
         (RequestFlags::HEAD.with(RequestFlags::PREFETCH, true), curl, BotKind::Head),
@@ -79,7 +79,7 @@ fn the_reason_is_the_most_certain_one() {
         (RequestFlags::default(), curl, BotKind::Tool),
     ] {
         let mut enricher = enricher();
-        // Not even the second time is it a repeat, and a person behind it is still a first one.
+        // The second one is no repeat either, and the first human click after it counts.
         for _ in 0..2 {
             assert_eq!(
                 enricher.enrich(&Record { marks, agent, ..record() }).unwrap().machine,
@@ -92,26 +92,26 @@ fn the_reason_is_the_most_certain_one() {
         assert_eq!(
             enricher.enrich(&Record { visitor: 0, ..record() }).unwrap().machine,
             None,
-            "nobody is told apart"
+            "without a visitor hash there are no repeats"
         );
     }
 }
 
 #[test]
-fn as_much_of_an_address_is_kept_as_the_setting_says() {
-    for (keep, want) in [
+fn an_address_is_stored_as_precisely_as_the_setting_says() {
+    for (precision, want) in [
         (AddressPrecision::Network, Some("8.8.8.0/24")),
         (AddressPrecision::Omitted, None),
         (AddressPrecision::Full, Some("8.8.8.8")),
     ] {
-        let mut enricher = Enricher::new(None, keep, Timestamp::from_ms(0)).unwrap();
+        let mut enricher = Enricher::new(None, precision, Timestamp::from_ms(0)).unwrap();
         let click = enricher.enrich(&Record { address: &[8, 8, 8, 8], ..record() }).unwrap();
         assert_eq!((click.address.as_deref(), click.country.as_deref()), (want, Some("US")));
     }
 }
 
 #[test]
-fn what_no_link_can_be_called_is_not_a_click() {
+fn a_record_with_an_impossible_code_or_domain_is_no_click() {
     for code in [&b""[..], b"ab", b"a/b/c", b"\xff\xff\xff"] {
         assert_eq!(enricher().enrich(&Record { code, ..record() }), None);
     }
@@ -119,9 +119,9 @@ fn what_no_link_can_be_called_is_not_a_click() {
 }
 
 #[test]
-fn a_changed_file_of_places_is_used_at_once() {
+fn a_changed_geo_file_is_used_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("places.mmdb");
+    let path = folder.path().join("geo.mmdb");
     std::fs::write(&path, mmdb::file(&mmdb::flat("DE", "Berlin"))).unwrap();
     let mut enricher =
         Enricher::new(Some(path.clone()), AddressPrecision::Network, Timestamp::from_ms(0))
@@ -133,7 +133,7 @@ fn a_changed_file_of_places_is_used_at_once() {
 }
 
 #[test]
-fn a_million_different_texts_are_not_all_remembered() {
+fn the_caches_stay_within_their_bounds() {
     let mut enricher = enricher();
     for n in 0..1_000_000u32 {
         let text = format!("host{n}.example");
@@ -156,13 +156,13 @@ fn a_million_different_texts_are_not_all_remembered() {
     assert!(enricher.campaigns.len() <= 2 * CAMPAIGNS);
     assert!(enricher.domains.len() <= 2 * DOMAINS);
     assert!(enricher.addresses.len() <= 2 * ADDRESSES);
-    assert!(enricher.user_agents.remembered() <= 2 * 4096);
+    assert!(enricher.user_agents.cached() <= 2 * 4096);
     assert!(enricher.repeats.len() <= 2 * 65_536);
 }
 
 proptest! {
     #[test]
-    fn any_record_can_be_read(
+    fn any_record_can_be_enriched(
         texts in proptest::array::uniform7(proptest::collection::vec(any::<u8>(), 0..300)),
         numbers in any::<(i64, u32, u16, u64, u64, i64, u8, u8)>(),
         code in "[A-Za-z0-9_-]{3,10}",

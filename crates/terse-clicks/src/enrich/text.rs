@@ -1,15 +1,15 @@
-//! The texts of a record, made fit to be shown: referrers, languages, campaigns.
+//! Normalises the texts of a record for display: referrer, language, campaign.
 
 use percent_encoding::percent_decode;
 use terse_core::clicks::Interned;
 
-/// A value of a campaign is cut to this many characters.
+/// Campaign values are cut to this many characters.
 const MAX_VALUE_LEN: usize = 100;
 const CAMPAIGN: [&[u8]; 5] =
     [b"utm_source", b"utm_medium", b"utm_campaign", b"utm_term", b"utm_content"];
 
-/// The host that a visitor came from: lower case, without port, closing dot and `www.`. Names in
-/// other scripts stay as they were sent.
+/// The referrer's host: lower case, without port, trailing dot and `www.`. Names in other scripts
+/// stay as they were sent.
 pub(crate) fn referrer(bytes: &[u8]) -> Option<Interned> {
     let text = std::str::from_utf8(bytes).ok()?;
     if let Some(rest) = text.strip_prefix('[') {
@@ -30,8 +30,8 @@ pub(crate) fn referrer(bytes: &[u8]) -> Option<Interned> {
     (shaped && !host.is_empty()).then(|| host.into())
 }
 
-/// A language, with script and region if they were named: `de`, `pt-BR`, `zh-Hant-TW`. Anything
-/// else of a tag is left out.
+/// A language with its script and region, if the tag names them: `de`, `pt-BR`, `zh-Hant-TW`. Other
+/// parts of the tag are dropped.
 pub(crate) fn language(bytes: &[u8]) -> Option<Interned> {
     let text = std::str::from_utf8(bytes).ok()?;
     let tag = text.split([';', ',']).next().unwrap_or_default().trim();
@@ -81,15 +81,15 @@ fn value(escaped: &[u8]) -> Option<Interned> {
     printable(&String::from_utf8_lossy(&decoded), MAX_VALUE_LEN)
 }
 
-/// Without what cannot be seen or turns the text around, trimmed, and at most `longest` characters
-/// long.
-pub(crate) fn printable(text: &str, longest: usize) -> Option<Interned> {
-    let unseen = |c: char| {
+/// Removes control characters and marks that change the direction of text, trims, and cuts to
+/// `max_len` characters. `None` if nothing is left.
+pub(crate) fn printable(text: &str, max_len: usize) -> Option<Interned> {
+    let invisible = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    let visible: String = text.chars().filter(|&c| !unseen(c)).collect();
-    let short: String = visible.trim().chars().take(longest).collect();
+    let visible: String = text.chars().filter(|&c| !invisible(c)).collect();
+    let short: String = visible.trim().chars().take(max_len).collect();
     let short = short.trim_end();
     (!short.is_empty()).then(|| short.into())
 }
