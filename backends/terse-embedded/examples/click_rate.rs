@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use terse_core::clicks::{
-    Batch, BotKind, Click, ClickStore, ClickSubject, ClickTarget, Interned, LinkId, Period,
-    Position, Retention, Unit,
+    Batch, BotKind, Click, ClickIngest as _, ClickReports as _, ClickRetention as _, ClickSubject,
+    ClickTarget, Interned, JournalId, JournalSpan, LinkId, Period, Retention, Unit,
 };
 use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 use terse_embedded::{ClickOptions, EmbeddedClicks};
@@ -108,6 +108,8 @@ async fn rate(name: &str, batches: u64, keep_raw: bool, pick: impl Fn(&mut Dice)
         ..ClickOptions::new(folder.path().join("clicks.db"))
     })
     .unwrap();
+    let journal = JournalId::generate().unwrap();
+    let epoch = store.open(journal).await.unwrap().epoch;
     let (mut dice, words) = (Dice(1), Words::new());
     let (mut wall, mut used, mut worst) = (Duration::ZERO, 0.0, Duration::ZERO);
     for n in 0..batches {
@@ -118,10 +120,10 @@ async fn rate(name: &str, batches: u64, keep_raw: bool, pick: impl Fn(&mut Dice)
         });
         let batch = Batch {
             clicks: clicks.collect(),
-            moves: vec![Position { segment: 1, from: n, to: n + 1 }],
+            spans: vec![JournalSpan { journal, epoch, segment: 1, from: n, to: n + 1 }],
         };
         let (begun, before) = (Instant::now(), cpu());
-        store.record(&batch).await.unwrap();
+        store.add(&batch).await.unwrap();
         worst = worst.max(begun.elapsed());
         wall += begun.elapsed();
         used += cpu() - before;
@@ -179,16 +181,17 @@ async fn report() {
                 click.visitor = Some(dice.next() | 1);
                 click
             });
-            store.record(&Batch { clicks: clicks.collect(), moves: vec![] }).await.unwrap();
+            terse_testkit::add_clicks(&store, clicks.collect()).await;
         }
     }
     let before = Timestamp::from_ms((day - 30) * Unit::Day.ms());
-    while store
-        .prune(Retention { raw_before: before, hours_before: before, limit: 5000 })
-        .await
-        .unwrap()
-        .more
-    {}
+    let retention = Retention {
+        raw_before: before,
+        hours_before: before,
+        tombstones_before: before,
+        limit: 5000,
+    };
+    while store.prune(retention).await.unwrap().more {}
     let now = Timestamp::from_ms(NOW);
     for (name, days) in [
         ("all time", None),

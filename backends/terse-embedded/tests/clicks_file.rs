@@ -8,10 +8,11 @@ use std::process::{Command, Stdio};
 
 use rusqlite::Connection;
 use terse_core::clicks::{
-    Batch, Click, ClickStore, ClickSubject, ClickTarget, Count, Dimension, Interned, LinkId,
-    Period, Position, RawQuery, Recorded, Retention,
+    Added, Batch, Click, ClickIngest as _, ClickReports as _, ClickRetention as _, ClickSubject,
+    ClickTarget, Count, Dimension, Interned, JournalId, JournalSpan, LinkId, Opened, Period,
+    RawQuery, Retention,
 };
-use terse_core::{OwnerId, StoreError};
+use terse_core::{OwnerId, StoreError, Timestamp};
 use terse_embedded::{
     BackupError, ClickOptions, Embedded, EmbeddedClicks, OpenError, Options, backup_clicks,
     inspect_clicks, verify_clicks,
@@ -50,10 +51,25 @@ fn click(n: u64) -> Click {
     Click { visitor: Some(n + 1), country: Some("DE".into()), took_micros: n as u32, ..click }
 }
 
+const JOURNAL: JournalId = JournalId([3; 16]);
+
 /// The n-th of a row of batches of different sizes.
-fn batch(n: u64) -> Batch {
+fn batch(n: u64, epoch: u32) -> Batch {
     let clicks = (0..size(n)).map(|m| click(n * 50 + m));
-    Batch { clicks: clicks.collect(), moves: vec![Position { segment: 9, from: n, to: n + 1 }] }
+    let span = JournalSpan { journal: JOURNAL, epoch, segment: 9, from: n, to: n + 1 };
+    Batch { clicks: clicks.collect(), spans: vec![span] }
+}
+
+/// Opens the journal. Says the epoch, and which batch is next.
+async fn open_journal(store: &EmbeddedClicks) -> (u32, u64) {
+    let Opened { epoch, positions, .. } = store.open(JOURNAL).await.unwrap();
+    assert!(positions.iter().all(|position| position.segment == 9));
+    (epoch, positions.first().map_or(0, |position| position.to))
+}
+
+fn up_to(raw: i64, hours: i64, limit: usize) -> Retention {
+    let (raw_before, hours_before) = (moment(raw), moment(hours));
+    Retention { raw_before, hours_before, tombstones_before: Timestamp::MIN, limit }
 }
 
 fn size(n: u64) -> u64 {
@@ -61,7 +77,7 @@ fn size(n: u64) -> u64 {
 }
 
 async fn put(store: &EmbeddedClicks, clicks: Vec<Click>) {
-    assert_eq!(store.record(&Batch { clicks, moves: vec![] }).await.unwrap(), Recorded::Done);
+    terse_testkit::add_clicks(store, clicks).await;
 }
 
 async fn everything(store: &EmbeddedClicks) -> Count {
@@ -73,24 +89,28 @@ async fn what_was_counted_is_there_when_opened_again() {
     let folder = Folder::new();
     let salt = {
         let store = folder.open();
+        let (epoch, _) = open_journal(&store).await;
         for n in 0..60 {
-            store.record(&batch(n)).await.unwrap();
+            store.add(&batch(n, epoch)).await.unwrap();
         }
         store.salt(20_000).await.unwrap()
     };
     let store = folder.open();
     assert_eq!(store.salt(20_000).await.unwrap(), salt);
-    assert_eq!(store.positions().await.unwrap(), [(9, 60)]);
-    assert_eq!(store.record(&batch(59)).await.unwrap(), Recorded::OutOfStep);
-    assert_eq!(store.record(&batch(60)).await.unwrap(), Recorded::Done);
+    assert_eq!(store.add(&batch(60, 1)).await.unwrap(), Added::Done, "the epoch goes on");
+    let (epoch, next) = open_journal(&store).await;
+    assert_eq!((epoch, next), (2, 61));
+    assert_eq!(store.add(&batch(60, epoch)).await.unwrap(), Added::Already);
+    assert_eq!(store.add(&batch(61, 1)).await.unwrap(), Added::Fenced);
     let all: u64 = (0..61).map(size).sum();
     assert_eq!(everything(&store).await.humans, all);
     assert_eq!((store.queue_depth(), store.disk_size() > 4096), (0, true));
     store.check().await.unwrap();
     store.close();
     assert!(store.check().await.is_err());
-    assert!(matches!(store.record(&batch(61)).await, Err(StoreError::Unavailable(_))));
-    assert!(matches!(store.positions().await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(store.add(&batch(61, epoch)).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(store.open(JOURNAL).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(store.counts(&[link(1)]).await, Err(StoreError::Unavailable(_))));
     assert!(!folder.0.path().join("clicks.db-wal").exists(), "everything is in the one file");
     let report = verify_clicks(&folder.db()).unwrap();
     assert_eq!(
@@ -116,7 +136,7 @@ fn files_from_the_future_and_of_others_are_refused_and_left_alone() {
         EmbeddedClicks::open(ClickOptions::new(folder.db())).unwrap_err(),
         inspect_clicks(&folder.db()).unwrap_err(),
     ] {
-        assert!(matches!(error, OpenError::Newer { found: 99, known: 1 }), "{error}");
+        assert!(matches!(error, OpenError::Newer { found: 99, known: 2 }), "{error}");
     }
     let links = folder.0.path().join("terse.db");
     drop(Embedded::open(Options::new(&links)).unwrap());
@@ -144,8 +164,7 @@ async fn a_damaged_sum_is_an_error_to_readers_and_does_not_stop_the_counting() {
             let store = folder.open();
             put(&store, (0..100).map(click).collect()).await;
             if table == "days" {
-                let (raw_before, hours_before) = (moment(0), moment(86_400_000));
-                store.prune(Retention { raw_before, hours_before, limit: 100 }).await.unwrap();
+                store.prune(up_to(0, 86_400_000, 100)).await.unwrap();
             }
         }
         // One bit in the middle of each.
@@ -177,9 +196,7 @@ async fn a_damaged_sum_is_an_error_to_readers_and_does_not_stop_the_counting() {
         // The plain numbers are still there, and go on.
         assert_eq!(store.counts(&[link(1)]).await.unwrap()[0].humans, 10);
         put(&store, (0..100).map(click).collect()).await;
-        let retention =
-            Retention { raw_before: moment(0), hours_before: moment(86_400_000), limit: 1000 };
-        store.prune(retention).await.unwrap();
+        store.prune(up_to(0, 86_400_000, 1000)).await.unwrap();
         let found = store.report(&ClickSubject::Everything, period, moment(0)).await.unwrap();
         assert_eq!(found.tally.clicks.humans, 200, "{table}");
         assert_eq!(
@@ -215,8 +232,9 @@ fn a_copy_is_whole_while_clicks_are_counted() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let folder = Folder::new();
     let store = folder.open();
+    let (epoch, _) = runtime.block_on(open_journal(&store));
     for n in 0..20 {
-        runtime.block_on(store.record(&batch(n))).unwrap();
+        runtime.block_on(store.add(&batch(n, epoch))).unwrap();
     }
     let copies = [folder.0.path().join("one.db"), folder.0.path().join("two.db")];
     std::thread::scope(|scope| {
@@ -225,7 +243,7 @@ fn a_copy_is_whole_while_clicks_are_counted() {
             backup_clicks(&folder.db(), &copies[1]).unwrap();
         });
         for n in 20..200 {
-            runtime.block_on(store.record(&batch(n))).unwrap();
+            runtime.block_on(store.add(&batch(n, epoch))).unwrap();
         }
         copying.join().unwrap();
     });
@@ -234,9 +252,7 @@ fn a_copy_is_whole_while_clicks_are_counted() {
         let report = verify_clicks(&copy).unwrap();
         assert!(report.is_clean(), "{report:?}");
         let store = EmbeddedClicks::open(ClickOptions::new(copy)).unwrap();
-        let [(9, place)] = runtime.block_on(store.positions()).unwrap()[..] else {
-            panic!("one position")
-        };
+        let (_, place) = runtime.block_on(open_journal(&store));
         assert!(place >= 20);
         assert_eq!(
             runtime.block_on(everything(&store)).humans,
@@ -254,10 +270,10 @@ async fn a_full_file_refuses_whole_batches_and_recovers() {
         ..ClickOptions::new(folder.db())
     })
     .unwrap();
-    let mut counted = 0;
+    let (epoch, mut counted) = open_journal(&store).await;
     let error = loop {
-        match store.record(&batch(counted)).await {
-            Ok(Recorded::Done) => counted += 1,
+        match store.add(&batch(counted, epoch)).await {
+            Ok(Added::Done) => counted += 1,
             Ok(other) => panic!("{other:?}"),
             Err(error) => break error,
         }
@@ -267,8 +283,9 @@ async fn a_full_file_refuses_whole_batches_and_recovers() {
     assert_eq!(everything(&store).await.humans, (0..counted).map(size).sum::<u64>());
     store.close();
     let store = folder.open();
-    assert_eq!(store.positions().await.unwrap(), [(9, counted)]);
-    assert_eq!(store.record(&batch(counted)).await.unwrap(), Recorded::Done);
+    let (epoch, next) = open_journal(&store).await;
+    assert_eq!(next, counted);
+    assert_eq!(store.add(&batch(counted, epoch)).await.unwrap(), Added::Done);
     drop(store);
     assert!(verify_clicks(&folder.db()).unwrap().is_clean());
 }
@@ -286,16 +303,14 @@ async fn without_raw_clicks_only_sums_are_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_left_of_what_was_forgotten() {
+async fn nothing_is_left_of_what_was_erased() {
     let folder = Folder::new();
     let store = folder.open();
     put(&store, (0..100).map(click).collect()).await;
-    let retention =
-        |hours| Retention { raw_before: moment(0), hours_before: moment(hours), limit: 1000 };
-    store.prune(retention(86_400_000)).await.unwrap();
+    store.prune(up_to(0, 86_400_000, 1000)).await.unwrap();
     put(&store, (0..100).map(click).collect()).await;
     let links: Vec<_> = (0..9).map(|n| link(n).key).collect();
-    store.forget_links(&links, moment(0)).await.unwrap();
+    store.erase_links(&links, moment(0), moment(9)).await.unwrap();
     store.close();
     let report = verify_clicks(&folder.db()).unwrap();
     assert_eq!(
@@ -304,7 +319,7 @@ async fn nothing_is_left_of_what_was_forgotten() {
         "{report:?}"
     );
     let store = folder.open();
-    store.forget_owner(OWNER).await.unwrap();
+    store.erase_owner(OWNER, moment(9)).await.unwrap();
     assert_eq!(everything(&store).await.humans, 200);
     store.close();
     let report = verify_clicks(&folder.db()).unwrap();
@@ -373,13 +388,12 @@ fn sizes(path: &Path) -> i64 {
 async fn one_who_counts_until_killed() {
     let Ok(path) = std::env::var("TERSE_TEST_CLICKS_TO_KILL") else { return };
     let store = EmbeddedClicks::open(ClickOptions::new(path)).unwrap();
-    let from = store.positions().await.unwrap().first().map_or(0, |(_, place)| *place);
+    let (epoch, from) = open_journal(&store).await;
     for n in from.. {
-        assert_eq!(store.record(&batch(n)).await.unwrap(), Recorded::Done);
+        assert_eq!(store.add(&batch(n, epoch)).await.unwrap(), Added::Done);
         println!("counted {n}");
         if n % 20 == 19 {
-            let (raw_before, hours_before) = (moment(0), moment(86_400_000 * 2));
-            store.prune(Retention { raw_before, hours_before, limit: 10 }).await.unwrap();
+            store.prune(up_to(0, 86_400_000 * 2, 10)).await.unwrap();
         }
     }
 }
@@ -415,7 +429,7 @@ async fn killed_at_any_moment_it_has_counted_what_it_said_and_no_more() {
         }
         let said = said.expect("it counted something") + 1;
         let store = folder.open();
-        let place = store.positions().await.unwrap()[0].1;
+        let (_, place) = open_journal(&store).await;
         assert!((said..=said + 1).contains(&place), "said {said}, found {place}");
         let want: u64 = (0..place).map(size).sum();
         assert_eq!(everything(&store).await.humans, want);
@@ -456,4 +470,34 @@ async fn a_forgotten_salt_is_nowhere_and_no_copy_has_any() {
     store.backup(&copy).unwrap();
     assert!(!holds(&copy, &last));
     verify_clicks(&copy).unwrap();
+}
+
+/// As the first version wrote it: positions without journals, and no tombstones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_from_before_journals_had_ids_counts_nothing_twice() {
+    let folder = Folder::new();
+    {
+        let store = folder.open();
+        let (epoch, _) = open_journal(&store).await;
+        for n in 0..5 {
+            store.add(&batch(n, epoch)).await.unwrap();
+        }
+    }
+    sql(
+        &folder.db(),
+        "CREATE TABLE old (segment INTEGER PRIMARY KEY, place INTEGER NOT NULL) STRICT; \
+         INSERT INTO old SELECT segment, place FROM positions; DROP TABLE positions; \
+         ALTER TABLE old RENAME TO positions; DROP TABLE journals; DROP TABLE erased_links; \
+         DROP TABLE erased_owners; PRAGMA user_version = 1",
+    );
+    inspect_clicks(&folder.db()).unwrap();
+    let store = folder.open();
+    let (epoch, next) = open_journal(&store).await;
+    assert_eq!((epoch, next), (1, 5), "the first journal that is opened has the positions");
+    assert_eq!(store.add(&batch(4, epoch)).await.unwrap(), Added::Already);
+    assert_eq!(store.add(&batch(5, epoch)).await.unwrap(), Added::Done);
+    assert_eq!(store.open(JournalId([4; 16])).await.unwrap().positions, []);
+    assert_eq!(everything(&store).await.humans, (0..6).map(size).sum::<u64>());
+    store.close();
+    assert!(verify_clicks(&folder.db()).unwrap().is_clean());
 }

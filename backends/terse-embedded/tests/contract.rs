@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
 use terse_embedded::{ClickOptions, Embedded, EmbeddedClicks, Options};
 
@@ -23,7 +23,10 @@ async fn fresh_links() -> Option<Embedded> {
 }
 terse_testkit::link_store!(fresh_links);
 
-async fn fresh_clicks() -> Option<EmbeddedClicks> {
-    Some(EmbeddedClicks::open(ClickOptions::new(folder().join("clicks.db"))).unwrap())
+/// One process opens the file, and all its parts share one handle.
+async fn fresh_clicks() -> Option<[terse_testkit::click_store::Store; 2]> {
+    let store = EmbeddedClicks::open(ClickOptions::new(folder().join("clicks.db"))).unwrap();
+    let store: terse_testkit::click_store::Store = Arc::new(store);
+    Some([Arc::clone(&store), store])
 }
 terse_testkit::click_store!(fresh_clicks);

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use terse_clicks::{AddressPrecision, Enricher, Folder, Shipper, ShipperParts};
 use terse_core::clicks::{
-    Batch, ClickPage, ClickReport, ClickStore, ClickSubject, Count, HEADER, Journaled, LinkId,
-    Live, Period, Pruned, RawQuery, Record, Recorded, Retention, Salt, SegmentHeader, finish,
+    Added, Batch, ClickIngest, Forgotten, HEADER, JournalId, Journaled, Live, Opened, Record,
+    SegmentHeader, finish,
 };
-use terse_core::{Clock, LinkKey, OwnerId, StoreError, Timestamp};
+use terse_core::{Clock, StoreError, Timestamp};
 
 const SEGMENT: usize = 1 << 20;
 const LINKS: usize = 100_000;
@@ -101,7 +101,7 @@ fn print(what: &str, clicks: usize, (begun, spent): (Instant, f64)) {
 }
 
 /// The store that clicks are shipped to.
-fn store() -> Arc<dyn ClickStore> {
+fn store() -> Arc<dyn ClickIngest> {
     Arc::new(Nothing)
 }
 
@@ -266,44 +266,21 @@ fn memory() -> f64 {
 struct Nothing;
 
 #[async_trait]
-impl ClickStore for Nothing {
-    async fn positions(&self) -> Result<Vec<(u64, u64)>, StoreError> {
-        Ok(Vec::new())
+impl ClickIngest for Nothing {
+    async fn open(&self, _: JournalId) -> Result<Opened, StoreError> {
+        Ok(Opened::default())
     }
-    async fn record(&self, _: &Batch) -> Result<Recorded, StoreError> {
-        Ok(Recorded::Done)
+    async fn add(&self, _: &Batch) -> Result<Added, StoreError> {
+        Ok(Added::Done)
     }
-    async fn forget_segments(&self, _: &[u64]) -> Result<(), StoreError> {
-        Ok(())
-    }
-    async fn counts(&self, _: &[LinkId]) -> Result<Vec<Count>, StoreError> {
-        Ok(Vec::new())
-    }
-    async fn report(
+    async fn forget(
         &self,
-        _: &ClickSubject,
-        _: Period,
-        _: Timestamp,
-    ) -> Result<ClickReport, StoreError> {
-        Err(StoreError::Busy)
-    }
-    async fn clicks(&self, _: &RawQuery) -> Result<ClickPage, StoreError> {
-        Ok(ClickPage::default())
-    }
-    async fn links(&self, _: Option<&LinkId>, _: usize) -> Result<Vec<LinkId>, StoreError> {
-        Ok(Vec::new())
-    }
-    async fn forget_links(&self, _: &[LinkKey], _: Timestamp) -> Result<(), StoreError> {
-        Ok(())
-    }
-    async fn forget_owner(&self, _: OwnerId) -> Result<(), StoreError> {
-        Ok(())
-    }
-    async fn prune(&self, _: Retention) -> Result<Pruned, StoreError> {
-        Ok(Pruned::default())
-    }
-    async fn salt(&self, _: i64) -> Result<Salt, StoreError> {
-        Ok([0; 16])
+        _: JournalId,
+        _: u32,
+        _: u64,
+        _: &[u64],
+    ) -> Result<Forgotten, StoreError> {
+        Ok(Forgotten::Done)
     }
     async fn check(&self) -> Result<(), StoreError> {
         Ok(())

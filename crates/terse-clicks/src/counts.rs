@@ -1,4 +1,4 @@
-//! What the shipper has done, for those who watch it.
+//! What the shipper has done, for metrics and health checks.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
@@ -9,10 +9,10 @@ pub struct ShipperCounts {
     pub recorded: AtomicU64,
     /// Batches that the store has counted.
     pub batches: AtomicU64,
-    /// Visits that went with the oldest segments because the journal was over its bound. If the
-    /// store has never answered, those of an earlier process may be among them that it had counted.
+    /// Visits in the oldest segments, which were deleted because the journal was over its bound. If
+    /// the store has never answered, some of them may have been counted by an earlier process.
     pub dropped: AtomicU64,
-    /// Records that no link could have had, or that could not be made sense of.
+    /// Records that cannot belong to a link, or that could not be read.
     pub unreadable: AtomicU64,
     /// Calls of the store that failed or took too long.
     pub store_failures: AtomicU64,
@@ -24,9 +24,11 @@ pub struct ShipperCounts {
     pub lag_segments: AtomicU64,
     /// When something last failed, in milliseconds since 1970; 0 if nothing did.
     pub last_error_ms: AtomicI64,
-    /// False once the thread has ended though nobody asked it to: nothing is counted any more until
-    /// the next start.
+    /// False once the thread has ended without an order: nothing is counted any more until the next
+    /// start.
     pub alive: AtomicBool,
+    /// True once another process has opened this journal: this one counts no more.
+    pub fenced: AtomicBool,
 }
 
 impl Default for ShipperCounts {
@@ -42,6 +44,7 @@ impl Default for ShipperCounts {
             lag_segments: AtomicU64::default(),
             last_error_ms: AtomicI64::default(),
             alive: AtomicBool::new(true),
+            fenced: AtomicBool::default(),
         }
     }
 }

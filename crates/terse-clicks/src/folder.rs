@@ -1,6 +1,6 @@
-//! The folder of the journal: which segments there are, and which may go.
+//! The folder of the journal: which segments exist, and which can be deleted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, DirEntry, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -15,13 +15,15 @@ use crate::segment::Segment;
 const SEGMENT: &str = ".clicks";
 const UNFINISHED: &str = ".new";
 const DAMAGED: &str = ".damaged";
-/// A beginning without a header that is older than this was left behind by a process that is gone.
+/// The folder for segments that an old copy of the journal still had.
+const OUTDATED: &str = "outdated";
+/// An unfinished file without a header that is older than this belongs to a process that ended.
 const UNFINISHED_FOR: Duration = Duration::from_secs(600);
-/// More files than this are not kept for somebody to look at.
+/// At most this many damaged files are kept for inspection.
 const MAX_DAMAGED: usize = 16;
 
-/// Whether a segment holds its header and nothing else: not one octet, so that what a power cut has
-/// torn is kept.
+/// Whether a segment holds its header and otherwise zeros. One other octet keeps it: a power cut may
+/// have torn a record.
 fn is_unused(path: &Path) -> io::Result<bool> {
     let mut file = File::open(path)?;
     let mut head = [0; HEADER];
@@ -58,9 +60,9 @@ impl Folder {
         Self { path, run, began, ended: false, segments: BTreeMap::new() }
     }
 
-    /// Deletes what a process that was killed had ready and never wrote to: it takes room that
-    /// clicks need, and a server that is killed again and again would fill its bound with it. To be
-    /// called before this process makes any.
+    /// Deletes segments that a killed process had prepared and never wrote to: they take room that
+    /// clicks need, and a server that is killed again and again would fill its bound with them. To
+    /// be called before this process creates segments.
     pub fn sweep_unused(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
@@ -72,12 +74,12 @@ impl Folder {
         Ok(())
     }
 
-    /// From now on nobody writes any more: all segments are dead.
+    /// Notes that no thread writes to the journal any more: all segments are dead.
     pub fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Whether somebody may still write to this segment.
+    /// Whether this segment may still be written to.
     pub fn is_alive(&self, header: &SegmentHeader) -> bool {
         !self.ended && header.run == self.run
     }
@@ -109,7 +111,7 @@ impl Folder {
         self.segments().map(Segment::length).sum()
     }
 
-    /// Looks which segments there are now.
+    /// Reads the folder again for new and deleted segments.
     pub fn look(&mut self) -> io::Result<()> {
         let mut there = BTreeSet::new();
         for entry in fs::read_dir(&self.path)? {
@@ -134,7 +136,7 @@ impl Folder {
                         .insert(age, Segment::new(header, entry.path(), entry.metadata()?.len()));
                 }
                 Ok(_) => self.set_aside(age, &entry.path()),
-                // It was there a moment ago: the next look will tell.
+                // Deleted since the folder was read.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -142,12 +144,33 @@ impl Folder {
         self.segments.retain(|age, segment| {
             let stays = there.contains(age);
             if !stays {
-                warn!(segment = %segment.path().display(), "somebody else has deleted a segment \
-                    of the journal");
+                warn!(segment = %segment.path().display(), "a segment of the journal was deleted, \
+                    and not by terse");
             }
             stays
         });
         Ok(())
+    }
+
+    /// Moves the segments of earlier processes that have no position into a folder of their own.
+    /// Says how many, and where they are.
+    pub(crate) fn set_aside_outdated(
+        &mut self,
+        counted: &HashMap<u64, u64>,
+    ) -> io::Result<(usize, PathBuf)> {
+        let aside = self.path.join(OUTDATED);
+        let outdated = |segment: &&Segment| {
+            segment.header.run != self.run && !counted.contains_key(&segment.header.id)
+        };
+        let outdated: Vec<Age> = self.segments().filter(outdated).map(Segment::age).collect();
+        for age in &outdated {
+            fs::create_dir_all(&aside)?;
+            let Some(segment) = self.segments.get(age) else { continue };
+            fs::rename(segment.path(), aside.join(name_of(&segment.header)))?;
+            self.segments.remove(age);
+        }
+        self.sync()?;
+        Ok((outdated.len(), aside))
     }
 
     /// Deletes segments. One that cannot be deleted is not in the way of the others.
@@ -163,13 +186,13 @@ impl Folder {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Makes sure that not even a power cut brings back what is gone. Positions may be forgotten
-    /// only then, for without a position a segment is one that was never counted.
+    /// Syncs the folder, so that a power cut does not bring deleted segments back. Positions may be
+    /// forgotten only then: a segment without a position counts as one that was never counted.
     pub(crate) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
 
-    /// A beginning that was never finished: removed if it was another process's.
+    /// Removes an unfinished file of another process.
     fn sweep(&self, entry: &DirEntry) {
         let path = entry.path();
         let dead = match header_of(&path) {
@@ -183,13 +206,12 @@ impl Folder {
             Err(_) => false,
         };
         if dead && let Err(error) = fs::remove_file(&path) {
-            warn!(path = %path.display(), %error, "a segment that was never finished cannot be \
-                removed");
+            warn!(path = %path.display(), %error, "an unfinished segment cannot be removed");
         }
     }
 
-    /// A file that does not begin as a segment does. One of this process's may be on its way; any
-    /// other is moved aside for somebody to look at.
+    /// Handles a file that does not begin as a segment does. This process may be writing its header
+    /// right now; any other is moved aside for inspection.
     fn set_aside(&self, age: Option<Age>, path: &Path) {
         if !self.ended && age.is_some_and(|(made_ms, _)| made_ms >= self.began.as_ms()) {
             return;
@@ -214,7 +236,7 @@ impl Folder {
     }
 }
 
-/// What a segment's file is called.
+/// The file name of a segment.
 pub(crate) fn name_of(header: &SegmentHeader) -> String {
     format!("{:013}-{:016x}{SEGMENT}", header.made_ms, header.id)
 }
@@ -292,6 +314,24 @@ mod tests {
         assert!(folder.is_alive(&header(1)) && !folder.is_alive(&header(2)));
         folder.end();
         assert!(!folder.is_alive(&header(1)));
+    }
+
+    #[test]
+    fn outdated_segments_are_those_of_earlier_processes_without_a_position() {
+        let temp = tempfile::tempdir().unwrap();
+        for (id, run) in [(1, 1), (2, 2), (3, 2)] {
+            Written::new(id, run, id as i64, 4096).save(temp.path());
+        }
+        let mut folder = Folder::new(temp.path().into(), 1, Timestamp::from_ms(0));
+        folder.look().unwrap();
+        let (count, aside) = folder.set_aside_outdated(&HashMap::from([(3, 100)])).unwrap();
+        assert_eq!(
+            (count, names(&aside)),
+            (1, vec!["0000000000002-0000000000000002.clicks".into()])
+        );
+        assert_eq!(folder.segments().map(|segment| segment.header.id).collect::<Vec<_>>(), [1, 3]);
+        folder.look().unwrap();
+        assert_eq!(folder.segments().count(), 2);
     }
 
     #[test]

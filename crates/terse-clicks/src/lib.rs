@@ -1,14 +1,15 @@
-//! The click pipeline: reads the journal, finds out what there is to know about each click, and
-//! hands batches to the store.
+//! The click pipeline: reads the journal, enriches each click, and passes batches to the store.
 //!
-//! Everything here happens behind the visitors' backs: it may fall behind or stand still without a
-//! redirect noticing, and whatever happens to the process, each click is counted once. What is
-//! written to the journal is the redirect plane's business, how clicks are summed up the store's.
+//! The pipeline runs on a thread of its own. It may fall behind or stop without delaying a redirect,
+//! and each click is counted once whenever the process is killed. The redirect plane writes the
+//! journal; the store sums the clicks up.
 
 mod bound;
 mod counts;
 mod enrich;
 mod folder;
+mod identity;
+mod pace;
 mod segment;
 mod shipper;
 mod shipping;

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use terse_core::Clock;
-use terse_core::clicks::{ClickStore, Live};
+use terse_core::clicks::{ClickIngest, Live};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -19,10 +19,12 @@ use tracing::{error, warn};
 use crate::counts::ShipperCounts;
 use crate::enrich::{AddressPrecision, Enricher};
 use crate::folder::Folder;
-use crate::shipping::{Order, Pace, Shipping};
+use crate::identity::FolderIdentity;
+use crate::pace::{Order, Pace};
+use crate::shipping::Shipping;
 
-/// How long the thread may take to notice that it is to end.
-const NOTICE: Duration = Duration::from_secs(5);
+/// How long the thread may take to react to the order to end.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a shipper needs.
 pub struct ShipperParts {
@@ -31,10 +33,10 @@ pub struct ShipperParts {
     /// The number of this process, as in the segments that it writes.
     pub run: u64,
     /// Where clicks are counted.
-    pub store: Arc<dyn ClickStore>,
-    /// Where counted clicks are made known.
+    pub store: Arc<dyn ClickIngest>,
+    /// Publishes counted clicks to those who watch a link.
     pub live: Arc<Live>,
-    /// A file in MaxMind's format, instead of the countries that are shipped.
+    /// A file in MaxMind's format, used instead of the countries that terse ships with.
     pub places: Option<PathBuf>,
     /// How much of an address is kept.
     pub keep: AddressPrecision,
@@ -50,20 +52,21 @@ impl fmt::Debug for ShipperParts {
     }
 }
 
-/// Reads the journal, and has each click counted once. Dropped, it ends at once; what is not
-/// counted then is counted at the next start.
+/// Reads the journal and has each click counted once. If it is dropped, it ends at once; the rest is
+/// counted at the next start.
 #[derive(Debug)]
 pub struct Shipper {
     counts: Arc<ShipperCounts>,
-    /// Without one, the thread goes on for ever.
+    /// Until there is one, the thread goes on.
     orders: watch::Sender<Option<Order>>,
-    /// Whether everything was counted, told by the thread when it ends.
+    /// The thread sends whether everything was counted when it ends.
     ended: Receiver<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Shipper {
-    /// Starts the thread. To be called before this process makes segments.
+    /// Starts the thread and gives the folder its identity. To be called before this process creates
+    /// segments.
     pub fn start(parts: ShipperParts) -> io::Result<Self> {
         Self::start_at(parts, Pace::default())
     }
@@ -73,14 +76,16 @@ impl Shipper {
         std::fs::create_dir_all(&folder)?;
         let now = clock.now();
         let enricher = Enricher::new(places, keep, now)?;
+        let identity = FolderIdentity::open(&folder)?;
         let folder = Folder::new(folder, run, now);
         folder.sweep_unused()?;
         let counts = Arc::new(ShipperCounts::default());
         let (orders, receiver) = watch::channel(None);
-        let (tell, ended) = channel();
+        let (complete_sender, ended) = channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let shipping = Shipping::new(
             folder,
+            identity,
             enricher,
             store,
             live,
@@ -93,16 +98,17 @@ impl Shipper {
         let watched = Watched { counts: Arc::clone(&counts), orders: receiver.clone() };
         let thread = thread::Builder::new().name("clicks".into()).spawn(move || {
             let _watched = watched;
-            step_back();
+            lower_priority();
             let complete = runtime.block_on(async {
                 tokio::select! {
-                    // Wherever it waits, it can be left: what was not committed will be read again.
+                    // The shipper can be dropped wherever it waits: what was not committed is read
+                    // again.
                     () = deadline(receiver) => false,
                     complete = shipping.run() => complete,
                 }
             });
             runtime.shutdown_timeout(Duration::from_secs(1));
-            let _nobody_waits = tell.send(complete);
+            let _not_waited_for = complete_sender.send(complete);
         })?;
         Ok(Self { counts, orders, ended, thread: Some(thread) })
     }
@@ -112,24 +118,24 @@ impl Shipper {
         Arc::clone(&self.counts)
     }
 
-    /// Counts everything there is and ends. Whether everything was counted within `patience`; what
-    /// is left is counted at the next start. Unless `writers_gone`, somebody may still write to the
-    /// segments of this process: they are read as far as they are written and stay.
-    pub fn stop(mut self, patience: Duration, writers_gone: bool) -> bool {
-        self.end(patience, writers_gone)
+    /// Counts everything there is and ends. Whether everything was counted within `timeout`; the
+    /// rest is counted at the next start. Unless `writers_gone`, threads may still write to the
+    /// segments of this process: these are read as far as they are written, and stay.
+    pub fn stop(mut self, timeout: Duration, writers_gone: bool) -> bool {
+        self.end(timeout, writers_gone)
     }
 
-    fn end(&mut self, patience: Duration, writers_gone: bool) -> bool {
+    fn end(&mut self, timeout: Duration, writers_gone: bool) -> bool {
         let Some(thread) = self.thread.take() else { return false };
-        self.orders.send_replace(Some(Order { until: Instant::now() + patience, writers_gone }));
-        match self.ended.recv_timeout(patience + NOTICE) {
+        self.orders.send_replace(Some(Order { until: Instant::now() + timeout, writers_gone }));
+        match self.ended.recv_timeout(timeout + END_TIMEOUT) {
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
-                warn!("the thread that counts clicks does not end; it is left behind");
+                warn!("the thread that counts clicks does not end; terse exits without it");
                 false
             }
-            told => {
-                let whole = thread.join().is_ok();
-                whole && told == Ok(true)
+            complete => {
+                let joined = thread.join().is_ok();
+                joined && complete == Ok(true)
             }
         }
     }
@@ -141,7 +147,7 @@ impl Drop for Shipper {
     }
 }
 
-/// Notices when the thread ends that nobody had told to.
+/// Logs when the thread ends without an order.
 struct Watched {
     counts: Arc<ShipperCounts>,
     orders: watch::Receiver<Option<Order>>,
@@ -149,20 +155,24 @@ struct Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        if self.orders.borrow().is_none() {
-            self.counts.alive.store(false, Ordering::Relaxed);
+        if self.orders.borrow().is_some() {
+            return;
+        }
+        self.counts.alive.store(false, Ordering::Relaxed);
+        // A fenced shipper has logged the reason itself.
+        if !self.counts.fenced.load(Ordering::Relaxed) {
             error!(
-                "the thread that counts clicks has ended by itself; they stay in the journal \
+                "the thread that counts clicks has ended unexpectedly; clicks stay in the journal \
                  until the next start"
             );
         }
     }
 }
 
-/// Redirects come first: when there is not enough processor for all, this thread falls behind and
-/// catches up later. In Linux niceness is a thread's own. Where it cannot be changed, all goes on
-/// as before.
-fn step_back() {
+/// Redirects come first: when the processor is busy, this thread falls behind and catches up later.
+/// On Linux each thread has a niceness of its own. Where it cannot be changed, the thread keeps the
+/// one it has.
+fn lower_priority() {
     let _refused = rustix::process::setpriority_process(None, 19);
 }
 

@@ -1,4 +1,4 @@
-//! From the journal to the store: read, enrich, record, delete.
+//! From the journal to the store: read, enrich, add, delete.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::error::Error as _;
@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use terse_core::clicks::{Batch, ClickStore, HEADER, Live, Position, Recorded};
+use terse_core::clicks::{
+    Added, Batch, ClickIngest, Forgotten, HEADER, JournalSpan, Live, Opened, Position,
+};
 use terse_core::{BoxError, Clock, StoreError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -19,59 +21,17 @@ use crate::bound::Bound;
 use crate::counts::ShipperCounts;
 use crate::enrich::Enricher;
 use crate::folder::Folder;
+use crate::identity::FolderIdentity;
+use crate::pace::{Order, Pace};
 use crate::segment::{Segment, Until};
 
-/// A failure that goes on is told again after this long.
-const TOLD_AGAIN_MS: u64 = 60_000;
+/// A failure that goes on is logged again after this long.
+const LOG_INTERVAL_MS: u64 = 60_000;
 /// Room for clicks that is kept from batch to batch; more is given back when a batch was small.
 const MIN_CAPACITY: usize = 4096;
 
 /// Positions that are forgotten in one call.
 const MAX_FORGOTTEN: usize = 10_000;
-
-/// How fast things go.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    /// Between two looks at a journal in which nothing happens.
-    pub(crate) idle: Duration,
-    /// What a call of the store may take.
-    pub(crate) patience: Duration,
-    /// Before a call is repeated; doubles up to `longest_wait`.
-    pub(crate) first_wait: Duration,
-    /// See `first_wait`.
-    pub(crate) longest_wait: Duration,
-    /// Records of one batch.
-    pub(crate) batch: usize,
-    /// How long the position of a segment is kept after its file is gone. A try that was given up,
-    /// or was made by a process that is gone, may still arrive; it must not find the segment as one
-    /// that was never counted.
-    pub(crate) linger: Duration,
-    /// How long a journal over its bound may take to become smaller while the store counts.
-    pub(crate) catch_up: Duration,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self {
-            idle: Duration::from_millis(250),
-            patience: Duration::from_secs(30),
-            first_wait: Duration::from_millis(250),
-            longest_wait: Duration::from_secs(5),
-            batch: 50_000,
-            linger: Duration::from_secs(300),
-            catch_up: Duration::from_millis(2500),
-        }
-    }
-}
-
-/// That the end has come.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Order {
-    /// Until when the thread may go on.
-    pub(crate) until: Instant,
-    /// Whether nobody writes to the journal any more.
-    pub(crate) writers_gone: bool,
-}
 
 /// A batch on its way to the store.
 #[derive(Default)]
@@ -80,46 +40,41 @@ struct Pending {
     unreadable: u64,
 }
 
-/// Where the store stands against a batch.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Step {
-    /// It has not counted it.
-    Before,
-    /// It has counted it.
-    After,
-    /// It has counted a part of it: somebody else reads this journal too, or the store was put back
-    /// to an earlier state.
-    Elsewhere,
-}
+/// Another process has opened the journal.
+struct Fenced;
 
-/// The loop.
+/// The loop of the shipper's thread.
 pub(crate) struct Shipping {
     folder: Folder,
+    identity: FolderIdentity,
     enricher: Enricher,
-    store: Arc<dyn ClickStore>,
+    store: Arc<dyn ClickIngest>,
     live: Arc<Live>,
     counts: Arc<ShipperCounts>,
     clock: Clock,
     bound: Bound,
     pace: Pace,
     orders: watch::Receiver<Option<Order>>,
-    /// How far the store has counted each segment, as far as we know.
+    /// The epoch in which the store knows this process as the journal's holder.
+    epoch: u32,
+    /// How far the store has counted each segment, as far as the shipper knows.
     counted: HashMap<u64, u64>,
-    /// Segments that are gone, and since when: their positions are to be forgotten.
+    /// Segments whose files are gone, and since when: their positions are to be forgotten.
     gone: VecDeque<(Instant, u64)>,
-    forget_again: Instant,
+    next_forget: Instant,
     buffer: Vec<u8>,
     spare: Batch,
-    told_ms: Option<i64>,
-    panic_told_ms: Option<i64>,
+    failure_logged_ms: Option<i64>,
+    panic_logged_ms: Option<i64>,
 }
 
 impl Shipping {
     #[expect(clippy::too_many_arguments, reason = "its only caller takes them out of one struct")]
     pub(crate) fn new(
         folder: Folder,
+        identity: FolderIdentity,
         enricher: Enricher,
-        store: Arc<dyn ClickStore>,
+        store: Arc<dyn ClickIngest>,
         live: Arc<Live>,
         counts: Arc<ShipperCounts>,
         clock: Clock,
@@ -129,6 +84,7 @@ impl Shipping {
     ) -> Self {
         Self {
             folder,
+            identity,
             enricher,
             store,
             live,
@@ -137,25 +93,47 @@ impl Shipping {
             bound: Bound::new(limit_bytes, pace.catch_up),
             pace,
             orders,
+            epoch: 0,
             counted: HashMap::new(),
             gone: VecDeque::new(),
-            forget_again: Instant::now(),
+            next_forget: Instant::now(),
             buffer: Vec::new(),
             spare: Batch::default(),
-            told_ms: None,
-            panic_told_ms: None,
+            failure_logged_ms: None,
+            panic_logged_ms: None,
         }
     }
 
-    /// Goes on until everything is counted after it was told to end. Can be dropped wherever it
-    /// waits. If somebody may still write, it ends when what was there is counted; whether that was
-    /// everything cannot be known then.
+    /// Runs until it gets an order to end and everything is counted. Can be dropped wherever it
+    /// waits. If threads may still write, it ends when what was there is counted, and cannot know
+    /// whether that was everything. Returns whether everything was counted.
     pub(crate) async fn run(mut self) -> bool {
-        self.counted = self.positions().await;
+        match self.ship().await {
+            Ok(complete) => complete,
+            Err(Fenced) => {
+                self.counts.fenced.store(true, Ordering::Relaxed);
+                error!(
+                    journal = %self.identity.journal(),
+                    "another process has opened this journal: this one stops counting clicks and \
+                     leaves the journal's files as they are. No two nodes may use the same data \
+                     folder or copies of it. Stop one of them, delete the journal folder of the \
+                     copy, and restart"
+                );
+                false
+            }
+        }
+    }
+
+    async fn ship(&mut self) -> Result<bool, Fenced> {
+        let opened = self.open().await;
         // Without having seen all segments, the position of one that exists might be forgotten, and
-        // it be counted again.
-        let mut wait = self.pace.first_wait;
-        while !self.look() {
+        // the segment be counted again.
+        let mut wait = self.pace.retry_delay;
+        while !self.poll() {
+            self.pause(&mut wait).await;
+        }
+        while let Err(error) = self.set_aside_if_outdated(opened.generation) {
+            self.file_failed(&error);
             self.pause(&mut wait).await;
         }
         loop {
@@ -163,26 +141,26 @@ impl Shipping {
             if order.is_some_and(|order| order.writers_gone) {
                 self.folder.end();
             }
-            self.look();
+            self.poll();
             self.enricher.refresh(self.clock.now());
             let pending = self.read();
             let full = pending.batch.clicks.len() + pending.unreadable as usize >= self.pace.batch;
-            self.note_lag(&pending.batch.moves);
-            if pending.batch.moves.is_empty() {
+            self.note_lag(&pending.batch.spans);
+            if pending.batch.spans.is_empty() {
                 self.spare = pending.batch;
             } else {
-                self.settle(pending).await;
+                self.settle(pending).await?;
                 self.note_lag(&[]);
             }
-            self.prune().await;
-            // Only now: what the store has taken need not be dropped.
+            self.prune().await?;
+            // Only now: what the store has counted need not be dropped.
             self.keep_within_bound();
             if full {
                 continue;
             }
             match order {
-                Some(Order { writers_gone: false, .. }) => return false,
-                Some(_) if self.folder.segments().next().is_none() => return true,
+                Some(Order { writers_gone: false, .. }) => return Ok(false),
+                Some(_) if self.folder.segments().next().is_none() => return Ok(true),
                 _ => {}
             }
             tokio::select! {
@@ -192,8 +170,47 @@ impl Shipping {
         }
     }
 
-    /// Sees what is new in the folder. Whether all could be seen.
-    fn look(&mut self) -> bool {
+    /// Opens the journal at the store, retrying until the store answers.
+    async fn open(&mut self) -> Opened {
+        let mut wait = self.pace.retry_delay;
+        loop {
+            match timeout(self.pace.timeout, self.store.open(self.identity.journal()))
+                .await
+                .unwrap_or_else(|error| Err(timed_out(error)))
+            {
+                Ok(opened) => {
+                    self.epoch = opened.epoch;
+                    self.take_positions(&opened.positions);
+                    return opened;
+                }
+                Err(error) => self.store_failed(&error),
+            }
+            self.pause(&mut wait).await;
+        }
+    }
+
+    /// If positions were forgotten that this folder does not know of, the folder is an old copy.
+    /// The store may have counted and forgotten any segment in it that has no position. These are
+    /// moved aside: a click that is missing is better than one that is counted twice.
+    fn set_aside_if_outdated(&mut self, generation: u64) -> io::Result<()> {
+        if self.identity.generation() >= generation {
+            return Ok(());
+        }
+        let (segments, to) = self.folder.set_aside_outdated(&self.counted)?;
+        if segments > 0 {
+            error!(
+                segments,
+                moved_to = %to.display(),
+                "this journal folder is an old copy of one that was counted since: segments that \
+                 may have been counted were moved aside. If you know that they were not, stop \
+                 terse, move them back into the folder, and start it again"
+            );
+        }
+        self.identity.set_generation(generation)
+    }
+
+    /// Looks for new segments. Whether all of the folder could be read.
+    fn poll(&mut self) -> bool {
         let seen = self.folder.look();
         // A segment that is new to us begins where an earlier process has left it.
         for (segment, _) in self.folder.segments_mut().filter(|(segment, _)| segment.read_to() == 0)
@@ -225,7 +242,7 @@ impl Shipping {
             batch.clicks.shrink_to(MIN_CAPACITY);
         }
         batch.clicks.clear();
-        batch.moves.clear();
+        batch.spans.clear();
         let (mut failed, mut panicked) = (None, false);
         for (segment, alive) in self.folder.segments_mut() {
             let room = self.pace.batch.saturating_sub(batch.clicks.len() + *unreadable as usize);
@@ -234,8 +251,8 @@ impl Shipping {
             }
             let from = segment.read_to();
             let read = segment.read(&mut self.buffer, alive, room, |record| {
-                // One record that we cannot cope with must not end the counting of all others,
-                // again at every start. What the enricher remembers is at worst not remembered.
+                // A record that makes the enricher panic must not end the counting of all others,
+                // again at every start. The enricher's memory of visitors is at worst incomplete.
                 let click = catch_unwind(AssertUnwindSafe(|| self.enricher.enrich(record)));
                 panicked |= click.is_err();
                 match click.ok().flatten() {
@@ -244,7 +261,9 @@ impl Shipping {
                 }
             });
             if segment.read_to() != from {
-                batch.moves.push(Position {
+                batch.spans.push(JournalSpan {
+                    journal: self.identity.journal(),
+                    epoch: self.epoch,
                     segment: segment.header.id,
                     from,
                     to: segment.read_to(),
@@ -257,56 +276,55 @@ impl Shipping {
         if let Some(error) = failed {
             self.file_failed(&error);
         }
-        if panicked && is_time(&mut self.panic_told_ms, self.clock.now().as_ms()) {
-            error!("a click could not be made sense of and is not counted; this is a bug");
+        if panicked && is_due(&mut self.panic_logged_ms, self.clock.now().as_ms()) {
+            error!("the enricher panicked on a click, which is not counted; this is a bug");
         }
         pending
     }
 
-    /// Has the batch counted, once. The same batch is offered until it is known to be counted: to
-    /// read it anew would make each visitor a repeat of their own.
-    async fn settle(&mut self, pending: Pending) {
-        let mut wait = self.pace.first_wait;
-        let mut tries = 0;
+    /// Has the batch counted, once. Offers the same batch until the store has counted it: reading
+    /// it anew would make each visitor a repeat of themselves.
+    async fn settle(&mut self, pending: Pending) -> Result<(), Fenced> {
+        let mut wait = self.pace.retry_delay;
         loop {
-            tries += 1;
-            match self.record(&pending.batch).await {
-                Ok(Recorded::Done) => return self.done(pending),
-                // An earlier try may have been counted after all, though we never heard of it.
-                Ok(Recorded::OutOfStep) if tries < 3 => {}
-                Ok(Recorded::OutOfStep) => self.pause(&mut wait).await,
+            match self.add(&pending.batch).await {
+                // `Already`: an earlier try was counted, and its answer was lost.
+                Ok(Added::Done | Added::Already) => {
+                    self.done(pending);
+                    return Ok(());
+                }
+                Ok(Added::Gap(positions)) => {
+                    warn!(
+                        "the store has counted this journal to another place than expected; \
+                         reading on from there. Was the store restored from a backup?"
+                    );
+                    self.take_positions(&positions);
+                    self.go_to_positions();
+                    self.enricher.forget_visitors();
+                    self.spare = pending.batch;
+                    self.pause(&mut wait).await;
+                    return Ok(());
+                }
+                Ok(Added::Fenced) => return Err(Fenced),
                 Err(error) => {
                     self.store_failed(&error);
                     self.pause(&mut wait).await;
-                }
-            }
-            let positions = self.positions().await;
-            match step_of(&pending.batch.moves, &positions) {
-                Step::Before => {}
-                Step::After => return self.done(pending),
-                Step::Elsewhere => {
-                    warn!(
-                        "the journal was counted by somebody else; reading on from where they are"
-                    );
-                    self.counted = positions;
-                    self.take_up_positions();
-                    self.enricher.forget_visitors();
-                    self.spare = pending.batch;
-                    return;
                 }
             }
         }
     }
 
     /// One try. The journal is kept within its bound meanwhile.
-    async fn record(&mut self, batch: &Batch) -> Result<Recorded, StoreError> {
+    async fn add(&mut self, batch: &Batch) -> Result<Added, StoreError> {
         let store = Arc::clone(&self.store);
-        let mut recording = pin!(timeout(self.pace.patience, store.record(batch)));
+        let mut adding = pin!(timeout(self.pace.timeout, store.add(batch)));
         loop {
             tokio::select! {
-                recorded = &mut recording => return recorded.unwrap_or_else(|elapsed| Err(late(elapsed))),
+                added = &mut adding => {
+                    return added.unwrap_or_else(|elapsed| Err(timed_out(elapsed)));
+                }
                 () = sleep(self.pace.idle * 4) => {
-                    self.look();
+                    self.poll();
                     self.keep_within_bound();
                 }
             }
@@ -318,18 +336,19 @@ impl Shipping {
         self.counts.recorded.fetch_add(batch.clicks.len() as u64, Ordering::Relaxed);
         self.counts.unreadable.fetch_add(unreadable, Ordering::Relaxed);
         self.counts.batches.fetch_add(1, Ordering::Relaxed);
-        self.counted.extend(batch.moves.iter().map(|moved| (moved.segment, moved.to)));
+        self.counted.extend(batch.spans.iter().map(|span| (span.segment, span.to)));
         self.live.publish(&batch.clicks, self.clock.now());
         self.bound.store_counts();
-        if self.told_ms.take().is_some() {
+        if self.failure_logged_ms.take().is_some() {
             info!("clicks are counted again");
         }
         debug!(clicks = batch.clicks.len(), "counted clicks");
         self.spare = batch;
     }
 
-    /// Deletes what was counted to its end, and forgets how far was counted what went long ago.
-    async fn prune(&mut self) {
+    /// Deletes segments that were counted to their end, and forgets the positions of those that
+    /// were deleted long ago.
+    async fn prune(&mut self) -> Result<(), Fenced> {
         let counted = |segment: &&Segment| {
             let to = self.counted.get(&segment.header.id).copied().unwrap_or(0);
             segment.until() == Until::End && segment.read_to() <= to
@@ -339,40 +358,46 @@ impl Shipping {
             self.file_failed(&error);
         }
         let now = Instant::now();
-        if now < self.forget_again {
-            return;
+        if now < self.next_forget {
+            return Ok(());
         }
         // Many at once, so that it costs little.
-        self.forget_again = now + self.pace.linger / 10;
+        self.next_forget = now + self.pace.keep_positions / 10;
         self.note_gone(now);
         let due = self
             .gone
             .iter()
-            .take_while(|(since, _)| now.duration_since(*since) >= self.pace.linger);
+            .take_while(|(since, _)| now.duration_since(*since) >= self.pace.keep_positions);
         let due: Vec<u64> = due.map(|&(_, id)| id).take(MAX_FORGOTTEN).collect();
         if due.is_empty() {
-            return;
+            return Ok(());
         }
-        if let Err(error) = self.folder.sync() {
-            return self.file_failed(&error);
+        let generation = self.identity.generation() + 1;
+        let noted = self.folder.sync().and_then(|()| self.identity.set_generation(generation));
+        if let Err(error) = noted {
+            self.file_failed(&error);
+            return Ok(());
         }
-        match timeout(self.pace.patience, self.store.forget_segments(&due))
+        let forgotten = self.store.forget(self.identity.journal(), self.epoch, generation, &due);
+        match timeout(self.pace.timeout, forgotten)
             .await
-            .unwrap_or_else(|error| Err(late(error)))
+            .unwrap_or_else(|error| Err(timed_out(error)))
         {
-            Ok(()) => {
+            Ok(Forgotten::Done) => {
                 self.gone.drain(..due.len());
                 for id in &due {
                     self.counted.remove(id);
                 }
             }
-            // Tried again the next time.
+            Ok(Forgotten::Fenced) => return Err(Fenced),
+            // The next round tries again.
             Err(error) => self.store_failed(&error),
         }
+        Ok(())
     }
 
-    /// Notes which segments are gone that the store has a position of, whoever deleted them. No
-    /// batch is on its way meanwhile.
+    /// Notes which segments the store has a position of and whose files are gone, whatever deleted
+    /// them. No batch is on its way meanwhile.
     fn note_gone(&mut self, now: Instant) {
         let there: HashSet<u64> = self.folder.segments().map(|segment| segment.header.id).collect();
         self.gone.retain(|(_, id)| !there.contains(id));
@@ -381,43 +406,32 @@ impl Shipping {
         self.gone.extend(new.map(|&id| (now, id)));
     }
 
-    /// How far the store is; asked until it answers.
-    async fn positions(&mut self) -> HashMap<u64, u64> {
-        let mut wait = self.pace.first_wait;
-        loop {
-            match timeout(self.pace.patience, self.store.positions())
-                .await
-                .unwrap_or_else(|error| Err(late(error)))
-            {
-                Ok(positions) => return positions.into_iter().collect(),
-                Err(error) => self.store_failed(&error),
-            }
-            self.pause(&mut wait).await;
-        }
+    /// Takes the store's word for how far these segments were counted.
+    fn take_positions(&mut self, positions: &[Position]) {
+        self.counted.extend(positions.iter().map(|position| (position.segment, position.to)));
     }
 
     /// Goes on reading where the store is.
-    fn take_up_positions(&mut self) {
+    fn go_to_positions(&mut self) {
         for (segment, _) in self.folder.segments_mut() {
             segment.go_to(self.counted.get(&segment.header.id).copied().unwrap_or(0));
         }
     }
 
     async fn pause(&mut self, wait: &mut Duration) {
-        self.look();
+        self.poll();
         self.keep_within_bound();
-        // Not all at once after a failure that all have seen.
+        // Jitter: nodes that saw the same failure do not retry at the same time.
         let jitter = self.clock.now_micros().unsigned_abs() % 512;
         sleep(*wait * (768 + jitter as u32) / 1024).await;
-        *wait = (*wait * 2).min(self.pace.longest_wait);
+        *wait = (*wait * 2).min(self.pace.max_retry_delay);
     }
 
-    fn note_lag(&self, moves: &[Position]) {
-        let on_the_way: u64 =
-            moves.iter().map(|moved| moved.to - moved.from.max(HEADER as u64)).sum();
+    fn note_lag(&self, spans: &[JournalSpan]) {
+        let on_the_way: u64 = spans.iter().map(|span| span.to - span.from.max(HEADER as u64)).sum();
         let unread: u64 = self.folder.segments().map(Segment::unread).sum();
         let behind = |segment: &&Segment| {
-            segment.unread() > 0 || moves.iter().any(|moved| moved.segment == segment.header.id)
+            segment.unread() > 0 || spans.iter().any(|span| span.segment == segment.header.id)
         };
         self.counts.lag_bytes.store(on_the_way + unread, Ordering::Relaxed);
         self.counts
@@ -428,7 +442,7 @@ impl Shipping {
     fn store_failed(&mut self, error: &StoreError) {
         self.counts.store_failures.fetch_add(1, Ordering::Relaxed);
         self.bound.store_fails();
-        if self.is_news() {
+        if self.should_log_failure() {
             warn!(%error, cause = error.source(), "clicks cannot be counted right now; they stay \
                 in the journal");
         }
@@ -436,39 +450,28 @@ impl Shipping {
 
     fn file_failed(&mut self, error: &io::Error) {
         self.counts.file_failures.fetch_add(1, Ordering::Relaxed);
-        if self.is_news() {
+        if self.should_log_failure() {
             warn!(%error, "the journal's files cannot be read or deleted");
         }
     }
 
-    /// Notes that something failed, and tells whether it is time to say so.
-    fn is_news(&mut self) -> bool {
+    /// Notes that something failed. Whether it is time to log it.
+    fn should_log_failure(&mut self) -> bool {
         let now = self.clock.now().as_ms();
         self.counts.last_error_ms.store(now, Ordering::Relaxed);
-        is_time(&mut self.told_ms, now)
+        is_due(&mut self.failure_logged_ms, now)
     }
 }
 
-/// Whether something that was last told then is to be told again now.
-fn is_time(told_ms: &mut Option<i64>, now: i64) -> bool {
-    let is_time = told_ms.is_none_or(|told| told.abs_diff(now) >= TOLD_AGAIN_MS);
-    if is_time {
-        *told_ms = Some(now);
+/// Whether something that was last logged then is to be logged again now.
+fn is_due(logged_ms: &mut Option<i64>, now: i64) -> bool {
+    let is_due = logged_ms.is_none_or(|logged| logged.abs_diff(now) >= LOG_INTERVAL_MS);
+    if is_due {
+        *logged_ms = Some(now);
     }
-    is_time
+    is_due
 }
 
-fn late(elapsed: tokio::time::error::Elapsed) -> StoreError {
+fn timed_out(elapsed: tokio::time::error::Elapsed) -> StoreError {
     StoreError::Unavailable(BoxError::from(elapsed))
-}
-
-fn step_of(moves: &[Position], positions: &HashMap<u64, u64>) -> Step {
-    let at = |moved: &Position| positions.get(&moved.segment).copied().unwrap_or(0);
-    if moves.iter().all(|moved| at(moved) == moved.from) {
-        Step::Before
-    } else if moves.iter().all(|moved| at(moved) == moved.to) {
-        Step::After
-    } else {
-        Step::Elsewhere
-    }
 }

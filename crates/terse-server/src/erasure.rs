@@ -84,7 +84,7 @@ impl Erasures {
     /// Takes an account that is closed to its end.
     pub(crate) async fn end(&self, id: OwnerId, by: Attribution) -> Result<(), ErasureError> {
         self.erase_links(id).await?;
-        self.clicks.forget_owner(id).await?;
+        self.clicks.erase_owner(id, self.links.now()).await?;
         match self.registry.erase_account(id, by).await {
             // Somebody else was faster.
             Ok(()) | Err(RegistryError::Missing) => {}

@@ -19,6 +19,7 @@ mod sample;
 #[doc(hidden)]
 pub mod suite;
 
+pub use click_store::add_clicks;
 pub use memory::MemoryStore;
 pub use memory_clicks::MemoryClickStore;
 pub use memory_registry::MemoryRegistry;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Batch, Bucket, Click, ClickCursor, ClickPage, ClickReport, ClickStore, ClickSubject,
-    ClickTarget, Count, LinkId, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Period,
-    Pruned, RawQuery, Recorded, Retention, Salt, Sketch, Tally, Unit,
+    Added, Batch, Bucket, Click, ClickCursor, ClickIngest, ClickPage, ClickReport, ClickReports,
+    ClickRetention, ClickSubject, ClickTarget, Count, Forgotten, JournalId, JournalSpan, LinkId,
+    MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Period, Position, Pruned,
+    RawQuery, Retention, Salt, Sketch, Tally, Unit,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use tokio::sync::watch;
@@ -28,14 +29,19 @@ pub struct MemoryClickStore {
 
 #[derive(Debug, Default)]
 struct State {
-    positions: BTreeMap<u64, u64>,
-    kept: BTreeMap<ClickSubject, Kept>,
+    /// Epoch and generation of each journal.
+    journals: BTreeMap<JournalId, (u32, u64)>,
+    positions: BTreeMap<(JournalId, u64), u64>,
+    subjects: BTreeMap<ClickSubject, SubjectClicks>,
+    /// Tombstones: which link was erased, up to which creation time, and when.
+    erased_links: Vec<(LinkKey, Timestamp, Timestamp)>,
+    erased_owners: BTreeMap<OwnerId, Timestamp>,
     salts: BTreeMap<i64, Salt>,
     last_number: u64,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct SubjectClicks {
     /// Of a link: whose it is.
     owner: Option<OwnerId>,
     total: Sum,
@@ -65,8 +71,8 @@ impl Sum {
     }
 }
 
-impl Kept {
-    /// The buckets that touch a stretch of time, the earliest first.
+impl SubjectClicks {
+    /// The buckets that overlap a period, the earliest first.
     fn touching(&self, from: i64, to: i64) -> Vec<(Bucket, &Sum)> {
         let bucket = |unit| {
             move |(&start, sum): (&Timestamp, _)| {
@@ -109,7 +115,7 @@ impl MemoryClickStore {
         self.failing.store(failing, Ordering::SeqCst);
     }
 
-    /// From now on `record` does its work and answers `Unavailable` all the same, or no longer.
+    /// From now on `add` does its work and answers `Unavailable` all the same, or no longer.
     pub fn lose_answers(&self, losing: bool) {
         self.losing.store(losing, Ordering::SeqCst);
     }
@@ -145,19 +151,55 @@ impl MemoryClickStore {
 }
 
 impl State {
-    fn count(&mut self, click: &Click) {
-        let subjects: Vec<(ClickSubject, Option<OwnerId>)> = match &click.place {
-            ClickTarget::Link(link, owner) => {
-                vec![
-                    (ClickSubject::Link(link.clone()), Some(*owner)),
-                    (ClickSubject::Owner(*owner), None),
-                    (ClickSubject::Everything, None),
-                ]
-            }
-            ClickTarget::Nowhere(..) => vec![(ClickSubject::Orphans, None)],
+    fn is_fenced(&self, journal: JournalId, epoch: u32) -> bool {
+        self.journals.get(&journal).is_none_or(|(current, _)| *current != epoch)
+    }
+
+    fn position(&self, span: &JournalSpan) -> u64 {
+        self.positions.get(&(span.journal, span.segment)).copied().unwrap_or(0)
+    }
+
+    /// Why a batch cannot be counted now.
+    fn refusal(&self, spans: &[JournalSpan]) -> Option<Added> {
+        if spans.iter().any(|span| self.is_fenced(span.journal, span.epoch)) {
+            return Some(Added::Fenced);
+        }
+        if spans.iter().all(|span| self.position(span) == span.from) {
+            return None;
+        }
+        if spans.iter().all(|span| self.position(span) >= span.to) {
+            return Some(Added::Already);
+        }
+        let position = |span: &JournalSpan| Position {
+            journal: span.journal,
+            segment: span.segment,
+            to: self.position(span),
         };
+        Some(Added::Gap(spans.iter().map(position).collect()))
+    }
+
+    fn is_erased(&self, link: &LinkId, clicked_at: Timestamp) -> bool {
+        self.erased_links.iter().any(|(key, created_by, erased_at)| {
+            *key == link.key && link.born <= *created_by && clicked_at <= *erased_at
+        })
+    }
+
+    fn count(&mut self, click: &Click) {
+        let mut subjects: Vec<(ClickSubject, Option<OwnerId>)> = Vec::with_capacity(3);
+        match &click.place {
+            ClickTarget::Link(link, owner) => {
+                if !self.erased_owners.contains_key(owner) {
+                    if !self.is_erased(link, click.at) {
+                        subjects.push((ClickSubject::Link(link.clone()), Some(*owner)));
+                    }
+                    subjects.push((ClickSubject::Owner(*owner), None));
+                }
+                subjects.push((ClickSubject::Everything, None));
+            }
+            ClickTarget::Nowhere(..) => subjects.push((ClickSubject::Orphans, None)),
+        }
         for (subject, owner) in subjects {
-            let kept = self.kept.entry(subject).or_default();
+            let kept = self.subjects.entry(subject).or_default();
             kept.total.add(click);
             kept.hours.entry(Unit::Hour.floor(click.at)).or_default().add(click);
             if owner.is_some() {
@@ -172,7 +214,7 @@ impl State {
     }
 
     fn trim(&mut self) {
-        for kept in self.kept.values_mut() {
+        for kept in self.subjects.values_mut() {
             kept.total.tally.trim(MAX_VALUES_TOTAL);
             kept.hours.values_mut().for_each(|sum| sum.tally.trim(MAX_VALUES_PER_HOUR));
             kept.days.values_mut().for_each(|sum| sum.tally.trim(MAX_VALUES_PER_DAY));
@@ -181,39 +223,66 @@ impl State {
 }
 
 #[async_trait]
-impl ClickStore for MemoryClickStore {
-    async fn positions(&self) -> Result<Vec<(u64, u64)>, StoreError> {
-        Ok(self.enter().await?.positions.iter().map(|(segment, to)| (*segment, *to)).collect())
+impl ClickIngest for MemoryClickStore {
+    async fn open(&self, journal: JournalId) -> Result<Opened, StoreError> {
+        let mut state = self.enter().await?;
+        let (epoch, generation) = state.journals.entry(journal).or_default();
+        *epoch += 1;
+        let (epoch, generation) = (*epoch, *generation);
+        let positions = state.positions.range((journal, 0)..=(journal, u64::MAX));
+        let positions =
+            positions.map(|(&(journal, segment), &to)| Position { journal, segment, to });
+        Ok(Opened { epoch, generation, positions: positions.collect() })
     }
 
-    async fn record(&self, batch: &Batch) -> Result<Recorded, StoreError> {
+    async fn add(&self, batch: &Batch) -> Result<Added, StoreError> {
         let mut state = self.enter().await?;
-        if batch
-            .moves
-            .iter()
-            .any(|one| state.positions.get(&one.segment).copied().unwrap_or(0) != one.from)
-        {
-            return Ok(Recorded::OutOfStep);
+        if let Some(refusal) = state.refusal(&batch.spans) {
+            return Ok(refusal);
         }
         batch.clicks.iter().for_each(|click| state.count(click));
-        state.positions.extend(batch.moves.iter().map(|one| (one.segment, one.to)));
+        let spans = batch.spans.iter();
+        state.positions.extend(spans.map(|span| ((span.journal, span.segment), span.to)));
         state.trim();
         self.recorded.fetch_add(1, Ordering::SeqCst);
         if self.losing.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("told to lose the answer".into()));
         }
-        Ok(Recorded::Done)
+        Ok(Added::Done)
     }
 
-    async fn forget_segments(&self, segments: &[u64]) -> Result<(), StoreError> {
-        self.enter().await?.positions.retain(|segment, _| !segments.contains(segment));
-        Ok(())
+    async fn forget(
+        &self,
+        journal: JournalId,
+        epoch: u32,
+        generation: u64,
+        segments: &[u64],
+    ) -> Result<Forgotten, StoreError> {
+        let mut state = self.enter().await?;
+        if state.is_fenced(journal, epoch) {
+            return Ok(Forgotten::Fenced);
+        }
+        if let Some((_, highest)) = state.journals.get_mut(&journal) {
+            *highest = generation.max(*highest);
+        }
+        state.positions.retain(|(of, segment), _| *of != journal || !segments.contains(segment));
+        Ok(Forgotten::Done)
     }
 
+    async fn check(&self) -> Result<(), StoreError> {
+        self.enter().await.map(|_| ())
+    }
+}
+
+#[async_trait]
+impl ClickReports for MemoryClickStore {
     async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError> {
         let state = self.enter().await?;
         let count = |link: &LinkId| {
-            state.kept.get(&ClickSubject::Link(link.clone())).map(|kept| kept.total.tally.clicks)
+            state
+                .subjects
+                .get(&ClickSubject::Link(link.clone()))
+                .map(|kept| kept.total.tally.clicks)
         };
         Ok(links.iter().map(|link| count(link).unwrap_or_default()).collect())
     }
@@ -225,7 +294,7 @@ impl ClickStore for MemoryClickStore {
         now: Timestamp,
     ) -> Result<ClickReport, StoreError> {
         let state = self.enter().await?;
-        let Some(kept) = state.kept.get(subject) else {
+        let Some(kept) = state.subjects.get(subject) else {
             return Ok(ClickReport::default());
         };
         let from = period.from.map_or(i64::MIN, Timestamp::as_ms);
@@ -247,7 +316,7 @@ impl ClickStore for MemoryClickStore {
 
     async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError> {
         let state = self.enter().await?;
-        let Some(kept) = state.kept.get(&ClickSubject::Link(query.link.clone())) else {
+        let Some(kept) = state.subjects.get(&ClickSubject::Link(query.link.clone())) else {
             return Ok(ClickPage::default());
         };
         let wanted = |place: &ClickCursor| {
@@ -263,7 +332,7 @@ impl ClickStore for MemoryClickStore {
 
     async fn links(&self, after: Option<&LinkId>, limit: usize) -> Result<Vec<LinkId>, StoreError> {
         let state = self.enter().await?;
-        let links = state.kept.keys().filter_map(|subject| match subject {
+        let links = state.subjects.keys().filter_map(|subject| match subject {
             ClickSubject::Link(link) => Some(link),
             _ => None,
         });
@@ -273,20 +342,31 @@ impl ClickStore for MemoryClickStore {
             .cloned()
             .collect())
     }
+}
 
-    async fn forget_links(&self, links: &[LinkKey], born_by: Timestamp) -> Result<(), StoreError> {
-        let meant = |link: &LinkId| link.born <= born_by && links.contains(&link.key);
-        self.enter()
-            .await?
-            .kept
-            .retain(|subject, _| !matches!(subject, ClickSubject::Link(link) if meant(link)));
+#[async_trait]
+impl ClickRetention for MemoryClickStore {
+    async fn erase_links(
+        &self,
+        links: &[LinkKey],
+        created_by: Timestamp,
+        erased_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let erased = |link: &LinkId| link.born <= created_by && links.contains(&link.key);
+        let mut state = self.enter().await?;
+        state
+            .subjects
+            .retain(|subject, _| !matches!(subject, ClickSubject::Link(link) if erased(link)));
+        state.erased_links.extend(links.iter().map(|key| (key.clone(), created_by, erased_at)));
         Ok(())
     }
 
-    async fn forget_owner(&self, owner: OwnerId) -> Result<(), StoreError> {
-        self.enter().await?.kept.retain(|subject, kept| {
-            *subject != ClickSubject::Owner(owner) && kept.owner != Some(owner)
+    async fn erase_owner(&self, owner: OwnerId, erased_at: Timestamp) -> Result<(), StoreError> {
+        let mut state = self.enter().await?;
+        state.subjects.retain(|subject, clicks| {
+            *subject != ClickSubject::Owner(owner) && clicks.owner != Some(owner)
         });
+        state.erased_owners.insert(owner, erased_at);
         Ok(())
     }
 
@@ -296,7 +376,7 @@ impl ClickStore for MemoryClickStore {
         let mut left = retention.limit;
         let raw_before = Unit::Hour.floor(retention.raw_before);
         let hours_before = Unit::Day.floor(retention.hours_before);
-        for kept in state.kept.values_mut() {
+        for kept in state.subjects.values_mut() {
             while kept
                 .raw
                 .first_key_value()
@@ -324,6 +404,18 @@ impl ClickStore for MemoryClickStore {
                 }
             }
         }
+        let mut is_over = |erased_at: Timestamp| {
+            let is_over = erased_at < retention.tombstones_before;
+            if is_over && left == 0 {
+                pruned.more = true;
+                return false;
+            }
+            left -= usize::from(is_over);
+            pruned.tombstones += u64::from(is_over);
+            is_over
+        };
+        state.erased_links.retain(|(.., erased_at)| !is_over(*erased_at));
+        state.erased_owners.retain(|_, erased_at| !is_over(*erased_at));
         Ok(pruned)
     }
 
@@ -336,10 +428,6 @@ impl ClickStore for MemoryClickStore {
         let salt = some_salt();
         state.salts.insert(day, salt);
         Ok(salt)
-    }
-
-    async fn check(&self) -> Result<(), StoreError> {
-        self.enter().await.map(|_| ())
     }
 }
 
@@ -360,9 +448,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::click_store::Store;
 
-    async fn fresh() -> Option<MemoryClickStore> {
-        Some(MemoryClickStore::new())
+    async fn fresh() -> Option<[Store; 2]> {
+        let store: Store = Arc::new(MemoryClickStore::new());
+        Some([Arc::clone(&store), store])
     }
     crate::click_store!(fresh);
 
@@ -371,21 +461,21 @@ mod tests {
         let store = Arc::new(MemoryClickStore::new());
         let batch = Batch::default();
         store.fail(true);
-        assert!(store.record(&batch).await.is_err() && store.check().await.is_err());
+        assert!(store.add(&batch).await.is_err() && store.check().await.is_err());
         assert_eq!(store.recorded(), 0);
         store.fail(false);
         store.lose_answers(true);
-        assert!(store.record(&batch).await.is_err());
+        assert!(store.add(&batch).await.is_err());
         assert_eq!(store.recorded(), 1);
         store.lose_answers(false);
         store.stop(true);
         let waiting = tokio::spawn({
             let store = store.clone();
-            async move { store.record(&Batch::default()).await }
+            async move { store.add(&Batch::default()).await }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         store.stop(false);
-        assert_eq!(waiting.await.unwrap().unwrap(), Recorded::Done);
+        assert_eq!(waiting.await.unwrap().unwrap(), Added::Done);
     }
 }

@@ -16,6 +16,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Rows touched in one go, so that counting is never held up for long.
 const BATCH: usize = 2000;
+/// How long the store leaves clicks of erased links out. A journal that was not counted for longer
+/// may bring some back; the sweep finds these.
+const KEEP_TOMBSTONES: Duration = Duration::from_hours(90 * 24);
 /// How soon after the start, how often, and how soon after a failure clicks are compared with the
 /// links they belong to, and how many at a time.
 const FIRST_SWEEP: Duration = Duration::from_mins(10);
@@ -138,9 +141,10 @@ impl ClickJobs {
         let now = self.clock.now();
         let (raw_before, hours_before) =
             (now.saturating_sub(self.keep_raw), now.saturating_sub(self.keep_hours));
+        let tombstones_before = now.saturating_sub(KEEP_TOMBSTONES);
         loop {
-            let Pruned { raw, hours, more } =
-                self.clicks.prune(Retention { raw_before, hours_before, limit: BATCH }).await?;
+            let retention = Retention { raw_before, hours_before, tombstones_before, limit: BATCH };
+            let Pruned { raw, hours, more, .. } = self.clicks.prune(retention).await?;
             self.counts.raw.fetch_add(raw, Ordering::Relaxed);
             self.counts.hours.fetch_add(hours, Ordering::Relaxed);
             if !more {
@@ -169,7 +173,7 @@ impl ClickJobs {
                 }
             }
             for (born, keys) in gone {
-                self.clicks.forget_links(&keys, born).await?;
+                self.clicks.erase_links(&keys, born, self.clock.now()).await?;
                 self.counts.forgotten.fetch_add(keys.len() as u64, Ordering::Relaxed);
             }
             after = Some(last);

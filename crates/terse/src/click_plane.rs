@@ -80,7 +80,7 @@ impl ClickPlane {
             let parts = ShipperParts {
                 folder: folder.clone(),
                 run,
-                store: Arc::clone(clicks),
+                store: Arc::<dyn ClickStore>::clone(clicks),
                 live: Arc::clone(&live),
                 places: settings.geo_database.clone(),
                 keep,

@@ -93,7 +93,7 @@ impl Reaper {
             let keys = self.store.purge(now.saturating_sub(self.grace), self.batch, hold).await?;
             keys.iter().for_each(|key| self.cache.forget(key));
             // Forgotten or not, the sweep of the clicks will find what is left.
-            if let Err(error) = self.clicks.forget_links(&keys, now).await {
+            if let Err(error) = self.clicks.erase_links(&keys, now, now).await {
                 tracing::warn!(%error, "the clicks of links that are gone could not be forgotten; \
                     trying again later");
             }

@@ -1,9 +1,9 @@
-//! A batch, put together by subject and hour.
+//! A batch, grouped by subject and hour.
 
 use std::collections::HashMap;
 
-use terse_core::OwnerId;
 use terse_core::clicks::{Click, ClickTarget, LinkId, MAX_VALUES_TOTAL, Unit};
+use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::sum::Sum;
 
@@ -11,7 +11,7 @@ use crate::clicks::sum::Sum;
 /// values costs no more than this in what follows.
 const MAX_VALUES_PER_BATCH: usize = 5 * MAX_VALUES_TOTAL;
 
-/// Who is counted for.
+/// The subject of a sum.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum SumKey<'a> {
     Link(&'a LinkId),
@@ -32,6 +32,15 @@ pub(crate) struct Group<'a> {
 }
 
 impl Group<'_> {
+    /// Drops the clicks that were made by a moment.
+    pub(crate) fn keep_after(&mut self, at: Timestamp) {
+        self.clicks.retain(|click| click.at > at);
+        self.hours.clear();
+        for click in self.clicks.clone() {
+            self.hour(click.at.as_ms().div_euclid(Unit::Hour.ms())).add(click);
+        }
+    }
+
     fn hour(&mut self, hour: i64) -> &mut Sum {
         let at = match self.hours.iter().rposition(|(have, _)| *have == hour) {
             Some(at) => at,

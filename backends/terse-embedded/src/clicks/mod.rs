@@ -1,13 +1,15 @@
-//! The clicks, in a file of their own: counting them never holds up who makes links.
+//! The clicks, in a file of their own, so that counting them never delays writes of links.
 //!
 //! A batch is grouped by subject and hour, and each row is read, merged and written once, in one
-//! transaction with the positions of the journal. Hours and raw clicks are filed by time first, so
-//! that writing stays within today's part of the file and old ones are taken away from one end.
-//! Every sum carries a checksum; one that does not fit it is an error to whoever reads it, and is
-//! counted on from its plain numbers by whoever writes it.
+//! transaction with the positions of the journals. The keys of hours and raw clicks begin with the
+//! time, so that writing stays within today's part of the file and old rows are deleted from one
+//! end. Every sum carries a checksum. If it does not match, reading the sum is an error, and
+//! counting goes on from the plain numbers of the row.
 
 mod bucket;
+mod erase;
 mod group;
+mod journals;
 mod options;
 mod prune;
 mod queries;

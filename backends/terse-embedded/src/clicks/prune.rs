@@ -1,4 +1,4 @@
-//! What is no longer kept: raw clicks go, hours become days.
+//! What is no longer kept: raw clicks are deleted, hours become days.
 
 use rusqlite::{OptionalExtension, params};
 use terse_core::clicks::{Count, MAX_VALUES_PER_DAY, Pruned, Retention, Unit};
@@ -20,15 +20,19 @@ const PUT_DAY: &str =
     "INSERT OR REPLACE INTO days (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
 
 impl ClickWrites {
-    /// Takes at most `limit` rows away, from the old end of each table.
+    /// Deletes or joins at most `limit` rows, from the old end of each table.
     pub(crate) fn prune(&mut self, retention: &Retention, limit: usize) -> Result<Pruned, Failure> {
         let (raw, more_raw) =
             self.drop_raw(retention.raw_before.as_ms().div_euclid(Unit::Hour.ms()), limit)?;
         let day = retention.hours_before.as_ms().div_euclid(Unit::Day.ms());
         let hours = self.join_hours(day, limit - raw)?;
-        let more =
-            more_raw || self.conn.prepare_cached(OLD_HOURS)?.exists([hour_id(day, 0, 0), 1])?;
-        Ok(Pruned { raw: raw as u64, hours, more })
+        let left = limit - raw - hours as usize;
+        let (tombstones, more_tombstones) =
+            self.drop_tombstones(retention.tombstones_before, left)?;
+        let more = more_raw
+            || more_tombstones
+            || self.conn.prepare_cached(OLD_HOURS)?.exists([hour_id(day, 0, 0), 1])?;
+        Ok(Pruned { raw: raw as u64, hours, tombstones: tombstones as u64, more })
     }
 
     /// Deletes raw clicks before an hour. Says how many, and whether there are more.

@@ -141,12 +141,4 @@ impl ClickQueries {
         }
         Ok(days)
     }
-
-    pub(crate) fn positions(&self) -> Result<Vec<(u64, u64)>, Failure> {
-        let mut statement = self.conn.prepare_cached("SELECT segment, place FROM positions")?;
-        let read = |row: &rusqlite::Row<'_>| {
-            Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()))
-        };
-        Ok(statement.query_map([], read)?.collect::<Result<_, _>>()?)
-    }
 }

@@ -8,7 +8,7 @@ use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::bucket::{day_id, hour_id, of_day_id, of_hour_id};
 use crate::clicks::queries::ClickQueries;
-use crate::clicks::report::{DAYS, HOURS, Stretch};
+use crate::clicks::report::{DAYS, HOURS, TimeRange};
 use crate::failure::{Failure, corrupt};
 
 pub(crate) const FIRST_HOUR: &str = "SELECT hour FROM clicks ORDER BY hour LIMIT 1";
@@ -61,16 +61,16 @@ impl ClickQueries {
         let Some((subject, owner)) = self.link(&query.link)? else {
             return Ok(page);
         };
-        let stretch = Stretch::of(terse_core::clicks::Period { from: query.from, to: query.to });
+        let range = TimeRange::of(terse_core::clicks::Period { from: query.from, to: query.to });
         let limit = query.limit.min(MAX_PAGE);
         // Behind this place: just before the first millisecond, or where the last page ended.
-        let begin = (stretch.from - 1, i64::MAX);
+        let begin = (range.from - 1, i64::MAX);
         let after =
             query.after.map_or(begin, |after| (after.at_ms, after.number.cast_signed()).max(begin));
         let mut statement = self.conn.prepare_cached(CLICKS)?;
-        for hour in self.hours_with_clicks(subject, Stretch { from: after.0, ..stretch })? {
+        for hour in self.hours_with_clicks(subject, TimeRange { from: after.0, ..range })? {
             let left = (limit - page.clicks.len()) as i64 + 1;
-            let mut rows = statement.query([hour, subject, after.0, after.1, stretch.to, left])?;
+            let mut rows = statement.query([hour, subject, after.0, after.1, range.to, left])?;
             while let Some(row) = rows.next()? {
                 if page.clicks.len() == limit {
                     return Ok(page);
@@ -91,15 +91,15 @@ impl ClickQueries {
     pub(crate) fn hours_with_clicks(
         &self,
         subject: i64,
-        stretch: Stretch,
+        range: TimeRange,
     ) -> Result<Vec<i64>, Failure> {
         let first: Option<i64> =
             self.conn.prepare_cached(FIRST_HOUR)?.query_row([], |row| row.get(0)).optional()?;
         let Some(first) = first else {
             return Ok(Vec::new());
         };
-        let stretch = Stretch { from: stretch.from.max(first * HOUR), ..stretch };
-        let (first_day, last_day) = stretch.days();
+        let range = TimeRange { from: range.from.max(first * HOUR), ..range };
+        let (first_day, last_day) = range.days();
         let mut hours = Vec::new();
         let mut days = self.conn.prepare_cached(DAYS[0])?;
         for id in days
@@ -120,7 +120,7 @@ impl ClickQueries {
             }
         }
         hours.retain(|hour| {
-            *hour >= stretch.from.div_euclid(HOUR) && *hour <= (stretch.to - 1).div_euclid(HOUR)
+            *hour >= range.from.div_euclid(HOUR) && *hour <= (range.to - 1).div_euclid(HOUR)
         });
         hours.sort_unstable();
         hours.dedup();
@@ -135,8 +135,7 @@ fn read(row: &Row<'_>, link: &LinkId, owner: i64) -> Result<Click, Failure> {
     };
     let machine = match row.get_ref(5)?.as_str_or_null().map_err(rusqlite::Error::from)? {
         Some(word) => Some(
-            BotKind::parse(word)
-                .ok_or_else(|| corrupt("a click by a machine that does not exist"))?,
+            BotKind::parse(word).ok_or_else(|| corrupt("a click has an unknown kind of bot"))?,
         ),
         None => None,
     };

@@ -1,4 +1,4 @@
-//! What is told about a subject.
+//! Reports about a subject.
 
 use rusqlite::{OptionalExtension, Row};
 use terse_core::Timestamp;
@@ -28,14 +28,14 @@ const WITH_SUMS: usize = 1;
 const HOUR: i64 = Unit::Hour.ms();
 const DAY: i64 = Unit::Day.ms();
 
-/// A stretch of time in milliseconds, without its end.
+/// A range of time in milliseconds; `to` is not part of it.
 #[derive(Clone, Copy)]
-pub(crate) struct Stretch {
+pub(crate) struct TimeRange {
     pub(crate) from: i64,
     pub(crate) to: i64,
 }
 
-impl Stretch {
+impl TimeRange {
     pub(crate) fn of(period: Period) -> Self {
         Self {
             from: period.from.unwrap_or(Timestamp::MIN).as_ms(),
@@ -43,7 +43,7 @@ impl Stretch {
         }
     }
 
-    /// The first and the last day that touch it.
+    /// The first and the last day that overlap it.
     pub(crate) fn days(self) -> (i64, i64) {
         let day = |ms: i64| Timestamp::from_ms(ms).as_ms().div_euclid(DAY);
         (day(self.from), day(self.to - 1))
@@ -66,17 +66,17 @@ impl ClickQueries {
         };
         let mut sum = Sum::default();
         let mut buckets = Vec::new();
-        let stretch = Stretch::of(period);
+        let range = TimeRange::of(period);
         if period == Period::default() {
             // What was summed up all along needs no buckets, of which only the plain numbers are
             // read.
             self.ever(subject, &mut sum)?;
-            self.buckets(subject, stretch, PLAIN, |bucket, _, _| {
+            self.buckets(subject, range, PLAIN, |bucket, _, _| {
                 buckets.push(bucket);
                 Ok(())
             })?;
         } else {
-            self.buckets(subject, stretch, WITH_SUMS, |bucket, row, slot| {
+            self.buckets(subject, range, WITH_SUMS, |bucket, row, slot| {
                 buckets.push(bucket);
                 self.pay(row)?;
                 sum.merge_row(row, 1, slot)
@@ -106,7 +106,7 @@ impl ClickQueries {
         let mut recent = Count::default();
         self.buckets(
             subject,
-            Stretch { from: hour - 23 * HOUR, to: hour + HOUR },
+            TimeRange { from: hour - 23 * HOUR, to: hour + HOUR },
             PLAIN,
             |bucket, _, _| {
                 recent.add(bucket.clicks);
@@ -116,15 +116,15 @@ impl ClickQueries {
         Ok(recent)
     }
 
-    /// Visits every bucket that touches a stretch of time: the days first, then the hours.
+    /// Visits every bucket that overlaps a range of time: the days first, then the hours.
     fn buckets(
         &self,
         subject: i64,
-        stretch: Stretch,
+        range: TimeRange,
         sums: usize,
         mut visit: impl FnMut(Bucket, &Row<'_>, Slot) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let (first, last) = stretch.days();
+        let (first, last) = range.days();
         let mut statement = self.conn.prepare_cached(DAYS[sums])?;
         let mut rows = statement.query([day_id(subject, first), day_id(subject, last)])?;
         while let Some(row) = rows.next()? {
@@ -145,7 +145,7 @@ impl ClickQueries {
                 self.count_row();
                 let (.., hour) = of_hour_id(row.get(0)?);
                 let hour = day * 24 + hour;
-                if stretch.touches(hour * HOUR, HOUR) {
+                if range.touches(hour * HOUR, HOUR) {
                     let bucket = Bucket {
                         start: Timestamp::from_ms(hour * HOUR),
                         unit: Unit::Hour,
@@ -218,8 +218,8 @@ mod tests {
                     ..click
                 }
             });
-            let batch = Batch { clicks: clicks.collect(), moves: Vec::new() };
-            writes.record(&batch).unwrap();
+            let batch = Batch { clicks: clicks.collect(), spans: Vec::new() };
+            writes.add(&batch).unwrap();
         };
         writes.conn.execute_batch("BEGIN").unwrap();
         for day in 0..DAYS_KEPT {
@@ -227,8 +227,12 @@ mod tests {
                 put(&mut writes, -DAY * (day + 1) + hour * HOUR, MAX_VALUES_PER_HOUR);
             }
         }
-        let retention =
-            Retention { raw_before: moment(0), hours_before: moment(0), limit: usize::MAX };
+        let retention = Retention {
+            raw_before: moment(0),
+            hours_before: moment(0),
+            tombstones_before: moment(0),
+            limit: usize::MAX,
+        };
         while writes.prune(&retention, 1000).unwrap().more {}
         for hour in 0..HOURS_KEPT {
             put(&mut writes, hour * HOUR, if hour == 0 { 250 } else { MAX_VALUES_PER_HOUR });

@@ -3,15 +3,18 @@
 use crate::schema::Shape;
 
 /// "trsc".
-pub(crate) const CLICKS: Shape =
-    Shape { name: "clicks", application: 0x7472_7363, steps: &[include_str!("schema.sql")] };
+pub(crate) const CLICKS: Shape = Shape {
+    name: "clicks",
+    application: 0x7472_7363,
+    steps: &[include_str!("schema.sql"), include_str!("schema_2.sql")],
+};
 
 #[cfg(test)]
 mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::clicks::{prune, queries, raw, report, writes};
+    use crate::clicks::{erase, journals, prune, queries, raw, report, writes};
     use crate::schema::tests::assert_plan;
 
     #[test]
@@ -34,8 +37,15 @@ mod tests {
             (raw::FIRST_HOUR, "SCAN clicks"),
             (raw::CLICKS, "PRIMARY KEY (hour=? AND subject=? AND (at,number)>(?,?)"),
             (writes::HOUR, "PRIMARY KEY (rowid=?)"),
-            (writes::LINKS_NAMED, "subjects_links (domain=? AND code=? AND born<?)"),
-            (writes::LINKS_OF, "subjects_links_of (owner=?)"),
+            (journals::EPOCH, "PRIMARY KEY (id=?)"),
+            (journals::POSITION, "PRIMARY KEY (journal=? AND segment=?)"),
+            (journals::POSITIONS, "PRIMARY KEY (journal=?)"),
+            (erase::LINKS_NAMED, "subjects_links (domain=? AND code=? AND born<?)"),
+            (erase::LINKS_OF, "subjects_links_of (owner=?)"),
+            (erase::LINK_ERASED, "PRIMARY KEY (domain=? AND code=? AND created_by>?)"),
+            (erase::OWNER_ERASED, "PRIMARY KEY (rowid=?)"),
+            (erase::OLD_LINKS, "erased_links_by_age (erased_at<?)"),
+            (erase::OLD_OWNERS, "erased_owners_by_age (erased_at<?)"),
             (prune::OLD_HOURS, "PRIMARY KEY (rowid<?)"),
             (prune::DONE_HOURS, "PRIMARY KEY (rowid<?)"),
             (prune::DAY, "PRIMARY KEY (rowid=?)"),

@@ -1,4 +1,4 @@
-//! The store of clicks, as everyone else sees it.
+//! The store of clicks.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::clicks::{
-    Batch, ClickPage, ClickReport, ClickStore, ClickSubject, Count, LinkId, Period, Pruned,
-    RawQuery, Recorded, Retention, Salt,
+    Added, Batch, ClickIngest, ClickPage, ClickReport, ClickReports, ClickRetention, ClickSubject,
+    Count, Forgotten, JournalId, LinkId, Opened, Period, Pruned, RawQuery, Retention, Salt,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 
@@ -22,13 +22,12 @@ use crate::engine::{self, DbLocation};
 use crate::options::OpenError;
 use crate::threads::{ReadPool, StoreThreads};
 
-/// A large batch on a slow disk takes its time, and nobody's answer depends on it.
+/// A large batch on a slow disk takes its time, and no visitor waits for it.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How many reports may wait.
 const REPORTS: usize = 1024;
 const READ: usize = 0;
-/// Chores are done in steps of this many rows or links, so that a batch never waits long behind
-/// one.
+/// Jobs run in steps of this many rows or links, so that a batch never waits long behind one.
 const BATCH: usize = 2000;
 const LINKS_A_STEP: usize = 200;
 
@@ -139,23 +138,38 @@ impl std::fmt::Debug for EmbeddedClicks {
 }
 
 #[async_trait]
-impl ClickStore for EmbeddedClicks {
-    async fn positions(&self) -> Result<Vec<(u64, u64)>, StoreError> {
-        self.threads.read(READ, ClickQueries::positions).await
+impl ClickIngest for EmbeddedClicks {
+    async fn open(&self, journal: JournalId) -> Result<Opened, StoreError> {
+        self.threads.write(move |writes| writes.open_journal(journal)).await
     }
 
-    async fn record(&self, batch: &Batch) -> Result<Recorded, StoreError> {
-        // Where writing stands still, tries that were given up would pile up.
+    async fn add(&self, batch: &Batch) -> Result<Added, StoreError> {
+        // While nothing can be written, tries that timed out would pile up in the queue.
         self.threads.check()?;
         let batch = batch.clone();
-        self.threads.write(move |writes| writes.record(&batch)).await
+        self.threads.write(move |writes| writes.add(&batch)).await
     }
 
-    async fn forget_segments(&self, segments: &[u64]) -> Result<(), StoreError> {
+    async fn forget(
+        &self,
+        journal: JournalId,
+        epoch: u32,
+        generation: u64,
+        segments: &[u64],
+    ) -> Result<Forgotten, StoreError> {
         let segments = segments.to_vec();
-        self.threads.write(move |writes| writes.forget_segments(&segments)).await
+        self.threads
+            .write(move |writes| writes.forget_positions(journal, epoch, generation, &segments))
+            .await
     }
 
+    async fn check(&self) -> Result<(), StoreError> {
+        self.threads.check()
+    }
+}
+
+#[async_trait]
+impl ClickReports for EmbeddedClicks {
     async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError> {
         let links = links.to_vec();
         self.threads.read(READ, move |queries| queries.counts(&links)).await
@@ -180,17 +194,31 @@ impl ClickStore for EmbeddedClicks {
         let after = after.cloned();
         self.threads.read(READ, move |queries| queries.links(after.as_ref(), limit)).await
     }
+}
 
-    async fn forget_links(&self, links: &[LinkKey], born_by: Timestamp) -> Result<(), StoreError> {
+#[async_trait]
+impl ClickRetention for EmbeddedClicks {
+    async fn erase_links(
+        &self,
+        links: &[LinkKey],
+        created_by: Timestamp,
+        erased_at: Timestamp,
+    ) -> Result<(), StoreError> {
         for some in links.chunks(LINKS_A_STEP) {
             let some = some.to_vec();
-            self.threads.write(move |writes| writes.forget_links(&some, born_by)).await?;
+            self.threads
+                .write(move |writes| writes.erase_links(&some, created_by, erased_at))
+                .await?;
         }
         Ok(())
     }
 
-    async fn forget_owner(&self, owner: OwnerId) -> Result<(), StoreError> {
-        while !self.threads.write(move |writes| writes.forget_owner(owner, LINKS_A_STEP)).await? {}
+    async fn erase_owner(&self, owner: OwnerId, erased_at: Timestamp) -> Result<(), StoreError> {
+        while !self
+            .threads
+            .write(move |writes| writes.erase_owner(owner, erased_at, LINKS_A_STEP))
+            .await?
+        {}
         Ok(())
     }
 
@@ -200,10 +228,12 @@ impl ClickStore for EmbeddedClicks {
         let mut left = retention.limit.max(1);
         while left > 0 && all.more {
             let step = left.min(BATCH);
-            let Pruned { raw, hours, more } =
-                self.threads.write(move |writes| writes.prune(&retention, step)).await?;
-            all = Pruned { raw: all.raw + raw, hours: all.hours + hours, more };
-            left -= (raw + hours) as usize;
+            let pruned = self.threads.write(move |writes| writes.prune(&retention, step)).await?;
+            all.raw += pruned.raw;
+            all.hours += pruned.hours;
+            all.tombstones += pruned.tombstones;
+            all.more = pruned.more;
+            left -= (pruned.raw + pruned.hours + pruned.tombstones) as usize;
         }
         Ok(all)
     }
@@ -215,9 +245,5 @@ impl ClickStore for EmbeddedClicks {
         }
         self.wipe().await;
         Ok(salt)
-    }
-
-    async fn check(&self) -> Result<(), StoreError> {
-        self.threads.check()
     }
 }

@@ -1,45 +1,40 @@
-//! Every write, each to be run inside a transaction that somebody else begins and ends.
+//! Counting a batch. Every write runs inside a transaction that the writer thread begins and ends.
 
 use std::collections::HashMap;
 use std::ops::Deref;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use terse_core::clicks::{
-    Batch, ClickSubject, Count, LinkId, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Position, Recorded,
-    Salt,
+    Added, Batch, ClickSubject, Count, LinkId, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Salt,
 };
-use terse_core::{LinkKey, OwnerId, Timestamp};
 
-use crate::clicks::bucket::{day_id, hour_id};
+use crate::clicks::bucket::hour_id;
 use crate::clicks::group::{self, Group, SumKey};
 use crate::clicks::queries::{ClickQueries, filed};
 use crate::clicks::raw;
-use crate::clicks::report::{EVER, Stretch};
+use crate::clicks::report::EVER;
 use crate::clicks::sum::{Slot, Sum};
 use crate::failure::{Failure, unavailable};
 
 pub(crate) const HOUR: &str = "SELECT people, machines, sum FROM hours WHERE id = ?1";
-pub(crate) const LINKS_NAMED: &str =
-    "SELECT id FROM subjects WHERE kind = 0 AND domain = ?1 AND code = ?2 AND born <= ?3";
-pub(crate) const LINKS_OF: &str = "SELECT id FROM subjects WHERE kind = 0 AND owner = ?1 LIMIT ?2";
 const NEW_SUBJECT: &str = "INSERT INTO subjects VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const MORE_OF_SUBJECT: &str =
     "UPDATE subjects SET people = ?2, machines = ?3, sum = ?4 WHERE id = ?1";
 const PUT_HOUR: &str =
     "INSERT OR REPLACE INTO hours (id, people, machines, sum) VALUES (?1, ?2, ?3, ?4)";
 
-/// How many links are remembered by where they are filed, twice.
+/// The capacity of each of the two caches of links.
 const REMEMBERED: usize = 32_768;
 
-/// The one who counts. What it remembers is what the file says, as of the last commit or of its own
-/// unfinished work.
+/// The writer's side of a connection. Its caches hold what the file says, including what the
+/// present transaction has written.
 pub(crate) struct ClickWrites {
     queries: ClickQueries,
     keep_raw: bool,
     next_subject: i64,
     next_number: u64,
     stored_next_number: u64,
-    /// Where links are filed and whose they are: those met lately, and those met before them.
+    /// Row and owner of links: those of the last batches, and those of the batches before.
     lately: HashMap<LinkId, (i64, i64)>,
     before: HashMap<LinkId, (i64, i64)>,
 }
@@ -85,7 +80,7 @@ impl crate::database::Writes for ClickWrites {
 }
 
 /// The statements of a batch, fetched once for all of its rows.
-struct Pens<'c> {
+struct Statements<'c> {
     ever: CachedStatement<'c>,
     new_subject: CachedStatement<'c>,
     more_of_subject: CachedStatement<'c>,
@@ -94,7 +89,7 @@ struct Pens<'c> {
     click: CachedStatement<'c>,
 }
 
-impl<'c> Pens<'c> {
+impl<'c> Statements<'c> {
     fn new(conn: &'c Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             ever: conn.prepare_cached(EVER)?,
@@ -109,7 +104,7 @@ impl<'c> Pens<'c> {
 
 impl ClickWrites {
     pub(crate) fn new(queries: ClickQueries, keep_raw: bool) -> rusqlite::Result<Self> {
-        // What was forgotten, a salt above all, is overwritten and not only given up.
+        // What is deleted, a salt above all, is overwritten on disk.
         queries.conn.query_row("PRAGMA secure_delete = FAST", [], |_| Ok(()))?;
         let mut writes = Self {
             queries,
@@ -124,75 +119,46 @@ impl ClickWrites {
         Ok(writes)
     }
 
-    pub(crate) fn record(&mut self, batch: &Batch) -> Result<Recorded, Failure> {
-        if !self.in_step(&batch.moves)? {
-            return Ok(Recorded::OutOfStep);
+    pub(crate) fn add(&mut self, batch: &Batch) -> Result<Added, Failure> {
+        if let Some(refusal) = self.refusal(&batch.spans)? {
+            return Ok(refusal);
         }
         let mut groups: Vec<(i64, bool, Group<'_>)> = Vec::new();
-        for group in group::groups(&batch.clicks) {
-            let (subject, new) = self.place(&group)?;
-            groups.push((subject, new, group));
+        for mut group in group::groups(&batch.clicks) {
+            if let Some((subject, new)) = self.subject_of(&mut group)? {
+                groups.push((subject, new, group));
+            }
         }
         // In the order of the file.
         groups.sort_unstable_by_key(|(subject, ..)| *subject);
         let mut next_number = self.next_number;
-        let mut pens = Pens::new(&self.queries.conn)?;
+        let mut statements = Statements::new(&self.queries.conn)?;
         for (subject, new, group) in &mut groups {
-            write_group(&mut pens, *subject, *new, group)?;
+            write_group(&mut statements, *subject, *new, group)?;
         }
         if self.keep_raw {
             for (subject, _, group) in &groups {
                 for click in &group.clicks {
-                    raw::write(&mut pens.click, *subject, next_number, click)?;
+                    raw::write(&mut statements.click, *subject, next_number, click)?;
                     next_number += 1;
                 }
             }
         }
-        drop(pens);
+        drop(statements);
         self.next_number = next_number;
-        self.step(&batch.moves)?;
-        Ok(Recorded::Done)
+        self.move_positions(&batch.spans)?;
+        Ok(Added::Done)
     }
 
-    /// Whether every position is where the batch begins.
-    fn in_step(&self, moves: &[Position]) -> Result<bool, Failure> {
-        let mut statement =
-            self.conn.prepare_cached("SELECT place FROM positions WHERE segment = ?1")?;
-        for Position { segment, from, .. } in moves {
-            let place: Option<i64> =
-                statement.query_row([segment.cast_signed()], |row| row.get(0)).optional()?;
-            if place.map_or(0, i64::cast_unsigned) != *from {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn step(&self, moves: &[Position]) -> Result<(), Failure> {
-        let mut statement =
-            self.conn.prepare_cached("INSERT OR REPLACE INTO positions VALUES (?1, ?2)")?;
-        for Position { segment, to, .. } in moves {
-            statement.execute([segment.cast_signed(), to.cast_signed()])?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn forget_segments(&self, segments: &[u64]) -> Result<(), Failure> {
-        let mut statement = self.conn.prepare_cached("DELETE FROM positions WHERE segment = ?1")?;
-        for segment in segments {
-            statement.execute([segment.cast_signed()])?;
-        }
-        Ok(())
-    }
-
-    /// Where a group's subject is filed, or will be: then it is new.
-    fn place(&mut self, group: &Group<'_>) -> Result<(i64, bool), Failure> {
+    /// The row of a group's subject, and whether it is new. `None` if the subject was erased. Clicks
+    /// from before the erasure are taken out of the group.
+    fn subject_of(&mut self, group: &mut Group<'_>) -> Result<Option<(i64, bool)>, Failure> {
         let owner = group.owner.0.cast_signed();
         let link = match group.who {
             SumKey::Link(link) => link,
-            SumKey::Owner(owner) => return self.place_of(&ClickSubject::Owner(owner)),
-            SumKey::Everything => return self.place_of(&ClickSubject::Everything),
-            SumKey::Orphans => return self.place_of(&ClickSubject::Orphans),
+            SumKey::Owner(owner) => return self.other_subject(&ClickSubject::Owner(owner)),
+            SumKey::Everything => return self.other_subject(&ClickSubject::Everything),
+            SumKey::Orphans => return self.other_subject(&ClickSubject::Orphans),
         };
         let known = match self.lately.get(link) {
             Some(known) => Some(*known),
@@ -201,6 +167,10 @@ impl ClickWrites {
                 None => self.queries.link(link)?,
             },
         };
+        // An erasure deletes the rows, so a row of the same owner has no tombstone.
+        if known.is_none_or(|(_, before)| before != owner) && self.is_owner_erased(group.owner)? {
+            return Ok(None);
+        }
         let (id, new) = match known {
             Some((id, before)) => {
                 if before != owner {
@@ -210,7 +180,15 @@ impl ClickWrites {
                 }
                 (id, false)
             }
-            None => (self.next_id(), true),
+            None => {
+                if let Some(erased_at) = self.link_erased_at(link)? {
+                    group.keep_after(erased_at);
+                    if group.clicks.is_empty() {
+                        return Ok(None);
+                    }
+                }
+                (self.next_id(), true)
+            }
         };
         if known.is_none_or(|(_, before)| before != owner) || !self.lately.contains_key(link) {
             if self.lately.len() >= REMEMBERED {
@@ -218,14 +196,19 @@ impl ClickWrites {
             }
             self.lately.insert(link.clone(), (id, owner));
         }
-        Ok((id, new))
+        Ok(Some((id, new)))
     }
 
-    fn place_of(&mut self, subject: &ClickSubject) -> Result<(i64, bool), Failure> {
-        Ok(match self.queries.id(subject)? {
-            Some(id) => (id, false),
-            None => (self.next_id(), true),
-        })
+    fn other_subject(&mut self, subject: &ClickSubject) -> Result<Option<(i64, bool)>, Failure> {
+        if let Some(id) = self.queries.id(subject)? {
+            return Ok(Some((id, false)));
+        }
+        if let ClickSubject::Owner(owner) = subject
+            && self.is_owner_erased(*owner)?
+        {
+            return Ok(None);
+        }
+        Ok(Some((self.next_id(), true)))
     }
 
     fn next_id(&mut self) -> i64 {
@@ -233,66 +216,10 @@ impl ClickWrites {
         self.next_subject - 1
     }
 
-    fn forget_places(&mut self) {
+    /// Empties the cache of links.
+    pub(crate) fn forget_places(&mut self) {
         self.lately.clear();
         self.before.clear();
-    }
-
-    pub(crate) fn forget_links(
-        &mut self,
-        links: &[LinkKey],
-        born_by: Timestamp,
-    ) -> Result<(), Failure> {
-        for key in links {
-            let mut statement = self.conn.prepare_cached(LINKS_NAMED)?;
-            let place = params![key.domain.as_str(), key.code.as_str(), born_by.as_ms()];
-            let ids: Vec<i64> =
-                statement.query_map(place, |row| row.get(0))?.collect::<Result<_, _>>()?;
-            drop(statement);
-            for id in ids {
-                self.delete(id)?;
-            }
-        }
-        self.forget_places();
-        Ok(())
-    }
-
-    /// Up to `limit` links of an owner, and once there are none, the owner. Says whether that is
-    /// done.
-    pub(crate) fn forget_owner(&mut self, owner: OwnerId, limit: usize) -> Result<bool, Failure> {
-        let mut statement = self.conn.prepare_cached(LINKS_OF)?;
-        let place = [owner.0.cast_signed(), limit as i64];
-        let ids: Vec<i64> =
-            statement.query_map(place, |row| row.get(0))?.collect::<Result<_, _>>()?;
-        drop(statement);
-        let done = ids.len() < limit;
-        for id in ids {
-            self.delete(id)?;
-        }
-        if done && let Some(id) = self.queries.id(&ClickSubject::Owner(owner))? {
-            self.delete(id)?;
-        }
-        self.forget_places();
-        Ok(done)
-    }
-
-    /// All that is kept of a subject.
-    fn delete(&self, subject: i64) -> Result<(), Failure> {
-        let ever = Stretch::of(terse_core::clicks::Period::default());
-        let mut clicks =
-            self.conn.prepare_cached("DELETE FROM clicks WHERE hour = ?1 AND subject = ?2")?;
-        for hour in self.queries.hours_with_clicks(subject, ever)? {
-            clicks.execute([hour, subject])?;
-        }
-        let mut hours = self.conn.prepare_cached("DELETE FROM hours WHERE id >= ?1 AND id < ?2")?;
-        let (first, last) = ever.days();
-        for day in self.queries.days_with_hours(first, last)? {
-            hours.execute([hour_id(day, subject, 0), hour_id(day, subject, 24)])?;
-        }
-        let mut days = self.conn.prepare_cached("DELETE FROM days WHERE id >= ?1 AND id <= ?2")?;
-        days.execute([day_id(subject, first), day_id(subject, last)])?;
-        self.conn.prepare_cached("DELETE FROM subjects WHERE id = ?1")?.execute([subject])?;
-        Ok(())
     }
 
     /// The salt of a day, and whether another was forgotten meanwhile.
@@ -317,7 +244,7 @@ impl ClickWrites {
 
 /// Adds a group to the rows of its subject.
 fn write_group(
-    pens: &mut Pens<'_>,
+    statements: &mut Statements<'_>,
     subject: i64,
     new: bool,
     group: &mut Group<'_>,
@@ -325,7 +252,7 @@ fn write_group(
     let slot = Slot::Ever { subject };
     let mut total = Sum::default();
     if !new {
-        let found = pens
+        let found = statements
             .ever
             .query_row([subject], |row| Ok(total.merge_or_mend(row, 0, slot)))
             .optional()?;
@@ -344,22 +271,23 @@ fn write_group(
             SumKey::Everything => other(&ClickSubject::Everything),
             SumKey::Orphans => other(&ClickSubject::Orphans),
         };
-        pens.new_subject
+        statements
+            .new_subject
             .execute(params![subject, kind, domain, code, born, owner, humans, bots, sum])?;
     } else {
-        pens.more_of_subject.execute(params![subject, humans, bots, sum])?;
+        statements.more_of_subject.execute(params![subject, humans, bots, sum])?;
     }
     for (hour, sum) in &mut group.hours {
         let slot = Slot::Hour { subject, hour: *hour };
         let id = hour_id(hour.div_euclid(24), subject, hour.rem_euclid(24));
         if !new {
             let read = |row: &Row<'_>| Ok(sum.merge_or_mend(row, 0, slot));
-            pens.hour.query_row([id], read).optional()?.unwrap_or(Ok(()))?;
+            statements.hour.query_row([id], read).optional()?.unwrap_or(Ok(()))?;
         }
         sum.tally.trim(MAX_VALUES_PER_HOUR);
         let Count { humans, bots } = sum.tally.clicks;
         let row = params![id, humans.cast_signed(), bots.cast_signed(), sum.encode(slot)];
-        pens.put_hour.execute(row)?;
+        statements.put_hour.execute(row)?;
     }
     Ok(())
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use terse_core::StoreError;
 use terse_core::clicks::{
-    Batch, Click, ClickStore, ClickSubject, ClickTarget, LinkId, Period, Position, Recorded,
+    Added, Batch, Click, ClickIngest as _, ClickReports as _, ClickSubject, ClickTarget, JournalId,
+    JournalSpan, LinkId, Period,
 };
 use terse_embedded::{ClickOptions, EmbeddedClicks, verify_clicks};
 use terse_testkit::{key, moment};
@@ -29,7 +30,9 @@ fn size(n: u64) -> u64 {
     n % 60 + 1
 }
 
-fn batch(n: u64) -> Batch {
+const JOURNAL: JournalId = JournalId([7; 16]);
+
+fn batch(n: u64, epoch: u32) -> Batch {
     let clicks = (0..size(n)).map(|m| {
         let link = LinkId { key: key(&format!("link-{}", (n * 31 + m) % 400)), born: moment(0) };
         let click = Click::bare(
@@ -42,7 +45,8 @@ fn batch(n: u64) -> Batch {
             ..click
         }
     });
-    Batch { clicks: clicks.collect(), moves: vec![Position { segment: 1, from: n, to: n + 1 }] }
+    let span = JournalSpan { journal: JOURNAL, epoch, segment: 1, from: n, to: n + 1 };
+    Batch { clicks: clicks.collect(), spans: vec![span] }
 }
 
 impl Counter {
@@ -63,14 +67,16 @@ impl Counter {
             let (store, acknowledged, refused, stop) =
                 (store.clone(), acknowledged.clone(), refused.clone(), stop.clone());
             async move {
+                let epoch = store.open(JOURNAL).await.unwrap().epoch;
                 let mut n = 0;
                 let mut unsure = false;
                 while !stop.load(Ordering::Relaxed) {
-                    match store.record(&batch(n)).await {
-                        Ok(Recorded::OutOfStep) if !unsure => {
+                    match store.add(&batch(n, epoch)).await {
+                        Ok(Added::Already) if !unsure => {
                             panic!("batch {n} was never tried before")
                         }
-                        Ok(_) => {
+                        Ok(added @ (Added::Gap(_) | Added::Fenced)) => panic!("{added:?}"),
+                        Ok(Added::Done | Added::Already) => {
                             n += 1;
                             unsure = false;
                             acknowledged.store(n, Ordering::Release);
@@ -111,12 +117,13 @@ impl Counter {
         disk::cut(self.path(), after.path(), dice, luck);
         let path = after.path().join("clicks.db");
         let store = EmbeddedClicks::open(ClickOptions::new(&path)).unwrap();
-        let place = store.positions().await.unwrap().first().map_or(0, |(_, place)| *place);
+        let opened = store.open(JOURNAL).await.unwrap();
+        let place = opened.positions.first().map_or(0, |position| position.to);
         assert!(place >= acknowledged, "{luck:?}: {acknowledged} acknowledged, {place} found");
         let found =
             store.report(&ClickSubject::Everything, Period::default(), moment(0)).await.unwrap();
         assert_eq!(found.tally.clicks.humans, (0..place).map(size).sum::<u64>(), "{luck:?}");
-        assert_eq!(store.record(&batch(place)).await.unwrap(), Recorded::Done);
+        assert_eq!(store.add(&batch(place, opened.epoch)).await.unwrap(), Added::Done);
         drop(store);
         let report = verify_clicks(&path).unwrap();
         assert!(report.is_clean(), "{report:?}");

@@ -7,10 +7,9 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use terse_core::clicks::{
-    Batch, BotKind, ClickPage, ClickReport, ClickSubject, Count, LinkId, Period, Pruned, RawQuery,
-    Record, Recorded, Retention, Salt,
+    Added, Batch, BotKind, Forgotten, JournalId, JournalSpan, LinkId, Opened, Position, Record,
 };
-use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
+use terse_core::{LinkKey, StoreError, Timestamp};
 
 use super::*;
 use crate::enrich::samples::PANICS;
@@ -19,11 +18,11 @@ use crate::written::{Written, click};
 const SOON: Duration = Duration::from_secs(20);
 const FAST: Pace = Pace {
     idle: Duration::from_millis(1),
-    patience: Duration::from_millis(40),
-    first_wait: Duration::from_millis(1),
-    longest_wait: Duration::from_millis(4),
+    timeout: Duration::from_millis(40),
+    retry_delay: Duration::from_millis(1),
+    max_retry_delay: Duration::from_millis(4),
     batch: 37,
-    linger: Duration::from_secs(300),
+    keep_positions: Duration::from_secs(300),
     catch_up: Duration::from_millis(50),
 };
 
@@ -35,24 +34,26 @@ enum Fault {
     Hangs,
     CountsAndHangs,
     CountsLate,
-    /// As one that hangs, but the test is told.
+    /// Hangs, and the test is notified.
     Stalls,
     CountsAndStalls,
     Panics,
 }
 
-/// A store that keeps its promise of one atomic step, and no other.
+/// A store that keeps its promises of atomic steps and of epochs, and no others.
 #[derive(Default)]
 struct Fake {
-    inside: Arc<Mutex<Inside>>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
-struct Inside {
-    positions: HashMap<u64, u64>,
+struct State {
+    /// Epoch and generation of each journal.
+    journals: HashMap<JournalId, (u32, u64)>,
+    positions: HashMap<(JournalId, u64), u64>,
     counted: Vec<u32>,
     bots: Vec<Option<BotKind>>,
-    /// Faults of the calls of `record` to come, and then of all others.
+    /// Faults of the next calls of `add`, and then of all others.
     faults: VecDeque<Option<Fault>>,
     always: Option<Fault>,
     away: bool,
@@ -60,34 +61,64 @@ struct Inside {
     calls: usize,
     /// Tries that came too late.
     late: usize,
+    forgets: usize,
 }
 
-impl Inside {
-    fn apply(&mut self, batch: &Batch) -> Recorded {
-        if batch
-            .moves
-            .iter()
-            .any(|moved| self.positions.get(&moved.segment).copied().unwrap_or(0) != moved.from)
-        {
-            return Recorded::OutOfStep;
+impl State {
+    fn is_fenced(&self, journal: JournalId, epoch: u32) -> bool {
+        self.journals.get(&journal).is_none_or(|(current, _)| *current != epoch)
+    }
+
+    fn position(&self, span: &JournalSpan) -> u64 {
+        self.positions.get(&(span.journal, span.segment)).copied().unwrap_or(0)
+    }
+
+    fn apply(&mut self, batch: &Batch) -> Added {
+        let spans = &batch.spans;
+        if spans.iter().any(|span| self.is_fenced(span.journal, span.epoch)) {
+            return Added::Fenced;
         }
-        self.positions.extend(batch.moves.iter().map(|moved| (moved.segment, moved.to)));
+        if spans.iter().all(|span| self.position(span) >= span.to) {
+            return Added::Already;
+        }
+        if spans.iter().any(|span| self.position(span) != span.from) {
+            let position = |span: &JournalSpan| Position {
+                journal: span.journal,
+                segment: span.segment,
+                to: self.position(span),
+            };
+            return Added::Gap(spans.iter().map(position).collect());
+        }
+        self.positions.extend(spans.iter().map(|span| ((span.journal, span.segment), span.to)));
         self.counted.extend(batch.clicks.iter().map(|click| click.took_micros));
         self.bots.extend(batch.clicks.iter().map(|click| click.machine));
-        Recorded::Done
+        Added::Done
     }
 }
 
 impl Fake {
-    fn inside(&self) -> std::sync::MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap()
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// As if an earlier process had counted a segment this far.
+    fn set_position(&self, folder: &Path, segment: u64, to: u64) {
+        self.state().positions.insert((journal_of(folder), segment), to);
+    }
+
+    fn has_position(&self, folder: &Path, segment: u64) -> bool {
+        self.state().positions.contains_key(&(journal_of(folder), segment))
     }
 
     fn counted(&self) -> Vec<u32> {
-        let mut counted = self.inside().counted.clone();
+        let mut counted = self.state().counted.clone();
         counted.sort_unstable();
         counted
     }
+}
+
+fn journal_of(folder: &Path) -> JournalId {
+    FolderIdentity::open(folder).unwrap().journal()
 }
 
 fn away() -> StoreError {
@@ -95,42 +126,47 @@ fn away() -> StoreError {
 }
 
 #[async_trait]
-impl ClickStore for Fake {
-    async fn positions(&self) -> Result<Vec<(u64, u64)>, StoreError> {
-        let inside = self.inside();
-        if inside.away {
-            Err(away())
-        } else {
-            Ok(inside.positions.iter().map(|(&id, &to)| (id, to)).collect())
+impl ClickIngest for Fake {
+    async fn open(&self, journal: JournalId) -> Result<Opened, StoreError> {
+        let mut state = self.state();
+        if state.away {
+            return Err(away());
         }
+        let (epoch, generation) = state.journals.entry(journal).or_default();
+        *epoch += 1;
+        let (epoch, generation) = (*epoch, *generation);
+        let positions = state.positions.iter().filter(|((of, _), _)| *of == journal);
+        let positions =
+            positions.map(|(&(journal, segment), &to)| Position { journal, segment, to }).collect();
+        Ok(Opened { epoch, generation, positions })
     }
 
-    async fn record(&self, batch: &Batch) -> Result<Recorded, StoreError> {
+    async fn add(&self, batch: &Batch) -> Result<Added, StoreError> {
         let fault = {
-            let mut inside = self.inside();
-            inside.calls += 1;
-            let always = inside.always;
-            let fault = inside.faults.pop_front().unwrap_or(always);
-            let fault = if inside.away { Some(Fault::Fails) } else { fault };
+            let mut state = self.state();
+            state.calls += 1;
+            let always = state.always;
+            let fault = state.faults.pop_front().unwrap_or(always);
+            let fault = if state.away { Some(Fault::Fails) } else { fault };
             assert_ne!(fault, Some(Fault::Panics), "as the test has asked for");
             match fault {
-                None => return Ok(inside.apply(batch)),
+                None => return Ok(state.apply(batch)),
                 Some(Fault::CountsAndFails | Fault::CountsAndHangs | Fault::CountsAndStalls) => {
-                    let _ = inside.apply(batch);
+                    let _ = state.apply(batch);
                 }
                 Some(Fault::CountsLate) => {
-                    let (inside, batch) = (Arc::clone(&self.inside), batch.clone());
+                    let (state, batch) = (Arc::clone(&self.state), batch.clone());
                     thread::spawn(move || {
-                        thread::sleep(3 * FAST.patience / 2);
-                        let mut inside = inside.lock().unwrap();
-                        inside.apply(&batch);
-                        inside.late += 1;
+                        thread::sleep(3 * FAST.timeout / 2);
+                        let mut state = state.lock().unwrap();
+                        state.apply(&batch);
+                        state.late += 1;
                     });
                 }
                 Some(_) => {}
             }
             if matches!(fault, Some(Fault::Stalls | Fault::CountsAndStalls)) {
-                inside.stalled.as_ref().unwrap().send(()).unwrap();
+                state.stalled.as_ref().unwrap().send(()).unwrap();
             }
             fault
         };
@@ -140,44 +176,26 @@ impl ClickStore for Fake {
         }
     }
 
-    async fn forget_segments(&self, segments: &[u64]) -> Result<(), StoreError> {
-        let mut inside = self.inside();
-        if inside.away {
+    async fn forget(
+        &self,
+        journal: JournalId,
+        epoch: u32,
+        generation: u64,
+        segments: &[u64],
+    ) -> Result<Forgotten, StoreError> {
+        let mut state = self.state();
+        if state.away {
             return Err(away());
         }
-        inside.positions.retain(|id, _| !segments.contains(id));
-        Ok(())
+        if state.is_fenced(journal, epoch) {
+            return Ok(Forgotten::Fenced);
+        }
+        state.forgets += 1;
+        state.journals.insert(journal, (epoch, generation));
+        state.positions.retain(|(of, id), _| *of != journal || !segments.contains(id));
+        Ok(Forgotten::Done)
     }
 
-    async fn counts(&self, _: &[LinkId]) -> Result<Vec<Count>, StoreError> {
-        Err(away())
-    }
-    async fn report(
-        &self,
-        _: &ClickSubject,
-        _: Period,
-        _: Timestamp,
-    ) -> Result<ClickReport, StoreError> {
-        Err(away())
-    }
-    async fn clicks(&self, _: &RawQuery) -> Result<ClickPage, StoreError> {
-        Err(away())
-    }
-    async fn links(&self, _: Option<&LinkId>, _: usize) -> Result<Vec<LinkId>, StoreError> {
-        Err(away())
-    }
-    async fn forget_links(&self, _: &[LinkKey], _: Timestamp) -> Result<(), StoreError> {
-        Err(away())
-    }
-    async fn forget_owner(&self, _: OwnerId) -> Result<(), StoreError> {
-        Err(away())
-    }
-    async fn prune(&self, _: Retention) -> Result<Pruned, StoreError> {
-        Err(away())
-    }
-    async fn salt(&self, _: i64) -> Result<Salt, StoreError> {
-        Err(away())
-    }
     async fn check(&self) -> Result<(), StoreError> {
         Err(away())
     }
@@ -197,7 +215,7 @@ fn start_within(
     let parts = ShipperParts {
         folder: folder.into(),
         run,
-        store: Arc::clone(store) as Arc<dyn ClickStore>,
+        store: Arc::clone(store) as Arc<dyn ClickIngest>,
         live: Arc::default(),
         places: None,
         keep: AddressPrecision::Network,
@@ -232,20 +250,22 @@ fn dead(folder: &Path, ids: std::ops::Range<u64>, each: u32, first: u32) -> u32 
     number
 }
 
+/// How many segments there are.
 fn files(folder: &Path) -> usize {
-    std::fs::read_dir(folder).unwrap().count()
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_str().unwrap().contains(".clicks")).count()
 }
 
 fn assert_counted_once(store: &Fake, clicks: u32) {
     assert_eq!(store.counted(), (0..clicks).collect::<Vec<_>>());
-    assert!(store.inside().bots.iter().all(Option::is_none), "nobody is a repeat of themselves");
+    assert!(store.state().bots.iter().all(Option::is_none), "nobody is a repeat of themselves");
 }
 
 #[test]
 fn clicks_are_counted_as_they_come_and_everything_in_the_end() {
     let temp = tempfile::tempdir().unwrap();
     let store = Arc::new(Fake::default());
-    let shipper = start(temp.path(), 1, &store, Pace { linger: Duration::ZERO, ..FAST });
+    let shipper = start(temp.path(), 1, &store, Pace { keep_positions: Duration::ZERO, ..FAST });
     let mut first = Written::new(10, 1, 1000, 64 << 10);
     (0..100).for_each(|n| first.add(n));
     first.save(temp.path());
@@ -255,7 +275,7 @@ fn clicks_are_counted_as_they_come_and_everything_in_the_end() {
     first.finish();
     first.save(temp.path());
     until("deleting", || files(temp.path()) == 0);
-    until("forgetting", || store.inside().positions.is_empty());
+    until("forgetting", || store.state().positions.is_empty());
     let mut second = Written::new(11, 1, 2000, 64 << 10);
     (150..300).for_each(|n| second.add(n));
     second.try_add_record(&Record { code: b"?", ..click(0) });
@@ -285,14 +305,14 @@ fn clicks_are_made_known_once_they_are_counted() {
     let parts = ShipperParts {
         folder: temp.path().into(),
         run: 1,
-        store: Arc::clone(&store) as Arc<dyn ClickStore>,
+        store: Arc::clone(&store) as Arc<dyn ClickIngest>,
         live: Arc::clone(&live),
         places: None,
         keep: AddressPrecision::Network,
         limit_bytes: u64::MAX,
         clock: Clock::default(),
     };
-    store.inside().faults = [Some(Fault::Fails), Some(Fault::CountsAndFails)].into();
+    store.state().faults = [Some(Fault::Fails), Some(Fault::CountsAndFails)].into();
     let key = LinkKey {
         domain: terse_core::Domain::primary(),
         code: terse_core::Code::parse("x7Kq2Lm").unwrap(),
@@ -303,7 +323,7 @@ fn clicks_are_made_known_once_they_are_counted() {
 }
 
 #[test]
-fn a_file_of_places_that_cannot_be_read_is_told_at_the_start() {
+fn a_geo_database_that_cannot_be_read_fails_the_start() {
     let temp = tempfile::tempdir().unwrap();
     let parts = ShipperParts {
         folder: temp.path().into(),
@@ -333,7 +353,7 @@ fn whatever_the_store_does_each_click_is_counted_once() {
     // Every fault behind every other.
     for one in all {
         for other in all {
-            store.inside().faults.extend([Some(one), Some(other), None]);
+            store.state().faults.extend([Some(one), Some(other), None]);
         }
     }
     let shipper = start(temp.path(), 1, &store, FAST);
@@ -351,13 +371,13 @@ fn a_try_that_arrives_when_all_is_over_is_not_counted() {
     // Each segment is counted in one go, from its beginning to its end.
     let clicks = dead(temp.path(), 1..4, 10, 0);
     let store = Arc::new(Fake::default());
-    store.inside().faults = [Some(Fault::CountsLate), None].into();
+    store.state().faults = [Some(Fault::CountsLate), None].into();
     let shipper = start(temp.path(), 1, &store, FAST);
     until("deleting", || files(temp.path()) == 0);
-    until("the late try", || store.inside().late == 1);
+    until("the late try", || store.state().late == 1);
     assert!(shipper.stop(SOON, true));
     assert_counted_once(&store, clicks);
-    assert_eq!(store.inside().positions.len(), 3, "kept for a while");
+    assert_eq!(store.state().positions.len(), 3, "kept for a while");
 }
 
 #[test]
@@ -367,18 +387,18 @@ fn wherever_the_process_ends_each_click_is_counted_once() {
         // Enough for all the batches below.
         let clicks = dead(temp.path(), 1..18, 50, 0);
         let store = Arc::new(Fake::default());
-        let (stalled, told) = channel();
-        store.inside().stalled = Some(stalled);
+        let (stalled, stalls) = channel();
+        store.state().stalled = Some(stalled);
         let mut run = 100;
         // At the first batch of a process, at the second, and so on.
         for good in 0..6 {
             run += 1;
-            store.inside().faults = std::iter::repeat_n(None, good).chain([Some(fault)]).collect();
-            let shipper = start(temp.path(), run, &store, Pace { patience: SOON, ..FAST });
-            told.recv_timeout(SOON).unwrap();
+            store.state().faults = std::iter::repeat_n(None, good).chain([Some(fault)]).collect();
+            let shipper = start(temp.path(), run, &store, Pace { timeout: SOON, ..FAST });
+            stalls.recv_timeout(SOON).unwrap();
             drop(shipper);
         }
-        store.inside().faults.clear();
+        store.state().faults.clear();
         assert!(start(temp.path(), 1, &store, FAST).stop(SOON, true));
         assert_counted_once(&store, clicks);
         assert_eq!(files(temp.path()), 0);
@@ -405,7 +425,7 @@ fn processes_that_come_and_go_count_each_click_once() {
             Some(Fault::CountsAndFails),
             Some(Fault::CountsAndHangs),
         ];
-        store.inside().faults = (0..200).map(|_| faults[next(6) as usize]).collect();
+        store.state().faults = (0..200).map(|_| faults[next(6) as usize]).collect();
         let shipper = start(temp.path(), run, &store, FAST);
         let mut written: Vec<Written> = (0..2)
             .map(|thread| Written::new(run * 10 + thread, run, run as i64, 256 << 10))
@@ -426,30 +446,30 @@ fn processes_that_come_and_go_count_each_click_once() {
         }
         drop(shipper);
     }
-    store.inside().faults.clear();
+    store.state().faults.clear();
     assert!(start(temp.path(), 1000, &store, FAST).stop(SOON, true));
     assert_counted_once(&store, clicks);
     assert_eq!(files(temp.path()), 0);
 }
 
 #[test]
-fn when_somebody_else_counts_too_nothing_is_counted_twice() {
+fn where_the_store_has_counted_a_part_already_the_shipper_reads_on_from_there() {
     let temp = tempfile::tempdir().unwrap();
     let clicks = dead(temp.path(), 1..3, 30, 0);
     let store = Arc::new(Fake::default());
-    let (stalled, told) = channel();
-    store.inside().stalled = Some(stalled);
-    store.inside().faults = [Some(Fault::Stalls)].into();
+    let (stalled, stalls) = channel();
+    store.state().stalled = Some(stalled);
+    store.state().faults = [Some(Fault::Stalls)].into();
     let shipper =
-        start(temp.path(), 1, &store, Pace { patience: Duration::from_millis(200), ..FAST });
-    told.recv_timeout(SOON).unwrap();
-    // A part of what the batch holds is counted by another one.
+        start(temp.path(), 1, &store, Pace { timeout: Duration::from_millis(200), ..FAST });
+    stalls.recv_timeout(SOON).unwrap();
+    // The store has a part of the batch already, as after a restore.
     let mut other = Written::new(1, 99, 1, 64 << 10);
     (0..10).for_each(|n| other.add(n));
     {
-        let mut inside = store.inside();
-        inside.positions.insert(1, other.at as u64);
-        inside.counted.extend(0..10);
+        let mut state = store.state();
+        state.positions.insert((journal_of(temp.path()), 1), other.at as u64);
+        state.counted.extend(0..10);
     }
     assert!(shipper.stop(SOON, true));
     assert_counted_once(&store, clicks);
@@ -459,7 +479,7 @@ fn when_somebody_else_counts_too_nothing_is_counted_twice() {
 fn over_the_bound_the_oldest_are_dropped_and_none_goes_uncounted() {
     let temp = tempfile::tempdir().unwrap();
     let store = Arc::new(Fake::default());
-    store.inside().away = true;
+    store.state().away = true;
     // One that is still written, older than all others.
     let mut alive = Written::new(1000, 1, 0, 64 << 10);
     (0..5).for_each(|n| alive.add(n));
@@ -469,13 +489,13 @@ fn over_the_bound_the_oldest_are_dropped_and_none_goes_uncounted() {
     let counts = shipper.counts();
     until("dropping", || counts.dropped.load(Ordering::Relaxed) == 4 * 20);
     assert_eq!(files(temp.path()), 5);
-    store.inside().away = false;
-    store.inside().always = Some(Fault::Fails);
-    until("reading", || store.inside().calls > 3);
+    store.state().away = false;
+    store.state().always = Some(Fault::Fails);
+    until("reading", || store.state().calls > 3);
     // Now a batch is on its way, with all of the first segments in it.
     let clicks = dead(temp.path(), 11..16, 20, clicks);
     until("dropping again", || files(temp.path()) == 5);
-    store.inside().always = None;
+    store.state().always = None;
     assert!(shipper.stop(SOON, true));
     let counted = store.counted();
     let dropped = counts.dropped.load(Ordering::Relaxed);
@@ -539,13 +559,13 @@ fn what_was_counted_before_is_not_counted_as_dropped() {
     // An earlier process has counted half of it.
     let mut half = Written::new(1, 99, 1, 64 << 10);
     (0..10).for_each(|n| half.add(n));
-    let (stalled, told) = channel();
+    let (stalled, stalls) = channel();
     {
-        let mut inside = store.inside();
-        inside.positions.insert(1, half.at as u64);
-        inside.counted.extend(0..10);
-        inside.stalled = Some(stalled);
-        inside.always = Some(Fault::Stalls);
+        let mut state = store.state();
+        state.positions.insert((journal_of(temp.path()), 1), half.at as u64);
+        state.counted.extend(0..10);
+        state.stalled = Some(stalled);
+        state.always = Some(Fault::Stalls);
     }
     // A batch of another segment is on its way when the bound is reached.
     let mut other = Written::new(7, 99, 0, 64 << 10);
@@ -553,26 +573,26 @@ fn what_was_counted_before_is_not_counted_as_dropped() {
     other.save(temp.path());
     let shipper = start_within(temp.path(), 1, &store, FAST, 1000);
     let counts = shipper.counts();
-    told.recv_timeout(SOON).unwrap();
+    stalls.recv_timeout(SOON).unwrap();
     until("dropping", || files(temp.path()) == 0);
-    store.inside().always = None;
+    store.state().always = None;
     assert!(shipper.stop(SOON, true));
     assert_eq!(counts.dropped.load(Ordering::Relaxed), 10);
     assert_eq!(store.counted(), (0..10).chain(20..57).collect::<Vec<_>>());
 }
 
 #[test]
-fn positions_are_forgotten_whoever_has_deleted_the_segment() {
+fn positions_are_forgotten_whatever_has_deleted_the_segment() {
     let temp = tempfile::tempdir().unwrap();
     let store = Arc::new(Fake::default());
-    let shipper = start(temp.path(), 1, &store, Pace { linger: Duration::ZERO, ..FAST });
+    let shipper = start(temp.path(), 1, &store, Pace { keep_positions: Duration::ZERO, ..FAST });
     let mut written = Written::new(10, 1, 1000, 64 << 10);
     (0..10).for_each(|n| written.add(n));
     let path = written.save(temp.path());
     until("counting", || store.counted().len() == 10);
-    assert_eq!(store.inside().positions.len(), 1);
+    assert_eq!(store.state().positions.len(), 1);
     std::fs::remove_file(path).unwrap();
-    until("forgetting", || store.inside().positions.is_empty());
+    until("forgetting", || store.state().positions.is_empty());
     assert!(shipper.stop(SOON, true));
 }
 
@@ -581,9 +601,9 @@ fn positions_of_segments_that_are_gone_are_forgotten_at_the_start() {
     let temp = tempfile::tempdir().unwrap();
     let clicks = dead(temp.path(), 1..2, 10, 0);
     let store = Arc::new(Fake::default());
-    store.inside().positions.insert(77, 4096);
-    let shipper = start(temp.path(), 1, &store, Pace { linger: Duration::ZERO, ..FAST });
-    until("forgetting", || store.inside().positions.is_empty());
+    store.set_position(temp.path(), 77, 4096);
+    let shipper = start(temp.path(), 1, &store, Pace { keep_positions: Duration::ZERO, ..FAST });
+    until("forgetting", || store.state().positions.is_empty());
     assert!(shipper.stop(SOON, true));
     assert_counted_once(&store, clicks);
 }
@@ -613,7 +633,7 @@ fn what_is_written_after_the_end_is_counted_at_the_next_start() {
 }
 
 #[test]
-fn a_record_that_nobody_can_cope_with_does_not_end_the_counting_of_others() {
+fn a_record_that_panics_does_not_end_the_counting_of_others() {
     let temp = tempfile::tempdir().unwrap();
     let store = Arc::new(Fake::default());
     let mut written = Written::new(1, 99, 1, 64 << 10);
@@ -629,11 +649,11 @@ fn a_record_that_nobody_can_cope_with_does_not_end_the_counting_of_others() {
     assert!(shipper.stop(SOON, true));
     assert_counted_once(&store, 100);
     assert_eq!(counts.unreadable.load(Ordering::Relaxed), 3);
-    assert!(counts.alive.load(Ordering::Relaxed), "it ended because it was told to");
+    assert!(counts.alive.load(Ordering::Relaxed), "it ended because of the order");
 }
 
 #[test]
-fn a_thread_that_ended_by_itself_is_noticed() {
+fn a_thread_that_ends_unexpectedly_is_noticed() {
     let temp = tempfile::tempdir().unwrap();
     let store = Arc::new(Fake::default());
     let shipper = start(temp.path(), 1, &store, FAST);
@@ -642,27 +662,131 @@ fn a_thread_that_ended_by_itself_is_noticed() {
     let clicks = dead(temp.path(), 1..3, 10, 0);
     until("counting", || store.counted().len() == 20);
     assert!(counts.alive.load(Ordering::Relaxed));
-    store.inside().always = Some(Fault::Panics);
+    store.state().always = Some(Fault::Panics);
     let clicks = dead(temp.path(), 3..4, 10, clicks);
     until("the end", || !counts.alive.load(Ordering::Relaxed));
     assert!(!shipper.stop(SOON, true));
     let rest = Arc::new(Fake::default());
-    rest.inside().positions =
-        std::mem::take(&mut store.inside.lock().unwrap_or_else(PoisonError::into_inner).positions);
+    rest.state().positions =
+        std::mem::take(&mut store.state.lock().unwrap_or_else(PoisonError::into_inner).positions);
     assert!(start(temp.path(), 2, &rest, FAST).stop(SOON, true));
     assert_eq!(rest.counted(), (20..clicks).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_store_that_never_answers_is_left_after_the_patience() {
+fn a_store_that_never_answers_is_left_after_the_timeout() {
     let temp = tempfile::tempdir().unwrap();
     let clicks = dead(temp.path(), 1..3, 10, 0);
     let store = Arc::new(Fake::default());
-    store.inside().always = Some(Fault::Hangs);
-    let shipper = start(temp.path(), 1, &store, Pace { patience: SOON, ..FAST });
+    store.state().always = Some(Fault::Hangs);
+    let shipper = start(temp.path(), 1, &store, Pace { timeout: SOON, ..FAST });
     assert!(!shipper.stop(Duration::from_millis(20), true));
     assert_eq!(files(temp.path()), 2);
-    store.inside().always = None;
+    store.state().always = None;
     assert!(start(temp.path(), 2, &store, FAST).stop(SOON, true));
     assert_counted_once(&store, clicks);
+}
+
+#[test]
+fn two_nodes_on_one_store_leave_each_others_positions_alone() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = Arc::new(Fake::default());
+    // The second node has counted half of a segment when the first one starts.
+    let mut growing = Written::new(20, 2, 1000, 64 << 10);
+    (0..50).for_each(|n| growing.add(n));
+    growing.save(there.path());
+    let second = start(there.path(), 2, &store, FAST);
+    until("counting", || store.counted().len() == 50);
+    let first = start(here.path(), 1, &store, Pace { keep_positions: Duration::ZERO, ..FAST });
+    let mut other = Written::new(10, 1, 1000, 64 << 10);
+    (100..150).for_each(|n| other.add(n));
+    other.finish();
+    let path = other.save(here.path());
+    until("deleting", || !path.exists());
+    until("forgetting", || !store.has_position(here.path(), 10));
+    (50..100).for_each(|n| growing.add(n));
+    growing.save(there.path());
+    assert!(first.stop(SOON, true));
+    assert!(second.stop(SOON, true));
+    assert_counted_once(&store, 150);
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn an_old_copy_of_a_folder_is_not_counted_again() {
+    let (temp, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = Arc::new(Fake::default());
+    assert!(start(temp.path(), 1, &store, FAST).stop(SOON, true));
+    let clicks = dead(temp.path(), 1..4, 20, 0);
+    copy_folder(temp.path(), copy.path());
+    let shipper = start(temp.path(), 2, &store, Pace { keep_positions: Duration::ZERO, ..FAST });
+    until("forgetting", || {
+        store.counted().len() == clicks as usize && store.state().positions.is_empty()
+    });
+    assert!(shipper.stop(SOON, true));
+    // Two more, of the process that runs on the copy: these are new.
+    let shipper = start(copy.path(), 3, &store, FAST);
+    let mut new = Written::new(9, 3, 9, 64 << 10);
+    (clicks..clicks + 2).for_each(|n| new.add(n));
+    new.save(copy.path());
+    assert!(shipper.stop(SOON, true));
+    assert_counted_once(&store, clicks + 2);
+    assert_eq!(files(&copy.path().join("outdated")), 3, "they are kept");
+    // From now on it is the folder that counts, and the first one is the old copy.
+    dead(temp.path(), 11..12, 20, 1000);
+    let shipper = start(copy.path(), 4, &store, Pace { keep_positions: Duration::ZERO, ..FAST });
+    until("forgetting", || store.state().positions.is_empty());
+    assert!(shipper.stop(SOON, true));
+    assert!(start(temp.path(), 5, &store, FAST).stop(SOON, true));
+    assert_counted_once(&store, clicks + 2);
+}
+
+#[test]
+fn of_two_processes_on_copies_of_a_folder_the_first_stops_and_deletes_nothing() {
+    let (temp, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = Arc::new(Fake::default());
+    let clicks = dead(temp.path(), 1..4, 20, 0);
+    journal_of(temp.path());
+    copy_folder(temp.path(), copy.path());
+    let (stalled, stalls) = channel();
+    store.state().stalled = Some(stalled);
+    store.state().faults = [Some(Fault::Stalls)].into();
+    // The first one is paused in the middle of a batch.
+    let pace = Pace { keep_positions: Duration::ZERO, ..FAST };
+    let first = start(temp.path(), 1, &store, Pace { timeout: Duration::from_secs(1), ..pace });
+    stalls.recv_timeout(SOON).unwrap();
+    let second = start(copy.path(), 2, &store, pace);
+    until("forgetting", || {
+        store.counted().len() == clicks as usize && store.state().positions.is_empty()
+    });
+    let counts = first.counts();
+    until("fencing", || counts.fenced.load(Ordering::Relaxed));
+    until("the end", || !counts.alive.load(Ordering::Relaxed));
+    let forgets = store.state().forgets;
+    assert!(!first.stop(SOON, true));
+    assert_eq!(files(temp.path()), 3);
+    assert_eq!(store.state().forgets, forgets);
+    assert!(second.stop(SOON, true));
+    assert_counted_once(&store, clicks);
+    // Restarted, the first one knows that it has an old copy.
+    assert!(start(temp.path(), 3, &store, FAST).stop(SOON, true));
+    assert_counted_once(&store, clicks);
+}
+
+#[test]
+fn a_folder_from_before_there_were_ids_gets_one_and_keeps_its_positions() {
+    let temp = tempfile::tempdir().unwrap();
+    let clicks = dead(temp.path(), 1..3, 20, 0);
+    let store = Arc::new(Fake::default());
+    assert!(!temp.path().join("journal.id").exists());
+    assert!(start(temp.path(), 1, &store, FAST).stop(SOON, true));
+    assert_counted_once(&store, clicks);
+    let journal = journal_of(temp.path());
+    assert!(store.state().positions.keys().all(|(of, _)| *of == journal));
 }

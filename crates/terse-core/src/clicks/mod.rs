@@ -1,17 +1,19 @@
-//! Clicks: what is written down when a visitor comes by, what is made of it, and what a store of
-//! clicks must promise.
+//! Clicks: the journal's format, a click and its sums, and the contracts of a store of clicks.
 
 mod click;
+mod ingest;
 mod journal;
 mod live;
 mod mean;
 mod report;
+mod retention;
 mod series;
 mod sketch;
 mod store;
 mod tally;
 
 pub use click::{BotKind, Click, ClickTarget, Dimension, Interned, LinkId};
+pub use ingest::{Added, Batch, ClickIngest, Forgotten, JournalId, JournalSpan, Opened, Position};
 pub(crate) use journal::MAX_AGENT_LEN;
 pub use journal::{
     ClickOutcome, Frame, HEADER, Journaled, MAX_FRAME_SIZE, Record, RequestFlags, SegmentHeader,
@@ -19,11 +21,12 @@ pub use journal::{
 };
 pub use live::{Busy, Live, Watch};
 pub use mean::Mean;
-pub use report::{Bots, Bucket, ClickReport, Unit};
+pub use report::{
+    Bots, Bucket, ClickCursor, ClickPage, ClickReport, ClickReports, ClickSubject, Period,
+    RawQuery, Unit,
+};
+pub use retention::{ClickRetention, Pruned, Retention};
 pub use series::{Interval, Point, SeriesError, series};
 pub use sketch::Sketch;
-pub use store::{
-    Batch, ClickCursor, ClickPage, ClickStore, ClickSubject, Period, Position, Pruned, RawQuery,
-    Recorded, Retention, Salt,
-};
+pub use store::{ClickStore, Salt};
 pub use tally::{Count, MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Tally, Values};

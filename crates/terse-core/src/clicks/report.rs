@@ -1,7 +1,69 @@
-//! What a store tells about a subject's clicks.
+//! Reading: what a store tells about clicks.
 
+use async_trait::async_trait;
+
+use super::click::{Click, LinkId};
 use super::tally::{Count, Tally};
+use crate::link::OwnerId;
+use crate::store::StoreError;
 use crate::time::Timestamp;
+
+/// Whose clicks are summed up.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum ClickSubject {
+    /// Those of one link.
+    Link(LinkId),
+    /// Those of all links an owner has or had. The clicks of a link stay in this sum when the link
+    /// is deleted.
+    Owner(OwnerId),
+    /// Those of all links.
+    Everything,
+    /// Visits that did not lead to a link.
+    Orphans,
+}
+
+/// A period of time, counted in whole hours (days where hours are no longer kept): every bucket
+/// that overlaps it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Period {
+    /// From here on; from the beginning if `None`.
+    pub from: Option<Timestamp>,
+    /// To before here; to the end if `None`.
+    pub to: Option<Timestamp>,
+}
+
+/// A place among a link's raw clicks.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct ClickCursor {
+    /// When the click was.
+    pub at_ms: i64,
+    /// Tells clicks of one millisecond apart.
+    pub number: u64,
+}
+
+/// Which raw clicks to read, the earliest first.
+#[derive(Clone, Debug)]
+pub struct RawQuery {
+    /// Of this link.
+    pub link: LinkId,
+    /// At this moment or later.
+    pub from: Option<Timestamp>,
+    /// Before this moment.
+    pub to: Option<Timestamp>,
+    /// Behind this place.
+    pub after: Option<ClickCursor>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// Some raw clicks.
+#[derive(Clone, Debug, Default)]
+pub struct ClickPage {
+    /// The clicks.
+    pub clicks: Vec<Click>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<ClickCursor>,
+}
 
 /// How long a bucket is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,7 +83,7 @@ impl Unit {
         }
     }
 
-    /// The beginning of the bucket that holds a moment.
+    /// The beginning of the bucket that contains a moment.
     pub fn floor(self, at: Timestamp) -> Timestamp {
         Timestamp::from_ms(at.as_ms().div_euclid(self.ms()) * self.ms())
     }
@@ -43,9 +105,9 @@ pub struct Bucket {
 pub struct ClickReport {
     /// Their sum.
     pub tally: Tally,
-    /// About how many different people, each counted once a day.
+    /// About how many different visitors, each counted once a day.
     pub visitors: u64,
-    /// Those of the present hour and the 23 before it, whatever the period.
+    /// Those of the current hour and the 23 before it, whatever the period.
     pub recent: Count,
     /// The buckets of the period that are not empty, the earliest first.
     pub buckets: Vec<Bucket>,
@@ -54,17 +116,17 @@ pub struct ClickReport {
 /// Whose clicks to show.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Bots {
-    /// Everyone's.
+    /// Those of humans and of bots.
     #[default]
     Include,
-    /// People's.
+    /// Those of humans.
     Exclude,
-    /// Machines'.
+    /// Those of bots.
     Only,
 }
 
 impl Bots {
-    /// What of a count is to be shown.
+    /// The part of a count to show.
     pub fn of(self, count: Count) -> u64 {
         match self {
             Self::Include => count.all(),
@@ -82,4 +144,32 @@ impl Bots {
             _ => None,
         }
     }
+}
+
+/// Answers questions about clicks.
+///
+/// Sums are kept per subject and hour, capped in the number of values of each dimension: the most
+/// frequent ones by name, all others as "other". Each click is counted for its link, its owner and
+/// everything; an orphan for the orphans alone. Each answer is as of one moment: a batch is in it
+/// whole or not at all.
+///
+/// Each promise has a test in `terse_testkit::click_store!`.
+#[async_trait]
+pub trait ClickReports: Send + Sync + 'static {
+    /// How many clicks each link has had, in order; zero for one that is unknown.
+    async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError>;
+
+    /// All about a subject's clicks; empty for one that is unknown.
+    async fn report(
+        &self,
+        subject: &ClickSubject,
+        period: Period,
+        now: Timestamp,
+    ) -> Result<ClickReport, StoreError>;
+
+    /// Raw clicks of a link, as long as they are kept.
+    async fn clicks(&self, query: &RawQuery) -> Result<ClickPage, StoreError>;
+
+    /// Up to `limit` of the links that have clicks, behind `after`, in the order of their ids.
+    async fn links(&self, after: Option<&LinkId>, limit: usize) -> Result<Vec<LinkId>, StoreError>;
 }

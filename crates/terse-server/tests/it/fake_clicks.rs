@@ -36,7 +36,7 @@ impl FakeClicks {
         all.sort_by_key(|click| click.at);
     }
 
-    async fn open(&self) -> Result<MutexGuard<'_, Vec<Click>>, StoreError> {
+    async fn enter(&self) -> Result<MutexGuard<'_, Vec<Click>>, StoreError> {
         if self.stuck.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
@@ -69,23 +69,36 @@ fn concerns(subject: &ClickSubject, place: &ClickTarget) -> bool {
 }
 
 #[async_trait]
-impl ClickStore for FakeClicks {
-    async fn positions(&self) -> Result<Vec<(u64, u64)>, StoreError> {
-        Ok(vec![])
+impl ClickIngest for FakeClicks {
+    async fn open(&self, _: JournalId) -> Result<Opened, StoreError> {
+        Ok(Opened::default())
     }
 
-    async fn record(&self, batch: &Batch) -> Result<Recorded, StoreError> {
-        self.open().await?.extend(batch.clicks.iter().cloned());
-        Ok(Recorded::Done)
+    async fn add(&self, batch: &Batch) -> Result<Added, StoreError> {
+        self.enter().await?.extend(batch.clicks.iter().cloned());
+        Ok(Added::Done)
     }
 
-    async fn forget_segments(&self, _: &[u64]) -> Result<(), StoreError> {
-        Ok(())
+    async fn forget(
+        &self,
+        _: JournalId,
+        _: u32,
+        _: u64,
+        _: &[u64],
+    ) -> Result<Forgotten, StoreError> {
+        Ok(Forgotten::Done)
     }
 
+    async fn check(&self) -> Result<(), StoreError> {
+        self.enter().await.map(|_| ())
+    }
+}
+
+#[async_trait]
+impl ClickReports for FakeClicks {
     async fn counts(&self, links: &[LinkId]) -> Result<Vec<Count>, StoreError> {
         self.counted.fetch_add(1, Ordering::Relaxed);
-        let clicks = self.open().await?;
+        let clicks = self.enter().await?;
         let count = |link: &LinkId| {
             let mut sum = Count::default();
             clicks
@@ -103,7 +116,7 @@ impl ClickStore for FakeClicks {
         period: Period,
         now: Timestamp,
     ) -> Result<ClickReport, StoreError> {
-        let clicks = self.open().await?;
+        let clicks = self.enter().await?;
         let mut report = ClickReport::default();
         let mut buckets: BTreeMap<Timestamp, Bucket> = BTreeMap::new();
         let day_ago = Unit::Hour.floor(now).as_ms() - 23 * Unit::Hour.ms();
@@ -135,7 +148,7 @@ impl ClickStore for FakeClicks {
         {
             return Err(StoreError::Unavailable("the disk is gone".into()));
         }
-        let clicks = self.open().await?;
+        let clicks = self.enter().await?;
         let after = query.after.map_or(0, |cursor| usize::try_from(cursor.number).expect("small"));
         let wanted = |(_, click): &(usize, &Click)| {
             click.link() == Some(&query.link)
@@ -157,13 +170,21 @@ impl ClickStore for FakeClicks {
     async fn links(&self, _: Option<&LinkId>, _: usize) -> Result<Vec<LinkId>, StoreError> {
         Ok(vec![])
     }
+}
 
-    async fn forget_links(&self, _: &[LinkKey], _: Timestamp) -> Result<(), StoreError> {
+#[async_trait]
+impl ClickRetention for FakeClicks {
+    async fn erase_links(
+        &self,
+        _: &[LinkKey],
+        _: Timestamp,
+        _: Timestamp,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 
-    async fn forget_owner(&self, owner: OwnerId) -> Result<(), StoreError> {
-        self.open()
+    async fn erase_owner(&self, owner: OwnerId, _: Timestamp) -> Result<(), StoreError> {
+        self.enter()
             .await?
             .retain(|click| !matches!(click.place, ClickTarget::Link(_, of) if of == owner));
         Ok(())
@@ -175,9 +196,5 @@ impl ClickStore for FakeClicks {
 
     async fn salt(&self, _: i64) -> Result<Salt, StoreError> {
         Ok([0; 16])
-    }
-
-    async fn check(&self) -> Result<(), StoreError> {
-        self.open().await.map(|_| ())
     }
 }

@@ -1,16 +1,18 @@
-//! What every store of clicks must do: one function per promise of `ClickStore`.
+//! What every store of clicks must do: one function per promise of `ClickIngest`, `ClickReports` and
+//! `ClickRetention`.
 //!
-//! [`crate::click_store!`] turns the list below into one test per promise. The functions panic
+//! [`crate::click_store!`] turns the lists below into one test per promise. The functions panic
 //! where a promise is broken, as tests do.
 #![allow(clippy::unwrap_used, reason = "a suite of tests")]
 #![allow(missing_docs, reason = "each function's name is the promise")]
 
-mod crowd;
-mod forget;
+mod add;
+mod concurrency;
+mod epochs;
+mod erase;
 mod periods;
 mod prune;
 mod raw;
-mod record;
 mod salts;
 mod sums;
 mod values;
@@ -18,74 +20,110 @@ mod values;
 use std::sync::Arc;
 
 use terse_core::clicks::{
-    Batch, Click, ClickOutcome, ClickReport, ClickStore, ClickSubject, ClickTarget, Count, LinkId,
-    Period, Position, Recorded, Unit,
+    Added, Batch, Click, ClickIngest, ClickOutcome, ClickReport, ClickStore, ClickSubject,
+    ClickTarget, Count, JournalId, JournalSpan, LinkId, Opened, Period, Unit,
 };
 use terse_core::{OwnerId, Timestamp};
 
-pub use crowd::*;
-pub use forget::*;
+pub use add::*;
+pub use concurrency::*;
+pub use epochs::*;
+pub use erase::*;
 pub use periods::*;
 pub use prune::*;
 pub use raw::*;
-pub use record::*;
 pub use salts::*;
 pub use sums::*;
 pub use values::*;
 
 use crate::{key, moment};
 
-/// What every promise is about.
+/// A handle on the store that a promise is about.
 pub type Store = Arc<dyn ClickStore>;
 
-/// Expands into one test per promise of `ClickStore`, in a module `click_store`.
+/// Expands into one test per promise, in a module `click_store`.
 ///
-/// `fresh` is an `async fn() -> Option<impl ClickStore>` giving an empty store that keeps raw
-/// clicks; `None` skips, aloud.
+/// `fresh` is an `async fn() -> Option<[Store; 2]>` giving two handles on one empty store that keeps
+/// raw clicks, as two nodes would have; `None` skips, aloud. The promises of the second list are
+/// those that only two handles can break.
 #[macro_export]
 macro_rules! click_store {
     ($fresh:path) => {
-        $crate::promises! { click_store, $fresh =>
-            a_recorded_batch_is_seen_by_all
-            a_batch_is_counted_once_however_often_it_is_tried
-            a_batch_of_which_one_position_has_moved_is_refused_whole
-            of_racing_equal_batches_one_is_counted
-            positions_are_kept_until_they_are_forgotten
-            a_batch_without_clicks_moves_positions
-            every_subject_gets_its_sum
-            links_that_had_a_code_one_after_the_other_are_apart
-            links_on_two_domains_are_apart
-            counts_are_in_order_and_zero_for_the_unknown
-            the_unknown_has_an_empty_report
-            a_click_may_stand_for_many
-            the_mean_is_the_plain_mean
-            the_last_click_is_the_latest_one
-            links_are_walked_in_order
-            a_period_counts_every_hour_it_touches
-            recent_is_the_present_hour_and_the_23_before
-            clicks_of_any_year_land_in_their_own_hour
-            years_and_days_end_where_they_should
-            people_and_machines_are_apart_everywhere
-            every_dimension_is_told
-            past_the_cap_values_are_other_and_nothing_is_lost
-            what_is_frequent_keeps_its_name
-            visitors_are_counted_once_a_day
-            raw_clicks_come_back_as_they_were
-            raw_clicks_are_paged_exactly_once_in_order
-            raw_clicks_are_cut_to_the_period
-            raw_clicks_of_late_comers_stand_in_order
-            links_are_forgotten_up_to_a_birth
-            an_owner_is_forgotten_with_all_links
-            what_was_forgotten_can_be_counted_anew
-            raw_clicks_are_deleted_by_the_hour
-            hours_become_days_and_no_sum_changes
-            what_comes_after_the_tidying_is_added
-            salts_are_the_same_for_everyone
-            salts_are_forgotten
-            a_huge_batch_is_counted
-            a_reader_never_sees_half_a_batch
-            a_healthy_store_counts
+        mod click_store {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::click_store! { @tests $fresh =>
+                |handles| (handles[0].clone()):
+                a_counted_batch_is_in_every_report
+                a_batch_is_counted_once_however_often_it_is_tried
+                a_batch_of_which_one_position_has_moved_is_refused_whole
+                of_racing_equal_batches_one_is_counted
+                positions_are_kept_until_they_are_forgotten
+                a_batch_without_clicks_moves_positions
+                a_journal_that_was_not_opened_is_fenced
+                every_subject_gets_its_sum
+                links_that_had_a_code_one_after_the_other_are_apart
+                links_on_two_domains_are_apart
+                counts_are_in_order_and_zero_for_the_unknown
+                the_unknown_has_an_empty_report
+                a_click_may_stand_for_many
+                the_mean_is_the_plain_mean
+                the_last_click_is_the_latest_one
+                links_are_walked_in_order
+                a_period_counts_every_hour_it_touches
+                recent_is_the_present_hour_and_the_23_before
+                clicks_of_any_year_land_in_their_own_hour
+                years_and_days_end_where_they_should
+                humans_and_bots_are_apart_everywhere
+                every_dimension_is_reported
+                past_the_cap_values_are_other_and_nothing_is_lost
+                what_is_frequent_keeps_its_name
+                visitors_are_counted_once_a_day
+                raw_clicks_come_back_as_they_were
+                raw_clicks_are_paged_exactly_once_in_order
+                raw_clicks_are_cut_to_the_period
+                late_raw_clicks_are_in_order
+                links_are_erased_up_to_a_creation_time
+                an_owner_is_erased_with_all_links
+                a_link_made_again_after_its_erasure_is_counted
+                a_pruned_tombstone_no_longer_holds
+                raw_clicks_are_deleted_by_the_hour
+                hours_become_days_and_no_sum_changes
+                what_comes_after_the_pruning_is_added
+                salts_are_the_same_for_everyone
+                salts_are_forgotten
+                a_huge_batch_is_counted
+                a_reader_never_sees_half_a_batch
+                a_healthy_store_counts
+            }
+            $crate::click_store! { @tests $fresh =>
+                |handles| (handles):
+                opening_a_journal_fences_the_other_handle
+                a_batch_of_a_fenced_journal_is_refused_whole
+                a_batch_repeated_through_the_other_handle_is_already_counted
+                a_gap_says_where_the_store_is
+                a_fenced_epoch_forgets_nothing
+                journals_do_not_share_positions
+                generations_only_rise
+                of_racing_handles_that_open_a_journal_one_can_add
+                a_late_click_of_an_erased_link_is_not_counted_for_it
+                a_late_click_of_an_erased_owner_is_counted_for_everything_alone
+            }
         }
+    };
+    (@tests $fresh:path => |$handles:ident| ($argument:expr): $($promise:ident)*) => {
+        $(
+            #[test]
+            fn $promise() {
+                $crate::suite::prove(
+                    stringify!($promise),
+                    || $fresh(),
+                    |$handles: [$crate::click_store::Store; 2]| {
+                        $crate::click_store::$promise($argument)
+                    },
+                );
+            }
+        )*
     };
 }
 
@@ -94,7 +132,7 @@ const DAY: i64 = Unit::Day.ms();
 const OWNER: OwnerId = OwnerId(7);
 const ALWAYS: Period = Period { from: None, to: None };
 
-/// A link that was born before all clicks.
+/// A link that was created before all clicks.
 fn link(code: &str) -> LinkId {
     LinkId { key: key(code), born: moment(-DAY) }
 }
@@ -116,13 +154,44 @@ fn since(from: i64, to: i64) -> Period {
     Period { from: Some(moment(from)), to: Some(moment(to)) }
 }
 
-/// Records clicks that come from nowhere in particular.
-async fn put(store: &Store, clicks: Vec<Click>) {
-    assert_eq!(store.record(&Batch { clicks, moves: vec![] }).await.unwrap(), Recorded::Done);
+/// A journal of a test, opened through one handle.
+struct OpenJournal {
+    journal: JournalId,
+    epoch: u32,
 }
 
-fn moved(segment: u64, from: u64, to: u64) -> Position {
-    Position { segment, from, to }
+impl OpenJournal {
+    async fn open(store: &Store, journal: JournalId) -> Self {
+        let Opened { epoch, .. } = store.open(journal).await.unwrap();
+        Self { journal, epoch }
+    }
+
+    fn span(&self, segment: u64, from: u64, to: u64) -> JournalSpan {
+        JournalSpan { journal: self.journal, epoch: self.epoch, segment, from, to }
+    }
+}
+
+const JOURNAL: JournalId = JournalId(*b"a journal's name");
+
+/// Counts clicks that come from a journal of their own.
+pub async fn add_clicks(store: &(impl ClickIngest + ?Sized), clicks: Vec<Click>) {
+    let journal = JournalId::generate().unwrap();
+    let Opened { epoch, .. } = store.open(journal).await.unwrap();
+    let spans = vec![JournalSpan { journal, epoch, segment: 1, from: 0, to: 1 }];
+    assert_eq!(store.add(&Batch { spans, clicks }).await.unwrap(), Added::Done);
+}
+
+async fn put(store: &Store, clicks: Vec<Click>) {
+    add_clicks(&**store, clicks).await;
+}
+
+/// Every position of a journal, in order. Fences who has opened it before.
+async fn positions(store: &Store, journal: JournalId) -> Vec<(u64, u64)> {
+    let opened = store.open(journal).await.unwrap();
+    let mut positions: Vec<_> =
+        opened.positions.iter().map(|position| (position.segment, position.to)).collect();
+    positions.sort_unstable();
+    positions
 }
 
 async fn report(store: &Store, subject: &ClickSubject, period: Period) -> ClickReport {

@@ -1,5 +1,6 @@
-//! What is no longer kept.
+//! What is deleted by age.
 
+use terse_core::Timestamp;
 use terse_core::clicks::{
     Click, ClickReport, ClickSubject, Pruned, RawQuery, Retention, Unit, Values,
 };
@@ -11,10 +12,11 @@ use super::{
 use crate::moment;
 
 fn up_to(raw: i64, hours: i64, limit: usize) -> Retention {
-    Retention { raw_before: moment(raw), hours_before: moment(hours), limit }
+    let (raw_before, hours_before) = (moment(raw), moment(hours));
+    Retention { raw_before, hours_before, tombstones_before: Timestamp::MIN, limit }
 }
 
-/// As long as there is more.
+/// Prunes as long as there is more.
 async fn prune(store: &Store, retention: Retention) -> Pruned {
     let mut all = Pruned::default();
     for _ in 0..10_000 {
@@ -55,7 +57,7 @@ pub async fn raw_clicks_are_deleted_by_the_hour(store: Store) {
     assert_eq!(prune(&store, up_to(2 * HOUR + 5, -6 * DAY, 3)).await, Pruned::default());
 }
 
-/// What may not change, whatever is put together.
+/// What must not change when hours become days.
 fn sums(report: &ClickReport) -> impl PartialEq + std::fmt::Debug + use<> {
     let dimensions: Vec<_> = terse_core::clicks::Dimension::ALL
         .iter()
@@ -121,7 +123,7 @@ pub async fn hours_become_days_and_no_sum_changes(store: Store) {
     assert_eq!(prune(&store, up_to(-DAY, 3 * DAY, 10)).await, Pruned::default());
 }
 
-pub async fn what_comes_after_the_tidying_is_added(store: Store) {
+pub async fn what_comes_after_the_pruning_is_added(store: Store) {
     let abc = link("abc");
     put(&store, (0..24).map(|hour| click(&abc, hour * HOUR)).collect()).await;
     assert_eq!(prune(&store, up_to(0, DAY, 100)).await.hours, 3 * 24);

@@ -96,7 +96,7 @@ pub async fn raw_clicks_are_cut_to_the_period(store: Store) {
     assert_eq!(behind, open, "a place before the period changes nothing");
 }
 
-pub async fn raw_clicks_of_late_comers_stand_in_order(store: Store) {
+pub async fn late_raw_clicks_are_in_order(store: Store) {
     let abc = link("abc");
     let times = [5 * DAY, 1, 400 * DAY, 3 * HOUR, -3 * DAY, 5 * DAY - 1];
     for ms in times {

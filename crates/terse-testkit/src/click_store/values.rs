@@ -34,7 +34,7 @@ pub(super) fn telling(n: usize, ms: i64) -> Click {
     }
 }
 
-pub async fn people_and_machines_are_apart_everywhere(store: Store) {
+pub async fn humans_and_bots_are_apart_everywhere(store: Store) {
     let machine = Click { machine: Some(BotKind::Crawler), ..telling(1, 2) };
     put(&store, vec![telling(1, 1), machine.clone(), machine]).await;
     let both = Count { humans: 1, bots: 2 };
@@ -54,7 +54,7 @@ pub async fn people_and_machines_are_apart_everywhere(store: Store) {
     }
 }
 
-pub async fn every_dimension_is_told(store: Store) {
+pub async fn every_dimension_is_reported(store: Store) {
     put(&store, vec![telling(1, 1), telling(2, 2), telling(1, HOUR), click(&link("abc"), 3)]).await;
     put(&store, vec![telling(1, DAY)]).await;
     for period in [ALWAYS, since(0, 2 * DAY)] {

@@ -1,11 +1,13 @@
-//! Many at once.
+//! Many calls at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use terse_core::clicks::{Batch, Click, ClickSubject, Recorded};
+use terse_core::clicks::{Added, Batch, Click, ClickSubject};
 
-use super::{ALWAYS, HOUR, OWNER, Store, click, humans, link, moved, put, report};
+use super::{
+    ALWAYS, HOUR, JOURNAL, OWNER, OpenJournal, Store, click, humans, link, positions, put, report,
+};
 
 pub async fn a_huge_batch_is_counted(store: Store) {
     let links: Vec<_> = (0..500).map(|n| link(&format!("link-{n}"))).collect();
@@ -14,18 +16,19 @@ pub async fn a_huge_batch_is_counted(store: Store) {
         referrer: Some(format!("host-{}.example", n % 1000).into()),
         ..click(&links[n % 500], n as i64)
     });
+    let journal = OpenJournal::open(&store, JOURNAL).await;
     let batch = Batch {
         clicks: clicks.collect(),
-        moves: (1..=100).map(|segment| moved(segment, 0, 1_000_000)).collect(),
+        spans: (1..=100).map(|segment| journal.span(segment, 0, 1_000_000)).collect(),
     };
-    assert_eq!(store.record(&batch).await.unwrap(), Recorded::Done);
-    assert_eq!(store.record(&batch).await.unwrap(), Recorded::OutOfStep);
+    assert_eq!(store.add(&batch).await.unwrap(), Added::Done);
+    assert_eq!(store.add(&batch).await.unwrap(), Added::Already);
     assert!(store.counts(&links).await.unwrap().iter().all(|count| *count == humans(40)));
     assert_eq!(
         report(&store, &ClickSubject::Everything, ALWAYS).await.tally.clicks,
         humans(20_000)
     );
-    assert_eq!(store.positions().await.unwrap().len(), 100);
+    assert_eq!(positions(&store, JOURNAL).await.len(), 100);
 }
 
 pub async fn a_reader_never_sees_half_a_batch(store: Store) {

@@ -1,0 +1,49 @@
+//! How fast the shipper works, and when it ends.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How fast the shipper works.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Between two polls of a journal in which nothing happens.
+    pub(crate) idle: Duration,
+    /// What a call of the store may take.
+    pub(crate) timeout: Duration,
+    /// Before a call is repeated; doubles up to `max_retry_delay`.
+    pub(crate) retry_delay: Duration,
+    /// See `retry_delay`.
+    pub(crate) max_retry_delay: Duration,
+    /// Records of one batch.
+    pub(crate) batch: usize,
+    /// How long the position of a segment is kept after its file is gone. A try of this epoch that
+    /// timed out may still reach the store; it must not find the segment without a position, which
+    /// means that nothing of it was counted.
+    pub(crate) keep_positions: Duration,
+    /// How long a journal over its bound may take to become smaller while the store counts.
+    pub(crate) catch_up: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_millis(250),
+            timeout: Duration::from_secs(30),
+            retry_delay: Duration::from_millis(250),
+            max_retry_delay: Duration::from_secs(5),
+            batch: 50_000,
+            keep_positions: Duration::from_secs(300),
+            catch_up: Duration::from_millis(2500),
+        }
+    }
+}
+
+/// The order to count what is left and end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    /// Until when the thread may go on.
+    pub(crate) until: Instant,
+    /// Whether no thread writes to the journal any more.
+    pub(crate) writers_gone: bool,
+}

@@ -1,0 +1,211 @@
+//! Counting: how a store takes clicks in exactly once.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::click::Click;
+use crate::store::StoreError;
+
+/// The identity of a journal: 16 random bytes, kept in the journal's folder for as long as the
+/// folder exists. A copied folder has the same identity.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct JournalId(pub [u8; 16]);
+
+impl JournalId {
+    /// A new identity.
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(bytes))
+    }
+
+    /// From 32 lower-case hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let id = Self(u128::from_str_radix(text, 16).ok()?.to_be_bytes());
+        // `from_str_radix` also takes signs, capitals and fewer digits.
+        (id.to_string() == text).then_some(id)
+    }
+}
+
+impl fmt::Display for JournalId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for JournalId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JournalId({self})")
+    }
+}
+
+/// A part of one segment of a journal, from one octet to before another. The same span of the same
+/// journal holds the same clicks for ever.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct JournalSpan {
+    /// The journal.
+    pub journal: JournalId,
+    /// The epoch in which the sender holds the journal, see [`ClickIngest::open`].
+    pub epoch: u32,
+    /// The segment's id.
+    pub segment: u64,
+    /// Where the span begins; 0 for a segment of which nothing was counted.
+    pub from: u64,
+    /// Where it ends.
+    pub to: u64,
+}
+
+/// How far the store has counted a segment.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Position {
+    /// The journal.
+    pub journal: JournalId,
+    /// The segment's id.
+    pub segment: u64,
+    /// Everything before this octet is counted.
+    pub to: u64,
+}
+
+/// Clicks, and the spans of journals they were read from.
+///
+/// The clicks are a list today. A columnar form and sums made beforehand belong here too, beside
+/// the list, so that each store can use the form that suits it.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Each segment at most once.
+    pub spans: Vec<JournalSpan>,
+    /// All clicks of the spans, and no others.
+    pub clicks: Vec<Click>,
+}
+
+impl Batch {
+    /// The batch's id, derived from its spans without their epochs: a batch that is repeated has
+    /// the id of the first try, also after another process has taken the journal over. A store
+    /// without transactions deduplicates by it.
+    pub fn id(&self) -> [u8; 16] {
+        let mut hasher = Xxh3::new();
+        for JournalSpan { journal, epoch: _, segment, from, to } in &self.spans {
+            hasher.update(&journal.0);
+            [segment, from, to].iter().for_each(|number| hasher.update(&number.to_le_bytes()));
+        }
+        hasher.digest128().to_be_bytes()
+    }
+}
+
+/// The outcome of adding a batch.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Added {
+    /// Counted, and durable together with the new positions.
+    Done,
+    /// Every span of the batch was counted before. Nothing was done.
+    Already,
+    /// A span does not begin where the store is: a part of the batch was counted before, or
+    /// something before it was not. Nothing was done. Holds the store's position in every segment
+    /// of the batch.
+    Gap(Vec<Position>),
+    /// Another process has opened one of the journals since. Nothing was done, and nothing will be
+    /// until this process opens the journal again.
+    Fenced,
+}
+
+/// The outcome of forgetting positions.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Forgotten {
+    /// The positions are forgotten.
+    Done,
+    /// Another process has opened the journal since. Nothing was done.
+    Fenced,
+}
+
+/// A journal that was opened.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Opened {
+    /// The epoch in which the caller holds the journal.
+    pub epoch: u32,
+    /// The generation of the last [`ClickIngest::forget`]; 0 if there was none.
+    ///
+    /// The owner of a folder raises the folder's generation on disk before it has positions
+    /// forgotten. So a folder of a lower generation than this is an old copy, and a segment in it
+    /// without a position may have been counted already.
+    pub generation: u64,
+    /// How far each segment of this journal was counted that is not forgotten.
+    pub positions: Vec<Position>,
+}
+
+/// Takes clicks in, each exactly once.
+///
+/// Every journal has one holder at a time. [`open`](Self::open) hands out an epoch and fences all
+/// earlier ones, so that neither a process that was paused nor one on a copied folder can count a
+/// click twice or have another's positions forgotten.
+///
+/// Each promise has a test in `terse_testkit::click_store!`.
+#[async_trait]
+pub trait ClickIngest: Send + Sync + 'static {
+    /// Takes the journal over: epochs rise by at least one each time, and calls with a lower epoch
+    /// are `Fenced` from now on, on every handle of the store.
+    async fn open(&self, journal: JournalId) -> Result<Opened, StoreError>;
+
+    /// Counts all clicks and moves all positions in one atomic, durable step, or does nothing.
+    ///
+    /// After `Unavailable` the step may have happened: the caller adds the same batch again before
+    /// any other of these journals. Clicks of links and owners that were erased are left out of
+    /// what was erased, see [`ClickRetention`](super::ClickRetention).
+    async fn add(&self, batch: &Batch) -> Result<Added, StoreError>;
+
+    /// Forgets the positions of segments whose files exist no longer. `generation` is the one that
+    /// the journal's folder has on disk, see [`Opened::generation`]; the store keeps the highest.
+    async fn forget(
+        &self,
+        journal: JournalId,
+        epoch: u32,
+        generation: u64,
+        segments: &[u64],
+    ) -> Result<Forgotten, StoreError>;
+
+    /// Whether clicks can be expected to be counted right now.
+    async fn check(&self) -> Result<(), StoreError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_id_has_one_spelling() {
+        let id = JournalId::parse("00ff00000000000000000000000000a1").unwrap();
+        assert_eq!((id.0[1], id.0[15]), (0xff, 0xa1));
+        assert_eq!(JournalId::parse(&id.to_string()), Some(id));
+        for wrong in [
+            "",
+            "a1",
+            "00FF00000000000000000000000000a1",
+            "+0ff00000000000000000000000000a1",
+            "00ff00000000000000000000000000a1\n",
+            "00ff00000000000000000000000000a100",
+        ] {
+            assert_eq!(JournalId::parse(wrong), None, "{wrong:?}");
+        }
+        assert_ne!(JournalId::generate().unwrap(), JournalId::generate().unwrap());
+    }
+
+    #[test]
+    fn a_batch_has_the_id_of_its_spans_whoever_sends_it() {
+        let span =
+            JournalSpan { journal: JournalId([7; 16]), epoch: 1, segment: 5, from: 0, to: 9 };
+        let id = |spans: &[JournalSpan]| Batch { spans: spans.to_vec(), clicks: vec![] }.id();
+        assert_eq!(id(&[span]), id(&[JournalSpan { epoch: 2, ..span }]));
+        // Stores on disk know batches by this number: it must never change.
+        assert_eq!(u128::from_be_bytes(id(&[span])), 0x01fd_b246_488b_fe1a_2f39_7706_bd4a_c1df);
+        for other in [
+            JournalSpan { journal: JournalId([8; 16]), ..span },
+            JournalSpan { segment: 6, ..span },
+            JournalSpan { from: 1, ..span },
+            JournalSpan { to: 10, ..span },
+        ] {
+            assert_ne!(id(&[span]), id(&[other]), "{other:?}");
+            assert_ne!(id(&[span]), id(&[span, other]), "{other:?}");
+        }
+    }
+}

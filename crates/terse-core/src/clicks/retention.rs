@@ -1,0 +1,68 @@
+//! Deleting: what a store no longer keeps, and what it must not count any more.
+
+use async_trait::async_trait;
+
+use super::store::Salt;
+use crate::link::{LinkKey, OwnerId};
+use crate::store::StoreError;
+use crate::time::Timestamp;
+
+/// What is no longer to be kept.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Retention {
+    /// Raw clicks of hours that ended by this moment are deleted.
+    pub raw_before: Timestamp,
+    /// Days that ended by this moment are no longer kept by the hour.
+    pub hours_before: Timestamp,
+    /// Tombstones of erasures before this moment are deleted: the caller knows that every journal
+    /// has been counted past it.
+    pub tombstones_before: Timestamp,
+    /// At most this many rows are touched in one call.
+    pub limit: usize,
+}
+
+/// What one call of [`ClickRetention::prune`] has done.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Pruned {
+    /// Raw clicks deleted.
+    pub raw: u64,
+    /// Hours that became part of a day.
+    pub hours: u64,
+    /// Tombstones deleted.
+    pub tombstones: u64,
+    /// Whether there is more to do.
+    pub more: bool,
+}
+
+/// Deletes clicks: by age, and with the link or the owner they belong to.
+///
+/// Clicks wait in journals before they are counted, so those of an erased link may arrive after the
+/// erasure. Each erasure leaves a tombstone, which every later [`add`](super::ClickIngest::add)
+/// obeys until [`Retention::tombstones_before`] has passed it.
+///
+/// Each promise has a test in `terse_testkit::click_store!`.
+#[async_trait]
+pub trait ClickRetention: Send + Sync + 'static {
+    /// Deletes everything about the clicks of the links with these keys that were created by
+    /// `created_by`. Clicks made by `erased_at` that arrive later are not counted for these links.
+    /// All of them stay in the sums of the owner and of everything.
+    async fn erase_links(
+        &self,
+        links: &[LinkKey],
+        created_by: Timestamp,
+        erased_at: Timestamp,
+    ) -> Result<(), StoreError>;
+
+    /// Deletes everything about the clicks of an owner's links, and the owner's own sums. Clicks
+    /// that arrive later are counted neither for the links nor for the owner. All of them stay in
+    /// the sum of everything.
+    async fn erase_owner(&self, owner: OwnerId, erased_at: Timestamp) -> Result<(), StoreError>;
+
+    /// One bounded step, safe to repeat: deletes raw clicks and tombstones that are old enough, and
+    /// puts hours together into days. The caller repeats it as long as there is more.
+    async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError>;
+
+    /// The salt of a day (days since 1970): made at the first call, the same for every caller, and
+    /// deleted once a later day's salt was made and the day is two days past.
+    async fn salt(&self, day: i64) -> Result<Salt, StoreError>;
+}
