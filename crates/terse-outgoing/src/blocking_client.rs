@@ -103,6 +103,20 @@ impl BlockingClient {
         Ok(PostResponse::of(response.status(), response.headers()))
     }
 
+    /// Sends one request, a GET or a POST, and reads its response. A redirect is a response.
+    pub(crate) fn call(
+        &self,
+        url: &RequestUrl,
+        headers: &HeaderMap,
+        body: Option<&[u8]>,
+        limits: Limits,
+        deadline: Instant,
+    ) -> Result<GetResponse, OutgoingError> {
+        let method = if body.is_some() { Method::POST } else { Method::GET };
+        let response = self.hop(method, url, headers, body.unwrap_or_default(), deadline)?;
+        read(response, url, limits, deadline)
+    }
+
     fn hop(
         &self,
         method: Method,

@@ -87,25 +87,29 @@ impl Outgoing {
         headers: &[(&str, &str)],
     ) -> Result<PostResponse, OutgoingError> {
         let target = RequestUrl::parse(url, &self.client.policy)?;
-        if body.len() > MAX_POST_SIZE {
-            return Err(OutgoingError::NotAllowed("the body must not exceed 1 MiB"));
-        }
-        let mut all = HeaderMap::new();
-        for (name, value) in headers {
-            match (name.parse::<HeaderName>(), HeaderValue::from_str(value)) {
-                (Ok(name), Ok(value)) if !RESERVED_HEADERS.contains(&name) => {
-                    all.insert(name, value)
-                }
-                _ => return Err(OutgoingError::NotAllowed("a header is invalid or reserved")),
-            };
-        }
-        match HeaderValue::from_str(content_type) {
-            Ok(value) => all.insert(header::CONTENT_TYPE, value),
-            Err(_) => return Err(OutgoingError::NotAllowed("the content type is invalid")),
-        };
+        let all = checked_headers(headers, Some((content_type, &body)))?;
         let client = Arc::clone(&self.client);
         self.run(self.settings.post_timeout, move |deadline| {
             client.post(&target, &all, &body, deadline)
+        })
+        .await
+    }
+
+    /// Sends one request and reads its response: a GET, or with a body (its content type and its
+    /// bytes) a POST. A redirect is a response and is not followed, so that headers with
+    /// credentials reach no other server.
+    pub async fn call(
+        &self,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: Option<(&str, Vec<u8>)>,
+        limits: Limits,
+    ) -> Result<GetResponse, OutgoingError> {
+        let target = RequestUrl::parse(url, &self.client.policy)?;
+        let all = checked_headers(headers, body.as_ref().map(|(kind, body)| (*kind, &**body)))?;
+        let (client, body) = (Arc::clone(&self.client), body.map(|(_, body)| body));
+        self.run(limits.timeout, move |deadline| {
+            client.call(&target, &all, body.as_deref(), limits, deadline)
         })
         .await
     }
@@ -149,6 +153,30 @@ impl Outgoing {
             Ok(Err(_)) | Err(_) => Err(OutgoingError::Busy),
         }
     }
+}
+
+/// The headers of a caller, if it may set them, and the content type of a body that may be posted.
+fn checked_headers(
+    headers: &[(&str, &str)],
+    body: Option<(&str, &[u8])>,
+) -> Result<HeaderMap, OutgoingError> {
+    let mut all = HeaderMap::new();
+    for (name, value) in headers {
+        match (name.parse::<HeaderName>(), HeaderValue::from_str(value)) {
+            (Ok(name), Ok(value)) if !RESERVED_HEADERS.contains(&name) => all.insert(name, value),
+            _ => return Err(OutgoingError::NotAllowed("a header is invalid or reserved")),
+        };
+    }
+    if let Some((content_type, body)) = body {
+        if body.len() > MAX_POST_SIZE {
+            return Err(OutgoingError::NotAllowed("the body must not exceed 1 MiB"));
+        }
+        match HeaderValue::from_str(content_type) {
+            Ok(value) => all.insert(header::CONTENT_TYPE, value),
+            Err(_) => return Err(OutgoingError::NotAllowed("the content type is invalid")),
+        };
+    }
+    Ok(all)
 }
 
 impl fmt::Debug for Outgoing {

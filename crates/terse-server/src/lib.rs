@@ -31,7 +31,7 @@ pub use api::openapi;
 pub use erasure::{ErasureError, Erasures};
 pub use keys::Keys;
 pub use limits::Limits;
-pub use oidc::{Oidc, OidcError, OidcSettings};
+pub use oidc::{Oidc, OidcError, OidcHttp, OidcRequest, OidcResponse, OidcSettings};
 pub use pages::{CSP, Pages, pages};
 pub use password_gate::{GateDecision, PasswordGate, PasswordRequest};
 pub use passwords::{PasswordError, Passwords};

@@ -4,6 +4,7 @@
 
 mod hooks;
 mod link_checker;
+mod oidc;
 mod sender;
 mod titles;
 
@@ -21,6 +22,7 @@ use tokio::sync::watch;
 use crate::config::Config;
 use hooks::Hooks;
 use link_checker::LinkChecker;
+pub(crate) use oidc::ProviderHttp;
 use sender::Sender;
 use titles::Titles;
 

@@ -31,7 +31,7 @@ use crate::health::HealthEndpoints;
 use crate::http_fallback::HttpFallback;
 use crate::metrics::MetricsSources;
 use crate::metrics_store::MetricsStore;
-use crate::outgoing::Integrations;
+use crate::outgoing::{Integrations, ProviderHttp};
 use crate::reaper::{Reaper, ReaperCounts};
 use crate::registry_watcher::RegistryWatcher;
 use crate::report_job::ReportJob;
@@ -504,7 +504,7 @@ fn accounts(config: &Config, base_url: &Url, store: &Store) -> anyhow::Result<Ac
     let issuer = config.issuer().map_err(anyhow::Error::msg).context("oidc.issuer")?;
     let oidc = config.oidc.issuer.clone().zip(issuer).zip(config.oidc.client_id.clone()).map(
         |((issuer, url), client_id)| {
-            Arc::new(Oidc::new(OidcSettings {
+            let settings = OidcSettings {
                 issuer,
                 client_id,
                 client_secret: config
@@ -523,7 +523,8 @@ fn accounts(config: &Config, base_url: &Url, store: &Store) -> anyhow::Result<Ac
                     base_url.as_str().trim_end_matches('/')
                 ),
                 key: store.links.identity().derive("terse sign-in elsewhere v1"),
-            }))
+            };
+            Arc::new(Oidc::new(settings, Arc::new(ProviderHttp::new(config))))
         },
     );
     let open = config.accounts.sign_up == config::SignUp::Open;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use terse_outgoing::{Outgoing, OutgoingSettings, SIGNATURE_HEADER, WebhookSecret, sign, verify};
 
-use crate::rig::{FakeResolver, Server, client, kind, read_body, read_head, redirect, settings};
+use crate::rig::{
+    FakeResolver, LONG_DEADLINE, Server, client, kind, read_body, read_head, redirect, settings,
+};
 
 #[tokio::test]
 async fn a_post_arrives_as_it_was_signed() {
@@ -51,6 +53,41 @@ async fn a_post_does_not_follow_redirects() {
         .await
         .unwrap();
     assert_eq!((posted.status, server.connections(), other.connections()), (307, 1, 0));
+}
+
+#[tokio::test]
+async fn a_call_brings_its_answer_and_follows_no_redirect() {
+    let (sender, receiver) = sync_channel(2);
+    let other = Server::start(|_| ());
+    let location = other.url("site.test");
+    let server = Server::start(move |mut stream| {
+        let head = read_head(&stream);
+        let body = if head[0].starts_with("POST") { read_body(&stream, 3) } else { Vec::new() };
+        let answer = format!(
+            "HTTP/1.1 307 X\r\nLocation: {location}\r\nContent-Type: application/json\r\n\
+             Content-Length: 2\r\n\r\n{{}}"
+        );
+        let _ = stream.write_all(answer.as_bytes());
+        let _ = sender.send((head, body));
+    });
+    let client = client(&[&server, &other]);
+    let headers = [("Accept", "application/json"), ("Authorization", "Basic eDp5")];
+    for body in [Some(("text/plain", b"a=b".to_vec())), None] {
+        let (method, sent) = match &body {
+            Some((_, body)) => ("POST", body.clone()),
+            None => ("GET", Vec::new()),
+        };
+        let got = client.call(&server.url("id.test"), &headers, body, LONG_DEADLINE).await.unwrap();
+        assert_eq!((got.status, &*got.body), (307, &b"{}"[..]));
+        assert_eq!(got.content_type.as_deref(), Some("application/json"));
+        let (head, body) = receiver.recv().unwrap();
+        assert_eq!((head[0].as_str(), body), (&*format!("{method} / HTTP/1.1"), sent));
+        assert!(head.iter().any(|line| line.eq_ignore_ascii_case("authorization: Basic eDp5")));
+    }
+    assert_eq!((server.connections(), other.connections()), (2, 0));
+    let refused =
+        client.call(&server.url("id.test"), &[("Cookie", "a")], None, LONG_DEADLINE).await;
+    assert_eq!(kind(refused), "not_allowed");
 }
 
 #[tokio::test]

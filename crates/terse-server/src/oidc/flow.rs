@@ -1,5 +1,4 @@
-//! What a browser holds between leaving for the provider and coming back, signed so that nobody
-//! else can write it.
+//! A sign-in that is under way: a signed cookie that the browser keeps while it is at the provider.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,47 +8,53 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 use terse_core::Timestamp;
 
-/// How long somebody may take at the provider, in seconds.
+/// How long a sign-in at the provider may take, in seconds.
 pub(crate) const TIMEOUT: u64 = 600;
 
-/// One way there and back.
+/// One sign-in at the provider, from the request to the callback.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Flow {
-    /// Comes back in the address.
+    /// Comes back in the query of the callback.
     pub(super) state: String,
-    /// Comes back in the token.
+    /// Comes back in the ID token.
     pub(super) nonce: String,
-    /// Shows that whoever brings the code is who asked for it.
+    /// The PKCE verifier: only the client that began the flow can exchange the code.
     pub(super) verifier: String,
-    /// What for.
+    /// What the sign-in is for.
     pub(crate) purpose: Purpose,
-    /// Until when, in milliseconds.
+    /// When the flow ends, in milliseconds.
     pub(super) until: i64,
 }
 
-/// What somebody wants to show who they are for.
+/// What a sign-in at the provider is for.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Purpose {
-    /// To sign in, and go on there.
+    /// To sign in here and go to `next`.
     SignIn { next: String },
-    /// To take an invitation.
+    /// To accept an invitation.
     Join { token: String },
-    /// To sign in this way later: an account that is signed in now.
+    /// To connect the account that is signed in now.
     Connect { owner: u64 },
 }
 
 impl Flow {
-    /// For a cookie.
-    pub(crate) fn seal(&self, key: &[u8; 32]) -> String {
+    /// The cookie's value: the flow and its signature.
+    pub(crate) fn to_cookie(&self, key: &[u8; 32]) -> String {
         let body = URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default());
-        let seal = URL_SAFE_NO_PAD.encode(sign(key, &body));
-        format!("{body}.{seal}")
+        let signature = URL_SAFE_NO_PAD.encode(sign(key, &body));
+        format!("{body}.{signature}")
     }
 
-    /// From a cookie, if we wrote it, not too long ago, for the state that came back.
-    pub(crate) fn open(key: &[u8; 32], cookie: &str, state: &str, now: Timestamp) -> Option<Self> {
-        let (body, seal) = cookie.split_once('.')?;
-        let right: bool = URL_SAFE_NO_PAD.decode(seal).ok()?.ct_eq(&sign(key, body)).into();
+    /// The flow in a cookie, if its signature is right, its time has not passed, and it has the
+    /// `state` that came back.
+    pub(crate) fn from_cookie(
+        key: &[u8; 32],
+        cookie: &str,
+        state: &str,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let (body, signature) = cookie.split_once('.')?;
+        let right: bool = URL_SAFE_NO_PAD.decode(signature).ok()?.ct_eq(&sign(key, body)).into();
         let flow: Self = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(body).ok()?).ok()?;
         let same: bool = flow.state.as_bytes().ct_eq(state.as_bytes()).into();
         (right && same && now.as_ms() < flow.until).then_some(flow)
@@ -69,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flow_is_opened_only_as_it_was_sealed() {
+    fn a_cookie_is_accepted_only_as_it_was_signed() {
         let flow = Flow {
             state: "s".into(),
             nonce: "n".into(),
@@ -78,21 +83,27 @@ mod tests {
             until: 100,
         };
         let (key, at) = ([7; 32], Timestamp::from_ms(99));
-        let cookie = flow.seal(&key);
+        let cookie = flow.to_cookie(&key);
         assert_eq!(
-            Flow::open(&key, &cookie, "s", at).map(|flow| flow.purpose),
+            Flow::from_cookie(&key, &cookie, "s", at).map(|flow| flow.purpose),
             Some(Purpose::Connect { owner: 1000 })
         );
-        assert!(Flow::open(&key, &cookie, "t", at).is_none(), "another state");
-        assert!(Flow::open(&key, &cookie, "", at).is_none(), "no state");
-        assert!(Flow::open(&key, &cookie, "s", Timestamp::from_ms(100)).is_none(), "too late");
-        assert!(Flow::open(&[8; 32], &cookie, "s", at).is_none(), "another key");
-        let other = Flow { purpose: Purpose::Connect { owner: 1001 }, ..flow }.seal(&key);
+        assert!(Flow::from_cookie(&key, &cookie, "t", at).is_none(), "another state");
+        assert!(Flow::from_cookie(&key, &cookie, "", at).is_none(), "no state");
+        assert!(
+            Flow::from_cookie(&key, &cookie, "s", Timestamp::from_ms(100)).is_none(),
+            "too late"
+        );
+        assert!(Flow::from_cookie(&[8; 32], &cookie, "s", at).is_none(), "another key");
+        let other = Flow { purpose: Purpose::Connect { owner: 1001 }, ..flow }.to_cookie(&key);
         let (body, _) = other.split_once('.').unwrap();
-        let (_, seal) = cookie.split_once('.').unwrap();
-        assert!(Flow::open(&key, &format!("{body}.{seal}"), "s", at).is_none(), "another seal");
+        let (_, signature) = cookie.split_once('.').unwrap();
+        assert!(
+            Flow::from_cookie(&key, &format!("{body}.{signature}"), "s", at).is_none(),
+            "another signature"
+        );
         for junk in ["", ".", "a.b", body] {
-            assert!(Flow::open(&key, junk, "s", at).is_none(), "{junk}");
+            assert!(Flow::from_cookie(&key, junk, "s", at).is_none(), "{junk}");
         }
     }
 }

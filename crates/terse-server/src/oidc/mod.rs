@@ -1,14 +1,17 @@
-//! Signing in with an account elsewhere: OpenID Connect, by the authorization code with PKCE, at
-//! one provider.
+//! Sign-in with OpenID Connect: the authorization code flow with PKCE, at one provider.
 //!
-//! The provider is found by discovery at the first sign-in, so that one that is away stops nothing
-//! else. What a browser must bring back is in a signed cookie; who somebody is, in a token that the
-//! provider has signed for us.
+//! `Oidc` reads the provider's metadata at the first sign-in, so a provider that is unavailable
+//! stops nothing else. A signed cookie ([`Flow`]) carries `state`, `nonce` and the PKCE verifier
+//! from the request to the callback. The provider's ID token says who signed in.
 
 mod flow;
+mod http;
+mod id_token;
+mod metadata;
 mod provider;
-mod wire;
+mod ring_verifier;
 
 pub(crate) use flow::{Flow, Purpose, TIMEOUT};
-pub(crate) use provider::Person;
+pub use http::{OidcHttp, OidcRequest, OidcResponse};
+pub(crate) use provider::ProviderAccount;
 pub use provider::{Oidc, OidcError, OidcSettings};

@@ -1,276 +1,276 @@
-//! The provider: where it is, which keys it signs with, and what it says of a person.
+//! The provider: its metadata, the authorization request, and the exchange of a code for an
+//! identity.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use openidconnect::core::{
-    CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreJwsSigningAlgorithm as Signed,
-    CoreProviderMetadata,
-};
-use openidconnect::{
-    AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, ClientSecret, CsrfToken,
-    IssuerUrl, Nonce, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, Scope,
-    SignatureVerificationError, TokenResponse as _,
-};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
 use terse_core::Timestamp;
 use terse_core::registry::ForeignIdentity;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use url::form_urlencoded::{Serializer, byte_serialize};
 
 use super::flow::{Flow, Purpose, TIMEOUT};
-use super::wire::Wire;
+use super::http::{OidcHttp, OidcRequest};
+use super::id_token::{self, Claims, Expected, TokenError};
+use super::metadata::Metadata;
+use super::ring_verifier;
 
-/// What was found is looked up again after this.
-const FRESH: Duration = Duration::from_secs(3600);
-/// Nobody is asked again sooner: not after a failure, not for a key that is not there.
-const PAUSE: Duration = Duration::from_secs(1);
-/// So many ask the provider at once; others are told to try again.
-const AT_ONCE: usize = 8;
-/// Signatures that can be checked by whoever has the provider's public keys. Never none, and none
-/// by a shared secret.
-const ALGORITHMS: [Signed; 9] = [
-    Signed::RsaSsaPkcs1V15Sha256,
-    Signed::RsaSsaPkcs1V15Sha384,
-    Signed::RsaSsaPkcs1V15Sha512,
-    Signed::RsaSsaPssSha256,
-    Signed::RsaSsaPssSha384,
-    Signed::RsaSsaPssSha512,
-    Signed::EcdsaP256Sha256,
-    Signed::EcdsaP384Sha384,
-    Signed::EdDsa,
-];
+/// How long metadata and keys are used before `Oidc` reads them again.
+const METADATA_TTL: Duration = Duration::from_secs(3600);
+/// The shortest time between two attempts to read the metadata, after a failure and for an unknown
+/// key.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// How many sign-ins ask the provider at once. More of them get `Unavailable`.
+const MAX_CONCURRENT: usize = 8;
+/// The longest error code of the provider that is logged.
+const MAX_ERROR_LEN: usize = 64;
 
-/// What the operator says of the provider.
+/// The provider, as the operator configured it.
 #[derive(Clone)]
 pub struct OidcSettings {
-    /// Its name for itself, an absolute URL.
+    /// The issuer, an absolute URL, as the provider writes it.
     pub issuer: String,
-    /// Its name for us.
+    /// The client id of this server at the provider.
     pub client_id: String,
-    /// What we show it, if it knows one.
+    /// The client secret, if the provider has given one.
     pub client_secret: Option<String>,
-    /// What people call it.
+    /// The provider's name on the sign-in page.
     pub name: String,
-    /// Whether people come to have an account by signing in.
+    /// Whether the first sign-in creates an account.
     pub sign_up: bool,
-    /// Where it sends browsers back.
+    /// The address the provider sends browsers back to.
     pub redirect_url: String,
-    /// Signs what browsers hold meanwhile.
+    /// Signs the cookie of a sign-in that is under way.
     pub key: [u8; 32],
 }
 
-/// Why somebody is not known.
+/// Why a sign-in did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum OidcError {
-    /// The provider is away, or says something that makes no sense. Try again.
-    #[error("the provider cannot be asked: {0}")]
-    Away(String),
-    /// It does not vouch for anybody.
-    #[error("the provider does not vouch for them: {0}")]
-    Refused(String),
+    /// The provider does not answer, or its answer cannot be used. A later attempt may succeed.
+    #[error("the provider is unavailable: {0}")]
+    Unavailable(String),
+    /// The provider refused the code, or its token did not pass verification.
+    #[error("the sign-in is not valid: {0}")]
+    Rejected(String),
 }
 
-/// Somebody the provider vouches for.
+/// An account at the provider.
 #[derive(Debug)]
-pub(crate) struct Person {
+pub(crate) struct ProviderAccount {
     pub(crate) identity: ForeignIdentity,
-    /// What they may want to be called, the best first.
+    /// Suggestions for the account name here, the best first.
     pub(crate) names: Vec<String>,
 }
 
 /// One provider.
 pub struct Oidc {
     settings: OidcSettings,
-    wire: Wire,
-    known: Mutex<Known>,
-    turns: Arc<Semaphore>,
+    http: Arc<dyn OidcHttp>,
+    cache: Mutex<MetadataCache>,
+    concurrent: Semaphore,
 }
 
 #[derive(Default)]
-struct Known {
-    metadata: Option<CoreProviderMetadata>,
-    asked: Option<Instant>,
+struct MetadataCache {
+    metadata: Option<Arc<Metadata>>,
+    /// When the last attempt to read the metadata ended.
+    attempted: Option<Instant>,
+}
+
+/// The answer to a token request.
+#[derive(Deserialize)]
+struct TokenResponse {
+    id_token: Option<String>,
+}
+
+/// The answer to a token request that the provider refuses.
+#[derive(Deserialize)]
+struct TokenErrorResponse {
+    error: String,
 }
 
 impl Oidc {
-    /// Asks nobody yet.
-    pub fn new(settings: OidcSettings) -> Self {
-        let wire = Wire::new(&settings.issuer);
-        Self { settings, wire, known: Mutex::default(), turns: Arc::new(Semaphore::new(AT_ONCE)) }
+    /// Sends nothing yet: the first sign-in reads the provider's metadata.
+    pub fn new(settings: OidcSettings, http: Arc<dyn OidcHttp>) -> Self {
+        ring_verifier::install();
+        let concurrent = Semaphore::new(MAX_CONCURRENT);
+        Self { settings, http, cache: Mutex::default(), concurrent }
     }
 
     pub(crate) fn settings(&self) -> &OidcSettings {
         &self.settings
     }
 
-    /// Where to send a browser, and what it must bring back.
-    pub(crate) async fn leave(
-        self: &Arc<Self>,
+    /// The address at the provider where the browser signs in, and the flow that its cookie keeps.
+    pub(crate) async fn begin(
+        &self,
         purpose: Purpose,
         now: Timestamp,
     ) -> Result<(String, Flow), OidcError> {
-        let metadata = self.ask(Self::metadata).await?;
-        let client = self.client(metadata)?;
-        let client = client.set_redirect_uri(self.redirect_url()?);
-        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
-        let flow = CoreAuthenticationFlow::AuthorizationCode;
-        let request = client.authorize_url(
-            flow,
-            || CsrfToken::new_random_len(32),
-            || Nonce::new_random_len(32),
-        );
-        let scopes = ["profile", "email"].map(|scope| Scope::new(scope.into()));
-        let (url, state, nonce) = request.add_scopes(scopes).set_pkce_challenge(challenge).url();
+        let metadata = {
+            let _permit = self.permit()?;
+            self.metadata().await?
+        };
         let until = now.as_ms() + i64::try_from(TIMEOUT * 1000).unwrap_or_default();
-        let (state, nonce, verifier) =
-            (state.into_secret(), nonce.secret().clone(), verifier.into_secret());
-        Ok((url.to_string(), Flow { state, nonce, verifier, purpose, until }))
+        let (state, nonce, verifier) = (random()?, random()?, random()?);
+        let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()));
+        let mut url = metadata.authorization_endpoint.clone();
+        url.query_pairs_mut()
+            .append_pair("response_type", "code")
+            .append_pair("client_id", &self.settings.client_id)
+            .append_pair("state", &state)
+            .append_pair("code_challenge", &challenge)
+            .append_pair("code_challenge_method", "S256")
+            .append_pair("redirect_uri", &self.settings.redirect_url)
+            .append_pair("scope", "openid profile email")
+            .append_pair("nonce", &nonce);
+        Ok((url.into(), Flow { state, nonce, verifier, purpose, until }))
     }
 
-    /// Who has come back with this code.
-    pub(crate) async fn arrive(
-        self: &Arc<Self>,
+    /// Exchanges the code for an ID token and verifies it.
+    pub(crate) async fn finish(
+        &self,
         flow: Flow,
         code: String,
-    ) -> Result<Person, OidcError> {
-        self.ask(move |oidc| oidc.exchange(flow, code)).await
-    }
-
-    /// Asks the provider, on a thread that may wait.
-    async fn ask<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl FnOnce(&Self) -> Result<T, OidcError> + Send + 'static,
-    ) -> Result<T, OidcError> {
-        let busy = |_| OidcError::Away("too many ask at once".into());
-        let (turn, oidc) =
-            (Arc::clone(&self.turns).try_acquire_owned().map_err(busy)?, Arc::clone(self));
-        // The turn goes with the work, which ends by itself even if nobody waits for it any more.
-        let work = move || {
-            let _turn = turn;
-            work(&oidc)
+    ) -> Result<ProviderAccount, OidcError> {
+        let _permit = self.permit()?;
+        let metadata = self.metadata().await?;
+        let token = self.exchange(&metadata, &flow, &code).await?;
+        let claims = match self.verify(&metadata, &token, &flow) {
+            // The provider may sign with a new key since its keys were read.
+            Err(TokenError::UnknownKey) if self.may_read_again() => {
+                self.verify(&*self.discover().await?, &token, &flow)
+            }
+            verified => verified,
         };
-        tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|error| OidcError::Away(error.to_string()))?
+        let claims = claims.map_err(|error| match error {
+            TokenError::UnknownKey => rejected("the provider has no such key"),
+            TokenError::Invalid(why) => OidcError::Rejected(why),
+        })?;
+        let issuer = self.settings.issuer.clone();
+        Ok(ProviderAccount {
+            identity: ForeignIdentity { issuer, subject: claims.sub },
+            names: [claims.preferred_username, claims.email].into_iter().flatten().collect(),
+        })
     }
 
-    /// What is known of the provider; found anew when that is old.
-    fn metadata(&self) -> Result<CoreProviderMetadata, OidcError> {
+    fn permit(&self) -> Result<SemaphorePermit<'_>, OidcError> {
+        let full = |_| OidcError::Unavailable("too many sign-ins at once".into());
+        self.concurrent.try_acquire().map_err(full)
+    }
+
+    /// The metadata, read again when it is older than `METADATA_TTL`.
+    async fn metadata(&self) -> Result<Arc<Metadata>, OidcError> {
         {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            match (&known.metadata, known.asked) {
-                (Some(metadata), Some(asked)) if asked.elapsed() < FRESH => {
-                    return Ok(metadata.clone());
+            let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+            match (&cache.metadata, cache.attempted) {
+                (Some(metadata), Some(at)) if at.elapsed() < METADATA_TTL => {
+                    return Ok(Arc::clone(metadata));
                 }
-                (None, Some(asked)) if asked.elapsed() < PAUSE => {
-                    return Err(OidcError::Away("it was away just now".into()));
+                (None, Some(at)) if at.elapsed() < RETRY_DELAY => {
+                    return Err(OidcError::Unavailable("it did not answer just now".into()));
                 }
                 _ => {}
             }
         }
-        self.discover()
+        self.discover().await
     }
 
-    /// Finds the provider and its keys, unless somebody has just done so.
-    fn discover(&self) -> Result<CoreProviderMetadata, OidcError> {
-        let issuer = IssuerUrl::new(self.settings.issuer.clone()).map_err(away)?;
-        let found = CoreProviderMetadata::discover(&issuer, &|request| self.wire.carry(request))
-            .map_err(away);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.asked = Some(Instant::now());
+    /// Reads the metadata and the keys.
+    async fn discover(&self) -> Result<Arc<Metadata>, OidcError> {
+        let found = Metadata::discover(&*self.http, &self.settings.issuer).await;
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.attempted = Some(Instant::now());
         match found {
             Ok(metadata) => {
-                known.metadata = Some(metadata.clone());
+                let metadata = Arc::new(metadata);
+                cache.metadata = Some(Arc::clone(&metadata));
                 Ok(metadata)
             }
-            // Rather what was true an hour ago than nobody at all.
-            Err(error) => known.metadata.clone().ok_or(error),
+            // Old metadata serves while the provider does not answer.
+            Err(error) => cache.metadata.clone().ok_or(error),
         }
     }
 
-    fn redirect_url(&self) -> Result<RedirectUrl, OidcError> {
-        RedirectUrl::new(self.settings.redirect_url.clone()).map_err(away)
+    /// Whether the last attempt to read the metadata is long enough ago.
+    fn may_read_again(&self) -> bool {
+        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.attempted.is_none_or(|at| at.elapsed() >= RETRY_DELAY)
     }
 
-    fn client(&self, metadata: CoreProviderMetadata) -> Result<Client, OidcError> {
-        let OidcSettings { client_id, client_secret, .. } = &self.settings;
-        let token_endpoint =
-            metadata.token_endpoint().cloned().ok_or_else(|| away("it has no token endpoint"))?;
-        let ways = metadata.token_endpoint_auth_methods_supported().cloned().unwrap_or_default();
-        let in_body = ways.contains(&CoreClientAuthMethod::ClientSecretPost)
-            && !ways.contains(&CoreClientAuthMethod::ClientSecretBasic);
-        let secret = client_secret.clone().map(ClientSecret::new);
-        let client =
-            CoreClient::from_provider_metadata(metadata, ClientId::new(client_id.clone()), secret)
-                .set_token_uri(token_endpoint)
-                .set_auth_type(if in_body { AuthType::RequestBody } else { AuthType::BasicAuth });
-        Ok(client)
+    /// The ID token for a code.
+    async fn exchange(
+        &self,
+        metadata: &Metadata,
+        flow: &Flow,
+        code: &str,
+    ) -> Result<String, OidcError> {
+        let response = self.http.send(self.token_request(metadata, flow, code)).await?;
+        let unusable = || OidcError::Unavailable("its token response is not valid".into());
+        if response.status != 200 {
+            let refusal: TokenErrorResponse = response.json().ok_or_else(unusable)?;
+            let code: String = refusal.error.escape_debug().take(MAX_ERROR_LEN).collect();
+            return Err(OidcError::Rejected(code));
+        }
+        let token: TokenResponse = response.json().ok_or_else(unusable)?;
+        token.id_token.ok_or_else(|| rejected("the token response has no ID token"))
     }
 
-    /// The token for a code, and who it speaks of.
-    fn exchange(&self, flow: Flow, code: String) -> Result<Person, OidcError> {
-        let client = self.client(self.metadata()?)?;
-        let redirect = self.redirect_url()?;
-        let request = client.exchange_code(AuthorizationCode::new(code));
-        let request = request
-            .set_pkce_verifier(PkceCodeVerifier::new(flow.verifier))
-            .set_redirect_uri(Cow::Owned(redirect));
-        let answer =
-            request.request(&|request| self.wire.carry(request)).map_err(|error| match error {
-                openidconnect::RequestTokenError::ServerResponse(said) => refused(said.error()),
-                openidconnect::RequestTokenError::Request(error) => away(error),
-                _ => away("its answer makes no sense"),
-            })?;
-        let token = answer.id_token().ok_or_else(|| refused("there is no token"))?;
-        let nonce = Nonce::new(flow.nonce);
-        let check = |client: &Client| {
-            let verifier = client.id_token_verifier().set_allowed_algs(ALGORITHMS);
-            token.claims(&verifier, &nonce).cloned()
-        };
-        let claims = match check(&client) {
-            // It may have begun to sign with another key since we looked.
-            Err(ClaimsVerificationError::SignatureVerification(
-                SignatureVerificationError::NoMatchingKey,
-            )) if self.may_ask() => check(&self.client(self.discover()?)?),
-            checked => checked,
-        };
-        let claims = claims.map_err(refused)?;
-        let names = [
-            claims.preferred_username().map(|name| name.as_str()),
-            claims.email().map(|email| email.as_str()),
-        ];
-        Ok(Person {
-            identity: ForeignIdentity {
-                issuer: self.settings.issuer.clone(),
-                subject: claims.subject().to_string(),
-            },
-            names: names.into_iter().flatten().map(str::to_owned).collect(),
-        })
+    /// The request for the token. A client with a secret authenticates in the header, or in the
+    /// form where the provider supports only that.
+    fn token_request(&self, metadata: &Metadata, flow: &Flow, code: &str) -> OidcRequest {
+        let OidcSettings { client_id, client_secret, redirect_url, .. } = &self.settings;
+        let mut form = Serializer::new(String::new());
+        form.append_pair("grant_type", "authorization_code")
+            .append_pair("code", code)
+            .append_pair("code_verifier", &flow.verifier)
+            .append_pair("redirect_uri", redirect_url);
+        let mut authorization = None;
+        match client_secret {
+            Some(secret) if !metadata.secret_in_body => {
+                authorization = Some(basic(client_id, secret));
+            }
+            secret => {
+                form.append_pair("client_id", client_id);
+                if let Some(secret) = secret {
+                    form.append_pair("client_secret", secret);
+                }
+            }
+        }
+        let url = metadata.token_endpoint.as_str().to_owned();
+        OidcRequest { url, authorization, form: Some(form.finish()) }
     }
 
-    /// Whether enough time has passed to ask again.
-    fn may_ask(&self) -> bool {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.asked.is_none_or(|asked| asked.elapsed() >= PAUSE)
+    fn verify(&self, metadata: &Metadata, token: &str, flow: &Flow) -> Result<Claims, TokenError> {
+        let OidcSettings { issuer, client_id, .. } = &self.settings;
+        id_token::verify(token, &metadata.keys, &Expected { issuer, client_id, nonce: &flow.nonce })
     }
 }
 
-type Client = CoreClient<
-    openidconnect::EndpointSet,
-    openidconnect::EndpointNotSet,
-    openidconnect::EndpointNotSet,
-    openidconnect::EndpointNotSet,
-    openidconnect::EndpointSet,
-    openidconnect::EndpointMaybeSet,
->;
-
-fn away(error: impl fmt::Display) -> OidcError {
-    OidcError::Away(error.to_string())
+/// The `Authorization` header of a client with a secret (RFC 6749, section 2.3.1: both parts are
+/// form-encoded first).
+fn basic(client_id: &str, secret: &str) -> String {
+    let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+    let pair = format!("{}:{}", encoded(client_id), encoded(secret));
+    format!("Basic {}", STANDARD.encode(pair))
 }
 
-fn refused(why: impl fmt::Display) -> OidcError {
-    OidcError::Refused(why.to_string())
+/// 256 random bits as text.
+fn random() -> Result<String, OidcError> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|_| OidcError::Unavailable("the system has no random numbers".into()))?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+fn rejected(why: &str) -> OidcError {
+    OidcError::Rejected(why.to_owned())
 }
 
 impl fmt::Debug for Oidc {

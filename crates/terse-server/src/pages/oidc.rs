@@ -24,7 +24,7 @@ use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{AppState, Web};
 use crate::keys::Keys;
-use crate::oidc::{Flow, Oidc, OidcError, Person, Purpose};
+use crate::oidc::{Flow, Oidc, OidcError, ProviderAccount, Purpose};
 use crate::router::nothing_here;
 
 const AWAY: Message = Message {
@@ -98,7 +98,7 @@ pub(super) async fn leave(
     }
     let next = params.ok().and_then(|mut params| params.take("next")).unwrap_or_default();
     let purpose = Purpose::SignIn { next: inside(&next).to_owned() };
-    match oidc.leave(purpose, state.links.now()).await {
+    match oidc.begin(purpose, state.links.now()).await {
         Ok((url, flow)) => go_with(&url, flow_cookie(&state, oidc, Some(&flow))),
         Err(error) => failed(&error),
     }
@@ -164,7 +164,7 @@ pub(super) async fn disconnect(State(state): Web, headers: HeaderMap, _: OwnForm
 }
 
 async fn onward(state: &AppState, oidc: &Arc<Oidc>, purpose: Purpose) -> Response {
-    match oidc.leave(purpose, state.links.now()).await {
+    match oidc.begin(purpose, state.links.now()).await {
         Ok((url, flow)) => {
             let page = html(&Onward { provider: oidc.settings().name.clone(), url });
             let mut response = private_page(StatusCode::OK, page);
@@ -222,8 +222,9 @@ async fn come(
 ) -> Result<Response, Turned> {
     let mut params = params.map_err(|_| &FAILED)?;
     let flow_state = params.take("state").unwrap_or_default();
-    let held = cookie(headers, flow_name(state))
-        .and_then(|held| Flow::open(&oidc.settings().key, held, &flow_state, state.links.now()));
+    let held = cookie(headers, flow_name(state)).and_then(|held| {
+        Flow::from_cookie(&oidc.settings().key, held, &flow_state, state.links.now())
+    });
     let flow = held.ok_or(&FAILED)?;
     // Where a provider says who it is, it must be the one that was asked.
     if params.take("iss").is_some_and(|issuer| {
@@ -244,7 +245,7 @@ async fn come(
     };
     let purpose = flow.purpose.clone();
     let person = oidc
-        .arrive(flow, code)
+        .finish(flow, code)
         .await
         .map_err(|error| Turned::Response(Box::new(failed(&error))))?;
     state.limits.succeeded(attempt).await;
@@ -299,7 +300,7 @@ async fn enter(
 /// one like it.
 async fn make(
     state: &AppState,
-    person: &Person,
+    person: &ProviderAccount,
     invitation: Option<Token>,
 ) -> Result<Account, Turned> {
     // An identity has one account. Two at once end in `NameTaken`, and the second look finds it.
@@ -349,19 +350,20 @@ fn flow_name(state: &AppState) -> &'static str {
 
 /// The cookie for the way there and back, or none any more.
 fn flow_cookie(state: &AppState, oidc: &Oidc, flow: Option<&Flow>) -> HeaderValue {
-    let (value, seconds) = flow
-        .map_or((String::new(), 0), |flow| (flow.seal(&oidc.settings().key), crate::oidc::TIMEOUT));
+    let (value, seconds) = flow.map_or((String::new(), 0), |flow| {
+        (flow.to_cookie(&oidc.settings().key), crate::oidc::TIMEOUT)
+    });
     set_cookie(state, flow_name(state), &value, seconds)
 }
 
 /// What the provider said is for the log; a stranger learns only that it did not work.
 fn failed(error: &OidcError) -> Response {
     match error {
-        OidcError::Away(why) => {
+        OidcError::Unavailable(why) => {
             tracing::warn!(why, "OpenID Connect provider is unreachable");
             message(&AWAY)
         }
-        OidcError::Refused(why) => {
+        OidcError::Rejected(why) => {
             tracing::info!(why, "OpenID Connect sign-in refused");
             message(&FAILED)
         }
