@@ -17,6 +17,7 @@ mod host;
 mod identity;
 pub mod limits;
 mod link;
+pub mod link_codec;
 mod link_reader;
 mod links;
 mod outcome;

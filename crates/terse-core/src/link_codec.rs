@@ -1,0 +1,169 @@
+//! The binary form of a [`Link`], for caches and queues outside of the store.
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 1 | version |
+//! | … | the fields of that version, in postcard |
+//! | 8 | xxh3 of all bytes before, little-endian |
+//!
+//! There is one version so far. When a second one is added, [`encode`] takes the version to write,
+//! so that nodes can write N−1 until every node of the fleet reads N; [`decode`] reads both.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::code::Code;
+use crate::domain::Domain;
+use crate::link::{
+    Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision,
+};
+use crate::password::PasswordHash;
+use crate::rules::Rules;
+use crate::screening::Flags;
+use crate::target::Target;
+use crate::text::{Notes, Tags, Title};
+use crate::time::Timestamp;
+
+/// The version that [`encode`] writes.
+pub const LINK_CODEC_VERSION: u8 = 1;
+
+const CHECKSUM: usize = 8;
+
+/// The fields of version 1. Never changed: another shape is another version.
+#[derive(Deserialize, Serialize)]
+struct LinkV1<'a> {
+    domain: &'a str,
+    code: &'a str,
+    generated: bool,
+    owner: u64,
+    target: &'a str,
+    created_at: i64,
+    updated_at: i64,
+    expires_at: Option<i64>,
+    valid_from: Option<i64>,
+    max_clicks: Option<u64>,
+    spent_clicks: u64,
+    redirect: u16,
+    title: Option<&'a str>,
+    #[serde(borrow)]
+    tags: Cow<'a, str>,
+    notes: Option<&'a str>,
+    password: Option<&'a str>,
+    archived_at: Option<i64>,
+    rules: Option<String>,
+    forward_query: bool,
+    crawlable: bool,
+    standing: u8,
+    judged: u8,
+    flags: &'a str,
+    deleted_at: Option<i64>,
+    reusable: bool,
+    revision: u64,
+}
+
+/// Writes a link.
+pub fn encode(link: &Link) -> Vec<u8> {
+    let fields = LinkV1 {
+        domain: link.key.domain.as_str(),
+        code: link.key.code.as_str(),
+        generated: link.generated,
+        owner: link.owner.0,
+        target: link.target.as_str(),
+        created_at: link.created_at.as_ms(),
+        updated_at: link.updated_at.as_ms(),
+        expires_at: link.expires_at.map(Timestamp::as_ms),
+        valid_from: link.valid_from.map(Timestamp::as_ms),
+        max_clicks: link.max_clicks,
+        spent_clicks: link.spent_clicks,
+        redirect: link.redirect.status(),
+        title: link.title.as_ref().map(Title::as_str),
+        tags: link.tags.joined().into(),
+        notes: link.notes.as_ref().map(Notes::as_str),
+        password: link.password.as_ref().map(PasswordHash::as_str),
+        archived_at: link.archived_at.map(Timestamp::as_ms),
+        rules: link.rules.as_ref().map(Rules::show),
+        forward_query: link.forward_query,
+        crawlable: link.crawlable,
+        standing: match link.standing {
+            ModerationStatus::Clear => 0,
+            ModerationStatus::Suspicious => 1,
+            ModerationStatus::Blocked => 2,
+        },
+        judged: match link.judged {
+            ModerationSource::Screen => 0,
+            ModerationSource::Moderator => 1,
+        },
+        flags: link.flags.joined(),
+        deleted_at: link.deleted_at.map(Timestamp::as_ms),
+        reusable: link.reusable,
+        revision: link.revision.0,
+    };
+    let mut bytes = postcard::to_extend(&fields, vec![LINK_CODEC_VERSION])
+        .expect("plain fields are always written into memory");
+    let checksum = xxh3_64(&bytes);
+    bytes.extend(checksum.to_le_bytes());
+    bytes
+}
+
+/// Reads a link. `None` for a version that this program does not know and for bytes that
+/// [`encode`] did not write: the caller treats both as a miss. The caller also compares the key
+/// with the one it asked for.
+pub fn decode(bytes: &[u8]) -> Option<Link> {
+    let (content, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
+    let (&version, fields) = content.split_first()?;
+    if version != LINK_CODEC_VERSION || xxh3_64(content).to_le_bytes() != checksum {
+        return None;
+    }
+    let (fields, rest) = postcard::take_from_bytes::<LinkV1<'_>>(fields).ok()?;
+    if !rest.is_empty() {
+        return None;
+    }
+    Some(Link {
+        key: LinkKey {
+            domain: Domain::from_stored(fields.domain),
+            code: Code::parse(fields.code)?,
+        },
+        generated: fields.generated,
+        owner: OwnerId(fields.owner),
+        target: Target::from_stored(fields.target.to_owned()),
+        created_at: Timestamp::from_ms(fields.created_at),
+        updated_at: Timestamp::from_ms(fields.updated_at),
+        expires_at: fields.expires_at.map(Timestamp::from_ms),
+        valid_from: fields.valid_from.map(Timestamp::from_ms),
+        max_clicks: fields.max_clicks,
+        spent_clicks: fields.spent_clicks,
+        redirect: RedirectKind::from_status(u64::from(fields.redirect))?,
+        title: fields.title.map(|title| Title::from_stored(title.to_owned())),
+        tags: if fields.tags.is_empty() {
+            Tags::default()
+        } else {
+            Tags::from_stored(&fields.tags)
+        },
+        notes: fields.notes.map(|notes| Notes::from_stored(notes.to_owned())),
+        password: fields.password.map(PasswordHash::from_phc),
+        archived_at: fields.archived_at.map(Timestamp::from_ms),
+        rules: match fields.rules {
+            None => None,
+            Some(text) => Some(Rules::from_stored(&text)?),
+        },
+        forward_query: fields.forward_query,
+        crawlable: fields.crawlable,
+        standing: match fields.standing {
+            0 => ModerationStatus::Clear,
+            1 => ModerationStatus::Suspicious,
+            2 => ModerationStatus::Blocked,
+            _ => return None,
+        },
+        judged: match fields.judged {
+            0 => ModerationSource::Screen,
+            1 => ModerationSource::Moderator,
+            _ => return None,
+        },
+        flags: Flags::from_stored(fields.flags),
+        deleted_at: fields.deleted_at.map(Timestamp::from_ms),
+        reusable: fields.reusable,
+        revision: Revision(fields.revision),
+    })
+}

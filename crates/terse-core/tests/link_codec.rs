@@ -1,0 +1,128 @@
+//! The binary form of a link: frozen bytes, and that only what was written is read.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use proptest::prelude::*;
+use terse_core::link_codec::{LINK_CODEC_VERSION, decode, encode};
+use terse_core::*;
+use terse_testkit::{alias, generated, moment, rules};
+
+fn full() -> Link {
+    let mut link = Link {
+        owner: OwnerId(u64::MAX),
+        created_at: Timestamp::MIN,
+        updated_at: Timestamp::MAX,
+        expires_at: Some(moment(1)),
+        valid_from: Some(moment(2)),
+        max_clicks: Some(3),
+        spent_clicks: 2,
+        redirect: RedirectKind::Permanent,
+        title: Some(Title::from_stored("Größe".into())),
+        tags: Tags::parse(&["a", "größe"]).unwrap(),
+        notes: Some(Notes::from_stored("a\nb".into())),
+        password: Some(PasswordHash::from_phc("$argon2id$x")),
+        archived_at: Some(moment(4)),
+        rules: rules(),
+        forward_query: true,
+        crawlable: true,
+        standing: ModerationStatus::Blocked,
+        judged: ModerationSource::Moderator,
+        flags: Flags::new(["look_alike", "of_the_future"]),
+        deleted_at: Some(moment(5)),
+        reusable: true,
+        revision: Revision(300),
+        ..alias("Full-1", "https://example.com/?q=1#f")
+    };
+    link.key.domain = Domain::from_stored("go.example");
+    link
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What other nodes and earlier programs wrote is read for ever: these bytes never change. A new
+/// form is a new version with a test of its own.
+#[test]
+fn version_1_is_frozen() {
+    assert_eq!(LINK_CODEC_VERSION, 1);
+    for (link, golden) in
+        [(generated("x7Kq", "https://example.com/"), GOLDEN_PLAIN), (full(), GOLDEN_FULL)]
+    {
+        assert_eq!(hex(&encode(&link)), golden);
+        assert_eq!(decode(&encode(&link)).unwrap(), link);
+    }
+}
+
+const GOLDEN_PLAIN: &str = "01000478374b7101011468747470733a2f2f6578616d706c652e636f6d2f80a0d5edee6680a0d5edee66000000\
+    00ae02000000000000000000000000000166dce1c05fc896af";
+const GOLDEN_FULL: &str = "010a676f2e6578616d706c650646756c6c2d3100ffffffffffffffffff011a68747470733a2f2f6578616d706c\
+    652e636f6d2f3f713d312366ffffa2f0cda21cfeeffea1fa9d730182a0d5edee660184a0d5edee66010302b402\
+    01074772c3b6c39f6509612c6772c3b6c39f650103610a62010b246172676f6e32696424780188a0d5edee6601\
+    e4025b7b22636f756e747279223a5b224154222c224445225d2c227175657279223a7b226e616d65223a226122\
+    2c2276616c7565223a225c22c3bc255f27227d2c22746f223a5b7b2275726c223a2268747470733a2f2f657861\
+    6d706c652e636f6d2f31222c22776569676874223a327d2c7b2275726c223a2268747470733a2f2f6578616d70\
+    6c652e636f6d2f32222c22776569676874223a317d5d7d2c7b2264617973223a226d6f6e222c22686f75727322\
+    3a2232323a30302d30363a3030222c227a6f6e65223a224575726f70652f4265726c696e222c22746f223a2268\
+    747470733a2f2f6578616d706c652e636f6d2f33227d2c7b22646576696365223a226d6f62696c65222c226f73\
+    223a22694f53222c226c616e6775616765223a2270742d4252222c22756e74696c223a22323033302d30312d30\
+    315430303a30303a30305a222c22746f223a2268747470733a2f2f6578616d706c652e636f6d2f34227d5d0101\
+    0201186c6f6f6b5f616c696b652c6f665f7468655f667574757265018aa0d5edee6601ac02304c2c39d8212fa3";
+
+#[test]
+fn what_was_not_written_by_it_is_a_miss() {
+    let bytes = encode(&full());
+    assert_eq!(decode(&[]), None);
+    assert_eq!(decode(b"a letter, not a link"), None);
+    for end in 0..bytes.len() {
+        assert_eq!(decode(&bytes[..end]), None, "cut after {end}");
+    }
+    for at in 0..bytes.len() {
+        let mut broken = bytes.clone();
+        broken[at] ^= 0x10;
+        assert_eq!(decode(&broken), None, "byte {at}");
+    }
+    let mut longer = bytes;
+    longer.push(0);
+    assert_eq!(decode(&longer), None);
+}
+
+/// With a checksum that is right: the version alone decides.
+#[test]
+fn an_unknown_version_is_a_miss() {
+    for version in [0, LINK_CODEC_VERSION + 1, u8::MAX] {
+        let mut bytes = encode(&full());
+        bytes.truncate(bytes.len() - 8);
+        bytes[0] = version;
+        let checksum = xxhash_rust::xxh3::xxh3_64(&bytes);
+        bytes.extend(checksum.to_le_bytes());
+        assert_eq!(decode(&bytes), None, "{version}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_link_comes_back(
+        code in "[A-Za-z0-9_-]{1,64}", target in "\\PC{0,200}", title in proptest::option::of("\\PC{1,50}"),
+        owner: u64, ms in -62_167_219_200_000i64..253_402_300_799_999, max: Option<u64>, spent: u64,
+        bits: u8, revision: u64,
+    ) {
+        let Some(code) = Code::parse(&code) else { return Ok(()) };
+        let mut link = generated("x7Kq", &target);
+        link.key.code = code;
+        link.owner = OwnerId(owner);
+        link.title = title.map(Title::from_stored);
+        link.created_at = Timestamp::from_ms(ms);
+        link.expires_at = (bits & 1 != 0).then_some(Timestamp::from_ms(ms));
+        link.deleted_at = (bits & 2 != 0).then_some(Timestamp::from_ms(ms));
+        (link.generated, link.forward_query) = (bits & 4 != 0, bits & 8 != 0);
+        (link.crawlable, link.reusable) = (bits & 16 != 0, bits & 32 != 0);
+        (link.max_clicks, link.spent_clicks) = (max, spent);
+        link.revision = Revision(revision);
+        prop_assert_eq!(decode(&encode(&link)), Some(link));
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = decode(&bytes);
+    }
+}
