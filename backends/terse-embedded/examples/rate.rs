@@ -17,7 +17,7 @@ async fn main() {
     let folder = tempfile::tempdir_in(".").unwrap();
     let store = Arc::new(Embedded::open(Options::new(folder.path().join("terse.db"))).unwrap());
     let numbering = Arc::new(Numbering::new(store.identity()));
-    store.lease(7, links, numbering.capacity(7)).await.unwrap();
+    store.lease(7, links, numbering.capacity(7), 0).await.unwrap();
 
     let start = Instant::now();
     let tasks: Vec<_> = (0..callers)
@@ -35,7 +35,7 @@ async fn main() {
                     link.created_at = moment(n as i64 / 10);
                     link.updated_at = link.created_at;
                     let begun = Instant::now();
-                    store.insert(Insert { link, request: None }).await.unwrap();
+                    store.insert(Insert::new(link, None)).await.unwrap();
                     worst = worst.max(begun.elapsed());
                 }
                 worst

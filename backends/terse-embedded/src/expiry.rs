@@ -36,6 +36,7 @@ impl LinkWrites {
                 self.rewrite(id, &Link { reusable: false, ..link.clone() })?;
             }
             self.conn.prepare_cached("UPDATE links SET marked = 1 WHERE id = ?1")?.execute([id])?;
+            self.record_change(&link.key, link.revision)?;
             keys.push(link.key);
         }
         Ok(keys)
@@ -64,6 +65,7 @@ impl LinkWrites {
                 }
                 self.forget_history(id)?;
                 self.conn.prepare_cached("DELETE FROM links WHERE id = ?1")?.execute([id])?;
+                self.record_change(&link.key, link.revision)?;
                 keys.push(link.key);
             }
         }

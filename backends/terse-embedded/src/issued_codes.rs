@@ -58,14 +58,7 @@ impl IssuedCodes {
         self.leased.get(usize::from(length)).map_or(0, |next| next.load(Ordering::Acquire))
     }
 
-    /// To be called before the lease is committed.
-    pub(crate) fn publish_lease(&self, length: u8, next: u64) {
-        if let Some(leased) = self.leased.get(usize::from(length)) {
-            leased.fetch_max(next, Ordering::AcqRel);
-        }
-    }
-
-    /// The same for all lengths.
+    /// To be called before leases are committed.
     pub(crate) fn publish_leases(&self, leases: &Leases) {
         for (leased, next) in self.leased.iter().zip(leases) {
             leased.fetch_max(*next, Ordering::AcqRel);

@@ -56,9 +56,39 @@ fn last_between(conn: &Connection, from: i64, to: i64) -> rusqlite::Result<Optio
 /// The most numbers to skip of one length.
 const SKIP: u64 = 1_000_000_000;
 
+/// With a billion numbers of each length left out, or a sixteenth of a length that has fewer.
+pub(crate) fn skipped(leases: &Leases, numbering: &Numbering) -> Leases {
+    let mut skipped = *leases;
+    for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
+        let capacity = numbering.capacity(length);
+        let next = &mut skipped[usize::from(length)];
+        *next = next.saturating_add(SKIP.min(capacity / 16)).min(capacity);
+    }
+    skipped
+}
+
+pub(crate) fn write(conn: &Connection, length: u8, next: u64) -> rusqlite::Result<()> {
+    conn.prepare_cached("INSERT OR REPLACE INTO leases VALUES (?1, ?2)")?
+        .execute(params![length, next as i64])
+        .map(drop)
+}
+
+/// Which life of the store this is.
+pub(crate) fn incarnation(conn: &Connection) -> rusqlite::Result<u64> {
+    let mut statement = conn.prepare_cached("SELECT value FROM meta WHERE name = 'incarnation'")?;
+    let stored: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
+    Ok(stored.map_or(1, |stored| stored as u64))
+}
+
+pub(crate) fn write_incarnation(conn: &Connection, incarnation: u64) -> rusqlite::Result<()> {
+    conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES ('incarnation', ?1)")?
+        .execute([incarnation as i64])
+        .map(drop)
+}
+
 /// Makes a copy from the past safe to go on with: codes that were given out since are known to the
-/// world, but not to the copy. A billion numbers of each length, or a sixteenth of them, are left
-/// out. Nobody else may have the file open.
+/// world, but not to the copy. Raises the incarnation and skips ahead in all ranges. No other
+/// process may have the file open.
 pub fn skip_ahead(db: &Path) -> Result<(), OpenError> {
     let mut conn = engine::connect_bare(&DbLocation::at(db))?;
     // One file before and after, with nothing beside it.
@@ -70,15 +100,10 @@ pub fn skip_ahead(db: &Path) -> Result<(), OpenError> {
     schema::LINKS.migrate(&mut conn, version)?;
     let numbering = Numbering::new(&identity);
     let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let leases = beyond_links(&transaction, &numbering)?;
+    let leases = skipped(&beyond_links(&transaction, &numbering)?, &numbering);
     for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
-        let capacity = numbering.capacity(length);
-        let next =
-            leases[usize::from(length)].saturating_add(SKIP.min(capacity / 16)).min(capacity);
-        transaction.execute(
-            "INSERT OR REPLACE INTO leases VALUES (?1, ?2)",
-            params![length, next as i64],
-        )?;
+        write(&transaction, length, leases[usize::from(length)])?;
     }
+    write_incarnation(&transaction, incarnation(&transaction)? + 1)?;
     Ok(transaction.commit()?)
 }

@@ -10,6 +10,7 @@
 //! Absent from here: the lock on the data directory, which is the binary's.
 
 mod backup;
+mod changes;
 mod clicks;
 mod connection_gate;
 mod database;

@@ -2,51 +2,22 @@
 //! stranger.
 
 use rusqlite::params;
-use terse_core::{Link, OwnerId, Timestamp};
+use terse_core::{Link, Timestamp};
 
 use crate::failure::Failure;
 use crate::writes::LinkWrites;
 
 pub(crate) const QUARANTINED_CODE: &str =
     "SELECT EXISTS (SELECT 1 FROM held WHERE domain = ?1 AND code = ?2)";
-/// Nobody was the owner of an anonymous one.
+/// Those with the folded form ?2, but for those that were of ?3.
 pub(crate) const QUARANTINED_ALIAS: &str = "SELECT EXISTS (SELECT 1 FROM held INDEXED BY \
     held_folded \
-     WHERE domain = ?1 AND lower(code) = ?2 AND (owner <> ?3 OR owner = 0))";
+     WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT ?3)";
 pub(crate) const OVER: &str = "SELECT domain, code FROM held WHERE until <= ?1 LIMIT ?2";
 /// However many are asked for: everyone else's writes wait behind these.
 const MAX_BATCH: usize = 10_000;
 
 impl LinkWrites {
-    /// Whether the link's code is held for somebody else. What is made by us avoids all of them.
-    pub(crate) fn is_held(&self, link: &Link) -> Result<bool, Failure> {
-        let Some(domain) = self.domain_id(&link.key.domain)? else {
-            return Ok(false);
-        };
-        Ok(match link.generated {
-            true => {
-                let mut statement = self.conn.prepare_cached(QUARANTINED_CODE)?;
-                statement.query_row(params![domain, link.key.code.as_str()], |row| row.get(0))?
-            }
-            // What we made was given to somebody, who may have printed it.
-            false
-                if link.owner != OwnerId::ADMIN
-                    && self
-                        .number_id(&link.key.code, |length| self.issued.leased(length))
-                        .is_some() =>
-            {
-                true
-            }
-            false => {
-                let mut statement = self.conn.prepare_cached(QUARANTINED_ALIAS)?;
-                statement.query_row(
-                    params![domain, link.key.code.folded(), link.owner.0 as i64],
-                    |row| row.get(0),
-                )?
-            }
-        })
-    }
-
     /// Holds the alias of a link that is being purged.
     pub(crate) fn hold(&self, domain: i64, link: &Link, until: Timestamp) -> Result<(), Failure> {
         let mut statement =

@@ -205,7 +205,7 @@ impl<'a> NewRow<'a> {
                         != (link.judged == ModerationSource::Screen),
                     OTHER_JUDGE,
                 ),
-            reuse: link.reusable.then(|| reuse_hash(link)),
+            reuse: link.reusable.then(|| reuse_hash(link.owner, &link.key.domain, &link.target)),
             revision: Some(link.revision.0 as i64).filter(|revision| *revision != 1),
             expires_at: link.expires_at.map(Timestamp::as_ms),
             valid_from: link.valid_from.map(Timestamp::as_ms),
@@ -256,11 +256,11 @@ impl<'a> NewRow<'a> {
 }
 
 /// Under which a reusable link is found again.
-pub(crate) fn reuse_hash(link: &Link) -> i64 {
-    let mut bytes = Vec::with_capacity(64 + link.target.as_str().len());
-    bytes.extend(link.owner.0.to_le_bytes());
-    put_text(&mut bytes, Some(link.key.domain.as_str()));
-    put_text(&mut bytes, Some(link.target.as_str()));
+pub(crate) fn reuse_hash(owner: OwnerId, domain: &Domain, target: &Target) -> i64 {
+    let mut bytes = Vec::with_capacity(64 + target.as_str().len());
+    bytes.extend(owner.0.to_le_bytes());
+    put_text(&mut bytes, Some(domain.as_str()));
+    put_text(&mut bytes, Some(target.as_str()));
     xxh3_64(&bytes) as i64
 }
 

@@ -29,6 +29,7 @@ pub(crate) const LINKS: Shape = Shape {
         include_str!("schema_4.sql"),
         include_str!("schema_5.sql"),
         include_str!("schema_6.sql"),
+        include_str!("schema_7.sql"),
     ],
 };
 
@@ -142,11 +143,13 @@ pub(crate) mod tests {
     use terse_core::{OwnerId, Sort};
 
     use super::*;
+    use crate::changes::{CHANGES, OUTDATED};
     use crate::expiry::{DELETED, MARKED, UNMARKED};
     use crate::history::TOO_OLD;
     use crate::list::{ListPosition, steps};
     use crate::quarantined_aliases::{OVER, QUARANTINED_ALIAS, QUARANTINED_CODE};
     use crate::tags::TAGS;
+    use crate::writes::ALIAS_ALIKE;
 
     /// Every query that could meet millions of rows.
     #[test]
@@ -175,7 +178,10 @@ pub(crate) mod tests {
             (TAGS, "COVERING INDEX links_tagged (owner=?"),
             (QUARANTINED_CODE, "PRIMARY KEY (domain=? AND code=?)"),
             (QUARANTINED_ALIAS, "held_folded (domain=? AND <expr>=?)"),
+            (ALIAS_ALIKE, "aliases_folded (domain=? AND <expr>=?)"),
             (OVER, "held_ending (until<?)"),
+            (CHANGES, "INTEGER PRIMARY KEY (rowid>?)"),
+            (&format!("SELECT id FROM changes WHERE {OUTDATED}"), "INTEGER PRIMARY KEY (rowid<?)"),
             ("SELECT id FROM requests WHERE at < ?1 ORDER BY at LIMIT ?2", "requests_by_age"),
             (
                 "SELECT target FROM revisions WHERE id = ?1 ORDER BY n DESC LIMIT ?2",

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use terse_core::{
-    Absence, ClickSpend, ClickSpender, Domain, Identity, Insert, Inserted, Link, LinkKey,
-    LinkReader, LinkStore, LinkVersion, ListQuery, Numbering, OwnerId, Page, Revision, StoreError,
-    TagCount, Timestamp, Updated,
+    Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Domain, Identity,
+    Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, Numbering,
+    OwnerId, Page, Revision, StoreError, TagCount, Timestamp, Updated,
 };
 
 use crate::backup::BackupError;
@@ -196,6 +196,17 @@ impl ClickSpender for Embedded {
 }
 
 #[async_trait]
+impl ChangeFeed for Embedded {
+    async fn last_change(&self) -> Result<ChangeCursor, StoreError> {
+        self.threads.read(LIST, LinkQueries::last_change).await
+    }
+
+    async fn changes(&self, after: ChangeCursor, limit: usize) -> Result<ChangePage, StoreError> {
+        self.threads.read(LIST, move |queries| queries.changes(after, limit)).await
+    }
+}
+
+#[async_trait]
 impl LinkStore for Embedded {
     fn identity(&self) -> &Identity {
         &self.identity
@@ -229,8 +240,22 @@ impl LinkStore for Embedded {
         self.threads.read(LIST, move |queries| queries.tags(owner, limit)).await
     }
 
-    async fn lease(&self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, StoreError> {
-        self.threads.write(move |writes| writes.lease(length, count, capacity)).await
+    async fn lease(
+        &self,
+        length: u8,
+        count: u64,
+        capacity: u64,
+        at_least: u64,
+    ) -> Result<Range<u64>, StoreError> {
+        self.threads.write(move |writes| writes.lease(length, count, capacity, at_least)).await
+    }
+
+    async fn incarnation(&self) -> Result<u64, StoreError> {
+        self.threads.read(LIST, |queries| Ok(leases::incarnation(&queries.conn)?)).await
+    }
+
+    async fn raise_incarnation(&self, seen: u64) -> Result<u64, StoreError> {
+        self.threads.write(move |writes| writes.raise_incarnation(seen)).await
     }
 
     async fn mark_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, StoreError> {

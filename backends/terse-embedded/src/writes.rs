@@ -4,14 +4,21 @@ use std::ops::{Deref, Range};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use terse_core::{
-    ClickSpend, Domain, Insert, Inserted, Link, LinkKey, MAX_CODE_LENGTH, MIN_CODE_LENGTH, Request,
-    Revision, Status, StoreError, Timestamp, Updated,
+    ClickSpend, Domain, FoldedAlias, Insert, Inserted, Link, LinkKey, MAX_CODE_LENGTH,
+    MIN_CODE_LENGTH, MustBeAbsent, OwnerId, Request, ReuseKey, Revision, StoreError, Timestamp,
+    Updated,
 };
 
 use crate::failure::Failure;
 use crate::leases::{self, Leases};
+use crate::quarantined_aliases::{QUARANTINED_ALIAS, QUARANTINED_CODE};
 use crate::queries::LinkQueries;
 use crate::row::{COLUMNS, FIRST_NAMED, NewRow, Texts, reuse_hash};
+
+/// Aliases with the folded form ?2, but for those of ?3.
+pub(crate) const ALIAS_ALIKE: &str = "SELECT EXISTS (SELECT 1 FROM aliases INDEXED BY \
+    aliases_folded \
+     WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL AND owner IS NOT ?3)";
 
 /// The one who writes. What it remembers is what the file says, as of the last commit or of its own
 /// unfinished work.
@@ -20,6 +27,8 @@ pub(crate) struct LinkWrites {
     leased: Leases,
     next_named: i64,
     stored_next_named: i64,
+    /// Whether this transaction has written change rows.
+    pub(crate) recorded_changes: bool,
     insert_row: String,
     reusable_rows: String,
 }
@@ -42,6 +51,7 @@ impl crate::database::Writes for LinkWrites {
     }
 
     fn finish(&mut self) -> rusqlite::Result<()> {
+        self.prune_changes()?;
         self.keep_next_named()
     }
 }
@@ -53,6 +63,7 @@ impl LinkWrites {
             leased: Default::default(),
             next_named: FIRST_NAMED,
             stored_next_named: FIRST_NAMED,
+            recorded_changes: false,
             insert_row: format!(
                 "INSERT INTO links ({COLUMNS}) VALUES \
                  (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,\
@@ -69,6 +80,7 @@ impl LinkWrites {
         let leased = leases::beyond_links(&self.queries.conn, &self.queries.numbering)?;
         (self.stored_next_named, self.next_named) = leases::next_named(&self.queries.conn)?;
         self.leased = leased;
+        self.recorded_changes = false;
         Ok(())
     }
 
@@ -87,30 +99,33 @@ impl LinkWrites {
     }
 
     pub(crate) fn insert(&mut self, insert: &Insert) -> Result<Inserted, Failure> {
-        let Insert { link, request } = insert;
+        let Insert { link, absent, alias, reuse, request } = insert;
         if let Some(request) = request
             && let Some(answer) = self.answered(request)?
         {
             return Ok(answer);
         }
-        if link.reusable
-            && let Some((id, existing)) = self.existing(link)?
+        if let Some(reuse) = reuse
+            && let Some((id, existing)) = self.existing(reuse)?
         {
             self.remember(request.as_ref(), id, &existing, link.created_at)?;
             return Ok(Inserted::Existing(Box::new(existing)));
         }
-        if self.locate(&link.key)?.is_some()
-            || self.looks_like_anothers(link)?
-            || self.is_held(link)?
-        {
+        if self.locate(&link.key)?.is_some() {
             return Err(StoreError::CodeTaken.into());
+        }
+        for what in absent {
+            if self.exists(&link.key.domain, what)? {
+                return Err(StoreError::CodeTaken.into());
+            }
         }
         // Nothing was written so far, and nothing is refused from here on.
         let domain = self.domain_id_or_new(&link.key.domain)?;
-        if !link.generated {
+        if alias.is_some() {
             self.take_back(domain, link)?;
+            self.record_change(&link.key, link.revision)?;
         }
-        let number = if link.generated {
+        let number = if alias.is_none() {
             self.number_id(&link.key.code, |length| self.leased[usize::from(length)])
         } else {
             None
@@ -118,7 +133,7 @@ impl LinkWrites {
         let id = match number {
             // A number stands for the same code on every domain; who comes second is filed by name.
             Some(id) if self.domain_at(id)?.is_none() => id,
-            _ => self.name(link, domain)?,
+            _ => self.name(link, domain, alias.as_ref())?,
         };
         let texts = Texts::of(link);
         let spent = Some(link.spent_clicks as i64).filter(|spent| *spent != 0);
@@ -170,10 +185,10 @@ impl LinkWrites {
         Ok(Some(Inserted::Replayed(link.map(Box::new))))
     }
 
-    /// The owner's live link for the same wish.
-    fn existing(&self, link: &Link) -> Result<Option<(i64, Link)>, Failure> {
+    /// A link to give back instead of a new one.
+    fn existing(&self, reuse: &ReuseKey) -> Result<Option<(i64, Link)>, Failure> {
         let mut statement = self.conn.prepare_cached(&self.reusable_rows)?;
-        let mut rows = statement.query([reuse_hash(link)])?;
+        let mut rows = statement.query([reuse_hash(reuse.owner, &reuse.domain, &reuse.target)])?;
         while let Some(row) = rows.next()? {
             let have = match self.read(row, None) {
                 Ok(have) => have,
@@ -184,36 +199,40 @@ impl LinkWrites {
                 }
                 Err(error) => return Err(error),
             };
-            if (have.owner, &have.key.domain, &have.target)
-                == (link.owner, &link.key.domain, &link.target)
-                && have.status(link.created_at) == Status::Active
-            {
+            if reuse.matches(&have) {
                 return Ok(Some((row.get(0)?, have)));
             }
         }
         Ok(None)
     }
 
-    /// Strangers share the anonymous owner, but are not each other.
-    fn looks_like_anothers(&self, link: &Link) -> Result<bool, Failure> {
-        let Some(domain) = self.domain_id(&link.key.domain)? else {
+    /// Whether something exists that an insert on this domain requires to be absent.
+    fn exists(&self, domain: &Domain, what: &MustBeAbsent) -> Result<bool, Failure> {
+        if let MustBeAbsent::Issued(code) = what {
+            return Ok(self.number_id(code, |length| self.issued.leased(length)).is_some());
+        }
+        let Some(domain) = self.domain_id(domain)? else {
             return Ok(false);
         };
-        if link.generated {
-            return Ok(false);
+        let alike = |sql: &str, folded: &str, except: Option<OwnerId>| {
+            let except = except.map(|owner| owner.0 as i64);
+            let mut statement = self.conn.prepare_cached(sql)?;
+            Ok(statement.query_row(params![domain, folded, except], |row| row.get(0))?)
+        };
+        match what {
+            MustBeAbsent::Alias { folded, except } => alike(ALIAS_ALIKE, folded, *except),
+            MustBeAbsent::QuarantinedAlias { folded, except } => {
+                alike(QUARANTINED_ALIAS, folded, *except)
+            }
+            MustBeAbsent::QuarantinedCode(code) => {
+                let mut statement = self.conn.prepare_cached(QUARANTINED_CODE)?;
+                Ok(statement.query_row(params![domain, code.as_str()], |row| row.get(0))?)
+            }
+            MustBeAbsent::Issued(_) => Ok(false),
         }
-        let mut statement = self.conn.prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM aliases INDEXED BY aliases_folded \
-             WHERE domain = ?1 AND lower(code) = ?2 AND owner IS NOT NULL AND (owner <> ?3 OR \
-             owner = 0))",
-        )?;
-        Ok(statement
-            .query_row(params![domain, link.key.code.folded(), link.owner.0 as i64], |row| {
-                row.get(0)
-            })?)
     }
 
-    fn domain_id_or_new(&self, domain: &Domain) -> Result<i64, Failure> {
+    pub(crate) fn domain_id_or_new(&self, domain: &Domain) -> Result<i64, Failure> {
         if let Some(id) = self.domain_id(domain)? {
             return Ok(id);
         }
@@ -224,13 +243,19 @@ impl LinkWrites {
     }
 
     /// Files a link by its name and gives it an id.
-    fn name(&mut self, link: &Link, domain: i64) -> Result<i64, Failure> {
+    fn name(
+        &mut self,
+        link: &Link,
+        domain: i64,
+        alias: Option<&FoldedAlias>,
+    ) -> Result<i64, Failure> {
         let id = self.next_named;
         self.next_named += 1;
         if self.numbering.number(link.key.code.as_str().as_bytes()).is_some() {
             self.issued.publish_alike(&link.key);
         }
-        let owner = (!link.generated).then_some(link.owner.0 as i64);
+        // The folded form needs no column: the index folds the code.
+        let owner = alias.map(|alias| alias.owner.0 as i64);
         let mut statement = self.conn.prepare_cached(
             "INSERT INTO aliases (domain, code, id, owner) VALUES (?1, ?2, ?3, ?4)",
         )?;
@@ -261,6 +286,7 @@ impl LinkWrites {
             self.keep(id, new.updated_at)?;
         }
         self.rewrite(id, &new)?;
+        self.record_change(&new.key, new.revision)?;
         if renewed {
             // With another end, it can expire once more.
             self.conn
@@ -316,24 +342,54 @@ impl LinkWrites {
         length: u8,
         count: u64,
         capacity: u64,
+        at_least: u64,
     ) -> Result<Range<u64>, Failure> {
         if !(MIN_CODE_LENGTH..=MAX_CODE_LENGTH).contains(&length) {
             return Err(StoreError::Exhausted.into());
         }
-        let capacity = capacity.min(self.numbering.capacity(length));
-        let start = self.leased[usize::from(length)];
-        if start >= capacity {
+        let all = self.numbering.capacity(length);
+        let mut leases = self.leased;
+        let next = &mut leases[usize::from(length)];
+        // A caller that knows of more was given it before this file was restored from a copy.
+        let restored = at_least.min(all) > *next;
+        if restored {
+            *next = at_least.min(all);
+            leases = leases::skipped(&leases, &self.numbering);
+        }
+        let start = leases[usize::from(length)];
+        if start >= capacity.min(all) {
             return Err(StoreError::Exhausted.into());
         }
-        let end = start.saturating_add(count.max(1)).min(capacity);
-        let mut statement =
-            self.conn.prepare_cached("INSERT OR REPLACE INTO leases VALUES (?1, ?2)")?;
-        statement.execute(params![length, end as i64])?;
-        drop(statement);
-        self.leased[usize::from(length)] = end;
-        // Before the commit: from then on links with these numbers may exist.
-        self.issued.publish_lease(length, end);
+        let end = start.saturating_add(count.max(1)).min(capacity.min(all));
+        leases[usize::from(length)] = end;
+        if restored {
+            leases::write_incarnation(&self.conn, leases::incarnation(&self.conn)? + 1)?;
+        }
+        self.write_leases(leases)?;
         Ok(start..end)
+    }
+
+    pub(crate) fn raise_incarnation(&mut self, seen: u64) -> Result<u64, Failure> {
+        let present = leases::incarnation(&self.conn)?;
+        if present != seen {
+            return Ok(present);
+        }
+        leases::write_incarnation(&self.conn, present + 1)?;
+        self.write_leases(leases::skipped(&self.leased, &self.numbering))?;
+        Ok(present + 1)
+    }
+
+    /// Writes those that have changed.
+    fn write_leases(&mut self, leases: Leases) -> Result<(), Failure> {
+        for (length, next) in (0u8..).zip(leases) {
+            if next != self.leased[usize::from(length)] {
+                leases::write(&self.conn, length, next)?;
+            }
+        }
+        self.leased = leases;
+        // Before the commit: from then on links with these numbers may exist.
+        self.issued.publish_leases(&leases);
+        Ok(())
     }
 
     pub(crate) fn set_admin_key(&mut self, hash: &[u8; 32]) -> Result<(), Failure> {

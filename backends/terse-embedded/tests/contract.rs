@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
 use terse_embedded::{ClickOptions, Embedded, EmbeddedClicks, Options};
+use terse_testkit::link_store::Shared;
 
 /// A folder of its own for each store.
 fn folder() -> PathBuf {
@@ -18,8 +19,9 @@ fn folder() -> PathBuf {
     tempfile::tempdir_in(&parent).unwrap().keep()
 }
 
-async fn fresh_links() -> Option<Embedded> {
-    Some(Embedded::open(Options::new(folder().join("terse.db"))).unwrap())
+/// Only one process can open the folder: both handles are the same store.
+async fn fresh_links() -> Option<Shared> {
+    Some(Shared::one(Embedded::open(Options::new(folder().join("terse.db"))).unwrap()))
 }
 terse_testkit::link_store!(fresh_links);
 

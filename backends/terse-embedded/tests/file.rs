@@ -10,9 +10,10 @@ use std::time::Duration;
 use rusqlite::Connection;
 use terse_core::rules::Rules;
 use terse_core::{
-    Absence, Alphabet, ClickSpender as _, Domain, Flags, Insert, Inserted, Link, LinkKey,
-    LinkReader as _, LinkStore, ListQuery, ModerationSource, ModerationStatus, Notes, Numbering,
-    Request, Revision, Sort, StoreError, TagCount, Tags, Updated,
+    Absence, Alphabet, ChangeCursor, ChangeFeed as _, ClickSpender as _, Domain, Flags, Insert,
+    Inserted, Link, LinkKey, LinkReader as _, LinkStore, ListQuery, ModerationSource,
+    ModerationStatus, Notes, Numbering, Request, Revision, Sort, StoreError, TagCount, Tags,
+    Updated,
 };
 use terse_embedded::{BackupError, Embedded, OpenError, Options, backup, skip_ahead, verify};
 use terse_testkit::{alias, generated, key, moment};
@@ -34,10 +35,7 @@ impl Folder {
 }
 
 async fn put(store: &Embedded, link: &Link) {
-    assert_eq!(
-        store.insert(Insert { link: link.clone(), request: None }).await.unwrap(),
-        Inserted::Created
-    );
+    assert_eq!(store.insert(Insert::new(link.clone(), None)).await.unwrap(), Inserted::Created);
 }
 
 fn sql(path: &Path, statement: &str) {
@@ -50,7 +48,7 @@ async fn what_was_written_is_there_when_opened_again() {
     let (secret, code, squatted) = {
         let store = folder.open();
         let numbering = Numbering::new(store.identity());
-        assert_eq!(store.lease(7, 10, u64::MAX).await.unwrap(), 0..10);
+        assert_eq!(store.lease(7, 10, u64::MAX, 0).await.unwrap(), 0..10);
         let code = numbering.code(7, 3).to_string();
         let squatted = numbering.code(7, 5000).to_string();
         put(&store, &generated(&code, "https://example.com/g")).await;
@@ -71,7 +69,7 @@ async fn what_was_written_is_there_when_opened_again() {
         Absence::Certain,
         "never given out, and no alias has this shape"
     );
-    assert_eq!(store.lease(7, 10, u64::MAX).await.unwrap(), 10..20);
+    assert_eq!(store.lease(7, 10, u64::MAX, 0).await.unwrap(), 10..20);
     assert_eq!(store.admin_key().await.unwrap(), Some([9; 32]));
     assert!(store.disk_size() > 4096);
     assert_eq!(store.queue_depth(), 0);
@@ -93,9 +91,9 @@ fn a_file_from_the_future_is_refused_and_left_alone() {
     drop(folder.open());
     sql(&folder.db(), "PRAGMA user_version = 99");
     let error = Embedded::open(Options::new(folder.db())).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 99, known: 6 }), "{error}");
-    assert!(error.to_string().contains("99") && error.to_string().contains('6'));
-    sql(&folder.db(), "PRAGMA user_version = 6");
+    assert!(matches!(error, OpenError::Newer { found: 99, known: 7 }), "{error}");
+    assert!(error.to_string().contains("99") && error.to_string().contains('7'));
+    sql(&folder.db(), "PRAGMA user_version = 7");
     drop(folder.open());
 }
 
@@ -141,7 +139,7 @@ async fn a_damaged_link_is_an_error_and_never_a_redirect() {
     let folder = Folder::new();
     let code = {
         let store = folder.open();
-        store.lease(7, 1, u64::MAX).await.unwrap();
+        store.lease(7, 1, u64::MAX, 0).await.unwrap();
         let code = Numbering::new(store.identity()).code(7, 0).to_string();
         put(&store, &Link { reusable: true, ..generated(&code, "https://example.com/number-one") })
             .await;
@@ -225,7 +223,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     let error = loop {
         let link =
             Link { expires_at: Some(moment(0)), ..alias(&format!("big-{}", kept.len()), &long) };
-        match store.insert(Insert { link: link.clone(), request: None }).await {
+        match store.insert(Insert::new(link.clone(), None)).await {
             Ok(_) => kept.push(link),
             Err(error) => break error,
         }
@@ -296,7 +294,7 @@ fn everything() -> ListQuery {
 async fn damage_on_one_domain_is_not_met_on_another() {
     let folder = Folder::new();
     let store = folder.open();
-    store.lease(7, 1, u64::MAX).await.unwrap();
+    store.lease(7, 1, u64::MAX, 0).await.unwrap();
     let code = Numbering::new(store.identity()).code(7, 0);
     let here = generated(code.as_str(), "https://example.com/here");
     let mut there = generated(code.as_str(), "https://example.com/there");
@@ -313,7 +311,7 @@ async fn of_many_keys_only_those_fail_that_meet_the_damage() {
     let folder = Folder::new();
     let codes: Vec<LinkKey> = {
         let store = folder.open();
-        let range = store.lease(7, 5, u64::MAX).await.unwrap();
+        let range = store.lease(7, 5, u64::MAX, 0).await.unwrap();
         let numbering = Numbering::new(store.identity());
         for n in range.clone() {
             put(&store, &generated(numbering.code(7, n).as_str(), "https://example.com/")).await;
@@ -366,7 +364,7 @@ async fn a_full_queue_is_busy_and_what_waited_is_done() {
     let insert = |n: usize| {
         let store = store.clone();
         let link = alias(&format!("waits-{n}"), "https://example.com/");
-        tokio::spawn(async move { store.insert(Insert { link, request: None }).await })
+        tokio::spawn(async move { store.insert(Insert::new(link, None)).await })
     };
     let taken = insert(0);
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -435,7 +433,7 @@ async fn dropped_futures_leave_nothing_half_done() {
     for n in 0..400u64 {
         let store = store.clone();
         let link = alias(&format!("drop-{n}"), "https://example.com/");
-        tasks.push(tokio::spawn(async move { store.insert(Insert { link, request: None }).await }));
+        tasks.push(tokio::spawn(async move { store.insert(Insert::new(link, None)).await }));
         if n % 7 == 0 {
             tokio::time::sleep(Duration::from_micros(n * 3)).await;
         }
@@ -484,9 +482,7 @@ async fn one_write_that_cannot_be_done_takes_no_other_with_it() {
         .map(|code| {
             let store = store.clone();
             tokio::spawn(async move {
-                store
-                    .insert(Insert { link: alias(code, "https://example.com/"), request: None })
-                    .await
+                store.insert(Insert::new(alias(code, "https://example.com/"), None)).await
             })
         })
         .into();
@@ -532,7 +528,7 @@ async fn a_damaged_page_concerns_only_what_lies_on_it() {
             let store = store.clone();
             let request = (n % 4 == 1).then_some(Request { id: [n; 32], fingerprint: [0; 32] });
             let link = alias(&format!("link-{n}"), "https://example.com/");
-            tokio::spawn(async move { store.insert(Insert { link, request }).await })
+            tokio::spawn(async move { store.insert(Insert::new(link, request)).await })
         })
         .collect();
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -551,7 +547,7 @@ async fn lost_counters_give_no_number_twice() {
     let folder = Folder::new();
     let code = {
         let store = folder.open();
-        let range = store.lease(7, 10, u64::MAX).await.unwrap();
+        let range = store.lease(7, 10, u64::MAX, 0).await.unwrap();
         let code = Numbering::new(store.identity()).code(7, range.end - 1).to_string();
         put(&store, &generated(&code, "https://example.com/number")).await;
         put(&store, &alias("named", "https://example.com/name")).await;
@@ -560,7 +556,7 @@ async fn lost_counters_give_no_number_twice() {
     sql(&folder.db(), "DELETE FROM leases; DELETE FROM meta WHERE name = 'next_named'");
     let store = folder.open();
     assert!(store.get(&key(&code)).await.unwrap().is_some());
-    assert_eq!(store.lease(7, 10, u64::MAX).await.unwrap(), 10..20);
+    assert_eq!(store.lease(7, 10, u64::MAX, 0).await.unwrap(), 10..20);
     put(&store, &alias("another", "https://example.com/")).await;
 }
 
@@ -569,11 +565,11 @@ async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
     let folder = Folder::new();
     let store = folder.open();
     let capacity = |length| Numbering::new(store.identity()).capacity(length);
-    store.lease(7, 10, u64::MAX).await.unwrap();
+    store.lease(7, 10, u64::MAX, 0).await.unwrap();
     let to = folder.0.path().join("copy.db");
     store.backup(&to).unwrap();
-    let later = store.lease(7, 1_000_000, u64::MAX).await.unwrap();
-    let other_length = store.lease(4, capacity(4) / 20, u64::MAX).await.unwrap();
+    let later = store.lease(7, 1_000_000, u64::MAX, 0).await.unwrap();
+    let other_length = store.lease(4, capacity(4) / 20, u64::MAX, 0).await.unwrap();
     skip_ahead(&to).unwrap();
     let names: Vec<_> =
         std::fs::read_dir(folder.0.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
@@ -583,15 +579,53 @@ async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
     );
     assert!(verify(&to).unwrap().is_clean());
     let copy = Embedded::open(Options::new(&to)).unwrap();
-    assert!(copy.lease(7, 10, u64::MAX).await.unwrap().start >= later.end);
-    assert!(copy.lease(4, 10, u64::MAX).await.unwrap().start >= other_length.end);
+    assert!(copy.lease(7, 10, u64::MAX, 0).await.unwrap().start >= later.end);
+    assert!(copy.lease(4, 10, u64::MAX, 0).await.unwrap().start >= other_length.end);
+    assert_eq!((store.incarnation().await.unwrap(), copy.incarnation().await.unwrap()), (1, 2));
     // However many times: the end of a length is its end.
     drop(copy);
     for _ in 0..20 {
         skip_ahead(&to).unwrap();
     }
     let copy = Embedded::open(Options::new(&to)).unwrap();
-    assert!(matches!(copy.lease(4, 10, u64::MAX).await, Err(StoreError::Exhausted)));
+    assert!(matches!(copy.lease(4, 10, u64::MAX, 0).await, Err(StoreError::Exhausted)));
+}
+
+/// A follower that was away too long must forget everything; one that is ahead of the store, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_change_rows_go_and_whoever_missed_them_is_told() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let count = || -> i64 {
+        let conn = Connection::open(folder.db()).unwrap();
+        conn.query_row("SELECT count(*) FROM changes", [], |row| row.get(0)).unwrap()
+    };
+    for n in 0..5 {
+        put(&store, &alias(&format!("old-{n}"), "https://example.com/")).await;
+    }
+    let start = ChangeCursor(0);
+    assert_eq!(store.changes(start, 10).await.unwrap().changes.len(), 5);
+    assert_eq!(count(), 5);
+    let end = store.last_change().await.unwrap();
+    sql(&folder.db(), "UPDATE changes SET at = at - 601000 WHERE id <= 4");
+    put(&store, &alias("new", "https://example.com/")).await;
+    assert_eq!(count(), 2, "rows of more than ten minutes ago went with the next change");
+    let page = store.changes(start, 10).await.unwrap();
+    assert!(page.gap && page.changes.len() == 2, "{page:?}");
+    let page = store.changes(end, 10).await.unwrap();
+    assert!(!page.gap && page.changes.len() == 1, "{page:?}");
+    // All of them may go: their numbers are not used again.
+    sql(&folder.db(), "DELETE FROM changes");
+    let page = store.changes(page.next, 10).await.unwrap();
+    assert_eq!((page.gap, page.changes.len(), page.next), (false, 0, ChangeCursor(6)));
+    assert!(store.changes(end, 10).await.unwrap().gap);
+    let ahead = store.changes(ChangeCursor(7), 10).await.unwrap();
+    assert_eq!((ahead.gap, ahead.next), (true, ChangeCursor(6)));
+    drop(store);
+    let store = folder.open();
+    put(&store, &alias("newer", "https://example.com/")).await;
+    assert_eq!(store.last_change().await.unwrap(), ChangeCursor(7));
+    assert!(verify(&folder.db()).unwrap().is_clean());
 }
 
 /// As it was before there was a screen: no signs, and every standing the word of a moderator.
@@ -622,7 +656,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     );
     sql(
         &folder.db(),
-        "DROP TABLE held; DROP INDEX links_tagged; DROP TABLE revisions; ALTER TABLE links DROP \
+        "DROP TABLE changes; DROP TABLE outbox; DROP TABLE held; DROP INDEX links_tagged; DROP TABLE revisions; ALTER TABLE links DROP \
          COLUMN rules; ALTER TABLE links DROP COLUMN archived_at; ALTER TABLE links DROP COLUMN \
          notes; \
          ALTER TABLE links DROP COLUMN password; ALTER TABLE links DROP COLUMN signs; PRAGMA \

@@ -1,6 +1,15 @@
 //! How caches of links learn that a link changed.
+//!
+//! The node that writes calls its own [`RouteCache`] before it answers. Every other node reads
+//! [`ChangeFeed`] once a second with a [`ChangeFollower`] and does the same.
 
-use crate::link::LinkKey;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::link::{LinkKey, Revision};
+use crate::store::StoreError;
+use crate::time::Timestamp;
 
 /// A cache of routes in this process. A service calls it after a write is durable and before it
 /// answers the caller, so that the node that wrote never serves the old link again.
@@ -22,4 +31,103 @@ impl RouteCache for NoRouteCache {
     fn forget(&self, _key: &LinkKey) {}
 
     fn forget_all(&self) {}
+}
+
+/// A place in the feed: all changes up to here were read. Meaningful only to the store that made
+/// it.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct ChangeCursor(pub u64);
+
+/// A link was changed, removed, or newly made with an alias.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Change {
+    /// Which link.
+    pub key: LinkKey,
+    /// The revision that the write stored, or the last one of a link that was removed. A cache
+    /// that is shared by several nodes keeps the value with the higher revision.
+    pub revision: Revision,
+    /// When, by the store's clock.
+    pub at: Timestamp,
+}
+
+/// A part of the feed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ChangePage {
+    /// The changes, oldest first. A store whose writes become visible out of order repeats rows
+    /// rather than leaving one out: forgetting twice is harmless.
+    pub changes: Vec<Change>,
+    /// Where to go on.
+    pub next: ChangeCursor,
+    /// Whether changes after the given cursor are no longer in the feed, because they are older
+    /// than [`CHANGES_KEPT`] or because the store was restored from a backup. The reader must
+    /// forget everything it has cached.
+    pub gap: bool,
+}
+
+/// How long a store keeps change rows, at least.
+pub const CHANGES_KEPT: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// The changes of a store, for every node that caches links.
+///
+/// The store writes a row in the same transaction as every write that alters or removes a stored
+/// link and as every new alias. It writes none for a new generated code, which cannot have been
+/// cached as missing before it was known, and none for a spent click. Rows older than
+/// [`CHANGES_KEPT`] may be removed.
+#[async_trait]
+pub trait ChangeFeed: Send + Sync + 'static {
+    /// Where the feed ends now: the place to begin for a node that has cached nothing yet.
+    async fn last_change(&self) -> Result<ChangeCursor, StoreError>;
+
+    /// The changes after a cursor, at most `limit` of them.
+    async fn changes(&self, after: ChangeCursor, limit: usize) -> Result<ChangePage, StoreError>;
+}
+
+/// How many changes are read at once.
+const PAGE: usize = 1000;
+/// How many pages one poll reads at most. What is left waits for the next poll.
+const MAX_PAGES: usize = 100;
+
+/// Reads the feed and drops what changed from this node's cache.
+pub struct ChangeFollower {
+    feed: Arc<dyn ChangeFeed>,
+    cache: Arc<dyn RouteCache>,
+    cursor: Option<ChangeCursor>,
+}
+
+impl ChangeFollower {
+    /// Begins at the end of the feed, at the first poll.
+    pub fn new(feed: Arc<dyn ChangeFeed>, cache: Arc<dyn RouteCache>) -> Self {
+        Self { feed, cache, cursor: None }
+    }
+
+    /// Forgets every link that changed since the last poll and returns how many rows it read.
+    /// After an error the next poll continues where this one stopped.
+    pub async fn poll(&mut self) -> Result<usize, StoreError> {
+        let mut after = match self.cursor {
+            Some(cursor) => cursor,
+            None => {
+                let cursor = self.feed.last_change().await?;
+                // What was cached before this moment may have changed unseen.
+                self.cache.forget_all();
+                self.cursor = Some(cursor);
+                cursor
+            }
+        };
+        let mut read = 0;
+        for _ in 0..MAX_PAGES {
+            let page = self.feed.changes(after, PAGE).await?;
+            if page.gap {
+                self.cache.forget_all();
+            }
+            page.changes.iter().for_each(|change| self.cache.forget(&change.key));
+            read += page.changes.len();
+            let more = page.changes.len() >= PAGE && page.next != after;
+            after = page.next;
+            self.cursor = Some(after);
+            if !more {
+                break;
+            }
+        }
+        Ok(read)
+    }
 }

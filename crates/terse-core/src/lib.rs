@@ -15,6 +15,7 @@ mod domain;
 mod events;
 mod host;
 mod identity;
+mod insert;
 pub mod limits;
 mod link;
 pub mod link_codec;
@@ -35,7 +36,10 @@ mod text;
 mod time;
 mod validation;
 
-pub use changes::{NoRouteCache, RouteCache};
+pub use changes::{
+    CHANGES_KEPT, Change, ChangeCursor, ChangeFeed, ChangeFollower, ChangePage, NoRouteCache,
+    RouteCache,
+};
 pub use clock::Clock;
 pub use code::{Code, is_reserved};
 pub use codes::{
@@ -47,6 +51,7 @@ pub use domain::{Domain, Hosts};
 pub use events::{LinkEvents, NoEvents};
 pub use host::{BlockedHosts, canonical_host, is_public_address, is_public_name};
 pub use identity::Identity;
+pub use insert::{FoldedAlias, Insert, Inserted, MustBeAbsent, Request, ReuseKey};
 pub use link::{
     Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision, Status,
 };
@@ -62,8 +67,8 @@ pub use screening::{
 pub use secret::Secret;
 pub use span::Span;
 pub use store::{
-    BoxError, Cursor, Insert, Inserted, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, Page,
-    Request, Sort, StoreError, TagCount, Updated,
+    BoxError, Cursor, LinkStore, LinkVersion, ListQuery, MAX_REVISIONS, Page, Sort, StoreError,
+    TagCount, Updated,
 };
 pub use target::{Target, TargetRules, is_bad_port};
 pub use text::{Notes, Tags, Title};

@@ -5,8 +5,10 @@ use std::ops::Range;
 use crate::time::Timestamp;
 use async_trait::async_trait;
 
+use crate::changes::ChangeFeed;
 use crate::domain::Domain;
 use crate::identity::Identity;
+use crate::insert::{Insert, Inserted};
 use crate::link::{Link, LinkKey, OwnerId, Revision, Status};
 use crate::link_reader::{ClickSpender, LinkReader};
 
@@ -38,40 +40,6 @@ pub enum StoreError {
     /// Never becomes a redirect.
     #[error("the store holds something we cannot read")]
     Corrupt(#[source] BoxError),
-}
-
-/// Makes a write safe to repeat: the second time, the first answer is given again.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Request {
-    /// Names the attempt; unique per owner and intent.
-    pub id: [u8; 32],
-    /// What was asked for. The same id with another fingerprint is a mistake of the caller.
-    pub fingerprint: [u8; 32],
-}
-
-/// A link to be stored.
-#[derive(Clone, Debug)]
-pub struct Insert {
-    /// The link; if `link.reusable`, an existing reusable link of the same owner, domain and target
-    /// is given back instead.
-    pub link: Link,
-    /// If given, remembered for at least 24 hours together with the link, in the same atomic write.
-    pub request: Option<Request>,
-}
-
-/// The outcome of an insert.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Inserted {
-    /// It is durable, and every `get` from now on finds it.
-    Created,
-    /// The owner's live reusable link for the same target. Only the request, if there is one, was
-    /// written: the link is its answer from now on.
-    Existing(Box<Link>),
-    /// This request was answered before with this link. Nothing was written. `None` if that link is
-    /// gone for good.
-    Replayed(Option<Box<Link>>),
-    /// This request id was used before for something else. Nothing was written.
-    RequestMismatch,
 }
 
 /// A link before one of its changes.
@@ -180,16 +148,13 @@ impl TagCount {
 /// may not have happened, as with any database whose answer got lost. Dropping a future at any
 /// point leaves the write done or not done, never half.
 #[async_trait]
-pub trait LinkStore: LinkReader + ClickSpender {
+pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed {
     /// The store's own secret, made at its birth.
     fn identity(&self) -> &Identity;
 
-    /// Claims the code: of two racing inserts one wins, the other sees `CodeTaken`. Also
-    /// `CodeTaken`: an alias that differs only by case from an alias of another owner on the same
-    /// domain (each anonymous one is another's). A deleted or expired link holds its code until
-    /// purged, and an alias that is held after that is like an alias of its former owner's. A code
-    /// that was made by us once is no alias for anybody but the operator, whatever became of its
-    /// link.
+    /// Applies an [`Insert`] in one atomic conditional write: of two racing inserts of one key one
+    /// wins, the other is refused with `CodeTaken`, as it is if one of the conditions does not
+    /// hold. A deleted or expired link holds its code until it is purged.
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError>;
 
     /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner,
@@ -214,9 +179,30 @@ pub trait LinkStore: LinkReader + ClickSpender {
     /// Nobody's links have none here.
     async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError>;
 
-    /// Hands out numbers for codes of this length that nobody else will ever get. May be shorter
+    /// Hands out numbers for codes of this length that no other caller ever gets. May be shorter
     /// than asked for, never empty. `Exhausted` at `capacity`.
-    async fn lease(&self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, StoreError>;
+    ///
+    /// `at_least` is the highest end of a range of this length that the caller knows of, 0 if it
+    /// knows of none; the range begins no lower. A store whose own mark is lower has lost leases,
+    /// as after a restore from an older copy: in the same write it raises its incarnation and skips
+    /// ahead in all ranges, as [`LinkStore::raise_incarnation`] does.
+    async fn lease(
+        &self,
+        length: u8,
+        count: u64,
+        capacity: u64,
+        at_least: u64,
+    ) -> Result<Range<u64>, StoreError>;
+
+    /// Which life of the store this is. A restore from a copy begins another, because everything
+    /// that happened since the copy was made is known to the world and not to the store. Caches
+    /// outside of the store put it in front of their keys.
+    async fn incarnation(&self) -> Result<u64, StoreError>;
+
+    /// Begins another life if the present one is still `seen`, and returns the present one: if
+    /// several nodes notice the same restore, it is raised once. In the same write all ranges skip
+    /// ahead by a billion numbers, or by a sixteenth of a length that has fewer.
+    async fn raise_incarnation(&self, seen: u64) -> Result<u64, StoreError>;
 
     /// Frees up to `limit` links that expired by `now` from being reused, once each, and says
     /// which.

@@ -45,7 +45,7 @@ async fn when_a_length_is_used_up_the_next_one_begins() {
     let store = memory();
     let capacity = Numbering::new(store.identity()).capacity(4);
     // Somebody else took all numbers of four characters but five.
-    assert_eq!(store.lease(4, capacity - 5, capacity).await.unwrap(), 0..capacity - 5);
+    assert_eq!(store.lease(4, capacity - 5, capacity, 0).await.unwrap(), 0..capacity - 5);
     let source = Numbered::new(Arc::clone(&store), 4, 1000);
     let target = Target::from_stored("https://example.com/".into());
     let mut lengths = Vec::new();
@@ -177,4 +177,109 @@ async fn only_owner_and_operator_may_touch_a_link() {
         Err(LinkError::NotFound)
     ));
     assert_eq!(links.restore(Caller::OPERATOR, &link.key).await.unwrap().deleted_at, None);
+}
+
+/// Numbers keep coming from the range in hand while the store does not answer.
+#[tokio::test(flavor = "current_thread")]
+async fn a_range_is_refilled_ahead_and_a_caller_waits_only_when_it_is_empty() {
+    let store = Arc::new(MemoryStore::new());
+    let source = Numbered::new(store.clone(), 7, 10);
+    let target = Target::from_stored("https://example.com/".into());
+    let mut codes = HashSet::new();
+    codes.insert(source.next(wanted(&target, 0)).await.unwrap());
+    assert_eq!(store.leases(), 1);
+    store.stall_leases(true);
+    for _ in 1..10 {
+        codes.insert(source.next(wanted(&target, 0)).await.unwrap());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((codes.len(), store.leases()), (10, 2), "one refill at a time, from the half on");
+    // The range is empty: callers wait, all of them for the same refill.
+    let mut waiting: Vec<_> = (0..3).map(|_| source.next(wanted(&target, 0))).collect();
+    for _ in 0..100 {
+        for caller in &mut waiting {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(caller.as_mut().poll(&mut context).is_pending());
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(store.leases(), 2);
+    store.stall_leases(false);
+    for caller in waiting {
+        codes.insert(caller.await.unwrap());
+    }
+    assert_eq!((codes.len(), store.leases()), (13, 2));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_failed_refill_is_told_to_whoever_waits_and_tried_again() {
+    let store = Arc::new(MemoryStore::new());
+    let source = Numbered::new(store.clone(), 7, 10);
+    let target = Target::from_stored("https://example.com/".into());
+    store.fail(true);
+    let failed = source.next(wanted(&target, 0)).await;
+    assert!(
+        matches!(failed, Err(CodeSourceError::Store(StoreError::Unavailable(_)))),
+        "{failed:?}"
+    );
+    store.fail(false);
+    source.next(wanted(&target, 0)).await.unwrap();
+    // With half of a range left, nobody notices.
+    store.fail(true);
+    for _ in 1..10 {
+        source.next(wanted(&target, 0)).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    assert!(source.next(wanted(&target, 0)).await.is_err());
+    store.fail(false);
+    source.next(wanted(&target, 0)).await.unwrap();
+}
+
+/// A node that knows of more numbers than the store says so when it leases.
+#[tokio::test(flavor = "current_thread")]
+async fn a_store_that_went_back_in_time_gives_no_number_twice() {
+    let now = Arc::new(MemoryStore::new());
+    let source = Numbered::new(now.clone(), 7, 10);
+    let target = Target::from_stored("https://example.com/".into());
+    let mut codes = HashSet::new();
+    for n in 0..40 {
+        if n == 20 {
+            now.forget_leases();
+        }
+        assert!(codes.insert(source.next(wanted(&target, 0)).await.unwrap()));
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(now.incarnation().await.unwrap(), 2);
+}
+
+/// A follower that missed rows forgets everything.
+#[tokio::test(flavor = "current_thread")]
+async fn a_follower_forgets_everything_after_a_gap() {
+    #[derive(Default)]
+    struct Emptied(std::sync::atomic::AtomicUsize);
+    impl RouteCache for Emptied {
+        fn forget(&self, _: &LinkKey) {}
+
+        fn forget_all(&self) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    let (store, cache) = (Arc::new(MemoryStore::new()), Arc::new(Emptied::default()));
+    let mut follower = ChangeFollower::new(store.clone(), cache.clone());
+    let emptied = || cache.0.load(std::sync::atomic::Ordering::Relaxed);
+    follower.poll().await.unwrap();
+    assert_eq!(emptied(), 1);
+    for code in ["one", "two"] {
+        let link = terse_testkit::alias(code, "https://example.com/");
+        store.insert(Insert::new(link, None)).await.unwrap();
+    }
+    store.fail(true);
+    assert!(follower.poll().await.is_err());
+    store.fail(false);
+    assert_eq!((follower.poll().await.unwrap(), emptied()), (2, 1), "where it stopped");
+    let link = terse_testkit::alias("three", "https://example.com/");
+    store.insert(Insert::new(link, None)).await.unwrap();
+    store.prune_changes();
+    assert_eq!((follower.poll().await.unwrap(), emptied()), (0, 2));
+    assert_eq!((follower.poll().await.unwrap(), emptied()), (0, 2));
 }

@@ -94,9 +94,7 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
     let store = Arc::new(MemoryStore::new());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime
-        .block_on(
-            store.insert(Insert { link: alias("abc1234", "https://example.com/"), request: None }),
-        )
+        .block_on(store.insert(Insert::new(alias("abc1234", "https://example.com/"), None)))
         .unwrap();
     let base = "http://go.example/".parse().unwrap();
     let hosts = Hosts::new(&base, &[], vec![]).unwrap();

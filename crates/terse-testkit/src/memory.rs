@@ -8,11 +8,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::{
-    Absence, Alphabet, ClickSpend, ClickSpender, Code, Cursor, Domain, Identity, Insert, Inserted,
-    Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH, MAX_REVISIONS,
-    MIN_CODE_LENGTH, ModerationStatus, Numbering, OwnerId, Page, Request, Revision, Sort, Status,
-    StoreError, TagCount, Timestamp, Updated,
+    Absence, Alphabet, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender,
+    Clock, Code, Cursor, Domain, FoldedAlias, Identity, Insert, Inserted, Link, LinkKey,
+    LinkReader, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH, MAX_REVISIONS, MIN_CODE_LENGTH,
+    ModerationStatus, MustBeAbsent, Numbering, OwnerId, Page, Revision, Sort, Status, StoreError,
+    TagCount, Timestamp, Updated,
 };
+
+/// The most numbers to skip of one length.
+const SKIP: u64 = 1_000_000_000;
 
 /// Keeps links in memory and nowhere else. Tests can make it fail, make it slow, and count what is
 /// read from it.
@@ -27,6 +31,9 @@ pub struct MemoryStore {
     corrupt: Mutex<HashSet<LinkKey>>,
     delay_ms: AtomicU64,
     gets: AtomicU64,
+    leases: AtomicU64,
+    /// Whether `lease` waits.
+    stalled: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +50,12 @@ struct State {
     leased: HashMap<u8, u64>,
     /// Aliases of links that are gone: whose they were, and until when nobody else gets them.
     held: HashMap<LinkKey, (OwnerId, Timestamp)>,
+    aliases: HashMap<LinkKey, FoldedAlias>,
+    /// The first one has the number `pruned + 1`.
+    changes: Vec<Change>,
+    pruned: u64,
+    /// How many times the incarnation was raised.
+    raised: u64,
 }
 
 #[derive(Debug)]
@@ -72,6 +85,8 @@ impl MemoryStore {
             corrupt: Mutex::default(),
             delay_ms: AtomicU64::new(0),
             gets: AtomicU64::new(0),
+            leases: AtomicU64::new(0),
+            stalled: AtomicBool::new(false),
         }
     }
 
@@ -100,6 +115,28 @@ impl MemoryStore {
         self.gets.load(Ordering::SeqCst)
     }
 
+    /// How many times `lease` was called.
+    pub fn leases(&self) -> u64 {
+        self.leases.load(Ordering::SeqCst)
+    }
+
+    /// From now on `lease` waits, or no longer.
+    pub fn stall_leases(&self, stalled: bool) {
+        self.stalled.store(stalled, Ordering::SeqCst);
+    }
+
+    /// Forgets all leases, as a store does that is restored from an older copy.
+    pub fn forget_leases(&self) {
+        self.state().leased.clear();
+    }
+
+    /// Removes all change rows, as happens to old ones.
+    pub fn prune_changes(&self) {
+        let mut state = self.state();
+        state.pruned = state.last_change();
+        state.changes.clear();
+    }
+
     /// The gate every call passes before it does anything.
     async fn enter(&self) -> Result<(), StoreError> {
         let delay = self.delay_ms.load(Ordering::SeqCst);
@@ -118,6 +155,45 @@ impl MemoryStore {
 }
 
 impl State {
+    fn changed(&mut self, key: &LinkKey, revision: Revision) {
+        let at = Clock::default().now();
+        self.changes.push(Change { key: key.clone(), revision, at });
+    }
+
+    fn last_change(&self) -> u64 {
+        self.pruned + self.changes.len() as u64
+    }
+
+    fn exists(&self, domain: &Domain, what: &MustBeAbsent, numbering: &Numbering) -> bool {
+        match what {
+            MustBeAbsent::Alias { folded, except } => self.aliases.iter().any(|(key, alias)| {
+                key.domain == *domain && alias.folded == *folded && Some(alias.owner) != *except
+            }),
+            MustBeAbsent::QuarantinedCode(code) => {
+                let key = LinkKey { domain: domain.clone(), code: code.clone() };
+                self.held.contains_key(&key)
+            }
+            MustBeAbsent::QuarantinedAlias { folded, except } => {
+                self.held.iter().any(|(key, (owner, _))| {
+                    key.domain == *domain && key.code.folded() == *folded && Some(*owner) != *except
+                })
+            }
+            MustBeAbsent::Issued(code) => numbering
+                .number(code.as_str().as_bytes())
+                .is_some_and(|(length, n)| n < self.leased.get(&length).copied().unwrap_or(0)),
+        }
+    }
+
+    /// Leaves out numbers of every length, `at_least` of one of them known to be given out.
+    fn raise_incarnation(&mut self, numbering: &Numbering) {
+        self.raised += 1;
+        for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
+            let capacity = numbering.capacity(length);
+            let next = self.leased.entry(length).or_default();
+            *next = next.saturating_add(SKIP.min(capacity / 16)).min(capacity);
+        }
+    }
+
     fn find(&self, key: &LinkKey) -> Option<(u64, &Link)> {
         let serial = *self.serials.get(key)?;
         Some((serial, self.links.get(&serial)?))
@@ -128,6 +204,8 @@ impl State {
         self.serials.remove(&link.key);
         self.marked.remove(&serial);
         self.history.remove(&serial);
+        self.aliases.remove(&link.key);
+        self.changed(&link.key, link.revision);
         Some(link.key)
     }
 }
@@ -192,6 +270,26 @@ impl ClickSpender for MemoryStore {
 }
 
 #[async_trait]
+impl ChangeFeed for MemoryStore {
+    async fn last_change(&self) -> Result<ChangeCursor, StoreError> {
+        self.enter().await?;
+        Ok(ChangeCursor(self.state().last_change()))
+    }
+
+    async fn changes(&self, after: ChangeCursor, limit: usize) -> Result<ChangePage, StoreError> {
+        self.enter().await?;
+        let state = self.state();
+        let (pruned, last) = (state.pruned, state.last_change());
+        let gap = after.0 < pruned || after.0 > last;
+        let from = if after.0 > last { pruned } else { after.0.max(pruned) };
+        let read = state.changes.iter().skip((from - pruned) as usize).take(limit);
+        let changes: Vec<Change> = read.cloned().collect();
+        let next = ChangeCursor(from + changes.len() as u64);
+        Ok(ChangePage { changes, next, gap })
+    }
+}
+
+#[async_trait]
 impl LinkStore for MemoryStore {
     fn identity(&self) -> &Identity {
         &self.identity
@@ -200,7 +298,8 @@ impl LinkStore for MemoryStore {
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
         self.enter().await?;
         let mut state = self.state();
-        let Insert { link, request } = insert;
+        let Insert { link, absent, alias, reuse, request } = insert;
+        let at = link.created_at;
         if let Some(request) = &request
             && let Some(answered) = state.requests.get(&request.id)
         {
@@ -210,62 +309,33 @@ impl LinkStore for MemoryStore {
                 Inserted::RequestMismatch
             });
         }
-        if link.reusable {
-            let existing = state.links.iter().find(|(_, have)| {
-                have.reusable
-                    && (have.owner, &have.key.domain, &have.target)
-                        == (link.owner, &link.key.domain, &link.target)
-                    && have.status(link.created_at) == Status::Active
-            });
-            if let Some((&serial, existing)) = existing {
-                let existing = Box::new(existing.clone());
-                if let Some(Request { id, fingerprint }) = request {
-                    state
-                        .requests
-                        .insert(id, Answered { fingerprint, serial, at: link.created_at });
-                }
-                return Ok(Inserted::Existing(existing));
+        let existing = reuse.and_then(|reuse| {
+            let mut links = state.links.iter();
+            links.find(|(_, have)| reuse.matches(have)).map(|(n, have)| (*n, have.clone()))
+        });
+        if let Some((serial, existing)) = existing {
+            if let Some(request) = request {
+                let fingerprint = request.fingerprint;
+                state.requests.insert(request.id, Answered { fingerprint, serial, at });
             }
+            return Ok(Inserted::Existing(Box::new(existing)));
         }
-        if state.serials.contains_key(&link.key) {
+        let domain = &link.key.domain;
+        if state.serials.contains_key(&link.key)
+            || absent.iter().any(|what| state.exists(domain, what, &self.numbering))
+        {
             return Err(StoreError::CodeTaken);
         }
-        let folded = link.key.code.folded();
-        let too_alike = |have: &Link| {
-            let anothers = have.owner != link.owner || have.owner == OwnerId::ANONYMOUS;
-            !have.generated
-                && anothers
-                && have.key.domain == link.key.domain
-                && have.key.code.folded() == folded
-        };
-        if !link.generated && state.links.values().any(too_alike) {
-            return Err(StoreError::CodeTaken);
+        if let Some(alias) = alias {
+            state.held.remove(&link.key);
+            state.aliases.insert(link.key.clone(), alias);
+            state.changed(&link.key, link.revision);
         }
-        // What was made by us is nobody's to choose.
-        let issued = |(length, n): (u8, u64)| n < state.leased.get(&length).copied().unwrap_or(0);
-        let made = self.numbering.number(link.key.code.as_str().as_bytes()).is_some_and(issued);
-        if made && !link.generated && link.owner != OwnerId::ADMIN {
-            return Err(StoreError::CodeTaken);
-        }
-        // Nobody was the owner of an anonymous one; and what is made by us avoids them all.
-        let is_anothers = |owner: OwnerId| owner != link.owner || owner == OwnerId::ANONYMOUS;
-        let is_held = |(key, (owner, _)): (&LinkKey, &(OwnerId, Timestamp))| match link.generated {
-            true => *key == link.key,
-            false => {
-                key.domain == link.key.domain && key.code.folded() == folded && is_anothers(*owner)
-            }
-        };
-        if state.held.iter().any(is_held) {
-            return Err(StoreError::CodeTaken);
-        }
-        state.held.remove(&link.key);
         state.last += 1;
         let serial = state.last;
         if let Some(request) = request {
-            state.requests.insert(
-                request.id,
-                Answered { fingerprint: request.fingerprint, serial, at: link.created_at },
-            );
+            let fingerprint = request.fingerprint;
+            state.requests.insert(request.id, Answered { fingerprint, serial, at });
         }
         state.serials.insert(link.key.clone(), serial);
         state.links.insert(serial, link);
@@ -300,6 +370,7 @@ impl LinkStore for MemoryStore {
             let too_many = history.len().saturating_sub(MAX_REVISIONS);
             history.drain(..too_many);
         }
+        state.changed(&new.key, new.revision);
         state.links.insert(serial, new);
         Ok(Updated::Done)
     }
@@ -366,13 +437,28 @@ impl LinkStore for MemoryStore {
         Ok(TagCount::ranked(counts, limit))
     }
 
-    async fn lease(&self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, StoreError> {
+    async fn lease(
+        &self,
+        length: u8,
+        count: u64,
+        capacity: u64,
+        at_least: u64,
+    ) -> Result<Range<u64>, StoreError> {
+        self.leases.fetch_add(1, Ordering::SeqCst);
         self.enter().await?;
+        while self.stalled.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         if !(MIN_CODE_LENGTH..=MAX_CODE_LENGTH).contains(&length) {
             return Err(StoreError::Exhausted);
         }
         let capacity = capacity.min(self.numbering.capacity(length));
+        let at_least = at_least.min(self.numbering.capacity(length));
         let mut state = self.state();
+        if at_least > state.leased.get(&length).copied().unwrap_or(0) {
+            state.leased.insert(length, at_least);
+            state.raise_incarnation(&self.numbering);
+        }
         let next = state.leased.entry(length).or_default();
         if *next >= capacity {
             return Err(StoreError::Exhausted);
@@ -382,6 +468,20 @@ impl LinkStore for MemoryStore {
         Ok(range)
     }
 
+    async fn incarnation(&self) -> Result<u64, StoreError> {
+        self.enter().await?;
+        Ok(self.state().raised + 1)
+    }
+
+    async fn raise_incarnation(&self, seen: u64) -> Result<u64, StoreError> {
+        self.enter().await?;
+        let mut state = self.state();
+        if state.raised + 1 == seen {
+            state.raise_incarnation(&self.numbering);
+        }
+        Ok(state.raised + 1)
+    }
+
     async fn mark_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
         self.enter().await?;
         let mut state = self.state();
@@ -389,15 +489,16 @@ impl LinkStore for MemoryStore {
         let due = links.iter_mut().filter(|(serial, link)| {
             !marked.contains(serial) && link.expires_at.is_some_and(|at| at <= now)
         });
-        let mut keys = Vec::new();
         let mut newly = Vec::new();
         for (serial, link) in due.take(limit) {
             link.reusable = false;
-            newly.push(*serial);
-            keys.push(link.key.clone());
+            newly.push((*serial, link.key.clone(), link.revision));
         }
-        marked.extend(newly);
-        Ok(keys)
+        for (serial, key, revision) in &newly {
+            state.marked.insert(*serial);
+            state.changed(key, *revision);
+        }
+        Ok(newly.into_iter().map(|(_, key, _)| key).collect())
     }
 
     async fn purge(
@@ -495,18 +596,15 @@ mod tests {
     use super::*;
     use crate::{alias, key};
 
-    async fn fresh() -> Option<MemoryStore> {
-        Some(MemoryStore::new())
+    async fn fresh() -> Option<crate::link_store::Shared> {
+        Some(crate::link_store::Shared::one(MemoryStore::new()))
     }
     crate::link_store!(fresh);
 
     #[tokio::test]
     async fn it_fails_dawdles_and_counts_on_command() {
         let store = MemoryStore::new();
-        store
-            .insert(Insert { link: alias("abc", "https://example.com/"), request: None })
-            .await
-            .unwrap();
+        store.insert(Insert::new(alias("abc", "https://example.com/"), None)).await.unwrap();
         store.fail(true);
         assert!(matches!(store.get(&key("abc")).await, Err(StoreError::Unavailable(_))));
         assert!(store.check().await.is_err());

@@ -10,19 +10,23 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 #[macro_export]
 macro_rules! promises {
     ($suite:ident, $fresh:path => $($promise:ident)*) => {
+        $crate::promises! { $suite, $fresh, ::std::sync::Arc::new => $($promise)* }
+    };
+    // With what each list of promises is given of what `fresh` gives.
+    ($suite:ident, $fresh:path, $($given:expr => $($promise:ident)*);+) => {
         mod $suite {
             #[allow(unused_imports)]
             use super::*;
-            $(
+            $($(
                 #[test]
                 fn $promise() {
                     $crate::suite::prove(
                         stringify!($promise),
                         || $fresh(),
-                        |store| $crate::$suite::$promise(::std::sync::Arc::new(store)),
+                        |fresh| $crate::$suite::$promise(($given)(fresh)),
                     );
                 }
-            )*
+            )*)+
         }
     };
 }

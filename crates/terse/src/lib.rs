@@ -6,6 +6,7 @@
 
 mod account_jobs;
 pub mod backends;
+mod change_job;
 pub mod cli;
 mod click_jobs;
 mod click_plane;

@@ -11,9 +11,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use terse_core::{
-    Absence, ClickSpend, ClickSpender, Domain, Identity, Insert, Inserted, Link, LinkKey,
-    LinkReader, LinkStore, LinkVersion, ListQuery, OwnerId, Page, Revision, StoreError, TagCount,
-    Timestamp, Updated,
+    Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Domain, Identity,
+    Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, OwnerId, Page,
+    Revision, StoreError, TagCount, Timestamp, Updated,
 };
 
 /// One of the store's calls, and how it ended.
@@ -124,6 +124,17 @@ impl ClickSpender for MetricsStore {
 }
 
 #[async_trait]
+impl ChangeFeed for MetricsStore {
+    async fn last_change(&self) -> Result<ChangeCursor, StoreError> {
+        self.count("last_change", self.store.last_change()).await
+    }
+
+    async fn changes(&self, after: ChangeCursor, limit: usize) -> Result<ChangePage, StoreError> {
+        self.count("changes", self.store.changes(after, limit)).await
+    }
+}
+
+#[async_trait]
 impl LinkStore for MetricsStore {
     fn identity(&self) -> &Identity {
         self.store.identity()
@@ -153,8 +164,22 @@ impl LinkStore for MetricsStore {
         self.count("tags", self.store.tags(owner, limit)).await
     }
 
-    async fn lease(&self, length: u8, count: u64, capacity: u64) -> Result<Range<u64>, StoreError> {
-        self.count("lease", self.store.lease(length, count, capacity)).await
+    async fn lease(
+        &self,
+        length: u8,
+        count: u64,
+        capacity: u64,
+        at_least: u64,
+    ) -> Result<Range<u64>, StoreError> {
+        self.count("lease", self.store.lease(length, count, capacity, at_least)).await
+    }
+
+    async fn incarnation(&self) -> Result<u64, StoreError> {
+        self.count("incarnation", self.store.incarnation()).await
+    }
+
+    async fn raise_incarnation(&self, seen: u64) -> Result<u64, StoreError> {
+        self.count("raise_incarnation", self.store.raise_incarnation(seen)).await
     }
 
     async fn mark_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, StoreError> {

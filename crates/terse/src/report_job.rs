@@ -109,10 +109,7 @@ mod tests {
     async fn what_a_crash_has_left_undone_is_done_later() {
         let (store, registry) = (Arc::new(MemoryStore::new()), Arc::new(MemoryRegistry::new()));
         for code in ["three", "two"] {
-            store
-                .insert(Insert { link: alias(code, "https://example.com/"), request: None })
-                .await
-                .unwrap();
+            store.insert(Insert::new(alias(code, "https://example.com/"), None)).await.unwrap();
         }
         for (code, reporters) in [("three", 3), ("two", 2), ("gone", 4)] {
             for reporter in 0..reporters {

@@ -10,8 +10,8 @@ use prometheus_client::registry::Registry;
 use terse_clicks::UserAgentClassifier;
 use terse_core::registry::Token;
 use terse_core::{
-    Alphabet, BlockedHosts, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy, LinkStore, Links,
-    NoRouteCache, Numbered, Random, RouteCache, Snowflake, TargetRules,
+    Alphabet, BlockedHosts, ChangeFollower, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy,
+    LinkStore, Links, NoRouteCache, Numbered, Random, RouteCache, Snowflake, TargetRules,
 };
 use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
 use terse_server::{
@@ -24,6 +24,7 @@ use url::Url;
 
 use crate::account_jobs::AccountJobs;
 use crate::backends::{self, Store};
+use crate::change_job;
 use crate::click_plane::ClickPlane;
 use crate::config::{self, Config};
 use crate::data_dir_lock::{DataDir, LockGuard, RunInfo};
@@ -160,6 +161,10 @@ impl Server {
             Arc::clone(&safety),
         );
         let watch = back_office.block_on(watch)?;
+        let mut follower = ChangeFollower::new(metrics_store.clone(), Arc::clone(&cache));
+        // Now, while nothing is cached: the first poll begins at the end of the feed.
+        back_office.block_on(follower.poll()).context("reading the changes of links")?;
+        back_office.spawn(change_job::run(follower, stopped.clone()));
         let (registry_refresh, receiver) = RegistryRefresh::new();
         back_office.spawn(watch.run(receiver, stopped.clone()));
         let click_plane =

@@ -95,7 +95,7 @@ impl BotKind {
                 );
                 let mut link = if dice.below(2) == 0 {
                     if range.is_empty() {
-                        match store.lease(7, 20, numbering.capacity(7)).await {
+                        match store.lease(7, 20, numbering.capacity(7), 0).await {
                             Ok(leased) => range = leased,
                             Err(StoreError::Unavailable(_)) => {
                                 refused.fetch_add(1, Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl BotKind {
                     alias(&format!("alias-{caller}-{n}"), &target)
                 };
                 link.reusable = link.generated;
-                match store.insert(Insert { link: link.clone(), request: None }).await {
+                match store.insert(Insert::new(link.clone(), None)).await {
                     Ok(Inserted::Created) => acknowledged.lock().unwrap().push(link.clone()),
                     Err(StoreError::Unavailable(_)) => {
                         refused.fetch_add(1, Ordering::Relaxed);
@@ -201,7 +201,7 @@ impl BotKind {
         }
         // It is not only readable but whole, and can be written.
         store
-            .insert(Insert { link: alias("after-the-cut", "https://example.com/"), request: None })
+            .insert(Insert::new(alias("after-the-cut", "https://example.com/"), None))
             .await
             .unwrap();
         drop(store);
@@ -267,7 +267,7 @@ async fn a_fault_passes(fault: Fault) {
         // the disk.
         let link = alias(&format!("refused-{round}"), "https://example.com/");
         let begun = std::time::Instant::now();
-        let outcome = machine.store.insert(Insert { link, request: None }).await;
+        let outcome = machine.store.insert(Insert::new(link, None)).await;
         assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
         assert!(begun.elapsed() < Duration::from_secs(1));
         let some = machine.acknowledged().pop().unwrap();
@@ -318,7 +318,7 @@ async fn pages_of_an_unfinished_checkpoint_survive_a_failing_sync() {
     let put = async |from: u32, to: u32| {
         for n in from..to {
             let link = alias(&format!("link-{n}"), &long);
-            match store.insert(Insert { link: link.clone(), request: None }).await {
+            match store.insert(Insert::new(link.clone(), None)).await {
                 Ok(_) => machine.acknowledged.lock().unwrap().push(link),
                 Err(StoreError::Unavailable(_)) => return,
                 Err(error) => panic!("{error:?}"),

@@ -1,20 +1,32 @@
 //! Codes from leased numbers: unique by construction, unpredictable, and filed side by side.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Mutex;
+use tokio::sync::oneshot;
 
 use super::{CodeSource, CodeSourceError, MAX_CODE_LENGTH, Numbering, Wanted, is_presentable};
 use crate::code::Code;
 use crate::store::{LinkStore, StoreError};
 
-/// Takes numbers from ranges leased from the store. A crash wastes what is left of a range, nothing
-/// else.
+/// How long a refill waits for the store.
+const REFILL_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Takes numbers from ranges leased from the store.
+///
+/// A task leases the next range when half of the present one is used, so that a caller waits for
+/// the store only if the range runs empty first. At most one refill is under way. A crash wastes
+/// what is left of the two ranges, nothing else.
 pub struct Numbered {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     store: Arc<dyn LinkStore>,
     numbering: Numbering,
+    /// How many numbers to lease at a time.
     lease: u64,
     state: Mutex<State>,
 }
@@ -22,39 +34,166 @@ pub struct Numbered {
 struct State {
     length: u8,
     range: Range<u64>,
+    /// How many numbers `range` had at first.
+    granted: u64,
+    /// The range to go on with.
+    spare: Option<(u8, Range<u64>)>,
+    /// By length, the end of the highest range this node was given. The store continues behind it
+    /// even if it was restored from an older copy.
+    marks: [u64; MAX_CODE_LENGTH as usize + 1],
+    refilling: bool,
+    /// Callers that found no number.
+    waiting: Vec<oneshot::Sender<Result<(), CodeSourceError>>>,
 }
 
 impl Numbered {
     /// Codes of `length` characters, longer ones when these are used up; `lease` numbers at a time.
     pub fn new(store: Arc<dyn LinkStore>, length: u8, lease: u64) -> Self {
         let numbering = Numbering::new(store.identity());
-        Self {
-            store,
-            numbering,
-            lease: lease.max(1),
-            state: Mutex::new(State { length, range: 0..0 }),
-        }
+        let state = State {
+            length,
+            range: 0..0,
+            granted: 0,
+            spare: None,
+            marks: Default::default(),
+            refilling: false,
+            waiting: Vec::new(),
+        };
+        let shared = Shared { store, numbering, lease: lease.max(1), state: Mutex::new(state) };
+        Self { shared: Arc::new(shared) }
     }
 }
 
 #[async_trait]
 impl CodeSource for Numbered {
     async fn next(&self, _wanted: Wanted<'_>) -> Result<Code, CodeSourceError> {
-        let mut state = self.state.lock().await;
         loop {
-            while let Some(n) = state.range.next() {
-                let code = self.numbering.code(state.length, n);
-                if is_presentable(code.as_str()) {
-                    return Ok(code);
+            match self.shared.take() {
+                Ok((length, n)) => {
+                    let code = self.shared.numbering.code(length, n);
+                    if is_presentable(code.as_str()) {
+                        return Ok(code);
+                    }
                 }
+                Err(refilled) => match refilled.await {
+                    Ok(outcome) => outcome?,
+                    Err(dropped) => return Err(StoreError::Unavailable(dropped.into()).into()),
+                },
             }
-            let capacity = self.numbering.capacity(state.length);
-            match self.store.lease(state.length, self.lease, capacity).await {
-                Ok(range) => state.range = range,
-                Err(StoreError::Exhausted) if state.length < MAX_CODE_LENGTH => state.length += 1,
+        }
+    }
+}
+
+impl Shared {
+    /// The next number, or where to wait for a refill.
+    fn take(self: &Arc<Self>) -> Result<(u8, u64), oneshot::Receiver<Result<(), CodeSourceError>>> {
+        let mut state = self.state();
+        if state.range.is_empty()
+            && let Some((length, range)) = state.spare.take()
+        {
+            state.length = length;
+            state.granted = range.end - range.start;
+            state.range = range;
+        }
+        match state.range.next() {
+            Some(n) => {
+                let left = state.range.end - state.range.start;
+                if left <= state.granted / 2 && state.spare.is_none() {
+                    self.refill(&mut state);
+                }
+                Ok((state.length, n))
+            }
+            None => {
+                let (sender, receiver) = oneshot::channel();
+                state.waiting.push(sender);
+                self.refill(&mut state);
+                Err(receiver)
+            }
+        }
+    }
+
+    /// Starts a refill unless one is under way.
+    fn refill(self: &Arc<Self>, state: &mut State) {
+        if !std::mem::replace(&mut state.refilling, true) {
+            let refill = Refill { shared: Arc::clone(self), finished: false };
+            tokio::spawn(async move {
+                let lease = refill.shared.lease();
+                let leased = match tokio::time::timeout(REFILL_TIMEOUT, lease).await {
+                    Ok(leased) => leased,
+                    Err(elapsed) => Err(StoreError::Unavailable(elapsed.into()).into()),
+                };
+                refill.finish(leased);
+            });
+        }
+    }
+
+    async fn lease(&self) -> Result<(u8, Range<u64>), CodeSourceError> {
+        let (mut length, marks) = {
+            let state = self.state();
+            (state.length, state.marks)
+        };
+        loop {
+            let (capacity, mark) = (self.numbering.capacity(length), marks[usize::from(length)]);
+            match self.store.lease(length, self.lease, capacity, mark).await {
+                Ok(range) => return Ok((length, range)),
+                Err(StoreError::Exhausted) if length < MAX_CODE_LENGTH => length += 1,
                 Err(StoreError::Exhausted) => return Err(CodeSourceError::Exhausted),
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A refill under way. Dropping it unfinished, as when its runtime ends, lets the next caller start
+/// another.
+struct Refill {
+    shared: Arc<Shared>,
+    finished: bool,
+}
+
+impl Refill {
+    fn finish(mut self, leased: Result<(u8, Range<u64>), CodeSourceError>) {
+        self.finished = true;
+        let mut state = self.shared.state();
+        state.refilling = false;
+        let waiting = std::mem::take(&mut state.waiting);
+        let failure = match leased {
+            Ok((length, range)) => {
+                let mark = &mut state.marks[usize::from(length)];
+                *mark = (*mark).max(range.end);
+                state.spare = Some((length, range));
+                None
+            }
+            Err(error) => Some(error),
+        };
+        drop(state);
+        for caller in waiting {
+            let _gone = caller.send(failure.as_ref().map_or(Ok(()), |error| Err(repeated(error))));
+        }
+    }
+}
+
+impl Drop for Refill {
+    fn drop(&mut self) {
+        if !self.finished {
+            let mut state = self.shared.state();
+            state.refilling = false;
+            // Their receivers see that no answer comes.
+            state.waiting.clear();
+        }
+    }
+}
+
+/// The same failure for one more caller.
+fn repeated(error: &CodeSourceError) -> CodeSourceError {
+    match error {
+        CodeSourceError::Store(StoreError::Busy) => StoreError::Busy.into(),
+        CodeSourceError::Store(error) => StoreError::Unavailable(error.to_string().into()).into(),
+        CodeSourceError::Exhausted => CodeSourceError::Exhausted,
+        CodeSourceError::Random(error) => CodeSourceError::Random(*error),
     }
 }

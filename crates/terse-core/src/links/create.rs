@@ -5,10 +5,11 @@ use super::{Caller, LinkError, Links};
 use crate::code::Code;
 use crate::codes::{CodeSourceError, Wanted};
 use crate::create_link::{CreateLink, NewLink};
+use crate::insert::{Insert, Inserted, Request};
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, Revision};
 use crate::registry::EventKind;
 use crate::screening::Flags;
-use crate::store::{Insert, Inserted, Request, StoreError};
+use crate::store::StoreError;
 use crate::time::Timestamp;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
@@ -68,7 +69,7 @@ impl Links {
                 }
             };
             let link = stored_form(&new, code, owner, created_at, standing, flags.clone());
-            let insert = Insert { link: link.clone(), request: request.clone() };
+            let insert = Insert::new(link.clone(), request.clone());
             match self.store.insert(insert).await {
                 Ok(Inserted::Created) => {
                     self.cache.forget(&link.key);

@@ -51,7 +51,7 @@ impl Fixture {
     }
 
     pub(crate) async fn insert(&self, link: Link) {
-        self.store.insert(Insert { link, request: None }).await.expect("an insert into memory");
+        self.store.insert(Insert::new(link, None)).await.expect("an insert into memory");
     }
 
     /// Status and Location.

@@ -74,7 +74,7 @@ impl Plane {
     }
 
     async fn insert(&self, link: Link) {
-        self.store.insert(Insert { link, request: None }).await.expect("an insert into memory");
+        self.store.insert(Insert::new(link, None)).await.expect("an insert into memory");
     }
 
     async fn status(&self, code: &str) -> u16 {

@@ -72,6 +72,17 @@ impl ClickSpender for Fake {
 }
 
 #[async_trait]
+impl ChangeFeed for Fake {
+    async fn last_change(&self) -> Result<ChangeCursor, StoreError> {
+        Ok(ChangeCursor(0))
+    }
+
+    async fn changes(&self, next: ChangeCursor, _: usize) -> Result<ChangePage, StoreError> {
+        Ok(ChangePage { changes: vec![], next, gap: false })
+    }
+}
+
+#[async_trait]
 impl LinkStore for Fake {
     fn identity(&self) -> &Identity {
         &self.identity
@@ -176,11 +187,19 @@ impl LinkStore for Fake {
         Ok(TagCount::ranked(counts, limit))
     }
 
-    async fn lease(&self, _: u8, count: u64, _: u64) -> Result<Range<u64>, StoreError> {
+    async fn lease(&self, _: u8, count: u64, _: u64, _: u64) -> Result<Range<u64>, StoreError> {
         let mut inner = self.open()?;
         let start = inner.next;
         inner.next += count;
         Ok(start..inner.next)
+    }
+
+    async fn incarnation(&self) -> Result<u64, StoreError> {
+        Ok(1)
+    }
+
+    async fn raise_incarnation(&self, seen: u64) -> Result<u64, StoreError> {
+        Ok(seen)
     }
 
     async fn mark_expired(&self, _: Timestamp, _: usize) -> Result<Vec<LinkKey>, StoreError> {

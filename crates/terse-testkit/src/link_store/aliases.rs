@@ -59,9 +59,9 @@ pub async fn racing_aliases_that_look_alike_have_one_owner(store: Store) {
                     if racer % 2 == 0 { format!("Look-{round}") } else { format!("look-{round}") };
                 let link =
                     Link { owner: OwnerId(1 + racer % 2), ..alias(&word, "https://example.com/") };
-                tokio::spawn(async move {
-                    (link.owner, store.insert(Insert { link, request: None }).await)
-                })
+                tokio::spawn(
+                    async move { (link.owner, store.insert(Insert::new(link, None)).await) },
+                )
             })
             .collect();
         let mut owners = Vec::new();

@@ -87,7 +87,7 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
     )
     .await;
     put(&store, &alias("deleted", "https://example.com/other")).await;
-    let reinserted = store.insert(terse_core::Insert { link: blocked, request: None }).await;
+    let reinserted = store.insert(terse_core::Insert::new(blocked, None)).await;
     assert!(
         !matches!(reinserted, Ok(Inserted::Created)),
         "a blocked code is never given out again"
@@ -194,7 +194,7 @@ pub async fn held_aliases_are_free_once_released(store: Store) {
     for n in 0..5 {
         let link =
             Link { owner: OwnerId(6), ..alias(&format!("held-{n}"), "https://example.com/") };
-        free += usize::from(store.insert(terse_core::Insert { link, request: None }).await.is_ok());
+        free += usize::from(store.insert(terse_core::Insert::new(link, None)).await.is_ok());
     }
     assert_eq!(free, 3);
     assert_eq!(store.release(moment(20), 10).await.unwrap(), 2);

@@ -106,9 +106,7 @@ pub async fn of_two_hundred_racing_inserts_one_wins(store: Store) {
             let mut link = alias(&code, &format!("https://example.com/{racer}"));
             link.generated = round % 2 == 1;
             link.owner = OwnerId(1 + racer % 3);
-            tokio::spawn(async move {
-                (link.clone(), store.insert(Insert { link, request: None }).await)
-            })
+            tokio::spawn(async move { (link.clone(), store.insert(Insert::new(link, None)).await) })
         });
         let racers: Vec<_> = racers.collect();
         let mut winners = Vec::new();
@@ -132,10 +130,10 @@ pub async fn an_alias_and_a_generated_code_exclude_each_other(store: Store) {
     put_in_vain(&store, &generated(&second, "https://example.com/")).await;
     // The same where the alias came before its number was leased.
     let numbering = numbering(&store);
-    let ahead = store.lease(7, 1, numbering.capacity(7)).await.unwrap().end + 1;
+    let ahead = store.lease(7, 1, numbering.capacity(7), 0).await.unwrap().end + 1;
     let squatted = numbering.code(7, ahead).to_string();
     put(&store, &alias(&squatted, "https://example.com/early")).await;
-    store.lease(7, 5, numbering.capacity(7)).await.unwrap();
+    store.lease(7, 5, numbering.capacity(7), 0).await.unwrap();
     put_in_vain(&store, &generated(&squatted, "https://example.com/late")).await;
     let found = store.get(&key(&squatted)).await.unwrap().unwrap();
     assert_eq!(found.target.as_str(), "https://example.com/early");
@@ -156,7 +154,7 @@ pub async fn generated_codes_that_were_never_leased_are_links_too(store: Store) 
     }
     // Being leased later must not hide them.
     for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
-        store.lease(length, 10, numbering.capacity(length)).await.unwrap();
+        store.lease(length, 10, numbering.capacity(length), 0).await.unwrap();
     }
     for link in &links {
         assert_eq!(store.get(&link.key).await.unwrap().as_ref(), Some(link));

@@ -16,6 +16,7 @@ mod list_filters;
 mod numbers;
 mod requests;
 mod reuse;
+mod shared;
 mod tags;
 mod update;
 
@@ -32,19 +33,51 @@ pub use list_filters::*;
 pub use numbers::*;
 pub use requests::*;
 pub use reuse::*;
+pub use shared::*;
 pub use tags::*;
 pub use update::*;
 
-/// What every promise is about.
+/// What most promises are about.
 pub type Store = Arc<dyn LinkStore>;
+
+/// Two handles on one store, as two nodes have them.
+pub struct Shared {
+    pub a: Store,
+    pub b: Store,
+}
+
+impl Shared {
+    /// For a store that only one process can open: both handles are the same.
+    pub fn one(store: impl LinkStore) -> Self {
+        let store: Store = Arc::new(store);
+        Self { a: Arc::clone(&store), b: store }
+    }
+
+    /// Two connections to one store.
+    pub fn two(a: impl LinkStore, b: impl LinkStore) -> Self {
+        Self { a: Arc::new(a), b: Arc::new(b) }
+    }
+}
 
 /// Expands into one test per promise of `LinkStore`, in a module `link_store`.
 ///
-/// `fresh` is an `async fn() -> Option<impl LinkStore>` giving an empty store; `None` skips, aloud.
+/// `fresh` is an `async fn() -> Option<Shared>` that gives two handles on an empty store; `None`
+/// skips, aloud.
 #[macro_export]
 macro_rules! link_store {
     ($fresh:path) => {
-        $crate::promises! { link_store, $fresh =>
+        $crate::promises! { link_store, $fresh, |shared: $crate::link_store::Shared| shared =>
+            what_one_handle_writes_the_other_reads_at_once
+            an_alias_raced_through_two_handles_has_one_owner
+            leases_of_two_handles_never_overlap
+            a_change_by_one_handle_is_a_conflict_for_the_other
+            a_request_is_replayed_through_the_other_handle
+            clicks_are_spent_exactly_through_two_handles
+            changes_through_one_handle_are_read_through_the_other
+            a_follower_on_one_handle_forgets_what_the_other_changes
+            a_store_never_continues_below_a_mark_that_a_node_knows
+            an_incarnation_is_raised_once_for_all_who_notice
+            ; |shared: $crate::link_store::Shared| shared.a =>
             a_link_comes_back_byte_for_byte
             many_are_found_as_one_by_one
             a_code_is_given_once
@@ -112,20 +145,20 @@ fn numbering(store: &Store) -> Numbering {
 
 /// Inserts, and expects it to be new.
 async fn put(store: &Store, link: &Link) {
-    let outcome = store.insert(Insert { link: link.clone(), request: None }).await.unwrap();
+    let outcome = store.insert(Insert::new(link.clone(), None)).await.unwrap();
     assert_eq!(outcome, Inserted::Created, "{:?}", link.key);
 }
 
 /// Inserts, and expects the code to be taken.
 async fn put_in_vain(store: &Store, link: &Link) {
-    let outcome = store.insert(Insert { link: link.clone(), request: None }).await;
+    let outcome = store.insert(Insert::new(link.clone(), None)).await;
     assert!(matches!(outcome, Err(StoreError::CodeTaken)), "{:?}: {outcome:?}", link.key);
 }
 
 /// A generated code whose number was properly leased.
 async fn leased_code(store: &Store) -> String {
     let numbering = numbering(store);
-    let range = store.lease(7, 1, numbering.capacity(7)).await.unwrap();
+    let range = store.lease(7, 1, numbering.capacity(7), 0).await.unwrap();
     numbering.code(7, range.start).to_string()
 }
 

@@ -10,7 +10,7 @@ pub async fn leases_never_overlap(store: Store) {
     let leases: Vec<_> = (0..60)
         .map(|n| {
             let store = store.clone();
-            tokio::spawn(async move { store.lease(7, 1 + n % 7, capacity).await.unwrap() })
+            tokio::spawn(async move { store.lease(7, 1 + n % 7, capacity, 0).await.unwrap() })
         })
         .collect();
     let mut ranges = Vec::new();
@@ -20,20 +20,20 @@ pub async fn leases_never_overlap(store: Store) {
         ranges.push(range);
     }
     // Lengths are counted apart.
-    assert_eq!(store.lease(8, 3, numbering(&store).capacity(8)).await.unwrap().start, 0);
+    assert_eq!(store.lease(8, 3, numbering(&store).capacity(8), 0).await.unwrap().start, 0);
     ranges.sort_by_key(|range| range.start);
     assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?}");
 }
 
 pub async fn leases_end_at_the_capacity(store: Store) {
-    assert_eq!(store.lease(5, 10, 25).await.unwrap(), 0..10);
-    assert_eq!(store.lease(5, 10, 25).await.unwrap(), 10..20);
-    assert_eq!(store.lease(5, 10, 25).await.unwrap(), 20..25);
+    assert_eq!(store.lease(5, 10, 25, 0).await.unwrap(), 0..10);
+    assert_eq!(store.lease(5, 10, 25, 0).await.unwrap(), 10..20);
+    assert_eq!(store.lease(5, 10, 25, 0).await.unwrap(), 20..25);
     for _ in 0..2 {
-        assert!(matches!(store.lease(5, 10, 25).await, Err(StoreError::Exhausted)));
+        assert!(matches!(store.lease(5, 10, 25, 0).await, Err(StoreError::Exhausted)));
     }
-    assert!(!store.lease(6, 0, 25).await.unwrap().is_empty(), "never empty");
-    assert!(matches!(store.lease(6, u64::MAX, 25).await, Ok(range) if range.end == 25));
+    assert!(!store.lease(6, 0, 25, 0).await.unwrap().is_empty(), "never empty");
+    assert!(matches!(store.lease(6, u64::MAX, 25, 0).await, Ok(range) if range.end == 25));
 }
 
 pub async fn numbers_are_never_handed_out_again(store: Store) {
@@ -48,7 +48,7 @@ pub async fn numbers_are_never_handed_out_again(store: Store) {
     let numbering = numbering(&store);
     let (_, n) = numbering.number(code.as_bytes()).unwrap();
     for _ in 0..5 {
-        let range = store.lease(7, 100, numbering.capacity(7)).await.unwrap();
+        let range = store.lease(7, 100, numbering.capacity(7), 0).await.unwrap();
         assert!(range.start > n);
     }
 }
@@ -81,7 +81,7 @@ pub async fn no_existing_link_is_surely_absent(store: Store) {
         assert_eq!(absence, Absence::Unknown, "{:?}", link.key);
     }
     // Still, after leases reached them and a purge went by.
-    store.lease(7, 1_000_005, numbering.capacity(7)).await.unwrap();
+    store.lease(7, 1_000_005, numbering.capacity(7), 0).await.unwrap();
     store.purge(crate::moment(1000), 100, None).await.unwrap();
     for link in &links {
         let absence = store.surely_absent(&link.key.domain, link.key.code.as_str());

@@ -10,7 +10,7 @@ fn request(id: u8, fingerprint: u8) -> Option<Request> {
 }
 
 async fn insert(store: &Store, link: &Link, request: Option<Request>) -> Inserted {
-    store.insert(Insert { link: link.clone(), request }).await.unwrap()
+    store.insert(Insert::new(link.clone(), request)).await.unwrap()
 }
 
 pub async fn a_repeated_request_gets_the_first_answer(store: Store) {
@@ -114,9 +114,8 @@ pub async fn a_request_answered_with_an_existing_link_is_remembered(store: Store
 
 pub async fn a_refused_insert_leaves_no_request_behind(store: Store) {
     put(&store, &alias("taken", "https://example.com/")).await;
-    let refused = store
-        .insert(Insert { link: alias("taken", "https://example.com/2"), request: request(1, 1) })
-        .await;
+    let refused =
+        store.insert(Insert::new(alias("taken", "https://example.com/2"), request(1, 1))).await;
     assert!(matches!(refused, Err(StoreError::CodeTaken)));
     assert_eq!(
         insert(&store, &alias("free", "https://example.com/2"), request(1, 1)).await,

@@ -10,7 +10,7 @@ async fn reusable(store: &Store, target: &str) -> Link {
 }
 
 async fn insert(store: &Store, link: &Link) -> Inserted {
-    store.insert(Insert { link: link.clone(), request: None }).await.unwrap()
+    store.insert(Insert::new(link.clone(), None)).await.unwrap()
 }
 
 pub async fn the_same_wish_gives_the_same_link(store: Store) {

@@ -405,9 +405,9 @@ fn a_million_links_are_judged_again() {
                         Arc::clone(&store),
                         terse_testkit::alias(&format!("link-{n}"), &target(n)),
                     );
-                    tokio::spawn(async move {
-                        store.insert(Insert { link, request: None }).await.map(drop)
-                    })
+                    tokio::spawn(
+                        async move { store.insert(Insert::new(link, None)).await.map(drop) },
+                    )
                 });
                 for insert in inserts.collect::<Vec<_>>() {
                     insert.await.unwrap().unwrap();

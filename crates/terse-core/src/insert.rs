@@ -1,0 +1,143 @@
+//! A link on its way into a store, with everything the store must check and write.
+//!
+//! The rules are decided here, in [`Insert::new`]. A store applies the result as data, in one
+//! atomic conditional write, and has no rules of its own.
+
+use crate::code::Code;
+use crate::domain::Domain;
+use crate::link::{Link, OwnerId, Status};
+use crate::target::Target;
+use crate::time::Timestamp;
+
+/// Makes a write safe to repeat: the second time, the first answer is given again.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Request {
+    /// Names the attempt; unique per owner and intent.
+    pub id: [u8; 32],
+    /// What was asked for. The same id with another fingerprint is a mistake of the caller.
+    pub fingerprint: [u8; 32],
+}
+
+/// An alias in its case-folded form, and whose it is. A store keeps one for every alias, to find
+/// those that differ only by case.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FoldedAlias {
+    /// The code, folded.
+    pub folded: String,
+    /// The link's owner.
+    pub owner: OwnerId,
+}
+
+/// Something that must not exist on the link's domain, or the insert is refused with `CodeTaken`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum MustBeAbsent {
+    /// Aliases with this folded form, unless all of them are of `except`.
+    Alias {
+        /// The folded form.
+        folded: String,
+        /// Whose aliases do not count.
+        except: Option<OwnerId>,
+    },
+    /// This very code in quarantine, whosever it was.
+    QuarantinedCode(Code),
+    /// Quarantined aliases with this folded form, unless all of them were of `except`.
+    QuarantinedAlias {
+        /// The folded form.
+        folded: String,
+        /// Whose aliases do not count.
+        except: Option<OwnerId>,
+    },
+    /// A lease that covers the number of this code: the code was given out by us once, whatever
+    /// became of its link.
+    Issued(Code),
+}
+
+/// Which existing link may be given back instead of a new one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ReuseKey {
+    /// Of this owner.
+    pub owner: OwnerId,
+    /// On this domain.
+    pub domain: Domain,
+    /// For this target.
+    pub target: Target,
+    /// It must be active at this moment.
+    pub active_at: Timestamp,
+}
+
+impl ReuseKey {
+    /// Whether a stored link is such a one. A store finds candidates by its own index and asks this
+    /// of each.
+    pub fn matches(&self, link: &Link) -> bool {
+        link.reusable
+            && (link.owner, &link.key.domain, &link.target)
+                == (self.owner, &self.domain, &self.target)
+            && link.status(self.active_at) == Status::Active
+    }
+}
+
+/// A link to be stored. A store checks in this order: the request, the link to reuse, the link's
+/// own key, then `absent`. It writes all of it or nothing.
+#[derive(Clone, Debug)]
+pub struct Insert {
+    /// The link. No other link may have its key.
+    pub link: Link,
+    /// What else must not exist.
+    pub absent: Vec<MustBeAbsent>,
+    /// If the code is an alias: what to write for it. The store also takes this very code out of
+    /// quarantine.
+    pub alias: Option<FoldedAlias>,
+    /// If given and such a link exists, it is given back and nothing but the request is written.
+    pub reuse: Option<ReuseKey>,
+    /// If given, kept for at least 24 hours together with the link.
+    pub request: Option<Request>,
+}
+
+impl Insert {
+    /// The rules for a new link:
+    ///
+    /// - An alias may differ only by case from aliases of the same owner. Anonymous links share an
+    ///   owner id but not an owner, so theirs may not.
+    /// - An alias in quarantine is free to its former owner, also in another case; never to an
+    ///   anonymous caller. A generated code avoids every quarantined one.
+    /// - A code that was issued once is no alias for anybody but the operator.
+    /// - A reusable link is not made twice while the first is active.
+    pub fn new(link: Link, request: Option<Request>) -> Self {
+        let code = &link.key.code;
+        let mut absent = Vec::with_capacity(3);
+        if link.generated {
+            absent.push(MustBeAbsent::QuarantinedCode(code.clone()));
+        } else {
+            let except = Some(link.owner).filter(|owner| *owner != OwnerId::ANONYMOUS);
+            absent.push(MustBeAbsent::Alias { folded: code.folded(), except });
+            absent.push(MustBeAbsent::QuarantinedAlias { folded: code.folded(), except });
+            if link.owner != OwnerId::ADMIN {
+                absent.push(MustBeAbsent::Issued(code.clone()));
+            }
+        }
+        let alias =
+            (!link.generated).then(|| FoldedAlias { folded: code.folded(), owner: link.owner });
+        let reuse = link.reusable.then(|| ReuseKey {
+            owner: link.owner,
+            domain: link.key.domain.clone(),
+            target: link.target.clone(),
+            active_at: link.created_at,
+        });
+        Self { link, absent, alias, reuse, request }
+    }
+}
+
+/// The outcome of an insert.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Inserted {
+    /// It is durable, and every `get` from now on finds it.
+    Created,
+    /// The owner's live reusable link for the same target. Only the request, if there is one, was
+    /// written: the link is its answer from now on.
+    Existing(Box<Link>),
+    /// This request was answered before with this link. Nothing was written. `None` if that link is
+    /// gone for good.
+    Replayed(Option<Box<Link>>),
+    /// This request id was used before for something else. Nothing was written.
+    RequestMismatch,
+}
