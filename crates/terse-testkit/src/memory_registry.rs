@@ -11,13 +11,14 @@ use terse_core::registry::{
     AuditRecord, Audits, BlockedHost, ChangeAccount, Claim, Delivery, DomainConfig, Due,
     EXPIRED_KEY_RETENTION, FIRST_ACCOUNT, ForeignIdentity, Invitation, KeyId, MAX_KEYS_PER_OWNER,
     MAX_SESSIONS_PER_OWNER, NewAccount, NewEvent, NewKey, NewReport, NewWebhook, Registry,
-    RegistryError, RegistryVersion, ReportId, ReportState, Reported, ReportedLink, Role, Session,
-    Settlement, TEXTS_SHOWN, Token, Webhook, WebhookChange, WebhookId, redact_account,
+    RegistryError, ReportId, ReportState, Reported, ReportedLink, Role, Session, Settlement,
+    TEXTS_SHOWN, Token, Webhook, WebhookChange, WebhookId, redact_account,
 };
 use terse_core::{Domain, LinkKey, OwnerId, Revision, StoreError, Timestamp};
 
 mod jobs;
 mod outbox;
+mod snapshot;
 
 use jobs::Jobs;
 use outbox::Outbox;
@@ -34,7 +35,8 @@ pub struct MemoryRegistry {
 
 #[derive(Debug, Default)]
 struct State {
-    version: RegistryVersion,
+    /// The version without its incarnation: memory is never restored.
+    version: u64,
     setup: Option<Token>,
     had_admin: bool,
     /// How many there have ever been.
@@ -101,8 +103,9 @@ impl State {
         self.audit.insert(self.lines_made, (about, entry));
     }
 
-    fn move_watermark(&mut self) {
-        self.version.0 += 1;
+    /// Says that what the redirect plane must know has changed.
+    fn change_version(&mut self) {
+        self.version += 1;
     }
 
     /// Whether another account than this one has the name or the identity.
@@ -171,10 +174,6 @@ impl State {
 
 #[async_trait]
 impl Registry for MemoryRegistry {
-    async fn version(&self) -> Answer<RegistryVersion> {
-        Ok(self.enter().await?.version)
-    }
-
     async fn offer_setup(&self, token: Token) -> Answer<bool> {
         let mut state = self.enter().await?;
         if !state.had_admin {
@@ -256,7 +255,7 @@ impl Registry for MemoryRegistry {
             state.sessions.retain(|session| session.owner != id);
         }
         if effect.bumps_version {
-            state.move_watermark();
+            state.change_version();
         }
         effect.lines.into_iter().for_each(|line| state.write(line, by.clone()));
         Ok(effect.account)
@@ -284,19 +283,13 @@ impl Registry for MemoryRegistry {
         redact_account(&mut lines, &account.name);
         state.audit.extend(lines.into_iter().map(|entry| (entry.number, (Some(id), entry))));
         if account.suspended.is_some() {
-            state.move_watermark();
+            state.change_version();
         }
         Ok(())
     }
 
     async fn suspended(&self) -> Answer<Vec<OwnerId>> {
-        let state = self.enter().await?;
-        Ok(state
-            .accounts
-            .values()
-            .filter(|account| account.suspended.is_some())
-            .map(|account| account.id)
-            .collect())
+        Ok(self.enter().await?.suspended())
     }
 
     async fn add_key(&self, key: NewKey, by: Attribution) -> Answer<ApiKey> {
@@ -466,7 +459,7 @@ impl Registry for MemoryRegistry {
         let mut state = self.enter().await?;
         let before = state.domain_configs.insert(place.domain.clone(), place.clone());
         if before.as_ref() != Some(&place) {
-            state.move_watermark();
+            state.change_version();
             state.write(AuditRecord::domain_changed(before.as_ref(), &place), by);
         }
         Ok(())
@@ -475,7 +468,7 @@ impl Registry for MemoryRegistry {
     async fn remove_domain(&self, domain: &Domain, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
         let place = state.domain_configs.remove(domain).ok_or(RegistryError::Missing)?;
-        state.move_watermark();
+        state.change_version();
         state.write(AuditRecord::domain_removed(&place), by);
         Ok(())
     }
@@ -487,7 +480,7 @@ impl Registry for MemoryRegistry {
     async fn block_host(&self, host: BlockedHost, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
         if !state.blocked.contains_key(&host.host) {
-            state.move_watermark();
+            state.change_version();
             state.write(AuditRecord::host_blocked(&host), by);
             state.blocked.insert(host.host.clone(), host);
         }
@@ -497,7 +490,7 @@ impl Registry for MemoryRegistry {
     async fn unblock_host(&self, host: &str, by: Attribution) -> Answer<()> {
         let mut state = self.enter().await?;
         let host = state.blocked.remove(host).ok_or(RegistryError::Missing)?;
-        state.move_watermark();
+        state.change_version();
         state.write(AuditRecord::host_unblocked(&host), by);
         Ok(())
     }

@@ -1,14 +1,11 @@
 //! The re-scan: yesterday's clean link is judged again when the lists have changed, and now and
 //! then.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use futures_util::{StreamExt as _, stream};
-use serde::{Deserialize, Serialize};
 use terse_core::{
     Caller, Clock, Cursor, LinkError, Links, ListQuery, ModerationStatus, Sort, StoreError,
     Timestamp,
@@ -17,8 +14,11 @@ use tokio::sync::watch;
 
 use crate::safety::{Fingerprint, Safety};
 
-/// By which lists all links were judged, and when.
-const NOTE: &str = "judged.json";
+mod progress;
+
+use progress::Done;
+pub(crate) use progress::Progress;
+
 /// Links read at once. Few enough that no visitor whose link has to be looked up waits long behind
 /// them.
 const PAGE: usize = 500;
@@ -42,6 +42,8 @@ pub(crate) struct Rescan {
     pub(crate) every: Duration,
     /// The time.
     pub(crate) clock: Clock,
+    /// Which scan was completed last.
+    pub(crate) progress: Progress,
     /// What was done.
     pub(crate) counts: Arc<RescanCounts>,
 }
@@ -63,13 +65,6 @@ pub(crate) struct RescanCounts {
     pub(crate) failed: AtomicU64,
 }
 
-/// The note.
-#[derive(Clone, Deserialize, PartialEq, Serialize)]
-struct Done {
-    lists: Fingerprint,
-    at: i64,
-}
-
 /// How far a round has come.
 #[derive(Default)]
 struct Round {
@@ -81,8 +76,8 @@ struct Round {
 impl Rescan {
     /// Judges whenever it is due, until told to stop.
     pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
-        let (mut changes, note) = (self.safety.changes(), self.safety.folder().join(NOTE));
-        let mut done = read(&note);
+        let mut changes = self.safety.changes();
+        let mut done = self.progress.read().await;
         let (mut round, mut restarts) = (Round::default(), 0);
         loop {
             let lists = *changes.borrow_and_update();
@@ -127,9 +122,9 @@ impl Rescan {
             );
             (round, restarts) = (Round::default(), 0);
             let now_done = Done { lists, at: begun.as_ms() };
-            if let Err(error) = write(&note, &now_done) {
-                tracing::warn!(%error, "it could not be noted that all links were judged; they \
-                    are again after a restart");
+            if let Err(error) = self.progress.write(&now_done).await {
+                tracing::warn!(%error, "the registry does not keep that all links were scanned; \
+                    they are scanned again after a restart");
             }
             done = Some(now_done);
         }
@@ -220,17 +215,4 @@ impl Rescan {
                 .await;
         }
     }
-}
-
-fn read(path: &Path) -> Option<Done> {
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
-}
-
-fn write(path: &Path, done: &Done) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    serde_json::to_writer(&mut file, done)?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }

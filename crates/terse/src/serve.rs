@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use terse_clicks::UserAgentClassifier;
-use terse_core::registry::Token;
+use terse_core::registry::{NodeId, Token};
 use terse_core::{
     Alphabet, BlockedHosts, ChangeFollower, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy,
     LinkStore, Links, NoRouteCache, Numbered, Random, RouteCache, Snowflake, TargetRules,
@@ -36,7 +36,7 @@ use crate::outgoing::{Integrations, ProviderHttp};
 use crate::reaper::{Reaper, ReaperCounts};
 use crate::registry_watcher::RegistryWatcher;
 use crate::report_job::ReportJob;
-use crate::rescan::{Rescan, RescanCounts};
+use crate::rescan::{Progress, Rescan, RescanCounts};
 use crate::safety::{CacheRescreen, LazyScreen, Safety};
 
 /// How often it is looked whether the file of places has changed.
@@ -155,7 +155,7 @@ impl Server {
         // Before anybody is let in: no link may be made, and none followed, that a moderator has
         // forbidden.
         let watch = RegistryWatcher::begin(
-            Arc::clone(&store.registry),
+            store.registry.clone(),
             Arc::clone(&redirector),
             Arc::clone(&links),
             Arc::clone(&safety),
@@ -233,6 +233,7 @@ impl Server {
                 safety: Arc::clone(&safety),
                 every: config.safety.rescan_every.get(),
                 clock: clock.clone(),
+                progress: Progress::new(store.registry.clone(), node_id()?, safety.folder()),
                 counts: Arc::clone(&rescan),
             };
             back_office.spawn(chore.run(stopped.clone()));
@@ -451,6 +452,12 @@ pub(crate) async fn local_door(config: &Config) -> anyhow::Result<(axum::Router,
         stop,
     };
     Ok((terse_server::router(state), key, store))
+}
+
+/// The name that leases of this node are held under. A data folder is locked by one process, so the
+/// name is the same at every start and a restart takes its own leases again at once.
+fn node_id() -> anyhow::Result<NodeId> {
+    NodeId::parse("local").context("naming this node")
 }
 
 /// Signs passes of links with a password, on every node alike.

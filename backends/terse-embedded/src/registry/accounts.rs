@@ -155,7 +155,7 @@ impl RegistryWrites {
             self.run(END_SESSIONS, [filed(id.0)])?;
         }
         if effect.bumps_version {
-            self.move_watermark()?;
+            self.change_version();
         }
         for line in &effect.lines {
             self.write(line, by)?;
@@ -184,7 +184,7 @@ impl RegistryWrites {
             self.run("UPDATE audit SET why = ?2, before = ?3, after = ?4 WHERE number = ?1", row)?;
         }
         if account.suspended.is_some() {
-            self.move_watermark()?;
+            self.change_version();
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ mod prune;
 mod queries;
 mod rows;
 mod schema;
+mod snapshot;
 mod store;
 mod verify;
 mod writes;

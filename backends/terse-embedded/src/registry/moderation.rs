@@ -38,7 +38,7 @@ impl RegistryWrites {
         let DomainConfig { domain, root, not_found, expired } = place;
         let row = params![domain.as_str(), target(root), target(not_found), target(expired)];
         self.run("INSERT OR REPLACE INTO places VALUES (?1, ?2, ?3, ?4)", row)?;
-        self.move_watermark()?;
+        self.change_version();
         self.write(&AuditRecord::domain_changed(before.as_ref(), place), by)?;
         Ok(())
     }
@@ -51,7 +51,7 @@ impl RegistryWrites {
         let place =
             self.one(PLACE, [domain.as_str()], rows::place)?.ok_or(RegistryError::Missing)?;
         self.run("DELETE FROM places WHERE domain = ?1", [domain.as_str()])?;
-        self.move_watermark()?;
+        self.change_version();
         self.write(&AuditRecord::domain_removed(&place), by)?;
         Ok(())
     }
@@ -65,7 +65,7 @@ impl RegistryWrites {
         if self.run("INSERT INTO blocked_hosts VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING", row)?
             > 0
         {
-            self.move_watermark()?;
+            self.change_version();
             self.write(&AuditRecord::host_blocked(host), by)?;
         }
         Ok(())
@@ -75,7 +75,7 @@ impl RegistryWrites {
         let host =
             self.one(BLOCKED_HOST, [host], rows::blocked_host)?.ok_or(RegistryError::Missing)?;
         self.run("DELETE FROM blocked_hosts WHERE host = ?1", [&host.host])?;
-        self.move_watermark()?;
+        self.change_version();
         self.write(&AuditRecord::host_unblocked(&host), by)?;
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Finding owners, and what opens doors for them, through a connection.
 
-use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use rusqlite::{Connection, Params, Row, params};
 use terse_core::registry::{
-    Account, AccountName, ApiKey, ForeignIdentity, Invitation, RegistryVersion, Session, Token,
+    Account, AccountName, ApiKey, ForeignIdentity, Invitation, Session, Token,
 };
 use terse_core::{OwnerId, Timestamp};
 
@@ -82,13 +82,6 @@ impl RegistryQueries {
     /// Whether there is any row.
     pub(crate) fn any(&self, sql: &str, params: impl Params) -> Result<bool, Failure> {
         Ok(self.conn.prepare_cached(sql)?.exists(params)?)
-    }
-
-    pub(crate) fn version(&self) -> Result<RegistryVersion, Failure> {
-        let mut statement =
-            self.conn.prepare_cached("SELECT value FROM meta WHERE name = 'version'")?;
-        let mark: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
-        Ok(RegistryVersion(mark.unwrap_or(0).cast_unsigned()))
     }
 
     pub(crate) fn setup(&self) -> Result<Option<Token>, Failure> {

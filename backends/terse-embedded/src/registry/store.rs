@@ -8,9 +8,9 @@ use rusqlite::Connection;
 use terse_core::registry::{
     AbuseReport, Account, AccountName, ApiKey, Attribution, AuditAction, AuditEntry, Audits,
     BlockedHost, ChangeAccount, Claim, Delivery, DomainConfig, Due, ForeignIdentity, Invitation,
-    KeyId, NewAccount, NewEvent, NewKey, NewReport, NewWebhook, Registry, RegistryError,
-    RegistryVersion, ReportId, ReportState, Reported, ReportedLink, Session, Settlement, Token,
-    Webhook, WebhookChange, WebhookId,
+    KeyId, NewAccount, NewEvent, NewKey, NewReport, NewWebhook, Registry, RegistryError, ReportId,
+    ReportState, Reported, ReportedLink, Session, Settlement, Token, Webhook, WebhookChange,
+    WebhookId,
 };
 use terse_core::{Domain, LinkKey, OwnerId, Revision, Timestamp};
 
@@ -148,10 +148,6 @@ impl std::fmt::Debug for EmbeddedRegistry {
 
 #[async_trait]
 impl Registry for EmbeddedRegistry {
-    async fn version(&self) -> Answer<RegistryVersion> {
-        self.look(RegistryQueries::version).await
-    }
-
     async fn offer_setup(&self, token: Token) -> Answer<bool> {
         self.write(move |writes| writes.offer_setup(&token)).await
     }

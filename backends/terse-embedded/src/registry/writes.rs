@@ -1,5 +1,6 @@
 //! Writing, in steps that are done whole or not at all.
 
+use std::cell::Cell;
 use std::ops::Deref;
 
 use rusqlite::{Connection, Params, params};
@@ -11,11 +12,12 @@ use crate::registry::rows::filed;
 
 const WRITE_LINE: &str = "INSERT INTO audit (at, actor, act, subject, about, why, before, after) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-const BUMP_VERSION: &str = "UPDATE meta SET value = value + 1 WHERE name = 'version'";
 
-/// The one who writes. It remembers nothing: what the file says counts.
+/// The connection that writes. It caches nothing: the file is the truth.
 pub(crate) struct RegistryWrites {
     queries: RegistryQueries,
+    /// Whether a step of this transaction changed what the redirect plane must know.
+    version_changed: Cell<bool>,
 }
 
 /// Why a step was not done.
@@ -61,11 +63,15 @@ impl crate::database::Writes for RegistryWrites {
     }
 
     fn reload(&mut self) -> rusqlite::Result<()> {
+        self.version_changed.set(false);
         Ok(())
     }
 
     fn finish(&mut self) -> rusqlite::Result<()> {
-        Ok(())
+        match self.version_changed.take() {
+            true => self.raise_version(),
+            false => Ok(()),
+        }
     }
 }
 
@@ -73,7 +79,7 @@ impl RegistryWrites {
     pub(crate) fn new(queries: RegistryQueries) -> rusqlite::Result<Self> {
         // What was erased is overwritten and not only given up.
         queries.conn.query_row("PRAGMA secure_delete = FAST", [], |_| Ok(()))?;
-        Ok(Self { queries })
+        Ok(Self { queries, version_changed: Cell::new(false) })
     }
 
     /// Does one caller's work among that of others. Work that is refused half-way leaves nothing
@@ -83,6 +89,7 @@ impl RegistryWrites {
         work: impl FnOnce(&Self) -> Result<A, WriteError>,
     ) -> Result<Result<A, RegistryError>, Failure> {
         self.run("SAVEPOINT step", [])?;
+        let changed_before = self.version_changed.get();
         match work(self) {
             Ok(answer) => {
                 self.run("RELEASE step", [])?;
@@ -90,6 +97,7 @@ impl RegistryWrites {
             }
             Err(WriteError::Refused(error)) => {
                 self.run("ROLLBACK TO step", [])?;
+                self.version_changed.set(changed_before);
                 self.run("RELEASE step", [])?;
                 Ok(Err(error))
             }
@@ -122,7 +130,9 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn move_watermark(&self) -> Result<(), Failure> {
-        self.run(BUMP_VERSION, []).map(|_| ())
+    /// Says that this step changes what the redirect plane must know. The version is raised by the
+    /// last statement of the transaction.
+    pub(crate) fn change_version(&self) {
+        self.version_changed.set(true);
     }
 }

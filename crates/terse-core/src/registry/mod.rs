@@ -9,6 +9,7 @@ mod domain_config;
 mod key;
 mod lease;
 mod report;
+mod snapshot;
 mod store;
 mod suspended;
 mod webhook;
@@ -30,9 +31,10 @@ pub use report::{
     AbuseReport, NewReport, REPORTERS_TO_WARN, ReportId, ReportState, Reported, ReportedLink,
     TEXTS_SHOWN,
 };
+pub use snapshot::{RegistrySnapshot, RegistrySnapshots, RegistryVersion};
 pub use store::{
     Audits, ChangeAccount, EXPIRED_KEY_RETENTION, FIRST_ACCOUNT, MAX_KEYS_PER_OWNER,
-    MAX_SESSIONS_PER_OWNER, Registry, RegistryError, RegistryVersion,
+    MAX_SESSIONS_PER_OWNER, Registry, RegistryError,
 };
 pub use suspended::Suspended;
 pub use webhook::{

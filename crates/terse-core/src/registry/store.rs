@@ -11,6 +11,7 @@ use super::domain_config::{BlockedHost, DomainConfig};
 use super::key::{ApiKey, Invitation, KeyId, NewKey, Session, Token};
 use super::lease::{JobLease, JobProgress};
 use super::report::{AbuseReport, NewReport, ReportId, ReportState, Reported, ReportedLink};
+use super::snapshot::RegistrySnapshots;
 use super::webhook::{NewWebhook, Webhook, WebhookChange, WebhookId};
 use crate::domain::Domain;
 use crate::link::{LinkKey, OwnerId, Revision};
@@ -52,11 +53,6 @@ pub const MAX_SESSIONS_PER_OWNER: usize = 50;
 /// How long an expired key is kept, so that its owner sees why it stopped working.
 pub const EXPIRED_KEY_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Which change of the registry was the last that those who answer visitors must know of: suspended
-/// owners, blocked hosts, short domains. Whoever knows an older one reads these again.
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub struct RegistryVersion(pub u64);
-
 /// A change of an account, and what it must still be for the change to be made.
 #[derive(Clone)]
 pub struct ChangeAccount {
@@ -88,11 +84,7 @@ pub struct Audits {
 /// wrote no line; nor does one that finds all as it should be already. What a line says is
 /// [`AuditRecord`](super::Line)'s.
 #[async_trait]
-pub trait Registry: JobLease + JobProgress {
-    /// The last change that those who answer visitors must know of. Cheap: asked every few seconds
-    /// by everyone.
-    async fn version(&self) -> Result<RegistryVersion, RegistryError>;
-
+pub trait Registry: JobLease + JobProgress + RegistrySnapshots {
     /// Remembers the token of the one-time set-up link, in place of an earlier one. `false`, and
     /// nothing is done, if there has ever been an admin.
     async fn offer_setup(&self, token: Token) -> Result<bool, RegistryError>;
@@ -134,7 +126,7 @@ pub trait Registry: JobLease + JobProgress {
     /// Changes an account and gives back what it is now. Never takes away the last admin who is not
     /// suspended (`LastAdmin`). A new password, a lesser role and a suspension end all its sessions
     /// in the same step. Suspending and reinstating have lines of their own in the audit log and
-    /// move the watermark.
+    /// change the version.
     async fn change_account(
         &self,
         change: ChangeAccount,
@@ -142,7 +134,7 @@ pub trait Registry: JobLease + JobProgress {
     ) -> Result<Account, RegistryError>;
     /// Erases an account with its keys, sessions, invitations and webhooks; `LastAdmin` as above.
     /// Its id and the audit log's lines stay; its name is free again and is taken out of the lines
-    /// about it. Its reports stay too, without its words and its id. Moves the watermark if it was
+    /// about it. Its reports stay too, without its words and its id. Changes the version if it was
     /// suspended.
     async fn erase_account(&self, id: OwnerId, by: Attribution) -> Result<(), RegistryError>;
     /// All suspended accounts.
@@ -205,16 +197,16 @@ pub trait Registry: JobLease + JobProgress {
 
     /// Short domains that were added while running, by name.
     async fn domain_configs(&self) -> Result<Vec<DomainConfig>, RegistryError>;
-    /// Adds or changes a short domain. Moves the watermark.
+    /// Adds or changes a short domain. Changes the version.
     async fn put_domain(&self, place: DomainConfig, by: Attribution) -> Result<(), RegistryError>;
-    /// Removes a short domain; `Missing` if there is none. Moves the watermark.
+    /// Removes a short domain; `Missing` if there is none. Changes the version.
     async fn remove_domain(&self, domain: &Domain, by: Attribution) -> Result<(), RegistryError>;
 
     /// Hosts that were blocked by hand, by name.
     async fn blocked_hosts(&self) -> Result<Vec<BlockedHost>, RegistryError>;
-    /// Blocks a host. Blocking it again is fine, and leaves it as it is. Moves the watermark.
+    /// Blocks a host. Blocking it again is fine, and leaves it as it is. Changes the version.
     async fn block_host(&self, host: BlockedHost, by: Attribution) -> Result<(), RegistryError>;
-    /// Unblocks a host; `Missing` if it was not blocked. Moves the watermark.
+    /// Unblocks a host; `Missing` if it was not blocked. Changes the version.
     async fn unblock_host(&self, host: &str, by: Attribution) -> Result<(), RegistryError>;
 
     /// Keeps a report.

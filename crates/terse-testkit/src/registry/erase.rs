@@ -119,11 +119,11 @@ pub async fn an_erased_name_is_taken_out_of_the_log(store: Store) {
     assert_eq!(store.account(bob.id).await.unwrap(), Some(bob));
 }
 
-pub async fn erasing_a_suspended_account_moves_the_watermark(store: Store) {
+pub async fn erasing_a_suspended_account_changes_the_version(store: Store) {
     let ann = add(&store, "ann").await;
     change(&store, ann.id, suspend()).await.unwrap();
     let before = store.version().await.unwrap();
     store.erase_account(ann.id, by()).await.unwrap();
-    assert!(store.version().await.unwrap() > before);
+    assert_ne!(store.version().await.unwrap(), before);
     assert_eq!(store.suspended().await.unwrap(), Vec::<OwnerId>::new());
 }

@@ -18,6 +18,7 @@ mod prune;
 mod reports;
 mod sessions;
 mod setup;
+mod versions;
 mod webhooks;
 
 use std::future::Future;
@@ -43,6 +44,7 @@ pub use prune::*;
 pub use reports::*;
 pub use sessions::*;
 pub use setup::*;
+pub use versions::*;
 pub use webhooks::*;
 
 use crate::moment;
@@ -84,11 +86,11 @@ macro_rules! registry {
             a_lesser_role_ends_all_sessions
             a_suspension_ends_all_sessions_and_is_undone
             other_changes_leave_sessions_alone
-            a_suspension_reaches_keys_and_the_watermark
+            a_suspension_reaches_keys_and_the_version
             an_erased_account_leaves_nothing_but_its_id
             an_erased_name_is_free_and_its_id_is_not
             an_erased_name_is_taken_out_of_the_log
-            erasing_a_suspended_account_moves_the_watermark
+            erasing_a_suspended_account_changes_the_version
             a_key_is_found_by_its_token
             a_key_needs_an_owner_and_a_token_of_its_own
             an_expired_key_is_returned
@@ -115,7 +117,7 @@ macro_rules! registry {
             a_place_is_put_changed_and_removed
             a_place_as_it_is_leaves_no_trace
             a_host_is_blocked_once_and_unblocked
-            the_watermark_moves_for_what_visitors_meet_alone
+            the_version_changes_for_what_visitors_meet_alone
             one_reporter_counts_once_while_open
             reporters_are_counted_per_link
             racing_reports_are_counted_exactly
@@ -148,12 +150,15 @@ macro_rules! registry {
             a_lease_that_is_given_back_is_free
             every_name_is_a_lease_of_its_own
             progress_is_kept_per_job
+            a_snapshot_has_all_of_its_version
             ;
             two handles:
             one_node_at_a_time_holds_a_lease
             of_racing_nodes_one_gets_the_lease
             a_lease_that_is_over_is_taken_with_a_higher_token
             a_write_with_an_old_token_is_fenced
+            a_reader_of_versions_misses_no_change
+            a_change_through_one_handle_is_a_version_of_the_other
         }
     };
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use terse::config::{ListSource, Lists};
 
+use crate::bans::wait;
 use crate::harness::TestTerse;
 
 /// The promise: a changed list takes effect within five seconds. Busy machines get more time before
@@ -151,7 +152,9 @@ fn a_list_that_changed_while_the_server_was_down_is_noticed_at_start() {
     terse.restart();
     until("the link is taken down", || terse.get("/link1").status == 451);
     // Already scanned with the same lists, so there is nothing to do.
-    until("it is noted", || terse.config.data_dir.join("lists/judged.json").exists());
+    until("the registry keeps the scan", || {
+        wait(terse.registry().job_progress("rescan")).unwrap().is_some()
+    });
     terse.restart();
     assert_eq!(terse.get("/link1").status, 451);
     // A host blocked in the settings works like a list.
