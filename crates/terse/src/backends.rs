@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use terse_core::clicks::ClickStore;
 use terse_core::limits::Limiter;
-use terse_core::registry::Registry;
+use terse_core::registry::{JobLease, NodeId, Registry};
 use terse_core::{Clock, LinkStore, StoreError};
 use terse_embedded::{
     ClickOptions, Embedded, EmbeddedClicks, EmbeddedRegistry, LocalLimiter, Options,
@@ -75,6 +75,17 @@ pub fn limiter(clock: &Clock) -> Arc<dyn Limiter> {
 }
 
 impl Store {
+    /// The leases that decide which node runs the background jobs.
+    pub fn leases(&self) -> Arc<dyn JobLease> {
+        self.embedded_registry.clone()
+    }
+
+    /// This node's name in leases. One process at a time uses an embedded store, so every start has
+    /// the same name and takes its own lease again at once.
+    pub fn node(&self) -> anyhow::Result<NodeId> {
+        NodeId::parse("local").context("naming this node")
+    }
+
     /// How many writes are waiting.
     pub fn queue_depth(&self) -> impl Fn() -> usize + Send + Sync + 'static {
         let embedded = Arc::clone(&self.embedded);

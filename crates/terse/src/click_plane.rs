@@ -1,5 +1,5 @@
-//! The click plane, joined: the journal that visits are written to, the pipeline behind it, and its
-//! chores.
+//! The click plane: the journal that serving threads write visits to, the pipeline that counts
+//! them, and its jobs.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use terse_clicks::{AddressPrecision, Shipper, ShipperCounts, ShipperParts};
 use terse_core::clicks::{ClickStore, Live};
 use terse_core::{Clock, LinkStore};
 use terse_redirect::{AddressDetail, Journal, JournalSettings};
+use terse_worker::{ClickRetention, ClickRetentionCounts, ClickRetentionSettings, Scheduler};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
 
-use crate::click_jobs::{ClickJobCounts, ClickJobs, keep_salt, salt_of_today};
+use crate::click_jobs::{DailySalt, salt_of_today};
 use crate::config::{Addresses, Config};
 
 /// Small enough that little is lost with one that is dropped, large enough that a busy server makes
@@ -29,7 +29,7 @@ pub(crate) struct ClickPlane {
     pub(crate) live: Arc<Live>,
     shipper: Mutex<Option<Shipper>>,
     counts: Arc<ShipperCounts>,
-    pruned: Arc<ClickJobCounts>,
+    pruned: Arc<ClickRetentionCounts>,
 }
 
 /// What the click plane has counted, at one moment.
@@ -63,7 +63,7 @@ impl ClickPlane {
         threads: usize,
         clock: &Clock,
         runtime: &Runtime,
-        stopped: &watch::Receiver<bool>,
+        scheduler: &mut Scheduler,
     ) -> anyhow::Result<Self> {
         let settings = &config.clicks;
         let folder = config.data_dir.join("journal");
@@ -121,17 +121,12 @@ impl ClickPlane {
                     i64::MIN
                 }
             };
-            let hand_out = {
-                let journal = Arc::clone(&journal);
-                move |salt| journal.set_salt(salt)
-            };
-            runtime.spawn(keep_salt(
-                Arc::clone(clicks),
-                clock.clone(),
-                day,
-                hand_out,
-                stopped.clone(),
-            ));
+            scheduler.add(DailySalt {
+                store: Arc::clone(clicks),
+                clock: clock.clone(),
+                known: day,
+                journal: Arc::clone(&journal),
+            });
             Some(journal)
         } else {
             None
@@ -140,23 +135,21 @@ impl ClickPlane {
         Ok(Self { journal, live, shipper: Mutex::new(shipper), counts, pruned: Arc::default() })
     }
 
-    /// Keeps what is kept within its time.
-    pub(crate) fn prune(
+    /// The job that deletes clicks after the time they are kept.
+    pub(crate) fn retention(
         &self,
         config: &Config,
         clicks: &Arc<dyn ClickStore>,
         links: &Arc<dyn LinkStore>,
         clock: &Clock,
-    ) -> ClickJobs {
-        ClickJobs {
-            clicks: Arc::clone(clicks),
-            links: Arc::clone(links),
-            clock: clock.clone(),
+    ) -> ClickRetention {
+        let settings = ClickRetentionSettings {
             every: config.links.reap_every.get(),
             keep_raw: config.clicks.keep_raw.get(),
             keep_hours: config.clicks.keep_hours.get(),
-            counts: Arc::clone(&self.pruned),
-        }
+        };
+        let (clicks, links) = (Arc::clone(clicks), Arc::clone(links));
+        ClickRetention::new(clicks, links, clock.clone(), settings, Arc::clone(&self.pruned))
     }
 
     /// What was counted, for whoever asks.

@@ -1,4 +1,4 @@
-//! `/metrics`: what the rooms count, in the shape Prometheus reads.
+//! `/metrics`: what the parts of the server count, in the format of Prometheus.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use terse_redirect::{BUCKETS_MICROS, Snapshot};
 use terse_server::{ApiStats, CreateResult};
+use terse_worker::{CountsByJob, JobCounts, ReaperCounts};
 
 use crate::click_plane::Counted;
 use crate::outgoing::OutgoingCounts;
-use crate::reaper::ReaperCounts;
 use crate::rescan::RescanCounts;
 use crate::safety::{ListCounts, Service};
 
-/// Reads all rooms when somebody asks.
+/// Reads all counters when `/metrics` is requested.
 pub(crate) struct MetricsSources {
     /// What the redirect plane has counted.
     pub(crate) redirects: Box<dyn Fn() -> Snapshot + Send + Sync>,
@@ -40,11 +40,13 @@ pub(crate) struct MetricsSources {
     pub(crate) clicks: Box<dyn Fn() -> Counted + Send + Sync>,
     /// Writes waiting for the store.
     pub(crate) queue: Box<dyn Fn() -> usize + Send + Sync>,
+    /// Runs of the background jobs.
+    pub(crate) jobs: CountsByJob,
 }
 
 impl fmt::Debug for MetricsSources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Rooms")
+        f.write_str("MetricsSources")
     }
 }
 
@@ -114,6 +116,15 @@ impl Collector for MetricsSources {
             safe_browsing(&mut encoder, service)?;
         }
         outgoing(&mut encoder, &self.outgoing)?;
+        let runs = |counts: &JobCounts| counts.runs.load(Ordering::Relaxed);
+        let failures = |counts: &JobCounts| counts.failures.load(Ordering::Relaxed);
+        let by_job = |of: &dyn Fn(&JobCounts) -> u64| -> Vec<_> {
+            self.jobs.iter().map(|(job, counts)| (*job, of(counts))).collect()
+        };
+        let help = "Runs of background jobs that ended";
+        family(&mut encoder, "terse_job_runs", help, "job", &by_job(&runs))?;
+        let help = "Runs of background jobs that failed, panicked or took too long";
+        family(&mut encoder, "terse_job_failures", help, "job", &by_job(&failures))?;
 
         let creates =
             CreateResult::ALL.map(|outcome| (outcome.as_str(), self.api.creates(outcome)));

@@ -1,6 +1,6 @@
-//! What goes out to strangers' servers because an operator switched it on: webhooks, titles, checks
-//! of targets. All of it by one guarded client; with everything off there is no client, no thread
-//! and no task.
+//! Requests to other people's servers that the operator has switched on: webhooks, titles, checks of
+//! targets. One guarded client sends them all; with everything off there is no client, no thread and
+//! no job.
 
 mod hooks;
 mod link_checker;
@@ -16,15 +16,15 @@ use terse_core::registry::{Registry, WebhookKey};
 use terse_core::{Clock, Hosts, Identity, LinkEvents, Links, TargetRules};
 use terse_outgoing::{Outgoing, OutgoingSettings};
 use terse_server::Webhooks;
-use tokio::runtime::Runtime;
-use tokio::sync::watch;
+use terse_worker::Scheduler;
+use tokio::sync::mpsc;
 
 use crate::config::Config;
-use hooks::Hooks;
+use hooks::{Hooks, WebhookOwners};
 use link_checker::LinkChecker;
 pub(crate) use oidc::ProviderHttp;
-use sender::Sender;
-use titles::Titles;
+use sender::WebhookDelivery;
+use titles::{Titles, Untitled};
 
 /// Events that are sent at once,
 const POSTS: usize = 12;
@@ -63,7 +63,7 @@ pub(crate) struct OutgoingCounts {
 /// What is switched on.
 pub(crate) struct Integrations {
     hooks: Option<Hooks>,
-    titles: Option<Titles>,
+    titles: Option<(mpsc::Sender<Untitled>, mpsc::Receiver<Untitled>)>,
     client: Option<Arc<Outgoing>>,
     pub(crate) counts: Arc<OutgoingCounts>,
 }
@@ -102,7 +102,7 @@ impl Integrations {
             client.max_concurrent = POSTS + PAGES + CHECKS;
             Arc::new(Outgoing::new(client))
         });
-        Ok(Self { hooks, titles: settings.titles.then(Titles::new), client, counts })
+        Ok(Self { hooks, titles: settings.titles.then(titles::queue), client, counts })
     }
 
     /// For the API.
@@ -116,40 +116,35 @@ impl Integrations {
             (None, None) => None,
             (hooks, titles) => Some(Arc::new(hooks::Listeners {
                 hooks: hooks.clone(),
-                titles: titles.as_ref().map(|titles| titles.queue.clone()),
+                titles: titles.as_ref().map(|(queue, _)| queue.clone()),
                 counts: Arc::clone(&self.counts),
             })),
         }
     }
 
-    /// Begins to send, to ask and to check.
-    pub(crate) fn start(
+    /// Adds the jobs of what is switched on.
+    pub(crate) fn add_jobs(
         self,
         config: &Config,
         links: &Arc<Links>,
         clock: &Clock,
-        runtime: &Runtime,
-        stop: &watch::Receiver<bool>,
+        scheduler: &mut Scheduler,
     ) {
         let Some(client) = self.client else { return };
         if let Some(hooks) = self.hooks {
-            runtime.spawn(hooks.clone().keep(stop.clone()));
+            scheduler.add(WebhookOwners(hooks.clone()));
             if config.roles.worker {
-                let sender = Sender::new(hooks, Arc::clone(&client), clock.clone());
-                runtime.spawn(sender.run(stop.clone()));
+                let client = Arc::clone(&client);
+                scheduler.add(WebhookDelivery::new(hooks, client, clock.clone()));
             }
         }
-        if let Some(titles) = self.titles {
-            runtime.spawn(titles.run(
-                Arc::clone(links),
-                Arc::clone(&client),
-                Arc::clone(&self.counts),
-                stop.clone(),
-            ));
+        if let Some((_, waiting)) = self.titles {
+            let (links, client) = (Arc::clone(links), Arc::clone(&client));
+            scheduler.add(Titles::new(waiting, links, client, Arc::clone(&self.counts)));
         }
         if config.outgoing.check_targets && config.roles.worker {
-            let reach = LinkChecker::new(Arc::clone(links), client, clock.clone(), self.counts);
-            runtime.spawn(reach.run(stop.clone()));
+            let links = Arc::clone(links);
+            scheduler.add(LinkChecker::new(links, client, clock.clone(), self.counts));
         }
     }
 }

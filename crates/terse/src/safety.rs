@@ -16,16 +16,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
-use terse_core::{Clock, Hosts, Screening};
+use terse_core::{BoxError, Clock, Hosts, Screening};
 use terse_outgoing::{Outgoing, OutgoingSettings, Validators};
 use terse_safety::safe_browsing::SafeBrowsing;
 use terse_safety::{Flag, FlagSet, Index, ParsedList, ProtectedHosts, Screen};
-use tokio::runtime::Runtime;
+use terse_worker::{Context, Job, Next, Scheduler};
 use tokio::sync::watch;
 
 use crate::config::{Config, ListPlace};
 pub(crate) use cache_rescreen::CacheRescreen;
+use feed::Feed;
 pub(crate) use lazy_screen::LazyScreen;
 use loaded_list::{ListUpdate, LoadedList};
 use moderator_blocks::ModeratorBlocks;
@@ -58,6 +60,28 @@ pub(crate) struct Safety {
     changed: watch::Sender<Fingerprint>,
     every: Duration,
     folder: PathBuf,
+}
+
+/// Reads blocklist files again when they change.
+struct ListFiles {
+    safety: Arc<Safety>,
+}
+
+#[async_trait]
+impl Job for ListFiles {
+    fn name(&self) -> &'static str {
+        "blocklist files"
+    }
+
+    fn interval(&self) -> Duration {
+        POLL_INTERVAL
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        let safety = Arc::clone(&self.safety);
+        tokio::task::spawn_blocking(move || safety.read_files()).await?;
+        Ok(Next::Interval)
+    }
 }
 
 /// What became of lists so far.
@@ -148,52 +172,37 @@ impl Safety {
         &self.folder
     }
 
-    /// Begins to look after files and feeds, if there are any.
-    pub(crate) fn keep(
-        self: Arc<Self>,
+    /// Adds the jobs that read changed files and fetch feeds, where the settings name any.
+    pub(crate) fn add_jobs(
+        self: &Arc<Self>,
         config: &Config,
         base_url: &str,
-        runtime: &Runtime,
-        stop: &watch::Receiver<bool>,
+        scheduler: &mut Scheduler,
     ) {
         let sources = &config.safety.lists.0;
         if sources.iter().any(|source| matches!(source.place, ListPlace::File(_))) {
-            runtime.spawn(Arc::clone(&self).watch_files(stop.clone()));
+            scheduler.add(ListFiles { safety: Arc::clone(self) });
         }
         let mut settings = OutgoingSettings::new(env!("CARGO_PKG_VERSION"), base_url);
         settings.allow_private = config.safety.allow_private_targets;
-        // No thread starts and nobody is asked before a feed is due.
+        // The client starts no thread and sends no request before a feed is due.
         let outgoing = Arc::new(Outgoing::new(settings));
         for (at, source) in sources.iter().enumerate() {
             if let ListPlace::Url(url) = &source.place {
-                let feed = feed::Feed {
-                    safety: Arc::clone(&self),
+                scheduler.add(Feed {
+                    safety: Arc::clone(self),
+                    outgoing: Arc::clone(&outgoing),
+                    every: self.every,
                     at,
                     name: source.name.clone(),
                     url: url.clone(),
-                };
-                runtime.spawn(feed.run(Arc::clone(&outgoing), self.every, stop.clone()));
+                });
             }
         }
     }
 
-    async fn watch_files(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
-        let mut looks = tokio::time::interval(POLL_INTERVAL);
-        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = looks.tick() => {}
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-            let safety = Arc::clone(&self);
-            if let Err(error) = tokio::task::spawn_blocking(move || safety.look()).await {
-                tracing::error!(%error, "the blocklists could not be looked at");
-            }
-        }
-    }
-
-    /// One look at all files.
-    fn look(&self) {
+    /// Reads the files that have changed.
+    fn read_files(&self) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = false;
         for list in held.iter_mut() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use terse_clicks::UserAgentClassifier;
-use terse_core::registry::{NodeId, Token};
+use terse_core::registry::Token;
 use terse_core::{
     Alphabet, BlockedHosts, ChangeFollower, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy,
     LinkStore, Links, NoRouteCache, Numbered, Random, RouteCache, Snowflake, TargetRules,
@@ -18,29 +18,31 @@ use terse_server::{
     Accounts, ApiStats, AppState, Erasures, Keys, Limits, Oidc, OidcSettings, PasswordGate,
     Passwords, RegistryRefresh, UsedKeys,
 };
+use terse_worker::{
+    LeaseKeeper, Reaper, ReaperCounts, RegistryRetention, Reports, Running, Scheduler,
+};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use url::Url;
 
-use crate::account_jobs::AccountJobs;
+use crate::account_jobs::{ErasureJob, UsedKeyFlush};
 use crate::backends::{self, Store};
 use crate::change_job;
 use crate::click_plane::ClickPlane;
 use crate::config::{self, Config};
 use crate::data_dir_lock::{DataDir, LockGuard, RunInfo};
+use crate::geo_refresh::GeoRefresh;
 use crate::health::HealthEndpoints;
 use crate::http_fallback::HttpFallback;
 use crate::metrics::MetricsSources;
 use crate::metrics_store::MetricsStore;
 use crate::outgoing::{Integrations, ProviderHttp};
-use crate::reaper::{Reaper, ReaperCounts};
 use crate::registry_watcher::RegistryWatcher;
-use crate::report_job::ReportJob;
 use crate::rescan::{Progress, Rescan, RescanCounts};
 use crate::safety::{CacheRescreen, LazyScreen, Safety};
 
-/// How often it is looked whether the file of places has changed.
-const DOMAIN_POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// How long background jobs may take to end at shutdown.
+const JOBS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the server until it is told to stop.
 pub fn run(config: Config) -> anyhow::Result<()> {
@@ -65,6 +67,7 @@ pub struct Server {
     setup_link: Option<String>,
     workers: Arc<Workers>,
     click_plane: ClickPlane,
+    jobs: Running,
     back_office: Runtime,
     draining: Arc<AtomicBool>,
     stop: watch::Sender<bool>,
@@ -152,6 +155,7 @@ impl Server {
         let cursor_key = store.links.identity().derive("terse list cursors v1");
         let reporter_key = store.links.identity().derive("terse reporters v1");
         let (stop, stopped) = watch::channel(false);
+        let mut jobs = Scheduler::new(LeaseKeeper::new(store.leases(), store.node()?));
         // Before anybody is let in: no link may be made, and none followed, that a moderator has
         // forbidden.
         let watch = RegistryWatcher::begin(
@@ -168,7 +172,7 @@ impl Server {
         let (registry_refresh, receiver) = RegistryRefresh::new();
         back_office.spawn(watch.run(receiver, stopped.clone()));
         let click_plane =
-            ClickPlane::start(config, &store.clicks, threads, &clock, &back_office, &stopped)?;
+            ClickPlane::start(config, &store.clicks, threads, &clock, &back_office, &mut jobs)?;
         let state = AppState {
             links: Arc::clone(&links),
             keys,
@@ -200,23 +204,23 @@ impl Server {
         let web = terse_server::router(state);
 
         if config.clicks.geo_database.is_some() {
-            back_office.spawn(refresh_places(lookout, clock.clone(), stopped.clone()));
+            jobs.add(GeoRefresh { classifier: lookout, clock: clock.clone() });
         }
-        Arc::clone(&safety).keep(config, base_url.as_str(), &back_office, &stopped);
+        safety.add_jobs(config, base_url.as_str(), &mut jobs);
         if let Some(service) = &safety.service {
-            service.keep(&safety, &links, &back_office, &stopped);
+            service.add_jobs(&safety, &links, &mut jobs);
         }
         let recalled = Arc::new(AtomicU64::new(0));
-        let recall = CacheRescreen {
+        jobs.add(CacheRescreen {
             redirector: Arc::clone(&redirector),
             screen: safety.screen.clone(),
             recalled: Arc::clone(&recalled),
-        };
-        back_office.spawn(recall.run(stopped.clone()));
+            seen: None,
+        });
         let (reaper, rescan) =
             (Arc::new(ReaperCounts::default()), Arc::new(RescanCounts::default()));
         if config.roles.worker {
-            let chore = Reaper {
+            jobs.add(Reaper {
                 store: Arc::clone(&metrics_store),
                 links: Arc::clone(&links),
                 clicks: Arc::clone(&store.clicks),
@@ -226,42 +230,35 @@ impl Server {
                 grace: config.links.grace.get(),
                 batch: config.links.reap_batch as usize,
                 counts: Arc::clone(&reaper),
-            };
-            back_office.spawn(chore.run(stopped.clone()));
+            });
             let chore = Rescan {
                 links: Arc::clone(&links),
                 safety: Arc::clone(&safety),
                 every: config.safety.rescan_every.get(),
                 clock: clock.clone(),
-                progress: Progress::new(store.registry.clone(), node_id()?, safety.folder()),
+                progress: Progress::new(store.registry.clone(), store.node()?, safety.folder()),
                 counts: Arc::clone(&rescan),
             };
             back_office.spawn(chore.run(stopped.clone()));
-            let reports = ReportJob {
+            jobs.add(Reports {
                 links: Arc::clone(&links),
                 registry: Arc::clone(&store.registry),
                 clock: clock.clone(),
-            };
-            back_office.spawn(reports.run(stopped.clone()));
-            back_office.spawn(
-                click_plane
-                    .prune(config, &store.clicks, &metrics_store, &clock)
-                    .run(stopped.clone()),
-            );
+            });
+            jobs.add(click_plane.retention(config, &store.clicks, &metrics_store, &clock));
+            jobs.add(RegistryRetention {
+                registry: Arc::clone(&store.registry),
+                clock: clock.clone(),
+            });
         }
 
         let sent = Arc::clone(&outside.counts);
-        outside.start(config, &links, &clock, &back_office, &stopped);
-        let erasures = Erasures::new(links, Arc::clone(&store.clicks), Arc::clone(&store.registry));
-        let (registry_of_owners, tidies) = (Arc::clone(&store.registry), config.roles.worker);
-        let chore = AccountJobs {
-            registry: registry_of_owners,
-            used_keys,
-            erasures,
-            clock: clock.clone(),
-            tidies,
-        };
-        back_office.spawn(chore.run(stopped.clone()));
+        outside.add_jobs(config, &links, &clock, &mut jobs);
+        jobs.add(UsedKeyFlush { registry: Arc::clone(&store.registry), used_keys });
+        if config.roles.worker {
+            let (clicks, registry) = (Arc::clone(&store.clicks), Arc::clone(&store.registry));
+            jobs.add(ErasureJob { erasures: Erasures::new(links, clicks, registry) });
+        }
 
         // The metrics read the workers, and the workers' front door shows the metrics.
         let workers: Arc<std::sync::OnceLock<Arc<Workers>>> = Arc::default();
@@ -281,6 +278,7 @@ impl Server {
             outgoing: sent,
             queue: Box::new(queue),
             clicks: Box::new(click_plane.counted()),
+            jobs: jobs.counts(),
         }));
         let draining = Arc::new(AtomicBool::new(false));
         let health = HealthEndpoints {
@@ -307,6 +305,7 @@ impl Server {
                 .context("starting the serving threads")?,
         );
         let _ = workers.set(Arc::clone(&running));
+        let jobs = jobs.start(back_office.handle());
         // Visitors are served already: a full disk must not take them away again.
         if let Err(error) = data_dir.write_run(&RunInfo {
             pid: std::process::id(),
@@ -326,6 +325,7 @@ impl Server {
             setup_link,
             workers: running,
             click_plane,
+            jobs,
             back_office,
             draining,
             stop,
@@ -374,6 +374,10 @@ impl Server {
         let _ = self.stop.send(true);
         let all_gone = self.workers.stop(patience);
         self.click_plane.stop(patience, all_gone);
+        // Behind the requests: the last uses of keys are recorded.
+        if !self.back_office.block_on(self.jobs.stop(JOBS_TIMEOUT)) {
+            tracing::warn!("a background job did not end in time");
+        }
         if let Err(error) = self.data_dir.remove_run() {
             tracing::warn!(%error, "the file that says where we are could not be removed");
         }
@@ -454,31 +458,9 @@ pub(crate) async fn local_door(config: &Config) -> anyhow::Result<(axum::Router,
     Ok((terse_server::router(state), key, store))
 }
 
-/// The name that leases of this node are held under. A data folder is locked by one process, so the
-/// name is the same at every start and a restart takes its own leases again at once.
-fn node_id() -> anyhow::Result<NodeId> {
-    NodeId::parse("local").context("naming this node")
-}
-
 /// Signs passes of links with a password, on every node alike.
 fn pass_key(store: &Store) -> [u8; 32] {
     store.links.identity().derive("terse link passes v1")
-}
-
-/// Has a changed file of places read again for rules, where that delays no visitor.
-async fn refresh_places(
-    lookout: Arc<UserAgentClassifier>,
-    clock: Clock,
-    mut stop: watch::Receiver<bool>,
-) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(DOMAIN_POLL_INTERVAL) => {}
-            _ = stop.wait_for(|stop| *stop) => return,
-        }
-        let (lookout, now) = (Arc::clone(&lookout), clock.now());
-        let _ = tokio::task::spawn_blocking(move || lookout.refresh(now)).await;
-    }
 }
 
 /// The keys that open everything; the one that was made now; and one for commands on this machine,

@@ -1,4 +1,4 @@
-//! From what happens to links to what waits for receivers.
+//! Writes a delivery into the registry for every webhook that wants an event.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,19 +6,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::registry::{EventKind, NewEvent, Registry, RegistryError};
-use terse_core::{Hosts, Link, LinkEvents, OwnerId, Timestamp};
+use terse_core::{BoxError, Hosts, Link, LinkEvents, OwnerId, Timestamp};
 use terse_server::{Webhooks, link_json};
-use tokio::sync::{mpsc, watch};
+use terse_worker::{Context, Job, Next};
+use tokio::sync::mpsc;
 
 use super::OutgoingCounts;
 use super::titles::Untitled;
 
-/// How often it is looked who has webhooks; other nodes hear of a first one no later.
+/// How often the owners with webhooks are read; other nodes learn of a first webhook within this
+/// time.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// How long whoever changes a link waits until it is written down that somebody is to be told.
+/// How long a change of a link waits for its event to be written.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Writes down what is to be told to whom.
+/// Writes events for the owners who have webhooks.
 #[derive(Clone)]
 pub(super) struct Hooks {
     pub(super) desk: Webhooks,
@@ -34,21 +36,7 @@ impl Hooks {
         Ok(())
     }
 
-    /// Looks now and then who has webhooks, until told to stop.
-    pub(super) async fn keep(self, mut stop: watch::Receiver<bool>) {
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-            // Whoever was known stays known.
-            if let Err(error) = self.refresh().await {
-                tracing::warn!(%error, "who has webhooks could not be read");
-            }
-        }
-    }
-
-    /// On a task of its own: whoever goes away in the middle must not take the event along.
+    /// Writes the event in a task of its own: a caller that is cancelled must not lose the event.
     async fn enqueue(&self, kind: EventKind, link: &Link, at: Timestamp) {
         let event =
             NewEvent::new(kind, link.owner, at, &[("link", link_json(link, &self.hosts, at))]);
@@ -75,14 +63,33 @@ impl Hooks {
             tracing::error!(
                 why,
                 event = kind.as_str(),
-                "an event could not be written down; its receivers are not told"
+                "an event could not be written; its webhooks do not receive it"
             );
         });
         let _ = written.await;
     }
 }
 
-/// Everybody who wants to know what happens to links.
+/// Reads again which owners have webhooks, as other nodes may have added some.
+pub(super) struct WebhookOwners(pub(super) Hooks);
+
+#[async_trait]
+impl Job for WebhookOwners {
+    fn name(&self) -> &'static str {
+        "webhook owners"
+    }
+
+    fn interval(&self) -> Duration {
+        POLL_INTERVAL
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        self.0.refresh().await?;
+        Ok(Next::Interval)
+    }
+}
+
+/// Listens to what happens to links, for webhooks and titles.
 pub(super) struct Listeners {
     pub(super) hooks: Option<Hooks>,
     pub(super) titles: Option<mpsc::Sender<Untitled>>,

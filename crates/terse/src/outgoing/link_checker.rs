@@ -1,4 +1,4 @@
-//! Whether targets still answer: looked at slowly, one after the other, each host at most once a
+//! Checks whether targets still answer: slowly, one after the other, each host at most once a
 //! minute.
 
 use std::collections::{HashMap, VecDeque};
@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use terse_core::{
-    Caller, Clock, Cursor, Link, LinkError, LinkKey, Links, ListQuery, Sort, Status, Target,
-    Timestamp, UNREACHABLE,
+    BoxError, Caller, Clock, Cursor, Link, LinkError, LinkKey, Links, ListQuery, Sort, Status,
+    Target, Timestamp, UNREACHABLE,
 };
 use terse_outgoing::{Limits, Outgoing, OutgoingError};
-use tokio::sync::watch;
+use terse_worker::{Context, Job, Next};
 
 use super::OutgoingCounts;
 
@@ -31,7 +32,7 @@ const MAX_FAILING: usize = 100_000;
 /// Hosts whose last look is remembered.
 const MAX_HOSTS: usize = 10_000;
 
-/// The one who looks.
+/// The job: requests targets and flags links whose target does not answer.
 pub(super) struct LinkChecker {
     links: Arc<Links>,
     client: Arc<Outgoing>,
@@ -65,6 +66,26 @@ struct Failing {
     last: Timestamp,
 }
 
+#[async_trait]
+impl Job for LinkChecker {
+    fn name(&self) -> &'static str {
+        "link checker"
+    }
+
+    fn interval(&self) -> Duration {
+        PACE
+    }
+
+    fn needs_lease(&self) -> bool {
+        true
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        self.check_next().await?;
+        Ok(Next::Interval)
+    }
+}
+
 impl LinkChecker {
     pub(super) fn new(
         links: Arc<Links>,
@@ -76,30 +97,8 @@ impl LinkChecker {
         Self { links, client, clock, counts, round, failing, asked }
     }
 
-    /// Looks until told to stop.
-    pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        let mut pace = tokio::time::interval(PACE);
-        pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = pace.tick() => {}
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-            let look = async {
-                if let Err(error) = self.look().await {
-                    tracing::warn!(%error, "targets could not be checked; trying again in a \
-                        moment");
-                }
-            };
-            tokio::select! {
-                () = look => {}
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-        }
-    }
-
-    /// One look at one target, if there is one to look at.
-    async fn look(&mut self) -> Result<(), LinkError> {
+    /// Checks one target, if one is due.
+    async fn check_next(&mut self) -> Result<(), LinkError> {
         let now = self.clock.now();
         let Some(candidate) = self.next(now).await? else { return Ok(()) };
         if self.asked.len() >= MAX_HOSTS {

@@ -1,34 +1,91 @@
-//! Sends what waits for receivers.
+//! Sends deliveries to webhooks.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use terse_core::Clock;
+use async_trait::async_trait;
 use terse_core::registry::{Claim, DeliveryResult, DeliveryState, Due, Settlement, WebhookId};
+use terse_core::{BoxError, Clock};
 use terse_outgoing::{Outgoing, OutgoingError, SIGNATURE_HEADER, WebhookSecret, sign};
-use tokio::sync::{Semaphore, watch};
+use terse_worker::{Context, Job, Next};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::POSTS;
 use super::hooks::Hooks;
 
-/// How often it is looked what is due, though nobody rang.
+/// How often the job claims what is due without being woken.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Deliveries that are lent to us at once. More than are sent at once: those for a slow host wait
-/// for their turn without taking it from others.
+/// Deliveries claimed at once. More than are sent at once: those for a slow host wait for their turn
+/// without taking it from others.
 const LENT: usize = 128;
 /// Deliveries to one host that are sent at once.
 const TO_ONE_HOST: usize = 3;
-/// How long nobody else gets what was lent to us. Longer than all that is lent could take at a
+/// How long no other node gets what this one has claimed. Longer than all of it could take at a
 /// single slow host.
 const LEASE: Duration = Duration::from_secs(180);
-/// What was not sent by then is left to whoever is next.
+/// A delivery that was not sent by then is left to the next claim.
 const TOO_LATE: Duration = Duration::from_secs(120);
 
-/// The one who sends.
-pub(super) struct Sender {
+/// The job: claims deliveries that are due and sends them.
+///
+/// It needs no lease. Each delivery is claimed in the registry, so several nodes share the work. A
+/// delivery that is under way at shutdown is sent again after the claim ends.
+pub(super) struct WebhookDelivery {
+    sender: Arc<Sender>,
+    under_way: JoinSet<()>,
+    /// The webhook that was served last: the next claim begins behind it, so that all get a turn.
+    after: WebhookId,
+}
+
+impl WebhookDelivery {
+    pub(super) fn new(hooks: Hooks, client: Arc<Outgoing>, clock: Clock) -> Self {
+        let turns = Semaphore::new(POSTS);
+        let sender = Arc::new(Sender { hooks, client, clock, turns, hosts: Mutex::default() });
+        Self { sender, under_way: JoinSet::new(), after: WebhookId(0) }
+    }
+}
+
+#[async_trait]
+impl Job for WebhookDelivery {
+    fn name(&self) -> &'static str {
+        "webhook deliveries"
+    }
+
+    fn interval(&self) -> Duration {
+        POLL_INTERVAL
+    }
+
+    async fn wake(&mut self) {
+        let Self { sender, under_way, .. } = self;
+        tokio::select! {
+            () = sender.hooks.desk.wake.notified() => {}
+            // The next delivery to the same receiver may be due.
+            Some(_) = under_way.join_next() => {}
+        }
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        while self.under_way.try_join_next().is_some() {}
+        let room = LENT - self.under_way.len().min(LENT);
+        if room == 0 {
+            return Ok(Next::Interval);
+        }
+        let (now, after) = (self.sender.clock.now(), self.after);
+        let claim = Claim { now, lease: LEASE, after, limit: room };
+        for due in self.sender.hooks.registry.due(claim).await? {
+            self.after = due.webhook.id;
+            let sender = Arc::clone(&self.sender);
+            self.under_way.spawn(async move { sender.deliver(due).await });
+        }
+        Ok(Next::Interval)
+    }
+}
+
+/// What sending takes.
+struct Sender {
     hooks: Hooks,
     client: Arc<Outgoing>,
     clock: Clock,
@@ -38,41 +95,6 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(hooks: Hooks, client: Arc<Outgoing>, clock: Clock) -> Self {
-        Self { hooks, client, clock, turns: Semaphore::new(POSTS), hosts: Mutex::default() }
-    }
-
-    /// Sends until told to stop. What is under way then is sent again after the next start.
-    pub(super) async fn run(self, mut stop: watch::Receiver<bool>) {
-        let sender = Arc::new(self);
-        let mut under_way = JoinSet::new();
-        let mut after = WebhookId(0);
-        loop {
-            let room = LENT - under_way.len().min(LENT);
-            let claim = Claim { now: sender.clock.now(), lease: LEASE, after, limit: room };
-            let due = match room {
-                0 => Vec::new(),
-                _ => sender.hooks.registry.due(claim).await.unwrap_or_else(|error| {
-                    tracing::warn!(%error, "what is to be sent to webhooks could not be read; \
-                        trying again in a moment");
-                    Vec::new()
-                }),
-            };
-            after = due.last().map_or(after, |due| due.webhook.id);
-            for due in due {
-                let sender = Arc::clone(&sender);
-                under_way.spawn(async move { sender.deliver(due).await });
-            }
-            tokio::select! {
-                () = sender.hooks.desk.wake.notified() => {}
-                // The next one for the same receiver may be due.
-                Some(_) = under_way.join_next() => while under_way.try_join_next().is_some() {},
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-        }
-    }
-
     async fn deliver(&self, due: Due) {
         let begun = Instant::now();
         let host = self.host(due.webhook.url.host().unwrap_or_default());
@@ -87,7 +109,7 @@ impl Sender {
         self.settle(settlement).await;
     }
 
-    /// Whoever sends to a host shares what may be sent there at once.
+    /// The turns of one host, shared by all deliveries to it.
     fn host(&self, host: String) -> Arc<Semaphore> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if hosts.len() > 4 * LENT {
@@ -101,7 +123,7 @@ impl Sender {
         })
     }
 
-    /// `None` if nothing was sent and that is our fault.
+    /// `None` if nothing was sent because this process is too busy.
     async fn post(&self, due: &Due) -> Option<DeliveryResult> {
         let (webhook, delivery) = (&due.webhook, &due.delivery);
         let body = delivery.body.clone().into_bytes();
@@ -132,8 +154,8 @@ impl Sender {
         }
     }
 
-    /// What cannot be written down is sent again when the lease is over: receivers tell by its name
-    /// that they have it.
+    /// Writes the result. If that fails, the event is sent again when the claim ends; receivers
+    /// recognise it by its id.
     async fn settle(&self, settlement: Settlement) {
         let (state, disable) = (settlement.delivery.state, settlement.disable.clone());
         let id = settlement.webhook.0;
@@ -145,8 +167,8 @@ impl Sender {
                     break;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, webhook = id, "what became of an event could not be \
-                        written down");
+                    tracing::warn!(%error, webhook = id, "the result of a delivery could not be \
+                        written");
                     tokio::time::sleep(Duration::from_millis(pause)).await;
                 }
             }

@@ -2,16 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use terse_core::{LinkKey, Links, Target, Title};
+use async_trait::async_trait;
+use terse_core::{BoxError, LinkKey, Links, Target, Title};
 use terse_outgoing::{Limits, Outgoing, title_of};
-use tokio::sync::{mpsc, watch};
+use terse_worker::{Context, Job, Next};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::{OutgoingCounts, PAGES};
 
 /// How many links may wait; a title is not worth more memory.
 const WAITING: usize = 1024;
+/// How long the job waits for work before it is scheduled anew.
+const IDLE_INTERVAL: Duration = Duration::from_hours(1);
 
 /// A link without a title.
 pub(super) struct Untitled {
@@ -19,54 +24,71 @@ pub(super) struct Untitled {
     pub(super) target: Target,
 }
 
-/// Asks pages for their titles, a few at a time. What waits when the process ends stays without
-/// one.
+/// The job: reads pages for their titles, a few at a time. Links that wait when the process ends
+/// stay without a title.
 pub(super) struct Titles {
-    pub(super) queue: mpsc::Sender<Untitled>,
     waiting: mpsc::Receiver<Untitled>,
+    next: Option<Untitled>,
+    links: Arc<Links>,
+    client: Arc<Outgoing>,
+    counts: Arc<OutgoingCounts>,
+}
+
+/// The queue of links without a title.
+pub(super) fn queue() -> (mpsc::Sender<Untitled>, mpsc::Receiver<Untitled>) {
+    mpsc::channel(WAITING)
 }
 
 impl Titles {
-    pub(super) fn new() -> Self {
-        let (queue, waiting) = mpsc::channel(WAITING);
-        Self { queue, waiting }
-    }
-
-    pub(super) async fn run(
-        self,
+    pub(super) fn new(
+        waiting: mpsc::Receiver<Untitled>,
         links: Arc<Links>,
         client: Arc<Outgoing>,
         counts: Arc<OutgoingCounts>,
-        mut stop: watch::Receiver<bool>,
-    ) {
-        let Self { queue, mut waiting } = self;
-        // Only whoever makes links keeps the queue open.
-        drop(queue);
-        let mut asking = JoinSet::new();
-        loop {
-            if asking.len() >= PAGES {
-                asking.join_next().await;
+    ) -> Self {
+        Self { waiting, next: None, links, client, counts }
+    }
+}
+
+#[async_trait]
+impl Job for Titles {
+    fn name(&self) -> &'static str {
+        "titles"
+    }
+
+    fn interval(&self) -> Duration {
+        IDLE_INTERVAL
+    }
+
+    async fn wake(&mut self) {
+        match self.waiting.recv().await {
+            Some(untitled) => self.next = Some(untitled),
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        let mut reading = JoinSet::new();
+        while let Some(untitled) = self.next.take().or_else(|| self.waiting.try_recv().ok()) {
+            if reading.len() >= PAGES {
+                reading.join_next().await;
             }
-            let untitled = tokio::select! {
-                untitled = waiting.recv() => untitled,
-                _ = stop.wait_for(|stop| *stop) => return,
-            };
-            let Some(untitled) = untitled else { return };
-            let (links, client, counts) =
-                (Arc::clone(&links), Arc::clone(&client), Arc::clone(&counts));
-            asking.spawn(async move {
-                let counter = if entitle(&links, &client, untitled).await {
-                    &counts.titles
-                } else {
-                    &counts.untitled
+            let (links, client) = (Arc::clone(&self.links), Arc::clone(&self.client));
+            let counts = Arc::clone(&self.counts);
+            reading.spawn(async move {
+                let counter = match entitle(&links, &client, untitled).await {
+                    true => &counts.titles,
+                    false => &counts.untitled,
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
             });
         }
+        while reading.join_next().await.is_some() {}
+        Ok(Next::Interval)
     }
 }
 
-/// Whether the link got a title.
+/// Reads a page and gives its title to the link. `false` if the link got none.
 async fn entitle(links: &Links, client: &Outgoing, untitled: Untitled) -> bool {
     let Untitled { key, target } = untitled;
     let fetched = match client.get(target.as_str(), Limits::PAGE).await {

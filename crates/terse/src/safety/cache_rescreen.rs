@@ -1,52 +1,53 @@
-//! A block is felt at once: the re-scan of all links takes its time, but no visitor waits for it.
+//! Screens cached links again as soon as the screen has changed. The re-scan of all stored links
+//! takes longer; visitors of cached links do not wait for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use terse_core::Screening;
+use async_trait::async_trait;
+use terse_core::{BoxError, Screening};
 use terse_redirect::Redirector;
-use tokio::sync::watch;
+use terse_worker::{Context, Job, Next};
 
-/// How often it is looked whether the screen has learned something: one load.
+/// How often the job compares the screen's version: one atomic load.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-
-/// And at the latest, however long the last time took: what was learned meanwhile has to be felt
-/// within seconds.
+/// The longest pause after a pass that took long: a change must take effect within seconds.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Has remembered links judged again whenever the screen has learned something. A link that is not
-/// remembered is judged when it is read.
+/// Screens cached links again whenever the screen has changed. A link that is not cached is
+/// screened when it is read.
 pub(crate) struct CacheRescreen {
-    /// Who remembers.
+    /// Holds the cache.
     pub(crate) redirector: Arc<Redirector>,
-    /// Who learns.
+    /// What targets are screened by.
     pub(crate) screen: Arc<dyn Screening>,
-    /// How many were forgotten so far.
+    /// Cached links that were dropped so far.
     pub(crate) recalled: Arc<AtomicU64>,
+    /// The version of the screen that the cache was screened by.
+    pub(crate) seen: Option<u64>,
 }
 
-impl CacheRescreen {
-    /// Looks until told to stop.
-    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
-        let (mut seen, mut pause) = (None, POLL_INTERVAL);
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-            pause = POLL_INTERVAL;
-            let version = self.screen.version();
-            if seen.replace(version) == Some(version) {
-                continue;
-            }
-            let (redirector, begun) = (Arc::clone(&self.redirector), Instant::now());
-            match tokio::task::spawn_blocking(move || redirector.rescreen()).await {
-                Ok(recalled) => drop(self.recalled.fetch_add(recalled as u64, Ordering::Relaxed)),
-                Err(error) => tracing::error!(%error, "remembered links could not be judged again"),
-            }
-            // A screen that learns all the time takes at most half of a core.
-            pause = begun.elapsed().clamp(POLL_INTERVAL, MAX_PAUSE);
+#[async_trait]
+impl Job for CacheRescreen {
+    fn name(&self) -> &'static str {
+        "cache rescreen"
+    }
+
+    fn interval(&self) -> Duration {
+        POLL_INTERVAL
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        let version = self.screen.version();
+        if self.seen == Some(version) {
+            return Ok(Next::After(POLL_INTERVAL));
         }
+        let (redirector, begun) = (Arc::clone(&self.redirector), Instant::now());
+        let recalled = tokio::task::spawn_blocking(move || redirector.rescreen()).await?;
+        self.recalled.fetch_add(recalled as u64, Ordering::Relaxed);
+        self.seen = Some(version);
+        // A screen that changes all the time costs at most half a core.
+        Ok(Next::After(begun.elapsed().clamp(POLL_INTERVAL, MAX_PAUSE)))
     }
 }

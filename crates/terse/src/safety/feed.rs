@@ -1,55 +1,60 @@
-//! A list from elsewhere: asked for now and then, whether it has changed.
+//! Blocklists from other servers, fetched again when they have changed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use terse_core::BoxError;
 use terse_outgoing::{Limits, Outgoing};
-use tokio::sync::watch;
+use terse_worker::{Context, Job, Next};
 use url::Url;
 
 use super::Safety;
 
-/// How soon a feed that did not answer is asked again, if not earlier by its own plan.
+/// When a feed that failed is fetched again, if its interval is longer.
 const RETRY_DELAY: Duration = Duration::from_secs(300);
 
-/// One feed.
-pub(crate) struct Feed {
-    pub(crate) safety: Arc<Safety>,
+/// Fetches one list at its interval.
+pub(super) struct Feed {
+    pub(super) safety: Arc<Safety>,
+    pub(super) outgoing: Arc<Outgoing>,
+    pub(super) every: Duration,
     /// Which of the lists.
-    pub(crate) at: usize,
-    pub(crate) name: String,
-    pub(crate) url: Url,
+    pub(super) at: usize,
+    pub(super) name: String,
+    pub(super) url: Url,
+}
+
+#[async_trait]
+impl Job for Feed {
+    fn name(&self) -> &'static str {
+        "blocklist feeds"
+    }
+
+    fn interval(&self) -> Duration {
+        self.every
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        match self.fetch().await {
+            true => Ok(Next::Interval),
+            false => Ok(Next::After(self.every.min(RETRY_DELAY))),
+        }
+    }
 }
 
 impl Feed {
-    /// Asks at once and then every so often, until told to stop.
-    pub(crate) async fn run(
-        self,
-        outgoing: Arc<Outgoing>,
-        every: Duration,
-        mut stop: watch::Receiver<bool>,
-    ) {
-        loop {
-            let pause = tokio::select! {
-                well = self.ask(&outgoing) => if well { every } else { every.min(RETRY_DELAY) },
-                _ = stop.wait_for(|stop| *stop) => return,
-            };
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-        }
-    }
-
-    /// Asks once. Tells whether the feed is well.
-    async fn ask(&self, outgoing: &Outgoing) -> bool {
+    /// Fetches the list if it has changed. `false` if the fetch failed or the list was refused; the
+    /// last version then stays in force.
+    async fn fetch(&self) -> bool {
         let counts = &self.safety.counts;
         let (safety, at) = (Arc::clone(&self.safety), self.at);
         let Ok(known) = tokio::task::spawn_blocking(move || safety.validators(at)).await else {
             return false;
         };
-        let why = match outgoing.get_if_changed(self.url.as_str(), Limits::FEED, &known).await {
+        let why = match self.outgoing.get_if_changed(self.url.as_str(), Limits::FEED, &known).await
+        {
             Ok(fetched) if fetched.is_unchanged() => {
                 counts.unchanged.fetch_add(1, Ordering::Relaxed);
                 return true;

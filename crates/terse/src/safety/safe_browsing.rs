@@ -17,15 +17,16 @@ use std::time::Duration;
 use terse_core::{Clock, LinkKey, Links, Target, Timestamp};
 use terse_safety::Screen;
 use terse_safety::safe_browsing::SafeBrowsing;
-use tokio::runtime::Runtime;
-use tokio::sync::{mpsc, watch};
+use terse_worker::Scheduler;
+use tokio::sync::mpsc;
 
 use super::Safety;
 use crate::config::Config;
 pub(crate) use client::is_loopback;
 use client::{Client, Trouble};
 use loaded_list::LoadedList;
-use revisits::Revisit;
+use revisits::{Revisit, Revisits};
+use updates::Updates;
 
 /// How long whoever makes a link waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -101,18 +102,17 @@ impl Service {
         })
     }
 
-    /// Begins to follow the server's lists, and to judge again what could not be judged.
-    pub(crate) fn keep(
+    /// Adds the jobs that update the lists and screen links again that could not be screened.
+    pub(crate) fn add_jobs(
         self: &Arc<Self>,
         safety: &Arc<Safety>,
         links: &Arc<Links>,
-        runtime: &Runtime,
-        stop: &watch::Receiver<bool>,
+        scheduler: &mut Scheduler,
     ) {
-        runtime.spawn(Arc::clone(self).follow(Arc::clone(safety), stop.clone()));
+        scheduler.add(Updates::new(Arc::clone(self), Arc::clone(safety)));
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(waiting) = waiting {
-            runtime.spawn(Arc::clone(self).judge_again(Arc::clone(links), waiting, stop.clone()));
+            scheduler.add(Revisits::new(Arc::clone(self), Arc::clone(links), waiting));
         }
     }
 

@@ -1,11 +1,14 @@
-//! Links that could not be judged when they were made, or when the lists changed: the server is
-//! asked, and they are judged again.
+//! Links that could not be screened when they were made, or when the lists changed: the job asks the
+//! server and screens them again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use terse_core::{LinkKey, Links, Target};
-use tokio::sync::{mpsc, watch};
+use async_trait::async_trait;
+use terse_core::{BoxError, LinkKey, Links, Target};
+use terse_worker::{Context, Job, Next};
+use tokio::sync::mpsc;
 
 use super::{MAX_ASKED, POLL_INTERVAL, Service};
 
@@ -13,42 +16,73 @@ use super::{MAX_ASKED, POLL_INTERVAL, Service};
 /// re-scan.
 const ATTEMPTS: u32 = 6;
 
-/// One link.
+/// How long the job waits for work before it is scheduled anew.
+const IDLE_INTERVAL: Duration = Duration::from_hours(1);
+
+/// The server may want to be left alone for an hour before each attempt.
+const MAX_RUN: Duration = Duration::from_hours(8);
+
+/// A link to screen again.
 pub(crate) struct Revisit {
     pub(crate) key: LinkKey,
     pub(crate) target: Target,
 }
 
-impl Service {
-    /// Judges again whatever comes in, until told to stop.
-    pub(super) async fn judge_again(
-        self: Arc<Self>,
+/// Asks the server about links that could not be screened, and screens them again.
+pub(super) struct Revisits {
+    service: Arc<Service>,
+    links: Arc<Links>,
+    waiting: mpsc::Receiver<Revisit>,
+    batch: Vec<Revisit>,
+}
+
+impl Revisits {
+    pub(super) fn new(
+        service: Arc<Service>,
         links: Arc<Links>,
-        mut waiting: mpsc::Receiver<Revisit>,
-        mut stop: watch::Receiver<bool>,
-    ) {
-        let mut some = Vec::new();
-        loop {
-            tokio::select! {
-                _ = waiting.recv_many(&mut some, MAX_ASKED) => {}
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-            tokio::select! {
-                answered = self.ask_about(&some) => {
-                    let counter = if answered { &self.counts.revisited } else { &self.counts.given_up };
-                    counter.fetch_add(some.len() as u64, Ordering::Relaxed);
-                }
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-            for Revisit { key, .. } in some.drain(..) {
-                if let Err(error) = links.rejudge(&key).await {
-                    tracing::warn!(%error, "a link could not be judged again; the next re-scan \
-                        does");
-                }
-            }
-        }
+        waiting: mpsc::Receiver<Revisit>,
+    ) -> Self {
+        Self { service, links, waiting, batch: Vec::new() }
+    }
+}
+
+#[async_trait]
+impl Job for Revisits {
+    fn name(&self) -> &'static str {
+        "Safe Browsing revisits"
     }
 
+    fn interval(&self) -> Duration {
+        IDLE_INTERVAL
+    }
+
+    fn timeout(&self) -> Duration {
+        MAX_RUN
+    }
+
+    async fn wake(&mut self) {
+        // The service holds a sender, so the channel stays open.
+        self.waiting.recv_many(&mut self.batch, MAX_ASKED).await;
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        let (service, count) = (&self.service, self.batch.len() as u64);
+        if count == 0 {
+            return Ok(Next::Interval);
+        }
+        let answered = service.ask_about(&self.batch).await;
+        let counter = if answered { &service.counts.revisited } else { &service.counts.given_up };
+        counter.fetch_add(count, Ordering::Relaxed);
+        while let Some(Revisit { key, .. }) = self.batch.pop() {
+            if let Err(error) = self.links.rejudge(&key).await {
+                tracing::warn!(%error, "a link could not be screened again; the next re-scan does");
+            }
+        }
+        Ok(Next::Interval)
+    }
+}
+
+impl Service {
     /// Asks until everything is answered, or often enough.
     async fn ask_about(&self, some: &[Revisit]) -> bool {
         for _ in 0..ATTEMPTS {

@@ -1,12 +1,13 @@
-//! Following the server's lists.
+//! Updates of the server's lists.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use terse_core::Timestamp;
+use async_trait::async_trait;
+use terse_core::{BoxError, Timestamp};
 use terse_safety::safe_browsing::read_updates;
-use tokio::sync::watch;
+use terse_worker::{Context, Job, Next};
 
 use super::client::Trouble;
 use super::loaded_list::FetchResult;
@@ -19,64 +20,84 @@ const A_WHILE: Duration = Duration::from_mins(1);
 /// However long a server wants us to wait, by then the lists would be too old.
 const MAX_WAIT: Duration = Duration::from_hours(12);
 
-impl Service {
-    /// Asks whenever it is due, until told to stop.
-    pub(super) async fn follow(
-        self: Arc<Self>,
-        safety: Arc<Safety>,
-        mut stop: watch::Receiver<bool>,
-    ) {
-        let latest = self.clock.now().checked_add(MAX_WAIT).unwrap_or(Timestamp::MAX);
-        let mut due = self.held.lock().unwrap_or_else(PoisonError::into_inner).next().min(latest);
-        let (mut failures, mut at_once) = (0, 0);
-        loop {
-            if self.clock.now() >= due {
-                let asked = tokio::select! {
-                    asked = self.update(&safety) => asked,
-                    _ = stop.wait_for(|stop| *stop) => return,
-                };
-                let wait = match asked {
-                    Ok(outcome) => {
-                        failures = 0;
-                        let more = outcome.wait.is_zero() || outcome.reset > 0;
-                        at_once = if more { at_once + 1 } else { 0 };
-                        match more {
-                            true if at_once <= MAX_PARALLEL => Duration::ZERO,
-                            true => A_WHILE,
-                            false => outcome.wait.min(MAX_WAIT),
-                        }
-                    }
-                    Err(trouble) => {
-                        self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                        // Who answers with an error has too many visitors; who does not answer may
-                        // be back soon.
-                        let (first, longest) = match trouble.answered {
-                            true => (Duration::from_mins(15), Duration::from_hours(2)),
-                            false => (A_WHILE, Duration::from_mins(15)),
-                        };
-                        let wait = pause(first, failures, longest);
-                        failures += 1;
-                        let (why, wait_s) = (&trouble.why, wait.as_secs());
-                        tracing::warn!(
-                            why,
-                            wait_s,
-                            "the Safe Browsing lists could not be fetched; the last ones stay in \
-                             force"
-                        );
-                        wait
-                    }
-                };
-                due = self.clock.now().checked_add(wait).unwrap_or(Timestamp::MAX);
-                let service = Arc::clone(&self);
-                let _kept = tokio::task::spawn_blocking(move || service.keep_copy(due)).await;
-            }
-            tokio::select! {
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
+/// Fetches the server's lists whenever the server asks for it.
+pub(super) struct Updates {
+    service: Arc<Service>,
+    safety: Arc<Safety>,
+    due: Timestamp,
+    failures: u64,
+    /// Updates in a row after which the server had more to send.
+    at_once: u32,
+}
+
+impl Updates {
+    pub(super) fn new(service: Arc<Service>, safety: Arc<Safety>) -> Self {
+        let latest = service.clock.now().checked_add(MAX_WAIT).unwrap_or(Timestamp::MAX);
+        let next = service.held.lock().unwrap_or_else(PoisonError::into_inner).next();
+        Self { service, safety, due: next.min(latest), failures: 0, at_once: 0 }
+    }
+
+    /// How long to wait after an update that succeeded.
+    fn wait_after(&mut self, outcome: &FetchResult) -> Duration {
+        self.failures = 0;
+        let more = outcome.wait.is_zero() || outcome.reset > 0;
+        self.at_once = if more { self.at_once + 1 } else { 0 };
+        match more {
+            true if self.at_once <= MAX_PARALLEL => Duration::ZERO,
+            true => A_WHILE,
+            false => outcome.wait.min(MAX_WAIT),
         }
     }
 
+    /// How long to wait after an update that failed.
+    fn wait_after_failure(&mut self, trouble: &Trouble) -> Duration {
+        self.service.counts.failed.fetch_add(1, Ordering::Relaxed);
+        // A server that answers with an error is overloaded; one that does not answer may be back
+        // soon.
+        let (first, longest) = match trouble.answered {
+            true => (Duration::from_mins(15), Duration::from_hours(2)),
+            false => (A_WHILE, Duration::from_mins(15)),
+        };
+        let wait = pause(first, self.failures, longest);
+        self.failures += 1;
+        let (why, wait_s) = (&trouble.why, wait.as_secs());
+        tracing::warn!(
+            why,
+            wait_s,
+            "the Safe Browsing lists could not be fetched; the last ones stay in force"
+        );
+        wait
+    }
+}
+
+#[async_trait]
+impl Job for Updates {
+    fn name(&self) -> &'static str {
+        "Safe Browsing updates"
+    }
+
+    fn interval(&self) -> Duration {
+        POLL_INTERVAL
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        // By the clock of the service, which tests move.
+        if self.service.clock.now() < self.due {
+            return Ok(Next::Interval);
+        }
+        let wait = match self.service.update(&self.safety).await {
+            Ok(outcome) => self.wait_after(&outcome),
+            Err(trouble) => self.wait_after_failure(&trouble),
+        };
+        let due = self.service.clock.now().checked_add(wait).unwrap_or(Timestamp::MAX);
+        self.due = due;
+        let service = Arc::clone(&self.service);
+        tokio::task::spawn_blocking(move || service.keep_copy(due)).await?;
+        Ok(Next::Interval)
+    }
+}
+
+impl Service {
     async fn update(self: &Arc<Self>, safety: &Arc<Safety>) -> Result<FetchResult, Trouble> {
         let lists = self.held.lock().unwrap_or_else(PoisonError::into_inner).lists().to_vec();
         let answer = self.client.updates(&lists).await?;

@@ -1,60 +1,62 @@
-//! Looks after reports: puts up a warning that a crash has kept from being put up, and settles
-//! reports about links that are gone.
+//! Completes the handling of reports: puts up a warning page that a crash prevented, and closes
+//! reports about links that no longer exist.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use terse_core::registry::{
     Actor, Attribution, REPORTERS_TO_WARN, Registry, RegistryError, ReportState, ReportedLink,
 };
-use terse_core::{Clock, Links};
-use tokio::sync::watch;
+use terse_core::{BoxError, Clock, Links};
 
-/// How often, and at the start.
-const EVERY: Duration = Duration::from_secs(600);
-/// Links read at once.
+use crate::job::{Context, Job, Next};
+
+const INTERVAL: Duration = Duration::from_secs(600);
+/// Links per read.
 const PAGE: usize = 200;
 
-/// The chore.
-pub(crate) struct ReportJob {
+/// The job.
+pub struct Reports {
     /// The links and their rules.
-    pub(crate) links: Arc<Links>,
-    /// Where the reports are.
-    pub(crate) registry: Arc<dyn Registry>,
+    pub links: Arc<Links>,
+    /// Holds the reports.
+    pub registry: Arc<dyn Registry>,
     /// The time.
-    pub(crate) clock: Clock,
+    pub clock: Clock,
 }
 
-impl ReportJob {
-    /// Looks at the start and every so often, until told to stop. A round that fails is tried again
-    /// at the next.
-    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
-        let mut rounds = tokio::time::interval(EVERY);
-        rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = rounds.tick() => {}
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-            tokio::select! {
-                done = self.round() => match done {
-                    Ok(0) => {}
-                    Ok(changed) => tracing::info!(changed, "looked after reports"),
-                    Err(error) => tracing::warn!(%error, "reports could not be looked after; \
-                        trying again later"),
-                },
-                _ = stop.wait_for(|stop| *stop) => return,
-            }
-        }
+#[async_trait]
+impl Job for Reports {
+    fn name(&self) -> &'static str {
+        "reports"
     }
 
-    /// One round: for how many links there was something to do.
-    pub(crate) async fn round(&self) -> Result<u64, RegistryError> {
+    fn interval(&self) -> Duration {
+        INTERVAL
+    }
+
+    fn needs_lease(&self) -> bool {
+        true
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        let links = self.settle_all().await?;
+        if links > 0 {
+            tracing::info!(links, "completed the handling of reports");
+        }
+        Ok(Next::Interval)
+    }
+}
+
+impl Reports {
+    /// Checks all reported links: for how many there was something to do.
+    async fn settle_all(&self) -> Result<u64, RegistryError> {
         let (mut after, mut changed) = (None, 0);
         loop {
             let page = self.registry.reported(ReportState::Open, after, PAGE).await?;
             for reported in &page {
-                changed += u64::from(self.look_at(reported).await?);
+                changed += u64::from(self.settle(reported).await?);
             }
             match page.last() {
                 Some(last) if page.len() == PAGE => after = Some(last.first),
@@ -63,9 +65,9 @@ impl ReportJob {
         }
     }
 
-    async fn look_at(&self, reported: &ReportedLink) -> Result<bool, RegistryError> {
+    async fn settle(&self, reported: &ReportedLink) -> Result<bool, RegistryError> {
         let ReportedLink { link, born, count, .. } = reported;
-        // Whoever has an open report about a link has one of it.
+        // One reporter has at most one open report about a link.
         if *count >= REPORTERS_TO_WARN && self.links.warn(link, *born).await?.is_some() {
             return Ok(true);
         }
@@ -135,8 +137,8 @@ mod tests {
             rules,
             Clock::default(),
         ));
-        let chore = ReportJob { links, registry: registry.clone(), clock: Clock::default() };
-        assert_eq!(chore.round().await.unwrap(), 2);
+        let job = Reports { links, registry: registry.clone(), clock: Clock::default() };
+        assert_eq!(job.settle_all().await.unwrap(), 2);
         let standing = async |code| store.get(&key(code)).await.unwrap().unwrap().standing;
         assert_eq!(
             (standing("three").await, standing("two").await),
@@ -144,6 +146,6 @@ mod tests {
         );
         assert_eq!(registry.reported(ReportState::Open, None, 10).await.unwrap().len(), 2);
         assert_eq!(registry.reported(ReportState::Cleared, None, 10).await.unwrap()[0].count, 4);
-        assert_eq!(chore.round().await.unwrap(), 0);
+        assert_eq!(job.settle_all().await.unwrap(), 0);
     }
 }

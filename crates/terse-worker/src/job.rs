@@ -1,0 +1,80 @@
+//! What a background job is.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use terse_core::BoxError;
+use terse_core::registry::FencingToken;
+
+/// Work that the [`Scheduler`](crate::Scheduler) repeats in the background.
+///
+/// The scheduler runs a job once at start and then at its interval. It never runs the same job
+/// twice at a time, so a job keeps its state in `&mut self` without locks. The scheduler drops the
+/// future of a run at shutdown, at the run's timeout and when the lease is lost: a job writes in
+/// steps that are each complete, and its state must be sound at every `.await`.
+#[async_trait]
+pub trait Job: Send + 'static {
+    /// The job's name in logs and metrics. Jobs of one kind may share it.
+    fn name(&self) -> &'static str;
+
+    /// The time from the end of a run to the next.
+    fn interval(&self) -> Duration;
+
+    /// Whether one node runs this job for the whole fleet. Such a job runs only while this node
+    /// holds the lease.
+    fn needs_lease(&self) -> bool {
+        false
+    }
+
+    /// The longest time that one run may take.
+    fn timeout(&self) -> Duration {
+        Duration::from_hours(1)
+    }
+
+    /// The time to the first retry of a failed run, if shorter than the interval. It doubles with
+    /// every further failure until it reaches the interval.
+    fn retry_delay(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    /// Resolves when the job should run before its interval is over. The scheduler drops this
+    /// future when the interval ends first, so it must lose nothing then.
+    async fn wake(&mut self) {
+        std::future::pending::<()>().await;
+    }
+
+    /// Does the work once.
+    async fn run(&mut self, context: &Context) -> Result<Next, BoxError>;
+
+    /// Runs once at shutdown, after the last run, for what must not be lost with the process.
+    async fn finish(&mut self) {}
+}
+
+/// When to run a job again after a run that succeeded.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Next {
+    /// After the job's interval.
+    #[default]
+    Interval,
+    /// After this time instead.
+    After(Duration),
+}
+
+/// What a run knows of its node.
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    token: Option<FencingToken>,
+}
+
+impl Context {
+    /// For a run outside the scheduler, such as in a test.
+    pub fn new(token: Option<FencingToken>) -> Self {
+        Self { token }
+    }
+
+    /// Proof of the lease, to be sent with writes that the store can refuse. A job that needs the
+    /// lease always has one.
+    pub fn token(&self) -> Option<FencingToken> {
+        self.token
+    }
+}

@@ -1,0 +1,22 @@
+//! Background jobs, each a [`Job`], run by one [`Scheduler`].
+//!
+//! A job has a name, an interval and one method that does its work once. The scheduler decides
+//! when: at the interval, only while this node holds the lease for jobs that one node runs for the
+//! whole fleet, again after a failure, and never past shutdown. Jobs that need more than the core
+//! (the server's pages, the HTTP client, the redirect plane) are in the binary.
+
+mod job;
+mod lease;
+mod reaper;
+mod reports;
+mod retention;
+mod scheduler;
+
+pub use job::{Context, Job, Next};
+pub use lease::LeaseKeeper;
+pub use reaper::{Reaper, ReaperCounts};
+pub use reports::Reports;
+pub use retention::{
+    ClickRetention, ClickRetentionCounts, ClickRetentionSettings, RegistryRetention,
+};
+pub use scheduler::{CountsByJob, JobCounts, Running, Scheduler};

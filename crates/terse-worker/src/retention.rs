@@ -1,0 +1,184 @@
+//! Retention: deletes rows of the registry and clicks after the time they are kept.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use terse_core::clicks::{ClickStore, LinkId, Pruned, Retention};
+use terse_core::registry::Registry;
+use terse_core::{BoxError, Clock, LinkStore, StoreError, Timestamp};
+use tokio::time::{Instant, sleep};
+
+use crate::job::{Context, Job, Next};
+
+/// How often the registry is pruned.
+const REGISTRY_INTERVAL: Duration = Duration::from_mins(15);
+/// How long closed reports and the audit log are kept.
+const KEEP_RECORDS: Duration = Duration::from_hours(2 * 365 * 24);
+/// Rows per write, so that no other writer waits long for the registry.
+const REGISTRY_BATCH: usize = 1000;
+/// Clicks per write, so that no batch of new clicks waits long.
+const CLICK_BATCH: usize = 2000;
+/// How long the store leaves clicks of erased links out. A journal that was not counted for longer
+/// may bring some back; the sweep finds these.
+const KEEP_TOMBSTONES: Duration = Duration::from_hours(90 * 24);
+/// The pause between two writes: new clicks and requests go first.
+const PAUSE: Duration = Duration::from_millis(5);
+/// When after the start, and how often, the click store is compared with the links.
+const FIRST_SWEEP: Duration = Duration::from_mins(10);
+const SWEEP: Duration = Duration::from_hours(24);
+const SWEEP_RETRY: Duration = Duration::from_hours(1);
+/// Links per comparison.
+const SWEEP_BATCH: usize = 500;
+
+/// Deletes sessions, invitations, closed reports and audit records whose time is over.
+pub struct RegistryRetention {
+    /// What is pruned.
+    pub registry: Arc<dyn Registry>,
+    /// The time.
+    pub clock: Clock,
+}
+
+#[async_trait]
+impl Job for RegistryRetention {
+    fn name(&self) -> &'static str {
+        "registry retention"
+    }
+
+    fn interval(&self) -> Duration {
+        REGISTRY_INTERVAL
+    }
+
+    fn needs_lease(&self) -> bool {
+        true
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        let (registry, batch) = (&self.registry, REGISTRY_BATCH);
+        while registry.prune(self.clock.now(), KEEP_RECORDS, batch).await? >= batch as u64 {
+            sleep(PAUSE).await;
+        }
+        Ok(Next::Interval)
+    }
+}
+
+/// Deletes single clicks and hourly sums whose time is over, and the clicks of links that no longer
+/// exist.
+pub struct ClickRetention {
+    clicks: Arc<dyn ClickStore>,
+    links: Arc<dyn LinkStore>,
+    clock: Clock,
+    settings: ClickRetentionSettings,
+    counts: Arc<ClickRetentionCounts>,
+    sweep_at: Instant,
+}
+
+/// How long clicks are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct ClickRetentionSettings {
+    /// How often the job runs.
+    pub every: Duration,
+    /// How long single clicks are kept.
+    pub keep_raw: Duration,
+    /// How long hourly sums are kept.
+    pub keep_hours: Duration,
+}
+
+/// What was deleted so far.
+#[derive(Debug, Default)]
+pub struct ClickRetentionCounts {
+    /// Single clicks deleted.
+    pub raw: AtomicU64,
+    /// Hourly sums that became part of a day.
+    pub hours: AtomicU64,
+    /// Links whose clicks were deleted because the link no longer exists.
+    pub forgotten: AtomicU64,
+}
+
+impl ClickRetention {
+    /// With its first sweep a while after the start.
+    pub fn new(
+        clicks: Arc<dyn ClickStore>,
+        links: Arc<dyn LinkStore>,
+        clock: Clock,
+        settings: ClickRetentionSettings,
+        counts: Arc<ClickRetentionCounts>,
+    ) -> Self {
+        let sweep_at = Instant::now() + FIRST_SWEEP;
+        Self { clicks, links, clock, settings, counts, sweep_at }
+    }
+
+    async fn prune(&self) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let (raw_before, hours_before) = (
+            now.saturating_sub(self.settings.keep_raw),
+            now.saturating_sub(self.settings.keep_hours),
+        );
+        let tombstones_before = now.saturating_sub(KEEP_TOMBSTONES);
+        let limit = CLICK_BATCH;
+        loop {
+            let retention = Retention { raw_before, hours_before, tombstones_before, limit };
+            let Pruned { raw, hours, more, .. } = self.clicks.prune(retention).await?;
+            self.counts.raw.fetch_add(raw, Ordering::Relaxed);
+            self.counts.hours.fetch_add(hours, Ordering::Relaxed);
+            if !more {
+                return Ok(());
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Finds clicks whose link no longer exists: the click store was away when the link was
+    /// purged, or the link was visited just before.
+    async fn sweep(&self) -> Result<(), StoreError> {
+        let mut after: Option<LinkId> = None;
+        loop {
+            let ids = self.clicks.links(after.as_ref(), SWEEP_BATCH).await?;
+            let Some(last) = ids.last().cloned() else { return Ok(()) };
+            let keys: Vec<_> = ids.iter().map(|id| id.key.clone()).collect();
+            let found = self.links.get_many(&keys).await;
+            let mut gone: HashMap<Timestamp, Vec<_>> = HashMap::new();
+            for (id, found) in ids.into_iter().zip(found) {
+                match found {
+                    Ok(Some(link)) if link.created_at == id.born => {}
+                    Ok(_) => gone.entry(id.born).or_default().push(id.key),
+                    Err(error) => return Err(error),
+                }
+            }
+            for (born, keys) in gone {
+                self.clicks.erase_links(&keys, born, self.clock.now()).await?;
+                self.counts.forgotten.fetch_add(keys.len() as u64, Ordering::Relaxed);
+            }
+            after = Some(last);
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+#[async_trait]
+impl Job for ClickRetention {
+    fn name(&self) -> &'static str {
+        "click retention"
+    }
+
+    fn interval(&self) -> Duration {
+        self.settings.every
+    }
+
+    fn needs_lease(&self) -> bool {
+        true
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        self.prune().await?;
+        if Instant::now() >= self.sweep_at {
+            // Set first: a sweep that fails or is cancelled waits for its retry.
+            self.sweep_at = Instant::now() + SWEEP_RETRY;
+            self.sweep().await?;
+            self.sweep_at = Instant::now() + SWEEP;
+        }
+        Ok(Next::Interval)
+    }
+}

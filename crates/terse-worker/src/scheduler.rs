@@ -1,0 +1,227 @@
+//! Runs jobs: at their interval, under the lease, until shutdown.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use terse_core::BoxError;
+use terse_core::registry::FencingToken;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::job::{Context, Job, Next};
+use crate::lease::LeaseKeeper;
+
+/// How long a job may take to save what it must at shutdown.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
+/// An interval grows by up to this share of itself, by chance, so that nodes drift apart.
+const JITTER: u32 = 10;
+
+/// What became of the runs of a job.
+#[derive(Debug, Default)]
+pub struct JobCounts {
+    /// Runs that ended, well or not.
+    pub runs: AtomicU64,
+    /// Runs that failed, panicked or took too long.
+    pub failures: AtomicU64,
+}
+
+/// Counts by the name of the job.
+pub type CountsByJob = BTreeMap<&'static str, Arc<JobCounts>>;
+
+/// Collects jobs, then starts them.
+pub struct Scheduler {
+    jobs: Vec<Box<dyn Job>>,
+    counts: CountsByJob,
+    keeper: LeaseKeeper,
+    jitter: bool,
+}
+
+/// Started jobs. Dropping it aborts them; [`Running::stop`] ends them in order.
+pub struct Running {
+    jobs: JoinSet<()>,
+    keeper: Option<JoinHandle<()>>,
+    stop_jobs: watch::Sender<bool>,
+    stop_keeper: watch::Sender<bool>,
+}
+
+impl Scheduler {
+    /// Without jobs yet. Jobs that need the lease run while `keeper` holds it.
+    pub fn new(keeper: LeaseKeeper) -> Self {
+        Self { jobs: Vec::new(), counts: BTreeMap::new(), keeper, jitter: true }
+    }
+
+    /// Runs jobs exactly at their interval, for tests that count runs.
+    #[cfg(test)]
+    pub(crate) fn without_jitter(mut self) -> Self {
+        self.jitter = false;
+        self
+    }
+
+    /// Adds a job.
+    pub fn add(&mut self, job: impl Job) {
+        self.counts.entry(job.name()).or_default();
+        self.jobs.push(Box::new(job));
+    }
+
+    /// What became of the runs of each job.
+    pub fn counts(&self) -> CountsByJob {
+        self.counts.clone()
+    }
+
+    /// Starts every job in a task of its own.
+    pub fn start(self, runtime: &Handle) -> Running {
+        let (stop_jobs, stop) = watch::channel(false);
+        let (stop_keeper, stop_keeping) = watch::channel(false);
+        let needs_lease = self.jobs.iter().any(|job| job.needs_lease());
+        let mut jobs = JoinSet::new();
+        for job in self.jobs {
+            let counts = self.counts.get(job.name()).cloned().unwrap_or_default();
+            let (stop, lease, jitter) = (stop.clone(), self.keeper.held(), self.jitter);
+            jobs.spawn_on(JobTask { job, counts, stop, lease, jitter }.run(), runtime);
+        }
+        let keeper = needs_lease.then(|| runtime.spawn(self.keeper.run(stop_keeping)));
+        Running { jobs, keeper, stop_jobs, stop_keeper }
+    }
+}
+
+impl Running {
+    /// Ends all runs, lets each job finish, waits for their tasks and then releases the lease.
+    /// Tasks that are not done within `patience` are aborted; the result says whether all were.
+    pub async fn stop(mut self, patience: Duration) -> bool {
+        self.stop_jobs.send_replace(true);
+        let joined = timeout(patience, async { while self.jobs.join_next().await.is_some() {} });
+        let all_ended = joined.await.is_ok();
+        self.jobs.shutdown().await;
+        self.stop_keeper.send_replace(true);
+        if let Some(keeper) = self.keeper.take() {
+            let _ = keeper.await;
+        }
+        all_ended
+    }
+}
+
+/// One job and what its task needs.
+struct JobTask {
+    job: Box<dyn Job>,
+    counts: Arc<JobCounts>,
+    stop: watch::Receiver<bool>,
+    lease: watch::Receiver<Option<FencingToken>>,
+    jitter: bool,
+}
+
+/// Why a run ended before its time.
+enum Interrupted {
+    Shutdown,
+    LeaseLost,
+}
+
+impl JobTask {
+    async fn run(mut self) {
+        let (mut due, mut failures) = (Instant::now(), 0);
+        while self.wait(due).await {
+            let Some(context) = self.context().await else { break };
+            let ended = match self.run_once(&context).await {
+                Ok(ended) => ended,
+                Err(Interrupted::Shutdown) => break,
+                Err(Interrupted::LeaseLost) => continue,
+            };
+            self.counts.runs.fetch_add(1, Ordering::Relaxed);
+            let delay = match ended {
+                Ok(Next::Interval) => self.with_jitter(self.job.interval()),
+                Ok(Next::After(delay)) => delay,
+                Err(_) => self.retry_in(failures),
+            };
+            failures = self.note(ended.err(), failures, delay);
+            due = Instant::now() + delay;
+        }
+        if timeout(FINISH_TIMEOUT, self.job.finish()).await.is_err() {
+            tracing::warn!(job = self.job.name(), "a background job did not finish at shutdown");
+        }
+    }
+
+    /// Waits until the job is due or wants to run earlier. `false` at shutdown.
+    async fn wait(&mut self, due: Instant) -> bool {
+        tokio::select! {
+            biased;
+            _ = self.stop.wait_for(|stop| *stop) => false,
+            () = sleep_until(due) => true,
+            () = self.job.wake() => true,
+        }
+    }
+
+    /// Waits for the lease if the job needs it. `None` at shutdown.
+    async fn context(&mut self) -> Option<Context> {
+        if !self.job.needs_lease() {
+            return Some(Context::new(None));
+        }
+        tokio::select! {
+            biased;
+            _ = self.stop.wait_for(|stop| *stop) => None,
+            held = self.lease.wait_for(Option::is_some) => held.ok().map(|held| Context::new(*held)),
+        }
+    }
+
+    async fn run_once(&mut self, context: &Context) -> Result<Result<Next, BoxError>, Interrupted> {
+        let Self { job, lease, stop, .. } = self;
+        let limit = job.timeout();
+        let run = timeout(limit, AssertUnwindSafe(job.run(context)).catch_unwind());
+        let lost = async {
+            match context.token() {
+                Some(token) => drop(lease.wait_for(|held| *held != Some(token)).await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => Err(Interrupted::Shutdown),
+            () = lost => Err(Interrupted::LeaseLost),
+            ended = run => Ok(match ended {
+                Ok(Ok(result)) => result,
+                Ok(Err(_)) => Err("it panicked".into()),
+                Err(_) => Err(format!("it took longer than {limit:?}").into()),
+            }),
+        }
+    }
+
+    /// Counts and logs a failure, and logs when the job works again. Returns the failures in a row.
+    fn note(&self, error: Option<BoxError>, failures: u32, delay: Duration) -> u32 {
+        let (job, retry_in) = (self.job.name(), delay);
+        match error {
+            None if failures > 0 => tracing::info!(job, "a background job works again"),
+            None => {}
+            Some(error) => {
+                self.counts.failures.fetch_add(1, Ordering::Relaxed);
+                // A job that polls every second must not fill the log.
+                if (failures + 1).is_power_of_two() {
+                    tracing::warn!(job, %error, ?retry_in, "a background job failed");
+                }
+                return failures.saturating_add(1);
+            }
+        }
+        0
+    }
+
+    /// The time to the next attempt after this many failures before this one.
+    fn retry_in(&self, failures: u32) -> Duration {
+        let doubled = self.job.retry_delay().saturating_mul(1 << failures.min(16));
+        self.with_jitter(doubled.min(self.job.interval()))
+    }
+
+    fn with_jitter(&self, delay: Duration) -> Duration {
+        let share = match self.jitter {
+            true => getrandom::u32().unwrap_or(0) % 1000,
+            false => 0,
+        };
+        delay + delay * share / 1000 / JITTER
+    }
+}
+
+#[cfg(test)]
+#[path = "scheduler_tests.rs"]
+mod tests;
