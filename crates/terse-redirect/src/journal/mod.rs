@@ -1,12 +1,12 @@
-//! Where clicks are written down before they are answered: the writing side of the journal.
+//! The writing side of the click journal. The serving thread writes a visit here before it answers.
 //!
 //! Each serving thread owns a [`Writer`], which copies a record into a memory-mapped file of a
-//! fixed size. A killed process loses nothing of it: the pages are the kernel's. A thread of its
-//! own, the keeper, makes the files ahead of their use, so that a serving thread neither opens,
-//! sizes nor unmaps one. If there is no file to go on with, the click is lost and counted, and the
-//! visitor goes on.
+//! fixed size, a segment. A killed process loses none of it, because the kernel owns the pages. The
+//! segment allocator, a thread of its own, makes segments ahead of their use, so that a serving
+//! thread never opens, sizes or unmaps a file. If there is no spare segment, the click is lost and
+//! counted as lost, and the visitor is redirected.
 //!
-//! The format is `terse_core::clicks`. Reading, counting and deleting are the click pipeline's.
+//! The format is defined in `terse_core::clicks`. The click pipeline reads, counts and deletes.
 
 mod map;
 mod orphans;

@@ -1,36 +1,37 @@
-//! Which failed visits are written down: all of them on a usual day, few of them while a scanner
-//! tries every code.
+//! Samples failed visits: the journal records all of them on an ordinary day, and few of them while
+//! a scanner tries codes.
 
-/// This many of a second are all written.
-const ALL: u32 = 64;
-/// Up to here one of [`FEW`] is written, past it one of [`FEWER`].
+/// So many failures per second are all written.
+const UNSAMPLED: u32 = 64;
+/// Up to this number one in [`SPARSE`] is written, past it one in [`SPARSER`].
 const MANY: u32 = 4096;
-const FEW: u32 = 64;
-const FEWER: u32 = 1024;
+const SPARSE: u32 = 64;
+const SPARSER: u32 = 1024;
 
-/// Picks the failed visits of one thread that are written down.
+/// Selects the failed visits of one thread that are written to the journal.
 #[derive(Debug, Default)]
 pub(crate) struct Sampler {
     second: i64,
-    seen: u32,
+    count: u32,
 }
 
 impl Sampler {
-    /// How many visits this one stands for; `None` if another stands for it. The one in the middle
-    /// stands for all around it, so that the sum is as often too high as too low.
+    /// The number of visits that this one represents; `None` if another one represents it. The
+    /// visit in the middle of each group is written, so that the sum is too high as often as too
+    /// low.
     pub(crate) fn weight(&mut self, now_ms: i64) -> Option<u16> {
         let second = now_ms.div_euclid(1000);
         if second != self.second {
-            (self.second, self.seen) = (second, 0);
+            (self.second, self.count) = (second, 0);
         }
-        let before = self.seen;
-        self.seen = self.seen.saturating_add(1);
-        let stands_for = match before {
-            0..ALL => return Some(1),
-            ALL..MANY => FEW,
-            _ => FEWER,
+        let before = self.count;
+        self.count = self.count.saturating_add(1);
+        let weight = match before {
+            0..UNSAMPLED => return Some(1),
+            UNSAMPLED..MANY => SPARSE,
+            _ => SPARSER,
         };
-        (before % stands_for == stands_for / 2).then_some(stands_for as u16)
+        (before % weight == weight / 2).then_some(weight as u16)
     }
 }
 
@@ -45,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn few_failures_are_all_written_and_a_flood_is_sampled_at_its_true_size() {
+    fn few_failures_are_all_written_and_the_weights_of_a_sample_add_up() {
         for came in [0, 1, 64] {
             assert_eq!(sum(came, &mut Sampler::default(), 0), (came, came));
         }
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_over_many_seconds_of_any_size_is_neither_high_nor_low() {
+    fn the_sum_over_many_seconds_is_unbiased() {
         let (mut sampler, mut came, mut stood_for, mut dice) =
             (Sampler::default(), 0_u64, 0_u64, 9_u32);
         for second in 1..2_000 {
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn every_second_begins_anew_also_before_1970() {
+    fn each_second_starts_a_new_count_also_before_1970() {
         let mut sampler = Sampler::default();
         for now_ms in [0, 999, 1000, -1, -1001] {
             sum(500, &mut sampler, now_ms);

@@ -1,4 +1,4 @@
-//! One file of the journal, being written.
+//! One segment of the journal while it is written.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use terse_core::clicks::{HEADER, Journaled, Record, SegmentHeader, finish};
 
 use super::map::Map;
 
-/// A segment and the next free place in it.
+/// A segment and the position of its next frame.
 pub(super) struct Segment {
     map: Map,
     id: u64,
@@ -15,28 +15,28 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Makes the file under a name of its own and gives it its real one when it is whole, so that
-    /// no reader ever meets a part.
+    /// Creates the file under a temporary name and renames it when it is complete, so that no
+    /// reader sees a part of it.
     pub(super) fn make(
         folder: &Path,
         header: SegmentHeader,
         bytes: usize,
         prefault: bool,
     ) -> io::Result<Self> {
-        // As it stands in the header: the reader takes a file of another name for a damaged one.
+        // The name repeats the header. The reader treats a file with another name as damaged.
         let name = format!("{:013}-{:016x}.clicks", header.made_ms, header.id);
-        let (made, begun) = (folder.join(&name), folder.join(format!("{name}.new")));
+        let (path, temporary) = (folder.join(&name), folder.join(format!("{name}.new")));
         let make = || {
-            let mut map = Map::create(&begun, bytes, prefault)?;
+            let mut map = Map::create(&temporary, bytes, prefault)?;
             map.bytes()[..HEADER].copy_from_slice(&header.encode());
-            std::fs::rename(&begun, &made)?;
+            std::fs::rename(&temporary, &path)?;
             Ok(Self { map, id: header.id, at: HEADER })
         };
-        // What a full disk left of it would be in the way of the next try.
-        make().inspect_err(|_| drop(std::fs::remove_file(&begun)))
+        // On a full disk the rest of a failed attempt would take the space of the next one.
+        make().inspect_err(|_| drop(std::fs::remove_file(&temporary)))
     }
 
-    /// Whether there was room.
+    /// Writes a record; `false` if it does not fit.
     pub(super) fn write(&mut self, record: &Record<'_>) -> bool {
         match record.write(self.map.bytes(), self.id, self.at) {
             Journaled::Next(next) => {
@@ -47,7 +47,7 @@ impl Segment {
         }
     }
 
-    /// Marks that nothing follows.
+    /// Writes the end mark.
     pub(super) fn finish(&mut self) {
         finish(self.map.bytes(), self.id, self.at);
     }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_named_as_its_header_says_also_before_1970() {
+    fn a_file_is_named_after_its_header_also_before_1970() {
         let folder = tempfile::tempdir().unwrap();
         for (made_ms, name) in [
             (1_763_000_000_000, "1763000000000-00000000000000ab.clicks"),

@@ -1,4 +1,4 @@
-//! The thread that has segments ready before they are needed.
+//! The thread that makes segments before they are needed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,41 +12,42 @@ use terse_core::clicks::SegmentHeader;
 
 use super::segment::Segment;
 
-/// Segments ready for each thread, beside the one it writes: as many as its share of [`TOGETHER`],
-/// but at least, and at most, so many. Making a file can wait for the disk, or the keeper for a
-/// processor, for longer than a busy thread takes to fill several; whoever came close to having
-/// none gets twice as many, until all was calm for a while.
+/// The number of spare segments per thread, beside the one it writes: its share of
+/// [`SHARED_SPARES`], within these bounds. Making a file can wait for the disk, or the allocator
+/// for a processor, longer than a busy thread takes to fill several segments. A thread that nearly
+/// ran out gets twice as many, until it had enough for a while.
 const MIN_SPARES: usize = 4;
 const SPARES: usize = 8;
-const TOGETHER: usize = 32;
+const SHARED_SPARES: usize = 32;
 pub(super) const MAX_SPARES: usize = 32;
-const CALM: Duration = Duration::from_mins(1);
-/// How often the keeper looks by itself, and tries again what failed.
-const ROUND: Duration = Duration::from_millis(200);
-/// What is wrong is said this often.
-const COMPLAINTS: Duration = Duration::from_mins(1);
-/// The reader keeps what is finished within the bound; so many finished segments per thread above
-/// it, and the reader is not there.
+const SHRINK_AFTER: Duration = Duration::from_mins(1);
+/// How often the allocator runs without being woken, and retries.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// The allocator logs problems at most this often.
+const WARN_INTERVAL: Duration = Duration::from_mins(1);
+/// The reader keeps the finished segments within the bound. With so many more per thread the reader
+/// is not running, and the allocator makes no more.
 const LEEWAY: u64 = 2;
-/// A file that the reader has moved aside. It is not deleted by the reader either, so clicks must
-/// not be lost for it.
-const DAMAGED: &[u8] = b".damaged";
+/// The suffix of files that the reader set aside as damaged. The reader does not delete them, so
+/// they do not count against the bound.
+const DAMAGED_SUFFIX: &[u8] = b".damaged";
 
-/// What the keeper holds of each thread's lane.
+/// The allocator's end of a thread's queues.
 pub(super) struct ThreadQueue {
     pub(super) spares: SyncSender<Segment>,
     pub(super) left: Arc<AtomicUsize>,
     pub(super) spent: Receiver<Segment>,
-    /// Clicks that found no segment.
+    /// Clicks that were lost for want of a segment.
     pub(super) lost: Arc<AtomicU64>,
-    /// How many spares it should have at least.
-    least: usize,
-    /// How many it should have now, and since when that is enough.
-    want: usize,
+    /// The minimum number of spares.
+    min_spares: usize,
+    /// The number of spares to keep now, and since when.
+    target: usize,
     since: Instant,
-    /// Whether it ever had as many.
-    ready: bool,
-    told_lost: u64,
+    /// Whether the thread has ever had that many.
+    filled: bool,
+    /// The lost clicks that were logged.
+    reported_lost: u64,
 }
 
 impl ThreadQueue {
@@ -57,59 +58,59 @@ impl ThreadQueue {
         lost: Arc<AtomicU64>,
         threads: usize,
     ) -> Self {
-        let least = (TOGETHER / threads.max(1)).clamp(MIN_SPARES, SPARES);
+        let min_spares = (SHARED_SPARES / threads.max(1)).clamp(MIN_SPARES, SPARES);
         Self {
             spares,
             left,
             spent,
             lost,
-            least,
-            want: least,
+            min_spares,
+            target: min_spares,
             since: Instant::now(),
-            ready: false,
-            told_lost: 0,
+            filled: false,
+            reported_lost: 0,
         }
     }
 
-    /// Decides anew how many spares it should have.
-    fn look(&mut self) {
+    /// Adjusts the number of spares to keep.
+    fn adjust(&mut self) {
         let left = self.left.load(Ordering::Relaxed);
-        self.ready |= left >= self.want;
-        if self.ready && left <= self.want / 4 {
-            (self.want, self.since) = ((self.want * 2).min(MAX_SPARES), Instant::now());
-        } else if self.since.elapsed() >= CALM {
-            (self.want, self.since) = ((self.want / 2).max(self.least), Instant::now());
+        self.filled |= left >= self.target;
+        if self.filled && left <= self.target / 4 {
+            (self.target, self.since) = ((self.target * 2).min(MAX_SPARES), Instant::now());
+        } else if self.since.elapsed() >= SHRINK_AFTER {
+            (self.target, self.since) = ((self.target / 2).max(self.min_spares), Instant::now());
         }
     }
 }
 
-/// Makes segments, and unmaps those that are full.
+/// Makes segments, and unmaps full ones.
 pub(super) struct SegmentAllocator {
     pub(super) folder: PathBuf,
     pub(super) run: u64,
     pub(super) segment_bytes: usize,
     pub(super) limit_bytes: u64,
-    pub(super) lanes: Vec<ThreadQueue>,
+    pub(super) queues: Vec<ThreadQueue>,
     pub(super) clock: Clock,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) made: Arc<AtomicU64>,
-    /// Bytes in the folder as of the last look, and what was made since.
-    pub(super) held: Option<(Instant, u64)>,
-    /// When the last segment was made, on the journal's own clock.
+    /// The bytes in the folder at the last check, plus those of segments made since.
+    pub(super) folder_bytes: Option<(Instant, u64)>,
+    /// The time of the last segment, by the journal's clock.
     pub(super) last_ms: i64,
-    pub(super) complained: Option<Instant>,
+    pub(super) warned: Option<Instant>,
 }
 
 impl SegmentAllocator {
-    /// All segments that every thread should have: visitors may come at once, and many. An error if
-    /// that is not a matter of room.
-    pub(super) fn begin(&mut self) -> io::Result<()> {
-        remove_begun(&self.folder)?;
-        while let Some(thread_queue) = self.neediest() {
+    /// Makes the first spares of all threads before visitors arrive. A full disk is logged; any
+    /// other error is returned.
+    pub(super) fn start(&mut self) -> io::Result<()> {
+        remove_temporary(&self.folder)?;
+        while let Some(thread_queue) = self.shortest() {
             match self.fill(thread_queue) {
                 Ok(()) => {}
                 Err(error) if is_full(&error) => {
-                    self.complain(&error);
+                    self.warn(&error);
                     break;
                 }
                 Err(error) => return Err(error),
@@ -118,60 +119,61 @@ impl SegmentAllocator {
         Ok(())
     }
 
-    /// Until told to stop.
+    /// Runs until the journal is stopped.
     pub(super) fn run(mut self) {
         while !self.stop.load(Ordering::Relaxed) {
-            for thread_queue in &mut self.lanes {
+            for thread_queue in &mut self.queues {
                 thread_queue.spent.try_iter().for_each(drop);
-                thread_queue.look();
+                thread_queue.adjust();
             }
-            self.tell_lost();
-            while let Some(thread_queue) = self.neediest() {
+            self.warn_of_lost();
+            while let Some(thread_queue) = self.shortest() {
                 if let Err(error) = self.fill(thread_queue) {
-                    self.complain(&error);
+                    self.warn(&error);
                     break;
                 }
             }
-            std::thread::park_timeout(ROUND);
+            std::thread::park_timeout(INTERVAL);
         }
     }
 
-    /// The thread with the fewest spares, if any has too few.
-    fn neediest(&self) -> Option<usize> {
-        let left = |thread_queue: &usize| self.lanes[*thread_queue].left.load(Ordering::Relaxed);
-        (0..self.lanes.len())
-            .filter(|thread_queue| left(thread_queue) < self.lanes[*thread_queue].want)
+    /// The thread with the fewest spares, if a thread has too few.
+    fn shortest(&self) -> Option<usize> {
+        let left = |thread_queue: &usize| self.queues[*thread_queue].left.load(Ordering::Relaxed);
+        (0..self.queues.len())
+            .filter(|thread_queue| left(thread_queue) < self.queues[*thread_queue].target)
             .min_by_key(left)
     }
 
     fn fill(&mut self, thread_queue: usize) -> io::Result<()> {
         let size = self.segment_bytes as u64;
-        // What each thread holds stands beside the bound: the segment it writes, and its spares.
+        // The segments that threads hold do not count against the bound: the current one and the
+        // spares.
         let in_use: u64 =
-            self.lanes.iter().map(|thread_queue| LEEWAY + 1 + thread_queue.want as u64).sum();
-        let most = self.limit_bytes.saturating_add(in_use * size);
-        let (looked, held) = self.held()?;
-        if held + size > most {
+            self.queues.iter().map(|thread_queue| LEEWAY + 1 + thread_queue.target as u64).sum();
+        let max_bytes = self.limit_bytes.saturating_add(in_use * size);
+        let (checked, bytes) = self.folder_bytes()?;
+        if bytes + size > max_bytes {
             return Err(io::Error::new(
                 io::ErrorKind::StorageFull,
-                "the journal holds as much as it may",
+                "the journal has reached its size limit (clicks.journal_size)",
             ));
         }
-        // Never the same moment twice: by it the reader puts segments in order.
+        // The times are distinct, because the reader orders segments by them.
         let made_ms = self.clock.now().as_ms().max(self.last_ms.saturating_add(1));
         let id = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
         let header = SegmentHeader { id, run: self.run, made_ms };
-        // An idle server does without the memory, and whoever has few spares is better helped soon
-        // than well.
-        let ThreadQueue { ready, left, least, .. } = &self.lanes[thread_queue];
-        let prefault = *ready && left.load(Ordering::Relaxed) > least / 2;
+        // The first spares are not prefaulted, so that an idle server takes no memory for them. A
+        // thread with few spares gets the next one sooner without prefaulting.
+        let ThreadQueue { filled, left, min_spares, .. } = &self.queues[thread_queue];
+        let prefault = *filled && left.load(Ordering::Relaxed) > min_spares / 2;
         let segment = Segment::make(&self.folder, header, self.segment_bytes, prefault)?;
-        (self.held, self.last_ms) = (Some((looked, held + size)), made_ms);
+        (self.folder_bytes, self.last_ms) = (Some((checked, bytes + size)), made_ms);
         self.made.fetch_add(1, Ordering::Relaxed);
-        let thread_queue = &self.lanes[thread_queue];
-        // Before it can be taken, so that the count never passes below nought.
+        let thread_queue = &self.queues[thread_queue];
+        // Counted before the thread can take it, so that the count never drops below zero.
         thread_queue.left.fetch_add(1, Ordering::Relaxed);
-        // There are never more than fit. If the thread is gone, nothing will be written into it.
+        // The channel is large enough. If the thread has ended, the segment stays empty.
         if let Err(TrySendError::Full(mut back) | TrySendError::Disconnected(mut back)) =
             thread_queue.spares.try_send(segment)
         {
@@ -180,36 +182,39 @@ impl SegmentAllocator {
         Ok(())
     }
 
-    /// How much the folder holds. The reader deletes meanwhile, so it is looked at again every
-    /// round.
-    fn held(&self) -> io::Result<(Instant, u64)> {
-        match self.held {
-            Some((looked, held)) if looked.elapsed() < ROUND => Ok((looked, held)),
+    /// The bytes in the folder. The reader deletes files meanwhile, so they are summed up again in
+    /// each interval.
+    fn folder_bytes(&self) -> io::Result<(Instant, u64)> {
+        match self.folder_bytes {
+            Some((checked, bytes)) if checked.elapsed() < INTERVAL => Ok((checked, bytes)),
             _ => Ok((Instant::now(), bytes_in(&self.folder)?)),
         }
     }
 
-    fn tell_lost(&mut self) {
+    fn warn_of_lost(&mut self) {
         let lost: u64 =
-            self.lanes.iter().map(|thread_queue| thread_queue.lost.load(Ordering::Relaxed)).sum();
-        let told: u64 = self.lanes.iter().map(|thread_queue| thread_queue.told_lost).sum();
-        if lost > told && self.complained.is_none_or(|last| last.elapsed() >= COMPLAINTS) {
-            self.complained = Some(Instant::now());
-            self.lanes.iter_mut().for_each(|thread_queue| {
-                thread_queue.told_lost = thread_queue.lost.load(Ordering::Relaxed);
+            self.queues.iter().map(|thread_queue| thread_queue.lost.load(Ordering::Relaxed)).sum();
+        let reported: u64 = self.queues.iter().map(|queue| queue.reported_lost).sum();
+        if lost > reported && self.warned.is_none_or(|last| last.elapsed() >= WARN_INTERVAL) {
+            self.warned = Some(Instant::now());
+            self.queues.iter_mut().for_each(|thread_queue| {
+                thread_queue.reported_lost = thread_queue.lost.load(Ordering::Relaxed);
             });
             tracing::warn!(
-                lost = lost - told,
-                "visits were answered uncounted: no segment of the journal was there in time"
+                lost = lost - reported,
+                "visits were answered and not counted: the journal had no segment in time"
             );
         }
     }
 
-    fn complain(&mut self, error: &io::Error) {
-        if self.complained.is_none_or(|last| last.elapsed() >= COMPLAINTS) {
-            self.complained = Some(Instant::now());
-            tracing::warn!(%error, "no room for clicks could be made; redirects go on, and once a \
-                thread has none left, uncounted");
+    fn warn(&mut self, error: &io::Error) {
+        if self.warned.is_none_or(|last| last.elapsed() >= WARN_INTERVAL) {
+            self.warned = Some(Instant::now());
+            tracing::warn!(
+                %error,
+                "cannot make a journal segment; when a thread has none left, it answers visits \
+                 without counting them"
+            );
         }
     }
 }
@@ -225,13 +230,13 @@ fn bytes_in(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_name().as_encoded_bytes().ends_with(DAMAGED) {
+        if entry.file_name().as_encoded_bytes().ends_with(DAMAGED_SUFFIX) {
             continue;
         }
         match entry.metadata() {
             Ok(metadata) if metadata.is_file() => sum += metadata.len(),
             Ok(_) => {}
-            // The reader was faster.
+            // The reader has deleted it meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -239,8 +244,8 @@ fn bytes_in(folder: &Path) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// Files that an earlier process had begun when it was killed.
-fn remove_begun(folder: &Path) -> io::Result<()> {
+/// Removes the temporary files of a process that was killed.
+fn remove_temporary(folder: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_name().as_encoded_bytes().ends_with(b".clicks.new") {

@@ -1,4 +1,4 @@
-//! The journal as the rest of the program knows it.
+//! The journal: its settings, its salt, and the writers of the serving threads.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -16,47 +16,46 @@ use super::segment::Segment;
 use super::segment_allocator::{MAX_SPARES, SegmentAllocator, ThreadQueue};
 use super::writer::Writer;
 
-/// Full segments on their way back to the keeper.
-const RETURNING: usize = 8;
-/// A segment holds at least some clicks, whatever their length.
-const SMALLEST: usize = HEADER + 8 * MAX_FRAME_SIZE;
+/// Full segments in the queue back to the allocator.
+const RETURN_QUEUE: usize = 8;
+/// The minimum size of a segment: a few clicks of any length.
+const MIN_SEGMENT_BYTES: usize = HEADER + 8 * MAX_FRAME_SIZE;
 
-/// How much of a visitor's address is written down.
+/// How much of a visitor's address the journal records.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum AddressDetail {
     /// The network: /24 of IPv4, /48 of IPv6.
     #[default]
     Cut,
-    /// Nothing that lasts. The journal still has the network, which the country is found by; the
-    /// reader then drops it.
+    /// The network as well, which the click pipeline needs for the country. The pipeline drops it
+    /// then.
     Drop,
-    /// All of it.
+    /// The whole address.
     Full,
 }
 
-/// What an operator can decide about the journal.
+/// The settings of the journal.
 #[derive(Clone, Debug)]
 pub struct JournalSettings {
-    /// Where the segments are. Made if it does not exist, for our user only.
+    /// The folder of the segments. It is created if it does not exist, for our user only.
     pub folder: PathBuf,
-    /// Random: tells the segments of this process from those of others.
+    /// A random number that identifies this process in its segments.
     pub run: u64,
     /// The size of a segment.
     pub segment_bytes: usize,
-    /// How much may wait in the folder, beside the segments in use. The reader sees to it; two
-    /// segments per thread above it, no more are made.
+    /// The size limit of the folder, without the segments in use. The reader drops the oldest
+    /// segments past it. Two segments per thread past it, the allocator makes no more.
     pub limit_bytes: u64,
-    /// How much of an address is written.
+    /// How much of an address is recorded.
     pub address: AddressDetail,
-    /// Whether of those who ask not to be tracked only the count is kept.
+    /// Whether visitors with `DNT` or `Sec-GPC` are only counted.
     pub honour_dnt: bool,
 }
 
-/// The journal: made once, shared by all serving threads, each of which takes its own writer from
-/// it.
+/// The journal, shared by all serving threads. Each thread takes its writer from it.
 ///
-/// Nobody may shorten a segment while we run: writing to memory that the file no longer backs ends
-/// the process.
+/// No process may truncate a segment while this one runs: a write to a page that the file no longer
+/// backs ends the process.
 pub struct Journal {
     settings: JournalSettings,
     salt: Mutex<Option<Salt>>,
@@ -67,7 +66,7 @@ pub struct Journal {
     made: Arc<AtomicU64>,
 }
 
-/// What a thread will hold of its lane.
+/// A serving thread's end of its queues.
 pub(super) struct Ends {
     pub(super) spares: Receiver<Segment>,
     pub(super) left: Arc<AtomicUsize>,
@@ -76,27 +75,27 @@ pub(super) struct Ends {
 }
 
 impl Journal {
-    /// Makes the folder, a first segment for each of `threads`, and the keeper, who makes the
-    /// others. If only room is missing it starts nevertheless: clicks are lost until there is some.
+    /// Creates the folder and the first segments of each thread, and starts the allocator. On a
+    /// full disk it starts as well; clicks are lost until there is space.
     pub fn start(settings: JournalSettings, threads: usize, clock: Clock) -> io::Result<Arc<Self>> {
         DirBuilder::new().recursive(true).mode(0o700).create(&settings.folder)?;
         std::fs::set_permissions(&settings.folder, std::fs::Permissions::from_mode(0o700))?;
-        let (ends, lanes): (Vec<_>, Vec<_>) = (0..threads).map(|_| thread_queue(threads)).unzip();
+        let (ends, queues): (Vec<_>, Vec<_>) = (0..threads).map(|_| thread_queue(threads)).unzip();
         let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut segment_allocator = SegmentAllocator {
             folder: settings.folder.clone(),
             run: settings.run,
-            segment_bytes: settings.segment_bytes.max(SMALLEST),
+            segment_bytes: settings.segment_bytes.max(MIN_SEGMENT_BYTES),
             limit_bytes: settings.limit_bytes,
-            lanes,
+            queues,
             clock,
             stop: Arc::clone(&stop),
             made: Arc::clone(&made),
-            held: None,
+            folder_bytes: None,
             last_ms: 0,
-            complained: None,
+            warned: None,
         };
-        segment_allocator.begin()?;
+        segment_allocator.start()?;
         let segment_allocator = std::thread::Builder::new()
             .name("journal".into())
             .spawn(move || segment_allocator.run())?;
@@ -111,26 +110,26 @@ impl Journal {
         }))
     }
 
-    /// Visitors are told apart by this from now on; the serving threads notice within a second.
-    /// Until there is one, nobody is told apart.
+    /// Sets the salt of the visitor hashes. The serving threads use it within a second. Without a
+    /// salt, visits have no visitor hash.
     pub fn set_salt(&self, salt: Salt) {
         *lock(&self.salt) = Some(salt);
     }
 
-    /// How many segments were made since the start.
+    /// The number of segments made since the start.
     pub fn segments_made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// No more segments are made. Call it when the serving threads are gone: each of them ends its
-    /// segments itself.
+    /// Stops the allocator. Call it after the serving threads have ended; each of them finishes its
+    /// own segments.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.waker.unpark();
         if let Some(segment_allocator) = lock(&self.segment_allocator).take() {
             let _ = segment_allocator.join();
         }
-        // Those that no thread ever came for.
+        // Finish the segments of threads that never started.
         let unclaimed = std::mem::take(&mut *lock(&self.ends));
         unclaimed.into_iter().flatten().for_each(|ends| drop(self.writer_with(ends)));
     }
@@ -143,7 +142,7 @@ impl Journal {
         *lock(&self.salt)
     }
 
-    /// The writer of a thread: once for each.
+    /// The writer of a thread. `None` if it was taken before.
     pub(crate) fn writer(&self, thread: usize) -> Option<Writer> {
         let ends = lock(&self.ends).get_mut(thread)?.take()?;
         Some(self.writer_with(ends))
@@ -161,9 +160,10 @@ impl Drop for Journal {
 }
 
 fn thread_queue(threads: usize) -> (Ends, ThreadQueue) {
-    // One more than are kept ready: a thread takes its first before the keeper has counted it out.
+    // One more than the maximum of spares: a thread takes a segment before the allocator counts
+    // it.
     let (spares, taken) = sync_channel(MAX_SPARES + 1);
-    let (spent, returned) = sync_channel(RETURNING);
+    let (spent, returned) = sync_channel(RETURN_QUEUE);
     let (left, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
     let ends = Ends { spares: taken, left: Arc::clone(&left), spent, lost: Arc::clone(&lost) };
     (ends, ThreadQueue::new(spares, left, returned, lost, threads))

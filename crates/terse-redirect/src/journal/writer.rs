@@ -1,4 +1,4 @@
-//! The end of the journal that a serving thread holds.
+//! Writes the visits of one serving thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,17 +10,17 @@ use terse_core::clicks::Record;
 use super::segment::Segment;
 use super::shared::Ends;
 
-/// Writes down what one thread answers. Nothing here waits: what it needs from the keeper is there
-/// already or is done without.
+/// The journal writer of one serving thread. It never waits: it uses a spare segment that the
+/// allocator has made, or counts the click as lost.
 pub(crate) struct Writer {
     current: Option<Segment>,
-    /// Made ahead for this thread alone.
+    /// Spare segments for this thread.
     spares: Receiver<Segment>,
-    /// How many of them there are.
+    /// The number of spares.
     left: Arc<AtomicUsize>,
-    /// Full ones go back, so that the keeper unmaps them.
+    /// Full segments, which the allocator unmaps.
     spent: SyncSender<Segment>,
-    /// Clicks that found no segment, for the keeper to see.
+    /// Clicks lost for want of a segment, which the allocator logs.
     lost: Arc<AtomicU64>,
     segment_allocator: Thread,
 }
@@ -33,8 +33,8 @@ impl Writer {
         writer
     }
 
-    /// Writes a record, going on to the next segment where this one is full. Whether it could be
-    /// written.
+    /// Writes a record, to the next segment if the current one is full. Returns `false` if there is
+    /// no segment.
     pub(crate) fn write(&mut self, record: &Record<'_>) -> bool {
         if self.current.as_mut().is_some_and(|segment| segment.write(record)) {
             return true;
@@ -46,7 +46,7 @@ impl Writer {
     fn write_into_next(&mut self, record: &Record<'_>) -> bool {
         if let Some(mut full) = self.current.take() {
             full.finish();
-            // If the keeper is far behind, it is unmapped here.
+            // If the queue is full, dropping the segment unmaps it here.
             let _ = self.spent.try_send(full);
         }
         self.current = self.next();
@@ -57,8 +57,8 @@ impl Writer {
         written
     }
 
-    /// The next segment, if one is there. The keeper is woken for each that is taken; after that it
-    /// keeps trying by itself, so a click that finds none costs no wake-up.
+    /// Takes a spare segment and wakes the allocator. A click that finds no spare wakes nothing:
+    /// the allocator keeps trying by itself.
     fn next(&mut self) -> Option<Segment> {
         let next = self.spares.try_recv().ok()?;
         self.left.fetch_sub(1, Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Says of what it holds that nothing more will come.
+    /// Writes the end mark of all segments that it holds.
     fn drop(&mut self) {
         for mut segment in self.current.take().into_iter().chain(self.spares.try_iter()) {
             segment.finish();
