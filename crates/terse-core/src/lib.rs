@@ -57,7 +57,7 @@ pub use link::{
 };
 pub use link_reader::{Absence, ClickSpend, ClickSpender, LinkReader};
 pub use links::{Caller, Created, LinkError, LinkPolicy, Links, Listing};
-pub use outcome::{Visit, visit};
+pub use outcome::{Answered, ExceededLimit, VisitDecision};
 pub use password::PasswordHash;
 pub use patch::{Patch, PatchField};
 pub use proxies::{Proxies, ProxyRange};

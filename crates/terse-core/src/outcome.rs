@@ -1,39 +1,123 @@
-//! What a visitor gets for a link, decided from the link and the time alone.
-
-use crate::time::Timestamp;
+//! What a visitor of a link gets: the decision, and what was answered.
 
 use crate::link::{Link, Status};
+use crate::time::Timestamp;
 
-/// The answer to a visit.
+/// What a visitor gets, decided from the link and the time. The redirect plane decides once, when
+/// it reads a link, and keeps the decision with the link until a date of the link passes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Visit {
-    /// Redirect to the target.
-    Go,
-    /// Redirect if one more click can be spent: the store decides.
-    GoIfSpent,
-    /// As if there were no such link: deleted, or not yet valid.
-    NotFound,
-    /// It was there and is over: expired or used up.
-    Gone,
-    /// Taken down.
-    Blocked,
-    /// Show a warning; going on takes a click.
-    Warn,
-    /// Ask for the password. Whoever knows it goes, if one more click can be spent where these are
-    /// counted.
+pub enum VisitDecision {
+    /// A redirect to the target.
+    Redirect,
+    /// A redirect to the target, with the visitor's query appended.
+    RedirectWithQuery,
+    /// A redirect to the target that the link's rules choose for this visitor.
+    RedirectByRules,
+    /// A redirect if the store can spend one more of the link's clicks. Rules and the query apply.
+    RedirectIfSpent,
+    /// A warning page.
+    Warning,
+    /// The password form. A visitor who has given the password is redirected, by the link's rules
+    /// and with the query, if a click can be spent where they are limited.
     Password,
+    /// 404: no link, a deleted one, or one that is not valid yet.
+    NotFound,
+    /// 410: the link has expired or has no clicks left.
+    Gone,
+    /// 451: the link was taken down.
+    Blocked,
 }
 
-/// Decides a visit.
-pub fn visit(link: &Link, now: Timestamp) -> Visit {
-    match link.status(now) {
-        Status::Active if link.password.is_some() => Visit::Password,
-        Status::Active if link.max_clicks.is_some() => Visit::GoIfSpent,
-        Status::Active => Visit::Go,
-        Status::Scheduled | Status::Deleted => Visit::NotFound,
-        Status::Expired | Status::UsedUp => Visit::Gone,
-        Status::Blocked => Visit::Blocked,
-        Status::Suspicious => Visit::Warn,
+impl VisitDecision {
+    /// Decides for a link.
+    pub fn of(link: &Link, now: Timestamp) -> Self {
+        match link.status(now) {
+            Status::Active if link.password.is_some() => Self::Password,
+            Status::Active if link.max_clicks.is_some() => Self::RedirectIfSpent,
+            Status::Active if link.rules.is_some() => Self::RedirectByRules,
+            Status::Active if link.forward_query => Self::RedirectWithQuery,
+            Status::Active => Self::Redirect,
+            Status::Scheduled | Status::Deleted => Self::NotFound,
+            Status::Expired | Status::UsedUp => Self::Gone,
+            Status::Blocked => Self::Blocked,
+            Status::Suspicious => Self::Warning,
+        }
+    }
+}
+
+/// What a visitor was answered. Counters, the click journal and the statistics go by this.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Answered {
+    /// A click: the visitor was redirected to a target.
+    #[default]
+    Redirected,
+    /// The warning page was shown.
+    Warned,
+    /// The password form was shown.
+    PasswordAsked,
+    /// 404: there is no such link, or it is hidden.
+    NotFound,
+    /// 404 without a look-up: the store has never issued this code.
+    NeverIssued,
+    /// 410: the link has expired or has no clicks left.
+    Gone,
+    /// 451: the link was taken down.
+    Blocked,
+    /// 429.
+    Limited(ExceededLimit),
+    /// 503: the store did not answer, or could not read the link.
+    Unavailable,
+}
+
+/// The limit that a visitor exceeded.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum ExceededLimit {
+    /// Requests from one network for links that do not exist.
+    Guesses,
+    /// Redirects from one network.
+    RedirectsPerAddress,
+    /// Redirects of one link.
+    RedirectsPerLink,
+}
+
+impl Answered {
+    /// The stable name, in the API and in the statistics. A code that was never issued is an
+    /// ordinary `not_found` to its visitor.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Redirected => "redirected",
+            Self::Warned => "warned",
+            Self::PasswordAsked => "password_asked",
+            Self::NotFound | Self::NeverIssued => "not_found",
+            Self::Gone => "expired",
+            Self::Blocked => "blocked",
+            Self::Limited(_) => "rate_limited",
+            Self::Unavailable => "store_unavailable",
+        }
+    }
+
+    /// The byte that stands for it in a journal record. `None` if the journal has no record of such
+    /// a visit: the visitor is still on the way to the target, or has not learned whether the link
+    /// exists. The bytes are part of the journal's format and never change.
+    pub fn journal_byte(self) -> Option<u8> {
+        match self {
+            Self::Redirected => Some(0),
+            Self::NotFound | Self::NeverIssued => Some(1),
+            Self::Gone => Some(2),
+            Self::Blocked => Some(3),
+            Self::Warned | Self::PasswordAsked | Self::Limited(_) | Self::Unavailable => None,
+        }
+    }
+
+    /// What a byte of a journal record stands for; `None` if the format has no such byte.
+    pub fn from_journal_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            0 => Self::Redirected,
+            1 => Self::NotFound,
+            2 => Self::Gone,
+            3 => Self::Blocked,
+            _ => return None,
+        })
     }
 }
 
@@ -74,45 +158,68 @@ mod tests {
     }
 
     #[test]
-    fn each_state_has_its_answer() {
+    fn each_state_of_a_link_has_its_decision() {
+        use VisitDecision as Decision;
         let now = Timestamp::from_ms(1_000);
-        type Case = (fn(&mut Link, Timestamp), Visit);
-        let cases: [Case; 13] = [
-            (|_, _| (), Visit::Go),
-            (|l, now| l.expires_at = Some(now), Visit::Gone),
-            (|l, now| l.valid_from = Some(now), Visit::Go),
-            (|l, _| l.valid_from = Some(Timestamp::from_ms(1_001)), Visit::NotFound),
-            (|l, _| l.max_clicks = Some(1), Visit::GoIfSpent),
-            (|l, _| (l.max_clicks, l.spent_clicks) = (Some(1), 1), Visit::Gone),
-            (|l, _| l.standing = ModerationStatus::Blocked, Visit::Blocked),
-            (|l, _| l.standing = ModerationStatus::Suspicious, Visit::Warn),
-            (|l, _| l.password = Some(PasswordHash::from_phc("$")), Visit::Password),
+        let password = || Some(PasswordHash::from_phc("$"));
+        let rules = || {
+            let rules = r#"[{"if":{"device":"mobile"},"target":"https://m.example/"}]"#;
+            Some(crate::rules::Rules::from_stored(rules).unwrap())
+        };
+        type Case<'a> = (&'a dyn Fn(&mut Link), VisitDecision);
+        let cases: &[Case<'_>] = &[
+            (&|_| (), Decision::Redirect),
+            (&|l| l.forward_query = true, Decision::RedirectWithQuery),
+            (&|l| l.rules = rules(), Decision::RedirectByRules),
+            (&|l| (l.rules, l.forward_query) = (rules(), true), Decision::RedirectByRules),
+            (&|l| (l.rules, l.max_clicks) = (rules(), Some(1)), Decision::RedirectIfSpent),
+            (&|l| l.expires_at = Some(now), Decision::Gone),
+            (&|l| l.valid_from = Some(now), Decision::Redirect),
+            (&|l| l.valid_from = Some(Timestamp::from_ms(1_001)), Decision::NotFound),
+            (&|l| l.max_clicks = Some(1), Decision::RedirectIfSpent),
+            (&|l| (l.max_clicks, l.forward_query) = (Some(1), true), Decision::RedirectIfSpent),
+            (&|l| (l.max_clicks, l.spent_clicks) = (Some(1), 1), Decision::Gone),
+            (&|l| l.standing = ModerationStatus::Blocked, Decision::Blocked),
+            (&|l| l.standing = ModerationStatus::Suspicious, Decision::Warning),
+            (&|l| l.password = password(), Decision::Password),
+            (&|l| (l.password, l.max_clicks) = (password(), Some(1)), Decision::Password),
+            (&|l| (l.password, l.expires_at) = (password(), Some(now)), Decision::Gone),
             (
-                |l, _| (l.password, l.max_clicks) = (Some(PasswordHash::from_phc("$")), Some(1)),
-                Visit::Password,
+                &|l| (l.password, l.standing) = (password(), ModerationStatus::Suspicious),
+                Decision::Warning,
             ),
             (
-                |l, now| {
-                    (l.password, l.expires_at) = (Some(PasswordHash::from_phc("$")), Some(now));
-                },
-                Visit::Gone,
-            ),
-            (
-                |l, _| {
-                    (l.password, l.standing) =
-                        (Some(PasswordHash::from_phc("$")), ModerationStatus::Suspicious);
-                },
-                Visit::Warn,
-            ),
-            (
-                |l, now| (l.deleted_at, l.standing) = (Some(now), ModerationStatus::Blocked),
-                Visit::NotFound,
+                &|l| (l.deleted_at, l.standing) = (Some(now), ModerationStatus::Blocked),
+                Decision::NotFound,
             ),
         ];
-        for (index, (change, want)) in cases.into_iter().enumerate() {
+        for (index, (change, want)) in cases.iter().enumerate() {
             let mut link = link();
-            change(&mut link, now);
-            assert_eq!(visit(&link, now), want, "case {index}");
+            change(&mut link);
+            assert_eq!(VisitDecision::of(&link, now), *want, "case {index}");
+        }
+    }
+
+    /// Journals on disk hold these bytes.
+    #[test]
+    fn the_bytes_of_the_journal_never_change() {
+        for (answered, byte) in [
+            (Answered::Redirected, Some(0)),
+            (Answered::NotFound, Some(1)),
+            (Answered::NeverIssued, Some(1)),
+            (Answered::Gone, Some(2)),
+            (Answered::Blocked, Some(3)),
+            (Answered::Warned, None),
+            (Answered::PasswordAsked, None),
+            (Answered::Limited(ExceededLimit::Guesses), None),
+            (Answered::Unavailable, None),
+        ] {
+            assert_eq!(answered.journal_byte(), byte, "{answered:?}");
+        }
+        for byte in 0..=u8::MAX {
+            let answered = Answered::from_journal_byte(byte);
+            assert_eq!(answered.is_some(), byte < 4);
+            assert_eq!(answered.and_then(Answered::journal_byte), answered.map(|_| byte));
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Look-ups that begin at the same moment share one trip to the store.
+//! Batches look-ups: misses that a thread meets in the same round of its runtime share one call of
+//! the store.
 //!
-//! A thread that serves many visitors meets several misses in one round of its runtime. The first
-//! of them schedules a trip, which sets out when the round is over and takes everyone along: one
-//! message to the store and one back, instead of two wake-ups each. Nobody waits for company: the
-//! trip is already on its way in the queue when others join.
+//! The first miss of a round spawns a task. The task runs when the round is over and takes all
+//! look-ups that were added meanwhile: one message to the store and one back, instead of two
+//! wake-ups per look-up. No look-up waits longer for this, because the task is already queued when
+//! others join.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,35 +13,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terse_core::{Link, LinkKey, LinkReader, StoreError};
 use tokio::sync::oneshot;
 
-/// The most to go on one trip.
+/// The most look-ups in one call.
 const MAX_BATCH: usize = 256;
-/// One place to gather for each serving thread, nearly always.
-const PLACES: usize = 64;
+/// One queue for each serving thread on machines with up to this many.
+const QUEUES: usize = 64;
 
-type Waiting = Vec<(LinkKey, oneshot::Sender<Result<Option<Link>, StoreError>>)>;
+type Queue = Vec<(LinkKey, oneshot::Sender<Result<Option<Link>, StoreError>>)>;
 
-/// The places where look-ups gather.
+/// Collects the look-ups of each thread.
 pub(crate) struct LookupBatcher {
     store: Arc<dyn LinkReader>,
-    places: Vec<Arc<Mutex<Waiting>>>,
+    queues: Vec<Arc<Mutex<Queue>>>,
 }
 
 impl LookupBatcher {
     pub(crate) fn new(store: Arc<dyn LinkReader>) -> Self {
-        Self { store, places: (0..PLACES).map(|_| Arc::default()).collect() }
+        Self { store, queues: (0..QUEUES).map(|_| Arc::default()).collect() }
     }
 
-    /// Looks a link up, together with all others that are looked up on this thread now.
+    /// Looks a link up, in one call with the other look-ups of this thread.
     pub(crate) async fn get(&self, key: LinkKey) -> Result<Option<Link>, StoreError> {
         let (sender, answer) = oneshot::channel();
-        let place = &self.places[place_of_thread() % PLACES];
+        let queue = &self.queues[thread_number() % QUEUES];
         let first = {
-            let mut waiting = lock(place);
+            let mut waiting = lock(queue);
             waiting.push((key, sender));
             waiting.len() == 1
         };
         if first {
-            tokio::spawn(travel(Arc::clone(&self.store), Arc::clone(place)));
+            tokio::spawn(look_up_all(Arc::clone(&self.store), Arc::clone(queue)));
         }
         match answer.await {
             Ok(found) => found,
@@ -49,33 +50,34 @@ impl LookupBatcher {
     }
 }
 
-async fn travel(store: Arc<dyn LinkReader>, place: Arc<Mutex<Waiting>>) {
-    let mut waiting = std::mem::take(&mut *lock(&place));
+async fn look_up_all(store: Arc<dyn LinkReader>, queue: Arc<Mutex<Queue>>) {
+    let mut waiting = std::mem::take(&mut *lock(&queue));
     while !waiting.is_empty() {
         let rest = waiting.split_off(waiting.len().min(MAX_BATCH));
         let (keys, senders): (Vec<_>, Vec<_>) = waiting.into_iter().unzip();
         for (found, sender) in store.get_many(&keys).await.into_iter().zip(senders) {
-            let _gone = sender.send(found);
+            // The visitor may have disconnected.
+            let _ = sender.send(found);
         }
         waiting = rest;
     }
 }
 
-fn lock(place: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
-    place.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A small number that stays the same on each thread.
-fn place_of_thread() -> usize {
+/// A small number for the current thread, which stays the same.
+fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static PLACE: Cell<Option<usize>> = const { Cell::new(None) };
+        static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
     }
-    PLACE.with(|place| match place.get() {
+    NUMBER.with(|mine| match mine.get() {
         Some(number) => number,
         None => {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            place.set(Some(number));
+            mine.set(Some(number));
             number
         }
     })

@@ -1,4 +1,4 @@
-//! Where a connection comes from, and whom its requests are from.
+//! The address of a client, also behind trusted proxies.
 
 use std::net::IpAddr;
 
@@ -6,25 +6,24 @@ use terse_core::Proxies;
 
 use crate::visitor_headers::VisitorHeaders;
 
-/// Where a connection comes from. Decided once for each.
+/// The peer of a connection, and whether it is a trusted proxy. Determined once per connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientAddr {
     peer: IpAddr,
-    /// Whether it may speak for others.
-    proxy: bool,
+    trusted_proxy: bool,
 }
 
 impl ClientAddr {
-    /// Of a connection from this address.
+    /// The address of a connection from this peer.
     pub fn new(peer: IpAddr, proxies: &Proxies) -> Self {
-        Self { peer: peer.to_canonical(), proxy: proxies.trusts(peer) }
+        Self { peer: peer.to_canonical(), trusted_proxy: proxies.trusts(peer) }
     }
 
-    /// Whom a request is from: the peer, or whom a proxy of ours names.
-    pub(crate) fn client(&self, proxies: &Proxies, seen: &VisitorHeaders<'_>) -> IpAddr {
+    /// The client of a request: the peer, or the address that a trusted proxy names.
+    pub(crate) fn client(&self, proxies: &Proxies, headers: &VisitorHeaders<'_>) -> IpAddr {
         match self {
-            Self { peer, proxy: false } => *peer,
-            Self { peer, proxy: true } => proxies.client(*peer, seen.forwarded()),
+            Self { peer, trusted_proxy: false } => *peer,
+            Self { peer, trusted_proxy: true } => proxies.client(*peer, headers.forwarded()),
         }
     }
 }

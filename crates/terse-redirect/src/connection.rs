@@ -1,4 +1,4 @@
-//! One connection: read, answer from memory, write, as long as that is all it takes.
+//! One connection on the fast path: read, answer from memory, write.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -9,27 +9,26 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt as _;
-use terse_core::{Code, clicks};
+use terse_core::{Answered, Code};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::clicks::{Clicks, Visited};
+use crate::clicks::{Clicks, Visit};
 use crate::client_addr::ClientAddr;
 use crate::connection_table::{ConnectionTable, IdleTracker, Waiting};
-use crate::counts::Counts;
+use crate::counts::{Counter as _, Counts};
 use crate::date::DateLine;
-use crate::error_responses::Failure;
-use crate::fast_path::{self, Answered, Asked, FastPathOutcome, Found, RequestTime, Step};
+use crate::fast_path::{self, AnsweredRequest, LinkRequest, RequestTime, Step};
 use crate::hyper_fallback;
-use crate::redirector::{Redirector, Resolved};
+use crate::redirector::{LinkUnavailable, Redirector};
 use crate::route::Route;
 use crate::visit_handler::VisitHandler;
 use crate::workers::FallbackService;
 
-const READ: usize = 16 * 1024;
-/// Answers to pipelined requests are sent in portions of about this size.
-const PORTION: usize = 64 * 1024;
+const READ_BUFFER: usize = 16 * 1024;
+/// Answers to pipelined requests are sent in chunks of about this size.
+const CHUNK: usize = 64 * 1024;
 
 /// What the connections of one thread share.
 pub(crate) struct Thread {
@@ -37,15 +36,16 @@ pub(crate) struct Thread {
     pub(crate) counts: Arc<Counts>,
     pub(crate) connection_table: ConnectionTable,
     pub(crate) stopping: Cell<bool>,
-    /// The time as of the last sweep: good enough to tell who has been waiting for long.
+    /// The time of the last sweep, precise enough for idle timeouts.
     pub(crate) coarse_ms: Cell<i64>,
     pub(crate) stop: watch::Receiver<bool>,
-    /// Without one, visits are not written down.
+    /// `None` if visits are not journaled.
     pub(crate) clicks: Option<Clicks>,
     scratch: RefCell<Scratch>,
 }
 
-/// Buffers that are only used between two waits, so that an idle connection owns none.
+/// Buffers that the connections of a thread share. A connection uses them between two waits, so an
+/// idle connection owns none.
 struct Scratch {
     input: Box<[u8]>,
     output: Vec<u8>,
@@ -59,8 +59,8 @@ impl Thread {
         stop: watch::Receiver<bool>,
         clicks: Option<Clicks>,
     ) -> Self {
-        let input = vec![0; READ].into_boxed_slice();
-        let output = Vec::with_capacity(2 * PORTION);
+        let input = vec![0; READ_BUFFER].into_boxed_slice();
+        let output = Vec::with_capacity(2 * CHUNK);
         let scratch = RefCell::new(Scratch { input, output, date: DateLine::new() });
         let coarse_ms = Cell::new(redirector.now_ms());
         Self {
@@ -76,7 +76,7 @@ impl Thread {
     }
 }
 
-/// What a connection has to do next, once its answers are sent.
+/// What a connection does next, after its answers are sent.
 enum Next {
     Read,
     LookUp { domain: u16, code: Vec<u8> },
@@ -90,16 +90,16 @@ pub(crate) async fn serve<D: FallbackService>(
     peer: SocketAddr,
     thread: Rc<Thread>,
     idle_tracker: Rc<IdleTracker>,
-    door: D,
+    fallback: D,
 ) {
     let client_addr = ClientAddr::new(peer.ip(), &thread.redirector.settings.proxies);
     let mut connection = Connection {
         stream,
-        kept: Vec::new(),
+        pending: Vec::new(),
         unsent: Vec::new(),
-        found: None,
+        lookup: None,
         missed_micros: 0,
-        unread: false,
+        has_unread: false,
         client_addr,
         thread,
         idle_tracker,
@@ -113,20 +113,17 @@ pub(crate) async fn serve<D: FallbackService>(
             Next::Read => {}
             Next::Close => return,
             Next::LookUp { domain, code } => {
-                connection.idle_tracker.wait(Waiting::Us, 0);
-                let resolved = connection.thread.redirector.look_up(domain, &code).await;
-                connection.unread = true;
-                connection.found = Some(match resolved {
-                    Resolved::Route(route) | Resolved::Stale(route) => Found::Route(route),
-                    Resolved::Unavailable => Found::Unavailable,
-                });
+                connection.idle_tracker.wait(Waiting::LookUp, 0);
+                let lookup = connection.thread.redirector.look_up(domain, &code).await;
+                connection.has_unread = true;
+                connection.lookup = Some(lookup);
             }
             Next::HandOver => break,
         }
     }
-    let Connection { mut stream, kept, thread, idle_tracker, .. } = connection;
+    let Connection { mut stream, pending, thread, idle_tracker, .. } = connection;
     idle_tracker.wait(Waiting::Hyper, thread.redirector.now_ms());
-    if has_two_lengths(&kept) {
+    if has_two_lengths(&pending) {
         let _ = stream
             .write_all(
                 b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
@@ -136,47 +133,48 @@ pub(crate) async fn serve<D: FallbackService>(
     }
     thread.counts.handed_over.add(1);
     let (settings, here) = (&thread.redirector.settings, Rc::clone(&thread));
-    let door = move |request| {
+    let service = move |request| {
         let visit_handler = VisitHandler::new(Rc::clone(&here), client_addr);
         let (idle_tracker, here) = (Rc::clone(&idle_tracker), Rc::clone(&here));
         let mark = move || idle_tracker.wait(Waiting::Hyper, here.coarse_ms.get());
         mark();
-        // Some answers take longer than any request: what is being taken is not idle.
-        door.clone()
-            .open(request, peer, visit_handler)
+        // A long answer may take longer than any request: a connection that makes progress is not
+        // idle.
+        fallback
+            .clone()
+            .handle(request, peer, visit_handler)
             .map(|response| response.map(|body| hyper_fallback::ProgressBody { body, mark }))
     };
-    hyper_fallback::serve(stream, kept, settings, thread.stop.clone(), door).await;
+    hyper_fallback::serve(stream, pending, settings, thread.stop.clone(), service).await;
 }
 
 struct Connection {
     stream: TcpStream,
-    /// Bytes of requests that are not answered yet. Empty, and without an allocation, on the usual
-    /// way.
-    kept: Vec<u8>,
-    /// What the client would not take at once.
+    /// Bytes of requests that are not answered yet. Usually empty and without an allocation.
+    pending: Vec<u8>,
+    /// Bytes that the socket did not accept at once.
     unsent: Vec<u8>,
-    /// The end of a look-up for the first request in `kept`.
-    found: Option<Found>,
+    /// The result of the look-up for the first request in `pending`.
+    lookup: Option<Result<Route, LinkUnavailable>>,
     /// When that look-up began.
     missed_micros: i64,
-    /// Whether `kept` may hold a whole request.
-    unread: bool,
+    /// Whether `pending` may hold a whole request.
+    has_unread: bool,
     client_addr: ClientAddr,
     thread: Rc<Thread>,
     idle_tracker: Rc<IdleTracker>,
 }
 
 impl Connection {
-    /// Reads, answers and writes until something else has to be done. All buffers are the thread's.
+    /// Reads, answers and writes until there is something else to do. All buffers are the thread's.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         let thread = Rc::clone(&self.thread);
         let mut scratch = thread.scratch.borrow_mut();
         let Scratch { input, output, date } = &mut *scratch;
         loop {
             let mut count = 0;
-            // After a look-up, or when a portion was full, there is something to do before reading.
-            if !std::mem::take(&mut self.unread) {
+            // After a look-up, or after a full chunk, pending requests come before reading.
+            if !std::mem::take(&mut self.has_unread) {
                 let mut buffer = ReadBuf::new(input);
                 match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
                     Poll::Pending => return Poll::Pending,
@@ -189,12 +187,12 @@ impl Connection {
             }
             let started = thread.redirector.now_micros();
             let now_ms = started / 1000;
-            let mut kept = std::mem::take(&mut self.kept);
-            let bytes = if kept.is_empty() {
+            let mut pending = std::mem::take(&mut self.pending);
+            let bytes = if pending.is_empty() {
                 &input[..count]
             } else {
-                kept.extend_from_slice(&input[..count]);
-                &kept
+                pending.extend_from_slice(&input[..count]);
+                &pending
             };
             output.clear();
             let date = date.at(now_ms);
@@ -204,67 +202,67 @@ impl Connection {
                 if used == bytes.len() {
                     break Next::Read;
                 }
-                let found = self.found.take();
-                let moment = RequestTime { now_ms, date, closing: thread.stopping.get() };
-                let mut asked = Asked::default();
+                let lookup = self.lookup.take();
+                let time = RequestTime { now_ms, date, closing: thread.stopping.get() };
+                let mut request = LinkRequest::default();
                 let redirector = &thread.redirector;
                 match fast_path::answer(
                     &bytes[used..],
                     redirector,
                     &self.client_addr,
-                    moment,
-                    found.as_ref(),
-                    &mut asked,
+                    time,
+                    lookup.as_ref(),
+                    &mut request,
                     output,
                 ) {
                     Step::Answered(answered) => {
                         used += answered.used;
                         answers += 1;
-                        note(&thread, &answered, found.is_none());
-                        let arrived = if found.is_some() { self.missed_micros } else { started };
-                        write_down(&thread, &answered, &asked, &self.client_addr, arrived);
+                        count_answer(&thread, &answered, lookup.is_none());
+                        let arrived = if lookup.is_some() { self.missed_micros } else { started };
+                        journal(&thread, &answered, &request, &self.client_addr, arrived);
                         if answered.close {
                             break Next::Close;
                         }
-                        if output.len() > PORTION {
-                            self.unread = true;
+                        if output.len() > CHUNK {
+                            self.has_unread = true;
                             break Next::Read;
                         }
                     }
                     Step::Incomplete => break Next::Read,
-                    Step::Miss(missed) => {
-                        let code = bytes[used..][missed.code].to_vec();
+                    Step::Miss(miss) => {
+                        let code = bytes[used..][miss.code].to_vec();
                         self.missed_micros = started;
-                        break Next::LookUp { domain: missed.domain, code };
+                        break Next::LookUp { domain: miss.domain, code };
                     }
                     Step::HandOver => break Next::HandOver,
                 }
             };
-            if kept.is_empty() {
-                kept.extend_from_slice(&input[used..count]);
+            if pending.is_empty() {
+                pending.extend_from_slice(&input[used..count]);
             } else {
-                kept.drain(..used);
+                pending.drain(..used);
             }
-            self.kept = kept;
+            self.pending = pending;
             if !output.is_empty() {
                 self.send(cx, output);
             }
             if answers > 0 {
                 let took = thread.redirector.now_micros() - started;
-                thread.counts.took(u64::try_from(took).unwrap_or(0), answers);
+                thread.counts.count_latency(u64::try_from(took).unwrap_or(0), answers);
             }
-            self.sit(answers > 0, now_ms);
+            self.wait_for_client(answers > 0, now_ms);
             if !matches!(next, Next::Read) || !self.unsent.is_empty() {
                 return Poll::Ready(next);
             }
         }
     }
 
-    /// Writes what the socket takes; the rest is kept.
+    /// Writes what the socket accepts and keeps the rest.
     fn send(&mut self, cx: &mut Context<'_>, output: &[u8]) {
         let sent = match Pin::new(&mut self.stream).poll_write(cx, output) {
             Poll::Ready(Ok(sent)) => sent,
-            // The next read or write meets the same error and ends the connection.
+            // The next read or write gets the same error and ends the connection.
             Poll::Ready(Err(_)) | Poll::Pending => 0,
         };
         if sent < output.len() {
@@ -273,16 +271,16 @@ impl Connection {
     }
 
     async fn send_rest(&mut self) -> std::io::Result<()> {
-        self.idle_tracker.wait(Waiting::Taking, self.thread.redirector.now_ms());
+        self.idle_tracker.wait(Waiting::Write, self.thread.redirector.now_ms());
         let unsent = std::mem::take(&mut self.unsent);
         self.stream.write_all(&unsent).await?;
-        self.sit(true, self.thread.redirector.now_ms());
+        self.wait_for_client(true, self.thread.redirector.now_ms());
         Ok(())
     }
 
-    /// Notes what the client is to send next.
-    fn sit(&self, answered: bool, now_ms: i64) {
-        if self.kept.is_empty() {
+    /// Notes what the client has to send next.
+    fn wait_for_client(&self, answered: bool, now_ms: i64) {
+        if self.pending.is_empty() {
             self.idle_tracker.wait(Waiting::Request, now_ms);
         } else {
             self.idle_tracker.wait_for_rest(answered, now_ms);
@@ -290,75 +288,50 @@ impl Connection {
     }
 }
 
-fn note(thread: &Thread, answered: &Answered, from_memory: bool) {
+fn count_answer(thread: &Thread, request: &AnsweredRequest, from_memory: bool) {
     let counts = &thread.counts;
-    if answered.outcome == FastPathOutcome::Redirected {
+    if request.answered == Answered::Redirected {
         counts.redirected.add(1);
         counts.hits.add(u64::from(from_memory));
     } else {
-        note_failure(thread, answered.outcome, from_memory);
+        count_failure(counts, request.answered, from_memory);
     }
-    if let Some(route) = &answered.refresh {
+    if let Some(route) = &request.refresh {
         thread.redirector.refresh_soon(route);
     }
 }
 
 #[cold]
-fn note_failure(thread: &Thread, outcome: FastPathOutcome, from_memory: bool) {
-    let counts = &thread.counts;
-    match outcome {
-        FastPathOutcome::Redirected => {}
-        FastPathOutcome::NeverIssued => {
-            counts.not_found.add(1);
-            counts.never_issued.add(1);
-        }
-        FastPathOutcome::Failed(Failure::NotFound) => counts.not_found.add(1),
-        FastPathOutcome::Failed(Failure::Gone) => counts.gone.add(1),
-        FastPathOutcome::Failed(Failure::Blocked) => counts.blocked.add(1),
-        FastPathOutcome::Failed(Failure::Unavailable) => counts.unavailable.add(1),
-        FastPathOutcome::Failed(
-            Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors,
-        ) => {
-            counts.limited.add(1);
-        }
-    }
-    let limited = matches!(outcome, FastPathOutcome::Failed(failure) if failure.is_limited());
-    if from_memory && !limited && outcome != FastPathOutcome::NeverIssued {
+fn count_failure(counts: &Counts, answered: Answered, from_memory: bool) {
+    counts.count(answered);
+    if from_memory && !matches!(answered, Answered::Limited(_) | Answered::NeverIssued) {
         counts.hits.add(1);
     }
 }
 
-/// Puts a visit into the journal. Called before anything of its answer is sent: what was answered
-/// is counted.
-fn write_down(
+/// Writes a visit to the journal. The caller sends no part of the answer before: a visitor who got
+/// an answer is in the journal.
+fn journal(
     thread: &Thread,
-    answered: &Answered,
-    asked: &Asked<'_>,
+    answer: &AnsweredRequest,
+    request: &LinkRequest<'_>,
     client_addr: &ClientAddr,
     arrived_micros: i64,
 ) {
     let Some(clicks) = &thread.clicks else { return };
-    let outcome = match answered.outcome {
-        FastPathOutcome::Redirected => clicks::ClickOutcome::Redirected,
-        FastPathOutcome::NeverIssued => clicks::ClickOutcome::NotFound,
-        FastPathOutcome::Failed(failure) => match failure.outcome() {
-            Some(outcome) => outcome,
-            None => return,
-        },
-    };
-    clicks.write(&Visited {
-        outcome,
-        owner: answered.owner,
-        born_ms: answered.born_ms,
-        domain: thread.redirector.hosts.name(asked.domain),
-        code: answered
+    clicks.write(&Visit {
+        answered: answer.answered,
+        owner: answer.owner,
+        created_ms: answer.created_ms,
+        domain: thread.redirector.hosts.name(request.domain),
+        code: answer
             .canonical_code
             .as_ref()
-            .and_then(Route::other_code)
-            .map_or(asked.code, Code::as_str)
+            .and_then(Route::canonical_code)
+            .map_or(request.code, Code::as_str)
             .as_bytes(),
-        query: asked.query,
-        seen: &asked.seen,
+        query: request.query,
+        headers: &request.headers,
         client_addr,
         proxies: &thread.redirector.settings.proxies,
         now_micros: thread.redirector.now_micros(),
@@ -366,7 +339,7 @@ fn write_down(
     });
 }
 
-/// Both `Content-Length` and `Transfer-Encoding`: only smugglers send that.
+/// Whether the request has both `Content-Length` and `Transfer-Encoding`, as in request smuggling.
 fn has_two_lengths(bytes: &[u8]) -> bool {
     let mut fields = [httparse::EMPTY_HEADER; 100];
     let mut request = httparse::Request::new(&mut fields);

@@ -1,37 +1,40 @@
-//! What the redirect plane counts about itself.
+//! Counters of the redirect plane.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Upper ends of the latency buckets, in microseconds; what is slower goes into one more.
+use terse_core::Answered;
+
+/// Upper ends of the latency buckets, in microseconds. One more bucket holds slower answers.
 pub const BUCKETS_MICROS: [u64; 14] =
     [10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000];
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Counters of one serving thread, written by it alone and read by anyone.
+        /// A set of counters: one per serving thread, and a shared one for visits off the fast
+        /// path.
         #[derive(Debug, Default)]
-        pub struct Counts {
-            $($(#[$doc])* pub(crate) $name: Tally,)*
-            pub(crate) latency: [Tally; BUCKETS_MICROS.len() + 1],
-            pub(crate) latency_micros: Tally,
+        pub(crate) struct Counts<C = ThreadCounter> {
+            $($(#[$doc])* pub(crate) $name: C,)*
+            pub(crate) latency: [C; BUCKETS_MICROS.len() + 1],
+            pub(crate) latency_micros: C,
         }
 
-        /// The sum over all threads at one moment.
+        /// The sums of all counters at one moment.
         #[derive(Clone, Debug, Default)]
         pub struct Snapshot {
             $($(#[$doc])* pub $name: u64,)*
             /// How many answers took up to each of [`BUCKETS_MICROS`], and longer; not cumulative.
             pub latency: [u64; BUCKETS_MICROS.len() + 1],
-            /// All of their times together.
+            /// The sum of these times.
             pub latency_micros: u64,
         }
 
         impl Snapshot {
-            /// Adds one thread's counters.
-            pub fn add(&mut self, counts: &Counts) {
+            /// Adds a set of counters.
+            pub(crate) fn add<C: Counter>(&mut self, counts: &Counts<C>) {
                 $(self.$name += counts.$name.get();)*
-                for (sum, tally) in self.latency.iter_mut().zip(&counts.latency) {
-                    *sum += tally.get();
+                for (sum, counter) in self.latency.iter_mut().zip(&counts.latency) {
+                    *sum += counter.get();
                 }
                 self.latency_micros += counts.latency_micros.get();
             }
@@ -44,7 +47,7 @@ counts! {
     redirected,
     /// Answered 404.
     not_found,
-    /// Of these, refused by arithmetic without a look.
+    /// Answered 404 without a look-up; also counted as `not_found`.
     never_issued,
     /// Answered 410.
     gone,
@@ -52,23 +55,23 @@ counts! {
     blocked,
     /// Answered 429.
     limited,
-    /// Shown a warning.
+    /// Shown the warning page.
     warned,
-    /// Asked for a password.
-    asked,
+    /// Shown the password form.
+    password_asked,
     /// Answered 503.
     unavailable,
-    /// Redirected from an old memory while the store was away.
+    /// Answered with an expired cache entry while the store was away.
     stale,
-    /// Found in memory.
+    /// Cache hits.
     hits,
-    /// Not found in memory.
+    /// Cache misses.
     misses,
-    /// Looked up ahead of time.
+    /// Look-ups of cached links ahead of their expiry.
     refreshes,
     /// Connections accepted.
     connections,
-    /// Connections open now: accepted minus closed.
+    /// Connections closed; accepted minus closed are open.
     closed,
     /// Connections refused because there were too many.
     refused,
@@ -76,17 +79,35 @@ counts! {
     timed_out,
     /// Connections handed over to hyper.
     handed_over,
-    /// Visits written into the journal: clicks, and failures by themselves or for others.
+    /// Visits written to the journal. A sampled failure is one.
     clicks_journaled,
-    /// Visits that could not be written, because no segment was ready.
+    /// Visits that the journal had no segment for.
     clicks_lost,
-    /// Failed visits that another one stands for in the journal.
+    /// Failed visits that the journal left out; a sampled one stands for them.
     orphans_skipped,
 }
 
-impl Counts {
-    /// Notes how long some answers took, all of them together.
-    pub(crate) fn took(&self, micros: u64, answers: u64) {
+impl<C: Counter> Counts<C> {
+    /// Counts an answer.
+    pub(crate) fn count(&self, answered: Answered) {
+        match answered {
+            Answered::Redirected => self.redirected.add(1),
+            Answered::Warned => self.warned.add(1),
+            Answered::PasswordAsked => self.password_asked.add(1),
+            Answered::NotFound => self.not_found.add(1),
+            Answered::NeverIssued => {
+                self.not_found.add(1);
+                self.never_issued.add(1);
+            }
+            Answered::Gone => self.gone.add(1),
+            Answered::Blocked => self.blocked.add(1),
+            Answered::Limited(_) => self.limited.add(1),
+            Answered::Unavailable => self.unavailable.add(1),
+        }
+    }
+
+    /// Counts the latency of some answers that were sent together.
+    pub(crate) fn count_latency(&self, micros: u64, answers: u64) {
         let bucket =
             BUCKETS_MICROS.iter().position(|&end| micros <= end).unwrap_or(BUCKETS_MICROS.len());
         self.latency[bucket].add(answers);
@@ -94,16 +115,36 @@ impl Counts {
     }
 }
 
-/// A counter with a single writer: an ordinary addition, no locked instruction.
-#[derive(Debug, Default)]
-pub(crate) struct Tally(AtomicU64);
+/// A counter that other threads can read.
+pub(crate) trait Counter {
+    fn add(&self, n: u64);
+    fn get(&self) -> u64;
+}
 
-impl Tally {
-    pub(crate) fn add(&self, n: u64) {
+/// A counter that one thread writes: an ordinary addition, no locked instruction.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadCounter(AtomicU64);
+
+impl Counter for ThreadCounter {
+    fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
 
-    pub(crate) fn get(&self) -> u64 {
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A counter that all threads write.
+#[derive(Debug, Default)]
+pub(crate) struct SharedCounter(AtomicU64);
+
+impl Counter for SharedCounter {
+    fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -1,8 +1,8 @@
-//! The `Date` field, written once a second.
+//! The `Date` line, formatted once a second.
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A ready `date: …\r\n` line for the current second.
+/// The `date: …\r\n` line of the current second.
 #[derive(Debug)]
 pub(crate) struct DateLine {
     second: i64,
@@ -10,12 +10,12 @@ pub(crate) struct DateLine {
 }
 
 impl DateLine {
-    /// Not yet written.
+    /// An empty line; the first call of [`DateLine::at`] formats it.
     pub(crate) fn new() -> Self {
         Self { second: i64::MIN, line: Vec::with_capacity(40) }
     }
 
-    /// The line for this moment.
+    /// The line for a time.
     pub(crate) fn at(&mut self, now_ms: i64) -> &[u8] {
         let second = now_ms.div_euclid(1000);
         if second != self.second {

@@ -1,125 +1,43 @@
-//! Answers that are the same for everyone: failures, ready to be copied.
+//! Responses to visitors who are not redirected, written once at the start and copied per visit.
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use terse_core::clicks::ClickOutcome;
 use terse_core::limits::Limit;
+use terse_core::{Answered, ExceededLimit};
 
 use crate::settings::Settings;
 
-/// What went wrong with a visit.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Failure {
-    /// 404.
-    NotFound,
-    /// 410.
-    Gone,
-    /// 451.
-    Blocked,
-    /// 503.
-    Unavailable,
-    /// 429: one source asks for too much that is not there.
-    TooManyGuesses,
-    /// 429: one source follows links too often.
-    TooManyVisits,
-    /// 429: one link is followed too often.
-    TooManyVisitors,
-}
+/// The answers that have a prepared response, in the order of [`index`].
+const PREPARED: [Answered; 7] = [
+    Answered::NotFound,
+    Answered::Gone,
+    Answered::Blocked,
+    Answered::Unavailable,
+    Answered::Limited(ExceededLimit::Guesses),
+    Answered::Limited(ExceededLimit::RedirectsPerAddress),
+    Answered::Limited(ExceededLimit::RedirectsPerLink),
+];
 
-impl Failure {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::NotFound,
-        Self::Gone,
-        Self::Blocked,
-        Self::Unavailable,
-        Self::TooManyGuesses,
-        Self::TooManyVisits,
-        Self::TooManyVisitors,
-    ];
-
-    /// Whether it is 429.
-    pub(crate) fn is_limited(self) -> bool {
-        matches!(self, Self::TooManyGuesses | Self::TooManyVisits | Self::TooManyVisitors)
-    }
-
-    /// Which limit it is about.
-    fn limit(self, settings: &Settings) -> Limit {
-        match self {
-            Self::TooManyGuesses => settings.guesses_per_address,
-            Self::TooManyVisits => settings.redirect_per_address,
-            Self::TooManyVisitors => settings.redirect_per_code,
-            Self::NotFound | Self::Gone | Self::Blocked | Self::Unavailable => Limit::OFF,
-        }
-    }
-
-    fn status(self) -> StatusCode {
-        match self {
-            Self::NotFound => StatusCode::NOT_FOUND,
-            Self::Gone => StatusCode::GONE,
-            Self::Blocked => StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS,
-            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Self::TooManyGuesses | Self::TooManyVisits | Self::TooManyVisitors => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
-        }
-    }
-
-    /// What the journal says of it. Nothing if the visit was not answered: whether there is such a
-    /// link is not known, or we do not say.
-    pub(crate) fn outcome(self) -> Option<ClickOutcome> {
-        match self {
-            Self::NotFound => Some(ClickOutcome::NotFound),
-            Self::Gone => Some(ClickOutcome::Gone),
-            Self::Blocked => Some(ClickOutcome::Blocked),
-            Self::Unavailable
-            | Self::TooManyGuesses
-            | Self::TooManyVisits
-            | Self::TooManyVisitors => None,
-        }
-    }
-
-    /// The stable word for programs.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::NotFound => "not_found",
-            Self::Gone => "expired",
-            Self::Blocked => "blocked",
-            Self::Unavailable => "store_unavailable",
-            Self::TooManyGuesses | Self::TooManyVisits | Self::TooManyVisitors => "rate_limited",
-        }
-    }
-
-    fn problem(self) -> String {
-        let (title, detail) = match self {
-            Self::NotFound => ("Not found", "There is no such link."),
-            Self::Gone => ("Expired", "This link has expired."),
-            Self::Blocked => ("Blocked", "This link was blocked."),
-            Self::Unavailable => (
-                "Unavailable",
-                "The link cannot be looked up right now. Please try again in a moment.",
-            ),
-            Self::TooManyGuesses => (
-                "Too many requests",
-                "Too many links were asked for that do not exist. Please wait.",
-            ),
-            Self::TooManyVisits => (
-                "Too many requests",
-                "Too many links were followed from this address. Please wait.",
-            ),
-            Self::TooManyVisitors => {
-                ("Too many requests", "This link is followed too often. Please try again later.")
-            }
-        };
-        let (status, code) = (self.status().as_u16(), self.code());
-        format!(
-            r#"{{"type":"about:blank","title":"{title}","status":{status},"code":"{code}","detail":"{detail}","field":null}}"#
-        )
+/// The place of an answer in [`PREPARED`]. A redirect and the pages of the web side are not
+/// prepared here; the visitor of one would get 404.
+fn index(answered: Answered) -> usize {
+    match answered {
+        Answered::NotFound
+        | Answered::NeverIssued
+        | Answered::Redirected
+        | Answered::Warned
+        | Answered::PasswordAsked => 0,
+        Answered::Gone => 1,
+        Answered::Blocked => 2,
+        Answered::Unavailable => 3,
+        Answered::Limited(ExceededLimit::Guesses) => 4,
+        Answered::Limited(ExceededLimit::RedirectsPerAddress) => 5,
+        Answered::Limited(ExceededLimit::RedirectsPerLink) => 6,
     }
 }
 
-/// The pages people see, as HTML, and the policy they are served under.
+/// The HTML pages for browsers, and the policy they are served under.
 #[derive(Clone, Debug, Default)]
 pub struct FailurePages {
     /// For 404.
@@ -132,12 +50,71 @@ pub struct FailurePages {
     pub unavailable: String,
     /// For 429.
     pub limited: String,
-    /// The `Content-Security-Policy` of all of them.
+    /// The `Content-Security-Policy` of all pages.
     pub policy: String,
 }
 
-/// One failure in one shape: as a whole response, and as the bytes of one.
-pub(crate) struct Ready {
+/// What one answer says: its status, its limit, and its texts for programs and browsers.
+struct Description<'a> {
+    status: StatusCode,
+    limit: Limit,
+    title: &'static str,
+    detail: &'static str,
+    page: &'a str,
+}
+
+fn describe<'a>(
+    answered: Answered,
+    pages: &'a FailurePages,
+    settings: &Settings,
+) -> Description<'a> {
+    let (status, title, detail, page) = match answered {
+        Answered::Gone => (StatusCode::GONE, "Expired", "This link has expired.", &pages.gone),
+        Answered::Blocked => (
+            StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS,
+            "Blocked",
+            "This link was blocked.",
+            &pages.blocked,
+        ),
+        Answered::Unavailable => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Unavailable",
+            "The link cannot be looked up right now. Please try again in a moment.",
+            &pages.unavailable,
+        ),
+        Answered::Limited(limit) => {
+            let detail = match limit {
+                ExceededLimit::Guesses => {
+                    "Too many links were asked for that do not exist. Please wait."
+                }
+                ExceededLimit::RedirectsPerAddress => {
+                    "Too many links were followed from this address. Please wait."
+                }
+                ExceededLimit::RedirectsPerLink => {
+                    "This link is followed too often. Please try again later."
+                }
+            };
+            (StatusCode::TOO_MANY_REQUESTS, "Too many requests", detail, &pages.limited)
+        }
+        Answered::NotFound
+        | Answered::NeverIssued
+        | Answered::Redirected
+        | Answered::Warned
+        | Answered::PasswordAsked => {
+            (StatusCode::NOT_FOUND, "Not found", "There is no such link.", &pages.not_found)
+        }
+    };
+    let limit = match answered {
+        Answered::Limited(ExceededLimit::Guesses) => settings.guesses_per_address,
+        Answered::Limited(ExceededLimit::RedirectsPerAddress) => settings.redirect_per_address,
+        Answered::Limited(ExceededLimit::RedirectsPerLink) => settings.redirect_per_code,
+        _ => Limit::OFF,
+    };
+    Description { status, limit, title, detail, page }
+}
+
+/// One response: as parts for hyper, and as bytes for the fast path.
+pub(crate) struct PreparedResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
@@ -145,72 +122,69 @@ pub(crate) struct Ready {
     head: Vec<u8>,
 }
 
-/// Every failure, for browsers and for programs.
+/// All prepared responses, each as a problem document and as a page.
 pub struct ErrorResponses {
-    ready: Vec<[Ready; 2]>,
+    responses: Vec<[PreparedResponse; 2]>,
 }
 
 impl ErrorResponses {
-    /// Writes them all.
+    /// Writes all responses.
     pub fn new(pages: &FailurePages, settings: &Settings) -> Self {
-        let ready = Failure::ALL.map(|failure| {
-            let page = match failure {
-                Failure::NotFound => &pages.not_found,
-                Failure::Gone => &pages.gone,
-                Failure::Blocked => &pages.blocked,
-                Failure::Unavailable => &pages.unavailable,
-                Failure::TooManyGuesses | Failure::TooManyVisits | Failure::TooManyVisitors => {
-                    &pages.limited
-                }
-            };
-            let (problem, limit) = (failure.problem(), failure.limit(settings));
-            [
-                Ready::new(failure, limit, "application/problem+json", problem, None),
-                Ready::new(
-                    failure,
-                    limit,
-                    "text/html; charset=utf-8",
-                    page.clone(),
-                    Some(&pages.policy),
+        let prepare = |answered: Answered| {
+            let description = describe(answered, pages, settings);
+            let Description { status, title, detail, page, .. } = description;
+            let (number, code) = (status.as_u16(), answered.as_str());
+            let problem = format!(
+                concat!(
+                    r#"{{"type":"about:blank","title":"{title}","status":{number},"#,
+                    r#""code":"{code}","detail":"{detail}","field":null}}"#
                 ),
+                title = title,
+                number = number,
+                code = code,
+                detail = detail
+            );
+            let (json, html) = ("application/problem+json", "text/html; charset=utf-8");
+            [
+                PreparedResponse::new(&description, json, problem, None),
+                PreparedResponse::new(&description, html, page.to_owned(), Some(&pages.policy)),
             ]
-        });
-        Self { ready: ready.into() }
+        };
+        Self { responses: PREPARED.map(prepare).into() }
     }
 
-    /// Appends a failure, with a `Date` line and what ends the head.
+    /// Appends a response, with the `Date` line and the end of the head.
     pub(crate) fn write(
         &self,
-        failure: Failure,
+        answered: Answered,
         html: bool,
         date: &[u8],
         close: bool,
         out: &mut Vec<u8>,
     ) {
-        self.pick(failure, html).write(date, close, out);
+        self.get(answered, html).write(date, close, out);
     }
 
-    /// A failure as a response.
-    pub(crate) fn response(&self, failure: Failure, html: bool) -> Response<Bytes> {
-        self.pick(failure, html).response()
+    /// A response for hyper.
+    pub(crate) fn response(&self, answered: Answered, html: bool) -> Response<Bytes> {
+        self.get(answered, html).response()
     }
 
-    fn pick(&self, failure: Failure, html: bool) -> &Ready {
-        &self.ready[failure as usize][usize::from(html)]
+    fn get(&self, answered: Answered, html: bool) -> &PreparedResponse {
+        &self.responses[index(answered)][usize::from(html)]
     }
 }
 
-impl Ready {
+impl PreparedResponse {
     fn new(
-        failure: Failure,
-        limit: Limit,
-        kind: &'static str,
+        description: &Description<'_>,
+        content_type: &'static str,
         body: String,
         policy: Option<&str>,
     ) -> Self {
-        let status = failure.status();
+        let &Description { status, limit, .. } = description;
         let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(
             header::CACHE_CONTROL,
             HeaderValue::from_static("private, max-age=0, no-store"),
@@ -218,12 +192,12 @@ impl Ready {
         headers.insert(header::VARY, HeaderValue::from_static("accept"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-        if failure == Failure::Unavailable {
+        if status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if !limit.is_off() {
-            // The same for everyone, so that it can be written beforehand: after so long there is a
-            // token again in any case.
+            // The same value for all visitors, so that the response can be prepared: after one
+            // interval the bucket has a token in any case.
             let seconds = limit.interval().as_millis().div_ceil(1000).max(1);
             let seconds = HeaderValue::from(u64::try_from(seconds).unwrap_or(u64::MAX));
             headers.insert(header::RETRY_AFTER, seconds.clone());
@@ -240,8 +214,8 @@ impl Ready {
         Self { status, headers, body: body.into(), head }
     }
 
-    /// A redirect that is not a link's. `None` if a header cannot say where to.
-    pub(crate) fn elsewhere(location: &str) -> Option<Self> {
+    /// A redirect to a domain's fallback. `None` if the location is not a valid header value.
+    pub(crate) fn redirect_to(location: &str) -> Option<Self> {
         let (status, mut headers) = (StatusCode::FOUND, HeaderMap::new());
         headers.insert(header::LOCATION, HeaderValue::from_str(location).ok()?);
         headers.insert(
@@ -255,14 +229,14 @@ impl Ready {
         Some(Self { status, headers, body: Bytes::new(), head })
     }
 
-    /// Appends it, with a `Date` line and what ends the head.
+    /// Appends the response, with the `Date` line and the end of the head.
     pub(crate) fn write(&self, date: &[u8], close: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
         crate::fast_path::end_head(date, close, out);
         out.extend_from_slice(&self.body);
     }
 
-    /// As a response.
+    /// The response for hyper.
     pub(crate) fn response(&self) -> Response<Bytes> {
         let mut response = Response::new(self.body.clone());
         *response.status_mut() = self.status;
@@ -271,7 +245,7 @@ impl Ready {
     }
 }
 
-/// The status line and the fields, each ended.
+/// The status line and the fields, each with its line end.
 fn write_head(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
     let reason = status.canonical_reason().unwrap_or_default();
     let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
@@ -282,4 +256,17 @@ fn write_head(status: StatusCode, headers: &HeaderMap) -> Vec<u8> {
         head.extend_from_slice(b"\r\n");
     }
     head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_prepared_answer_is_found_at_its_place() {
+        for (at, answered) in PREPARED.into_iter().enumerate() {
+            assert_eq!(index(answered), at, "{answered:?}");
+        }
+        assert_eq!(index(Answered::NeverIssued), index(Answered::NotFound));
+    }
 }

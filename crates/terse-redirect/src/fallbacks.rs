@@ -1,130 +1,143 @@
-//! Where a domain sends those whom no link of it is for, ready to be copied like the canned
-//! answers.
+//! Fallback redirects of a domain: for its root, for unknown codes and for expired links. They are
+//! prepared like the error responses and take their place.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::Response;
 use terse_core::registry::DomainConfig;
-use terse_core::{Screening, Target};
+use terse_core::{Answered, Screening, Target};
 
-use crate::error_responses::{Failure, Ready};
+use crate::error_responses::PreparedResponse;
 use crate::redirector::Redirector;
 
-/// What led nowhere.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-enum Way {
-    /// No code at all.
-    Root,
-    /// A code that no link has.
-    NotFound,
-    /// A link that is over.
-    Expired,
+/// The fallbacks of one domain.
+struct DomainFallbacks {
+    root: Option<PreparedResponse>,
+    not_found: Option<PreparedResponse>,
+    expired: Option<PreparedResponse>,
 }
 
-impl Way {
-    const ALL: [Self; 3] = [Self::Root, Self::NotFound, Self::Expired];
+impl DomainFallbacks {
+    /// Prepares the fallbacks of a domain, without those whose target the screen blocks.
+    fn new(config: &DomainConfig, screen: &dyn Screening) -> Self {
+        let prepare = |target: &Option<Target>| {
+            let target = target.as_ref().filter(|target| !screen.blocks(target))?;
+            PreparedResponse::redirect_to(target.as_str())
+        };
+        Self {
+            root: prepare(&config.root),
+            not_found: prepare(&config.not_found),
+            expired: prepare(&config.expired),
+        }
+    }
 
-    fn of(failure: Failure) -> Option<Self> {
-        match failure {
-            Failure::NotFound => Some(Self::NotFound),
-            Failure::Gone => Some(Self::Expired),
+    fn is_empty(&self) -> bool {
+        self.root.is_none() && self.not_found.is_none() && self.expired.is_none()
+    }
+
+    fn instead_of(&self, answered: Answered) -> Option<&PreparedResponse> {
+        match answered {
+            Answered::NotFound | Answered::NeverIssued => self.not_found.as_ref(),
+            Answered::Gone => self.expired.as_ref(),
             _ => None,
         }
     }
-
-    fn target(self, place: &DomainConfig) -> Option<&Target> {
-        match self {
-            Self::Root => place.root.as_ref(),
-            Self::NotFound => place.not_found.as_ref(),
-            Self::Expired => place.expired.as_ref(),
-        }
-    }
 }
 
-/// By the number of the domain. Read without a lock, and not at all where there are none.
+/// The fallbacks of all domains. Serving threads read them without a lock, and skip the map while
+/// no domain has any.
 #[derive(Default)]
 pub(crate) struct Fallbacks {
     any: AtomicBool,
-    /// As they were told: what may be followed of them is for the screen to say, and it may say
-    /// otherwise later.
-    told: Mutex<Vec<(u16, DomainConfig)>>,
-    ready: papaya::HashMap<(u16, Way), Ready, foldhash::fast::RandomState>,
+    /// All configured fallbacks, also those that the screen blocks now: a later version of the
+    /// screen may allow them.
+    configured: Mutex<Vec<(u16, DomainConfig)>>,
+    /// By the number of the domain.
+    prepared: papaya::HashMap<u16, DomainFallbacks, foldhash::fast::RandomState>,
 }
 
 impl Fallbacks {
-    /// Appends where a visitor is sent instead of this failure; `false` if nowhere.
+    /// Appends the fallback for an answer; `false` if the domain has none.
     pub(crate) fn write(
         &self,
         domain: u16,
-        failure: Failure,
+        answered: Answered,
         date: &[u8],
         close: bool,
         out: &mut Vec<u8>,
     ) -> bool {
-        self.with(domain, Way::of(failure), |ready| ready.write(date, close, out)).is_some()
+        let write = |domain: &DomainFallbacks| {
+            domain.instead_of(answered).map(|fallback| fallback.write(date, close, out))
+        };
+        self.with(domain, write).is_some()
     }
 
-    /// The same as a response.
-    pub(crate) fn response(&self, domain: u16, failure: Failure) -> Option<Response<Bytes>> {
-        self.with(domain, Way::of(failure), Ready::response)
+    /// The fallback for an answer, for hyper.
+    pub(crate) fn response(&self, domain: u16, answered: Answered) -> Option<Response<Bytes>> {
+        self.with(domain, |domain| domain.instead_of(answered).map(PreparedResponse::response))
     }
 
-    fn with<T>(&self, domain: u16, way: Option<Way>, give: impl FnOnce(&Ready) -> T) -> Option<T> {
+    fn root(&self, domain: u16) -> Option<Response<Bytes>> {
+        self.with(domain, |domain| domain.root.as_ref().map(PreparedResponse::response))
+    }
+
+    fn with<T>(&self, domain: u16, read: impl FnOnce(&DomainFallbacks) -> Option<T>) -> Option<T> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }
-        self.ready.pin().get(&(domain, way?)).map(give)
+        self.prepared.pin().get(&domain).and_then(read)
     }
 
-    /// Takes what is told, if anything is, and makes ready what the screen does not block.
-    fn replace(&self, places: Option<Vec<(u16, DomainConfig)>>, screen: &dyn Screening) {
-        // Held to the end, so that of two who come at once the later one has the last word.
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        *told = places.unwrap_or_else(|| std::mem::take(&mut *told));
-        let ways = told
-            .iter()
-            .flat_map(|(domain, place)| Way::ALL.map(|way| ((*domain, way), way.target(place))));
-        let open = ways.filter_map(|(name, target)| {
-            Some((name, target.filter(|target| !screen.blocks(target))?))
-        });
-        let open: HashMap<_, _> = open.collect();
-        let ready = self.ready.pin();
-        ready.retain(|name, _| open.contains_key(name));
-        for (name, target) in open {
-            if let Some(answer) = Ready::elsewhere(target.as_str()) {
-                ready.insert(name, answer);
+    /// Takes a new configuration and prepares its fallbacks.
+    fn configure(&self, domains: Vec<(u16, DomainConfig)>, screen: &dyn Screening) {
+        // The lock is held until all fallbacks are prepared: of two calls at the same time the
+        // later configuration stays.
+        let mut configured = self.configured.lock().unwrap_or_else(PoisonError::into_inner);
+        *configured = domains;
+        self.prepare(&configured, screen);
+    }
+
+    /// Prepares the fallbacks again, because the screen may block other targets than before.
+    pub(crate) fn rescreen(&self, screen: &dyn Screening) {
+        let configured = self.configured.lock().unwrap_or_else(PoisonError::into_inner);
+        self.prepare(&configured, screen);
+    }
+
+    fn prepare(&self, configured: &[(u16, DomainConfig)], screen: &dyn Screening) {
+        let prepared = self.prepared.pin();
+        prepared.retain(|number, _| configured.iter().any(|(have, _)| have == number));
+        for (number, config) in configured {
+            let fallbacks = DomainFallbacks::new(config, screen);
+            if fallbacks.is_empty() {
+                prepared.remove(number);
+            } else {
+                prepared.insert(*number, fallbacks);
             }
         }
-        self.any.store(!ready.is_empty(), Ordering::Relaxed);
-    }
-
-    /// The screen may think otherwise of where they lead.
-    pub(crate) fn rescreen(&self, screen: &dyn Screening) {
-        self.replace(None, screen);
+        self.any.store(!prepared.is_empty(), Ordering::Relaxed);
     }
 }
 
 impl Redirector {
-    /// Answers for these domains besides those of the settings from now on, and for no others that
-    /// were added before; and sends those whom no link is for where they say, unless the screen
-    /// blocks that.
-    pub fn set_domains(&self, places: &[DomainConfig]) {
-        // First where they lead: a domain is not open before its fallbacks are there.
-        let numbered = self.hosts.reserve(places.iter().map(|place| &place.domain));
-        let numbered: Vec<_> = places
+    /// Replaces the domains that were added at run time. From now on the redirector answers for
+    /// these domains and those of the settings. Requests that no link answers are redirected to the
+    /// fallbacks of their domain, unless the screen blocks these.
+    pub fn set_domains(&self, domains: &[DomainConfig]) {
+        // The fallbacks come first: when a domain is open, its fallbacks are in place.
+        let numbers = self.hosts.reserve(domains.iter().map(|config| &config.domain));
+        let numbered: Vec<_> = domains
             .iter()
-            .zip(numbered)
-            .filter_map(|(place, number)| Some((number?, place.clone())))
+            .zip(numbers)
+            .filter_map(|(config, number)| Some((number?, config.clone())))
             .collect();
-        self.fallbacks.replace(Some(numbered.clone()), &*self.screen);
-        self.hosts.set_added(numbered.iter().map(|(number, place)| (*number, &place.domain)));
+        self.fallbacks.configure(numbered.clone(), &*self.screen);
+        self.hosts.set_added(numbered.iter().map(|(number, config)| (*number, &config.domain)));
     }
 
-    /// Where the root of a domain leads, if not to our own page.
+    /// The fallback of a domain's root; `None` for our own page.
     pub fn root(&self, domain: u16) -> Option<Response<Bytes>> {
-        self.fallbacks.with(domain, Some(Way::Root), Ready::response)
+        self.fallbacks.root(domain)
     }
 }

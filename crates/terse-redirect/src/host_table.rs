@@ -1,54 +1,54 @@
-//! Which domain a `Host` field means.
+//! Finds the domain of a `Host` field.
 //!
-//! The domains of the settings are in plain tables that never change, so that what nearly every
-//! visitor asks for costs nothing more than before there were others. Those that are added while
-//! running are in tables that are read without a lock.
+//! The domains of the settings are in plain tables that never change; most requests need only
+//! these. The domains that were added at run time are in lock-free tables.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use terse_core::{Domain, Hosts};
 
-/// How many domains can be added in the life of a process, those that were removed again included:
-/// numbers are never used twice, so that what is remembered under one stays right.
+/// How many domains can be added while the process runs, including those that are removed again. A
+/// number is never reused, so that cached routes under it stay correct.
 const MAX_ADDED: usize = 4096;
 
-/// Domains by small numbers, and the spellings of `Host` that need no thought.
+/// The domains by number, and the common spellings of their hosts.
 pub struct HostTable {
     hosts: Hosts,
     port: u16,
     domains: Vec<Domain>,
-    ready: Vec<(Box<[u8]>, u16)>,
-    /// Numbered behind those above, in the order in which they came.
+    spellings: Vec<(Box<[u8]>, u16)>,
+    /// Added domains. Their numbers follow those of `domains`, in the order of their arrival.
     added: Box<[OnceLock<Domain>]>,
-    added_ready: papaya::HashMap<Box<[u8]>, u16, foldhash::quality::RandomState>,
-    /// How many of `added` are taken.
-    taken: Mutex<usize>,
+    added_spellings: papaya::HashMap<Box<[u8]>, u16, foldhash::quality::RandomState>,
+    /// How many of `added` are in use.
+    added_count: Mutex<usize>,
 }
 
 impl HostTable {
-    /// For these hosts; `port` is the one visitors will most likely mention.
+    /// `port` is the one that most visitors have in their `Host` field.
     pub fn new(hosts: Hosts, port: u16) -> Self {
         let domains: Vec<Domain> = hosts.settled().collect();
         let mut table = Self {
             hosts,
             port,
             domains,
-            ready: Vec::new(),
+            spellings: Vec::new(),
             added: (0..MAX_ADDED).map(|_| OnceLock::new()).collect(),
-            added_ready: papaya::HashMap::default(),
-            taken: Mutex::new(0),
+            added_spellings: papaya::HashMap::default(),
+            added_count: Mutex::new(0),
         };
         for name in table.hosts.names() {
             if let Some(domain) = table.look_up(name.as_bytes()) {
-                table.ready.extend(spellings(&name, port).map(|spelling| (spelling, domain)));
+                table.spellings.extend(spellings(&name, port).map(|spelling| (spelling, domain)));
             }
         }
         table
     }
 
-    /// The number of the domain that a `Host` value means, or `None` if we do not answer for it.
+    /// The number of the domain that a `Host` value names; `None` if this server does not answer
+    /// for it.
     pub fn domain(&self, host: &[u8]) -> Option<u16> {
-        match self.ready.iter().find(|(spelling, _)| **spelling == *host) {
+        match self.spellings.iter().find(|(spelling, _)| **spelling == *host) {
             Some(&(_, domain)) => Some(domain),
             None => self.domain_added(host),
         }
@@ -56,8 +56,8 @@ impl HostTable {
 
     #[cold]
     fn domain_added(&self, host: &[u8]) -> Option<u16> {
-        let ready = self.added_ready.pin().get(host).copied();
-        ready.or_else(|| self.look_up(host))
+        let known = self.added_spellings.pin().get(host).copied();
+        known.or_else(|| self.look_up(host))
     }
 
     /// The domain with this number.
@@ -71,10 +71,10 @@ impl HostTable {
     #[cold]
     fn name_added(&self, domain: u16) -> &Domain {
         let name = self.added.get(usize::from(domain) - self.domains.len()).and_then(OnceLock::get);
-        name.expect("only numbers that were given out are asked for")
+        name.expect("callers hold only numbers that this table gave out")
     }
 
-    /// The number of a domain that is or was one of ours.
+    /// The number of a domain, also of one that was removed.
     pub fn number(&self, domain: &Domain) -> Option<u16> {
         let added = self.added.iter().map_while(OnceLock::get);
         self.domains
@@ -84,41 +84,43 @@ impl HostTable {
             .and_then(|at| u16::try_from(at).ok())
     }
 
-    /// Gives each of these domains the number that it keeps for the life of the process; `None`
-    /// when there are none left.
+    /// Gives each of these domains a number, which it keeps while the process runs. `None` if there
+    /// are no numbers left.
     pub(crate) fn reserve<'a>(
         &self,
         domains: impl Iterator<Item = &'a Domain>,
     ) -> Vec<Option<u16>> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = self.added_count.lock().unwrap_or_else(PoisonError::into_inner);
         let mut reserve = |domain: &Domain| {
             if let Some(number) = self.number(domain) {
                 return Some(number);
             }
-            let Some(place) = self.added.get(*taken) else {
-                tracing::error!("no more domains can be added before a restart");
+            let Some(entry) = self.added.get(*count) else {
+                tracing::error!(
+                    "cannot add a domain: {MAX_ADDED} were added since the start; restart the server"
+                );
                 return None;
             };
-            let _ = place.set(domain.clone());
-            *taken += 1;
+            let _ = entry.set(domain.clone());
+            *count += 1;
             self.number(domain)
         };
         domains.map(&mut reserve).collect()
     }
 
-    /// Answers for these domains besides those of the settings, and for no others.
+    /// Replaces the added domains. The server answers for these and for those of the settings.
     pub(crate) fn set_added<'a>(&self, domains: impl Iterator<Item = (u16, &'a Domain)>) {
         let added = domains
             .filter(|(number, _)| usize::from(*number) >= self.domains.len())
             .collect::<Vec<_>>();
         self.hosts.set_added(added.iter().map(|(_, domain)| (*domain).clone()));
-        // What the settings call the primary domain is not added, whatever it was before.
+        // A name that the settings give to the primary domain is not added.
         let known = self.hosts.added();
-        let ready = self.added_ready.pin();
-        ready.retain(|_, number| known.contains(self.name(*number)));
+        let spellings_of = self.added_spellings.pin();
+        spellings_of.retain(|_, number| known.contains(self.name(*number)));
         for (number, domain) in added.iter().filter(|(_, domain)| known.contains(domain)) {
             for spelling in spellings(domain.as_str(), self.port) {
-                ready.insert(spelling, *number);
+                spellings_of.insert(spelling, *number);
             }
         }
     }
@@ -137,7 +139,7 @@ impl HostTable {
     }
 }
 
-/// How a host is most likely spelled.
+/// The common spellings of a host.
 fn spellings(name: &str, port: u16) -> [Box<[u8]>; 2] {
     [name.as_bytes().into(), format!("{name}:{port}").into_bytes().into()]
 }
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_field_names_a_domain_or_nothing() {
+    fn a_host_field_names_a_domain_or_none() {
         let base = "http://go.example:8080/".parse().unwrap();
         let hosts =
             Hosts::new(&base, &["[::1]"], vec![Domain::parse("b.example").unwrap()]).unwrap();
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn added_domains_keep_their_numbers_and_removed_ones_are_not_answered_for() {
+    fn added_domains_keep_their_numbers_and_removed_ones_are_unknown_hosts() {
         let base = "http://go.example:8080/".parse().unwrap();
         let table = HostTable::new(Hosts::new(&base, &[], vec![]).unwrap(), 8080);
         let named = |names: &[&str]| {
@@ -192,11 +194,7 @@ mod tests {
             (number("b.example"), number("c.example"), number("C.EXAMPLE")),
             (Some(2), None, None)
         );
-        assert_eq!(
-            table.name(1).as_str(),
-            "c.example",
-            "what is remembered of it is still its own"
-        );
+        assert_eq!(table.name(1).as_str(), "c.example", "cached routes of it keep their domain");
         assert_eq!(set_domains(&["c.example", "go.example"]).len(), 2);
         assert_eq!(
             (number("c.example"), number("go.example"), number("a.example")),

@@ -1,4 +1,4 @@
-//! Everything the fast path leaves alone: hyper, with the bytes already read.
+//! Serves the requests that the fast path leaves to hyper, beginning with the bytes already read.
 
 use std::io;
 use std::pin::Pin;
@@ -19,9 +19,9 @@ use tokio::time::timeout;
 
 use crate::settings::Settings;
 
-/// What an HTTP/2 client says first, and how much of it tells that it is one.
+/// The HTTP/2 connection preface, and the length of the prefix that no HTTP/1 request has.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const TELLING: usize = 14;
+const PREFACE_PREFIX: usize = 14;
 /// hyper answers 431 beyond this.
 const MAX_HEADERS: usize = 32 * 1024;
 
@@ -31,37 +31,39 @@ pub(crate) async fn serve<F, B>(
     mut read: Vec<u8>,
     settings: &Settings,
     mut stopping: watch::Receiver<bool>,
-    door: impl Fn(Request<Incoming>) -> F + 'static,
+    handle: impl Fn(Request<Incoming>) -> F + 'static,
 ) where
     F: Future<Output = Response<B>> + 'static,
     B: Body<Data = Bytes> + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let two = read.starts_with(&PREFACE[..TELLING]);
-    // hyper would wait for the rest without an end.
-    if two {
+    let http2 = read.starts_with(&PREFACE[..PREFACE_PREFIX]);
+    // hyper has no timeout for the rest of the preface.
+    if http2 {
         tokio::select! {
-            read = timeout(settings.header_timeout, read_preface(&mut stream, &mut read)) => match read {
-                Ok(Ok(())) => {}
-                _ => return,
-            },
+            done = timeout(settings.header_timeout, read_preface(&mut stream, &mut read)) => {
+                if !matches!(done, Ok(Ok(()))) {
+                    return;
+                }
+            }
             _ = stopping.wait_for(|stop| *stop) => return,
         }
     }
     let io = Rewound { read: read.into(), stream: TokioIo::new(stream) };
-    // `map` rather than an async block: the future of each HTTP/2 stream is moved about, and a
-    // block would hold it twice.
-    let service = service_fn(move |request| door(request).map(Ok::<_, std::convert::Infallible>));
-    // A connection that ends in an error has told its client already, or the client is gone.
-    if two {
+    // `map` instead of an async block: an async block would hold the future of each HTTP/2 stream
+    // twice.
+    let service = service_fn(move |request| handle(request).map(Ok::<_, std::convert::Infallible>));
+    // Errors of a connection need no handling: hyper has answered the client, or the client is
+    // gone.
+    if http2 {
         let mut builder = http2::Builder::new(LocalExecutor);
         builder
             .timer(TokioTimer::new())
             .max_concurrent_streams(256)
             .max_header_list_size(MAX_HEADERS as u32)
             .max_pending_accept_reset_streams(64)
-            // Whoever is gone is noticed soon; whoever answers and asks for nothing is left to the
-            // sweep.
+            // Pings find clients that are gone. The sweep closes connections that answer pings and
+            // send no requests.
             .keep_alive_interval(settings.idle_timeout)
             .keep_alive_timeout(settings.header_timeout);
         let connection = builder.serve_connection(io, service);
@@ -77,7 +79,7 @@ pub(crate) async fn serve<F, B>(
             .timer(TokioTimer::new())
             .header_read_timeout(settings.header_timeout)
             .max_buf_size(MAX_HEADERS)
-            // Whoever has said all may still be listening, as they are on the fast path.
+            // A client that has closed its sending side may still read, as on the fast path.
             .half_close(true);
         let connection = builder.serve_connection(io, service);
         tokio::pin!(connection);
@@ -98,8 +100,8 @@ async fn read_preface(stream: &mut TcpStream, read: &mut Vec<u8>) -> std::io::Re
     Ok(())
 }
 
-/// An answer that says so whenever a part of it is taken. For a client that takes nothing, no part
-/// is asked for.
+/// A body that calls `mark` for each frame that hyper takes. hyper takes none while the client does
+/// not read.
 pub(crate) struct ProgressBody<B, M> {
     pub(crate) body: B,
     pub(crate) mark: M,
@@ -129,7 +131,7 @@ impl<B: Body + Unpin, M: Fn() + Unpin> Body for ProgressBody<B, M> {
     }
 }
 
-/// Streams of an HTTP/2 connection stay on its thread.
+/// Runs the streams of an HTTP/2 connection on its thread.
 #[derive(Clone)]
 struct LocalExecutor;
 
@@ -142,7 +144,7 @@ where
     }
 }
 
-/// A stream that first gives out again what was read from it.
+/// A stream that returns the bytes already read before it reads on.
 struct Rewound {
     read: Bytes,
     stream: TokioIo<TcpStream>,

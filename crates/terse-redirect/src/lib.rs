@@ -1,19 +1,17 @@
 //! The redirect plane: request in, redirect out.
 //!
-//! One thread per core, each with a runtime of its own. A plain GET of a link that is in memory is
-//! answered by one pure function ([`fast_path`]) from bytes to bytes; whatever is unusual about a
-//! request goes, bytes and all, to hyper and the front door. Links are remembered as [`Route`]s,
-//! their answers already written.
+//! One thread per core serves connections, each with a runtime of its own. [`fast_path`], a
+//! function from bytes to bytes, answers a plain GET of a link that is in memory. Other requests go
+//! to hyper and the [`FallbackService`], with the bytes already read. Links are cached as
+//! [`Route`]s, whose redirects are prepared bytes.
 //!
-//! Every visit is copied into its thread's part of the [`Journal`] before its answer leaves; who
-//! counts it, and when, is the click pipeline's business.
+//! The serving thread writes each visit to its part of the [`Journal`] before it sends the answer.
+//! The click pipeline reads the journal and counts.
 //!
-//! Absent on purpose: logging on success, locks shared between threads on the way of a hit,
-//! anything that waits for the API, the dashboard, the click pipeline or the disk.
+//! A cache hit does not log, takes no lock that threads share, and never waits for the API, the
+//! dashboard, the click pipeline or the disk.
 
-mod bans;
 mod batch;
-mod chooser;
 mod clicks;
 mod client_addr;
 mod connection;
@@ -30,18 +28,20 @@ mod limiter;
 mod redirector;
 mod route;
 mod routes;
+mod rule_evaluator;
 mod settings;
 mod single_flight;
+mod suspensions;
 mod visit_handler;
 mod visitor_headers;
 mod workers;
 
 pub use client_addr::ClientAddr;
-pub use counts::{BUCKETS_MICROS, Counts, Snapshot};
-pub use error_responses::{ErrorResponses, Failure, FailurePages};
+pub use counts::{BUCKETS_MICROS, Snapshot};
+pub use error_responses::{ErrorResponses, FailurePages};
 pub use host_table::HostTable;
 pub use journal::{AddressDetail, Journal, JournalSettings};
-pub use redirector::{Redirector, Reply, Visitor};
+pub use redirector::{LinkUnavailable, Redirector, Reply, Visitor};
 pub use route::Route;
 pub use routes::Routes;
 pub use settings::{ErrorStyle, Settings};

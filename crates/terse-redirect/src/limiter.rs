@@ -1,34 +1,32 @@
-//! How often one source may ask, and one link be followed: counted in tables of a fixed size,
-//! without a lock.
+//! Limits redirects per network and per link, and guesses per network, in tables of a fixed size
+//! and without a lock.
 //!
-//! Not the [`Limiter`](terse_core::limits::Limiter) of the back office, which may wait: this is
-//! asked on the way of a visitor.
+//! This is not the [`Limiter`](terse_core::limits::Limiter) of the control plane, which may wait
+//! for another process. The redirect limiter runs on the serving threads.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::quality::RandomState;
+use terse_core::ExceededLimit;
 use terse_core::limits::{Limit, Network, SUBNET_FACTOR};
 
-use crate::error_responses::Failure;
-
-/// A source is looked for in one group of slots, of half a cache line.
+/// Each key belongs to one group of slots, which is half a cache line.
 const WAYS: usize = 4;
 const GROUPS: usize = 16_384;
-/// The lower bits of a slot are the moment at which its bucket is full, in microseconds; the upper
-/// ones tell whose it is.
+/// The lower bits of a slot hold the time at which its bucket is full, in microseconds; the upper
+/// bits hold a tag of its key.
 const TIME_BITS: u32 = 48;
 const TIME: u64 = (1 << TIME_BITS) - 1;
-/// A slot that many threads are changing is not fought for any longer: losing a count is better
-/// than delaying a visitor.
+/// After so many failed attempts to change a slot that other threads are changing, the request is
+/// allowed uncounted: a lost count is better than a visitor who waits.
 const ATTEMPTS: usize = 32;
 
-/// What the redirect plane limits. All of it is shared by the serving threads, so that a limit is
-/// what it says.
+/// The limits of the redirect plane. All serving threads share the tables, so that a limit holds
+/// for the whole process.
 pub(crate) struct RedirectLimiter {
-    /// Whether redirects are limited at all: the one thing that the way of a hit looks at
-    /// otherwise.
+    /// Whether redirects are limited. A cache hit checks only this if they are not.
     pub(crate) limits_redirects: bool,
     guesses: Option<Table>,
     addresses: Option<Table>,
@@ -52,20 +50,30 @@ impl RedirectLimiter {
         }
     }
 
-    /// Counts a visit of what is not there, and says whether it was one too many.
-    pub(crate) fn guess(&self, address: impl FnOnce() -> IpAddr, now_ms: i64) -> Option<Failure> {
+    /// Counts a request for a link that does not exist, and returns the limit if it is exceeded.
+    pub(crate) fn guess(
+        &self,
+        address: impl FnOnce() -> IpAddr,
+        now_ms: i64,
+    ) -> Option<ExceededLimit> {
         let table = self.guesses.as_ref()?;
-        (!self.take(table, address(), now_ms)).then_some(Failure::TooManyGuesses)
+        (!self.take(table, address(), now_ms)).then_some(ExceededLimit::Guesses)
     }
 
-    /// Counts a redirect, and says whether it was one too many. `link` stands for the link's name.
+    /// Counts a redirect, and returns the limit that it exceeds. `link` is the hash of the link's
+    /// name.
     #[inline(never)]
-    pub(crate) fn redirect(&self, address: IpAddr, link: u64, now_ms: i64) -> Option<Failure> {
+    pub(crate) fn redirect(
+        &self,
+        address: IpAddr,
+        link: u64,
+        now_ms: i64,
+    ) -> Option<ExceededLimit> {
         if self.addresses.as_ref().is_some_and(|table| !self.take(table, address, now_ms)) {
-            return Some(Failure::TooManyVisits);
+            return Some(ExceededLimit::RedirectsPerAddress);
         }
         let table = self.codes.as_ref()?;
-        (!table.take(link, 1, now_ms)).then_some(Failure::TooManyVisitors)
+        (!table.take(link, 1, now_ms)).then_some(ExceededLimit::RedirectsPerLink)
     }
 
     #[inline(never)]
@@ -77,7 +85,8 @@ impl RedirectLimiter {
             })
     }
 
-    /// A number for a network, under a key of this process: nobody can aim at another's slots.
+    /// The hash of a network under a random key of this process, so that clients cannot choose the
+    /// slots of others.
     fn number(&self, network: Network) -> u64 {
         let mut hasher = self.hash.build_hasher();
         hasher.write_u64(network.prefix());
@@ -86,12 +95,13 @@ impl RedirectLimiter {
     }
 }
 
-/// Buckets of one limit. Where a group of slots is all in use, the newcomer takes the place of
-/// whoever has done least, who is forgiven: strangers never lock one another out, and a crowd never
-/// frees somebody who has done much.
+/// The buckets of one limit. If all slots of a group are in use, a new key replaces the one with
+/// the fewest tokens taken, which starts anew later. So a new key is never refused because of
+/// others, and a crowd of new keys does not reset a key that has taken many tokens.
 struct Table {
     slots: Box<[AtomicU64]>,
-    /// How long one token takes to come back, and all of them, in microseconds.
+    /// The time in which one token comes back, and in which the whole bucket fills, in
+    /// microseconds.
     interval: u64,
     period: u64,
 }
@@ -104,34 +114,34 @@ impl Table {
         Self { slots, interval, period: interval * u64::from(limit.count()) }
     }
 
-    /// Takes a token of the source with this number, from a bucket that is `wider` times as large;
-    /// false if there is none.
+    /// Takes a token from the bucket of a key, which is `wider` times as large; `false` if it is
+    /// empty.
     fn take(&self, number: u64, wider: u64, now_ms: i64) -> bool {
-        // Round the clock: what lies further ahead than any bucket takes to fill lies behind. So a
-        // clock that was set back, or a slot that was never used, needs no words.
+        // Times wrap around. A time further ahead than a bucket takes to fill counts as past, which
+        // covers a clock that was set back and a slot that was never used.
         let now = now_ms.wrapping_mul(1000).cast_unsigned() & TIME;
         let ahead_of = |slot: u64| {
             Some(slot.wrapping_sub(now) & TIME).filter(|ahead| *ahead <= self.period).unwrap_or(0)
         };
-        // Never zero: what was never used is nobody's.
+        // Never zero, the tag of an unused slot.
         let tag = (number >> TIME_BITS) | 1;
         let group = (number as usize % GROUPS) * WAYS;
         let group = &self.slots[group..group + WAYS];
         let interval = (self.interval / wider).max(1);
         for _ in 0..ATTEMPTS {
-            let mut place = (&group[0], 0, u64::MAX);
+            let mut best = (&group[0], 0, u64::MAX);
             for slot in group {
                 let held = slot.load(Ordering::Relaxed);
                 let ahead = ahead_of(held);
                 if held >> TIME_BITS == tag {
-                    place = (slot, held, ahead);
+                    best = (slot, held, ahead);
                     break;
                 }
-                if ahead < place.2 {
-                    place = (slot, held, ahead);
+                if ahead < best.2 {
+                    best = (slot, held, ahead);
                 }
             }
-            let (slot, held, ahead) = place;
+            let (slot, held, ahead) = best;
             let ahead = if held >> TIME_BITS == tag { ahead } else { 0 };
             if ahead + interval > self.period {
                 return false;
@@ -162,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_emptied_and_fills_up_evenly() {
+    fn a_bucket_is_emptied_and_refills_evenly() {
         for (limit, count, interval_ms) in [
             ("60/m", 60, 1_000),
             ("100/s", 100, 10),
@@ -183,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_count_by_network() {
+    fn addresses_are_limited_by_network() {
         let limiter = limiter("6/m");
         assert_eq!(allowed(&limiter, "198.51.100.1", 9, NOW), 6);
         assert_eq!(allowed(&limiter, "::ffff:198.51.100.1", 9, NOW), 0);
@@ -196,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_locks_nobody_out() {
+    fn a_clock_that_was_set_back_refuses_no_request() {
         let limiter = limiter("60/m");
         assert_eq!(allowed(&limiter, "198.51.100.1", 99, NOW), 60);
         assert_eq!(allowed(&limiter, "198.51.100.1", 99, NOW - 86_400_000), 60);
@@ -204,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn two_million_sources_take_no_room_and_free_nobody() {
+    fn two_million_networks_take_no_memory_and_reset_no_bucket() {
         let limiter = limiter("60/m");
         assert_eq!(allowed(&limiter, "203.0.113.7", 99, NOW), 60);
         let slots = limiter.guesses.as_ref().map(|table| table.slots.len());
@@ -213,11 +223,15 @@ mod tests {
             let address = std::net::Ipv4Addr::from_bits(i).into();
             refused += u32::from(limiter.guess(|| address, NOW).is_some());
         }
-        assert_eq!(slots, Some(65_536), "half a mebibyte, whoever comes");
-        // One in some thousands shares a tag with a neighbour; it is counted with it, and both have
-        // many guesses left.
-        assert!(refused <= 20, "{refused} who had done nothing were refused");
-        assert_eq!(allowed(&limiter, "203.0.113.7", 9, NOW), 0, "a crowd does not free a scanner");
+        assert_eq!(slots, Some(65_536), "half a mebibyte");
+        // One in some thousands shares a tag with another key of its group. Both are counted
+        // together and have many guesses left.
+        assert!(refused <= 20, "{refused} networks were refused at their first request");
+        assert_eq!(
+            allowed(&limiter, "203.0.113.7", 9, NOW),
+            0,
+            "other networks do not reset a scanner's bucket"
+        );
     }
 
     #[test]
@@ -234,17 +248,17 @@ mod tests {
     }
 
     #[test]
-    fn an_address_and_a_link_are_counted_apart() {
+    fn addresses_and_links_are_counted_separately() {
         let limiter = RedirectLimiter::new(Limit::per_minute(3), Limit::per_minute(5), Limit::OFF);
         assert!(limiter.limits_redirects && limiter.guesses.is_none());
         let (one, other) = ("203.0.113.7".parse().unwrap(), "203.0.113.8".parse().unwrap());
         for _ in 0..3 {
             assert_eq!(limiter.redirect(one, 7, NOW), None);
         }
-        assert_eq!(limiter.redirect(one, 8, NOW), Some(Failure::TooManyVisits));
+        assert_eq!(limiter.redirect(one, 8, NOW), Some(ExceededLimit::RedirectsPerAddress));
         assert_eq!(limiter.redirect(other, 7, NOW), None);
         assert_eq!(limiter.redirect(other, 7, NOW), None);
-        assert_eq!(limiter.redirect(other, 7, NOW), Some(Failure::TooManyVisitors));
+        assert_eq!(limiter.redirect(other, 7, NOW), Some(ExceededLimit::RedirectsPerLink));
         assert_eq!(limiter.guess(|| one, NOW), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A link made ready for answering.
+//! A cached link: its decision, and its redirect as prepared bytes.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -9,87 +9,63 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use terse_core::{
-    Code, Link, ModerationSource, RedirectKind, Screening, Target, Timestamp, Visit, visit,
+    Code, Link, ModerationSource, RedirectKind, Screening, Target, Timestamp, VisitDecision,
 };
 use triomphe::ThinArc;
 
 use crate::settings::Settings;
 
-/// What stands before the target in a ready answer.
+/// Precedes the target in a prepared redirect.
 const LOCATION: &str = "\r\nlocation: ";
 
-/// What a visitor gets.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
-    /// The ready answer.
-    Go,
-    /// The ready answer, unless the visitor brings a query to be passed on.
-    Forward,
-    /// A redirect to where the link's rules send this visitor.
-    Choose,
-    /// The ready answer, if the store lets one more click be spent.
-    Spend,
-    /// A warning page.
-    Warn,
-    /// A page that asks for the password; the redirect for whoever knows it.
-    Password,
-    /// 404.
-    Missing,
-    /// 410.
-    Gone,
-    /// 451.
-    Blocked,
-}
-
-/// Everything about a route except its code and its answer, which follow in the same allocation.
+/// The fixed part of a route. Its code and its redirect follow in the same allocation.
 pub(crate) struct Head {
     pub(crate) domain: u16,
     code_len: usize,
-    pub(crate) kind: Kind,
-    /// Whether the screen may take it down, or give it back. A moderator's word stays.
+    pub(crate) decision: VisitDecision,
+    /// Whether the screen may block or unblock the link. A moderator's decision stays.
     screened: bool,
-    /// The link's owner, and when it was made: a click says which link it was. 0 without one.
+    /// The link's owner and creation time, which identify the link of a click; 0 without a link.
     pub(crate) owner: u64,
-    pub(crate) born_ms: i64,
-    /// From here on, whoever comes by has it looked up again in the background.
+    pub(crate) created_ms: i64,
+    /// From then on the next visitor causes a look-up in the background.
     refresh_at: AtomicI64,
-    /// Until here it is believed. Never past a moment at which the link itself changes by its
-    /// dates.
+    /// The end of its time to live, or the next date at which the link's status changes.
     pub(crate) fresh_until: i64,
-    /// Until here it may be served while the store is away.
+    /// Until then it may be served while the store is away.
     pub(crate) valid_until: i64,
-    /// Seen since the clock hand last came by.
+    /// Used since the clock hand last passed it.
     pub(crate) used: AtomicBool,
-    /// No longer in the map.
-    pub(crate) dead: AtomicBool,
-    /// Where answering takes more than copying, or the link spells its code otherwise.
+    /// Removed from the map.
+    pub(crate) removed: AtomicBool,
+    /// The link, if the prepared redirect is not enough: for rules, a query, limited clicks, a
+    /// page, or another spelling of the code.
     pub(crate) link: Option<Box<Link>>,
-    /// The answer as hyper wants it, made when it first does.
+    /// The prepared redirect as hyper needs it, parsed on first use.
     parsed: OnceLock<(StatusCode, HeaderMap)>,
 }
 
-/// A link as the redirect plane remembers it: one allocation that holds its code, its answer and
-/// what is unusual about it.
+/// A cached link. One allocation holds its decision, its code and its prepared redirect.
 #[derive(Clone)]
 pub struct Route(ThinArc<Head, u8>);
 
 impl Route {
-    /// The route of a link that was just read.
+    /// The route of a link that was read from the store.
     pub fn of_link(domain: u16, link: Link, now: Timestamp, settings: &Settings) -> Self {
         let code = link.key.code.clone();
         Self::build(domain, code.as_str().as_bytes(), link, now, settings, settings.cache_ttl)
     }
 
-    /// The route of a link that was found although it was spelled otherwise. Not believed for any
-    /// time: a change of the link is announced under its own name only.
+    /// The route of a link that was found under another spelling of its code. Its time to live is
+    /// zero, because a change of the link is announced under the link's own code only.
     pub(crate) fn of_other_spelling(
         domain: u16,
-        asked: &[u8],
+        requested: &[u8],
         link: Link,
         now: Timestamp,
         settings: &Settings,
     ) -> Self {
-        Self::build(domain, asked, link, now, settings, Duration::ZERO)
+        Self::build(domain, requested, link, now, settings, Duration::ZERO)
     }
 
     fn build(
@@ -101,72 +77,66 @@ impl Route {
         ttl: Duration,
     ) -> Self {
         let now_ms = now.as_ms();
-        let kind = match visit(&link, now) {
-            Visit::Go if link.rules.is_some() => Kind::Choose,
-            Visit::Go if link.forward_query => Kind::Forward,
-            Visit::Go => Kind::Go,
-            Visit::GoIfSpent => Kind::Spend,
-            Visit::NotFound => Kind::Missing,
-            Visit::Gone => Kind::Gone,
-            Visit::Blocked => Kind::Blocked,
-            Visit::Warn => Kind::Warn,
-            Visit::Password => Kind::Password,
-        };
+        let decision = VisitDecision::of(&link, now);
         let ahead = |at: Option<Timestamp>| {
             at.map(Timestamp::as_ms).filter(|&at| at > now_ms).unwrap_or(i64::MAX)
         };
-        let ttl = if kind == Kind::Missing { ttl.min(settings.negative_ttl) } else { ttl };
+        let missing = decision == VisitDecision::NotFound;
+        let ttl = if missing { ttl.min(settings.negative_ttl) } else { ttl };
         let changes_at = ahead(link.expires_at).min(ahead(link.valid_from));
         let fresh_until = now_ms.saturating_add(as_ms(ttl)).min(changes_at);
-        let answer = match kind {
-            Kind::Go | Kind::Forward | Kind::Spend => {
+        let redirect = match decision {
+            VisitDecision::Redirect | VisitDecision::RedirectWithQuery => {
                 redirect_head(&link, link.target.as_str(), now, settings)
             }
             _ => Vec::new(),
         };
-        let ready = kind == Kind::Go && code == link.key.code.as_str().as_bytes();
+        let needs_link = match decision {
+            VisitDecision::NotFound | VisitDecision::Gone | VisitDecision::Blocked => false,
+            VisitDecision::Redirect => code != link.key.code.as_str().as_bytes(),
+            _ => true,
+        };
         let head = Head {
             domain,
             code_len: code.len(),
-            kind,
+            decision,
             screened: link.judged == ModerationSource::Screen,
             owner: link.owner.0,
-            born_ms: link.created_at.as_ms(),
+            created_ms: link.created_at.as_ms(),
             refresh_at: AtomicI64::new(refresh_time(code, now_ms, fresh_until)),
             fresh_until,
             valid_until: ahead(link.expires_at),
             used: AtomicBool::new(false),
-            dead: AtomicBool::new(false),
-            link: (kind != Kind::Missing && kind != Kind::Gone && kind != Kind::Blocked && !ready)
-                .then(|| Box::new(link)),
+            removed: AtomicBool::new(false),
+            link: needs_link.then(|| Box::new(link)),
             parsed: OnceLock::new(),
         };
-        Self::new(head, code, &answer)
+        Self::new(head, code, &redirect)
     }
 
-    /// Remembers that there is no such link.
+    /// The route of a code without a link.
     pub fn missing(domain: u16, code: &[u8], now: Timestamp, settings: &Settings) -> Self {
         let fresh_until = now.as_ms().saturating_add(as_ms(settings.negative_ttl));
         let head = Head {
             domain,
             code_len: code.len(),
-            kind: Kind::Missing,
+            decision: VisitDecision::NotFound,
             screened: false,
             owner: 0,
-            born_ms: 0,
+            created_ms: 0,
             refresh_at: AtomicI64::new(fresh_until),
             fresh_until,
             valid_until: i64::MIN,
             used: AtomicBool::new(false),
-            dead: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
             link: None,
             parsed: OnceLock::new(),
         };
         Self::new(head, code, &[])
     }
 
-    fn new(head: Head, code: &[u8], answer: &[u8]) -> Self {
-        let tail: Vec<u8> = [code, answer].concat();
+    fn new(head: Head, code: &[u8], redirect: &[u8]) -> Self {
+        let tail: Vec<u8> = [code, redirect].concat();
         Self(ThinArc::from_header_and_slice(head, &tail))
     }
 
@@ -174,24 +144,24 @@ impl Route {
         &self.0.header.header
     }
 
-    /// The code.
+    /// The code under which the route is cached.
     pub fn code(&self) -> &[u8] {
         &self.0.slice[..self.head().code_len]
     }
 
-    /// The code as the link itself has it, if it was found under another spelling.
-    pub(crate) fn other_code(&self) -> Option<&Code> {
+    /// The link's own code, if it was found under another spelling.
+    pub(crate) fn canonical_code(&self) -> Option<&Code> {
         let code = &self.head().link.as_ref()?.key.code;
         (code.as_str().as_bytes() != self.code()).then_some(code)
     }
 
-    /// Status line and fields of the redirect, without `Date` and the blank line. Empty where there
-    /// is no redirect.
-    pub fn answer(&self) -> &[u8] {
+    /// Status line and fields of the redirect, without `Date` and the blank line. Empty if the
+    /// decision is not an unconditional redirect.
+    pub fn redirect(&self) -> &[u8] {
         &self.0.slice[self.head().code_len..]
     }
 
-    /// Roughly what it costs to remember it.
+    /// The approximate memory that it takes in the cache.
     pub(crate) fn bytes(&self) -> usize {
         const MAP_AND_RING: usize = 96;
         let link = self.head().link.as_ref().map_or(0, |link| {
@@ -201,8 +171,7 @@ impl Route {
         size_of::<Head>() + 16 + self.0.slice.len() + link + MAP_AND_RING
     }
 
-    /// Whether this visitor should have it looked up again. True for one of many, then not for
-    /// another second.
+    /// Whether this visitor causes a refresh. True for one visitor per second.
     pub(crate) fn wants_refresh(&self, now_ms: i64) -> bool {
         let at = self.head().refresh_at.load(Ordering::Relaxed);
         let next = now_ms.saturating_add(1000);
@@ -214,22 +183,29 @@ impl Route {
                 .is_ok()
     }
 
-    /// Whether it may be served although the store could not confirm it.
+    /// Whether it may be served past its time to live.
     pub(crate) fn may_serve_stale(&self, now_ms: i64) -> bool {
-        let redirects = matches!(self.head().kind, Kind::Go | Kind::Forward | Kind::Choose);
-        // What must not be followed stays so, however old the knowledge.
-        matches!(self.head().kind, Kind::Gone | Kind::Blocked)
-            || (redirects && now_ms < self.head().valid_until)
+        match self.head().decision {
+            VisitDecision::Redirect
+            | VisitDecision::RedirectWithQuery
+            | VisitDecision::RedirectByRules => now_ms < self.head().valid_until,
+            // A link that must not be followed stays so, however old the entry.
+            VisitDecision::Gone | VisitDecision::Blocked => true,
+            VisitDecision::RedirectIfSpent
+            | VisitDecision::Warning
+            | VisitDecision::Password
+            | VisitDecision::NotFound => false,
+        }
     }
 
-    /// Whether a screen that has learned something would have it otherwise. What is blocked may be
-    /// so by the screen's word alone, which no store knows of yet: it is read again.
+    /// Whether the changed screen may decide otherwise. A blocked link counts as outdated, because
+    /// the previous version of the screen may have blocked it before the store knew.
     pub(crate) fn is_outdated_by(&self, screen: &dyn Screening) -> bool {
         let head = self.head();
         head.screened
-            && match head.kind {
-                Kind::Blocked => true,
-                Kind::Missing | Kind::Gone => false,
+            && match head.decision {
+                VisitDecision::Blocked => true,
+                VisitDecision::NotFound | VisitDecision::Gone => false,
                 _ => match &head.link {
                     Some(link) => link.targets().any(|target| screen.blocks(target)),
                     None => self.target().is_some_and(|target| screen.blocks(&target)),
@@ -237,15 +213,15 @@ impl Route {
             }
     }
 
-    /// Where a ready answer leads: its first field is the location.
+    /// The target of the prepared redirect: its first field is the location.
     fn target(&self) -> Option<Target> {
-        let (_, fields) = std::str::from_utf8(self.answer()).ok()?.split_once(LOCATION)?;
+        let (_, fields) = std::str::from_utf8(self.redirect()).ok()?.split_once(LOCATION)?;
         Some(Target::from_stored(fields.split("\r\n").next()?.to_owned()))
     }
 
-    /// The redirect as a response, for hyper.
+    /// The prepared redirect for hyper.
     pub(crate) fn response(&self) -> Response<Bytes> {
-        let (status, headers) = self.head().parsed.get_or_init(|| parse_head(self.answer()));
+        let (status, headers) = self.head().parsed.get_or_init(|| parse_head(self.redirect()));
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = *status;
         response.headers_mut().clone_from(headers);
@@ -253,11 +229,11 @@ impl Route {
     }
 }
 
-/// What hyper needs of an answer of ours.
-fn parse_head(answer: &[u8]) -> (StatusCode, HeaderMap) {
+/// Parses a prepared redirect for hyper.
+fn parse_head(redirect: &[u8]) -> (StatusCode, HeaderMap) {
     let mut fields = [httparse::EMPTY_HEADER; 8];
     let mut parsed = httparse::Response::new(&mut fields);
-    let whole = [answer, b"\r\n"].concat();
+    let whole = [redirect, b"\r\n"].concat();
     let mut headers = HeaderMap::new();
     if parsed.parse(&whole).is_ok() {
         for field in parsed.headers.iter() {
@@ -286,12 +262,12 @@ impl fmt::Debug for Route {
             "Route({} {:?} {:?})",
             head.domain,
             String::from_utf8_lossy(self.code()),
-            head.kind
+            head.decision
         )
     }
 }
 
-/// The redirect to `location` as bytes.
+/// The redirect to `location`, as bytes for the fast path.
 fn redirect_head(link: &Link, location: &str, now: Timestamp, settings: &Settings) -> Vec<u8> {
     let status_line: &[u8] = match link.redirect {
         RedirectKind::MovedPermanently => b"HTTP/1.1 301 Moved Permanently\r\n",
@@ -309,7 +285,7 @@ fn redirect_head(link: &Link, location: &str, now: Timestamp, settings: &Setting
     head
 }
 
-/// The redirect to `location` as a response.
+/// The redirect to `location`, for hyper.
 pub(crate) fn redirect_response(
     link: &Link,
     location: &str,
@@ -320,8 +296,8 @@ pub(crate) fn redirect_response(
     *response.status_mut() =
         StatusCode::from_u16(link.redirect.status()).unwrap_or(StatusCode::FOUND);
     each_field(link, location, now, settings, |name, value| {
-        // A target is printable ASCII by construction and a forwarded query was part of a request
-        // target: both always fit.
+        // Always valid: a target is printable ASCII by construction, and a forwarded query was part
+        // of a request target.
         if let Ok(value) = HeaderValue::from_str(value) {
             response.headers_mut().insert(HeaderName::from_static(name), value);
         }
@@ -329,7 +305,7 @@ pub(crate) fn redirect_response(
     response
 }
 
-/// The fields of a redirect, for both kinds of answer.
+/// The header fields of a redirect.
 fn each_field(
     link: &Link,
     location: &str,
@@ -349,11 +325,11 @@ fn each_field(
     put("content-length", "0");
 }
 
-/// A permanent redirect may be kept, but not past the end of its link, nor where each visit counts,
-/// may lead elsewhere, or is asked for a password.
+/// How long clients may cache a permanent redirect: not past the link's expiry, and not at all if
+/// clicks are limited, rules choose the target, or there is a password.
 fn max_age(link: &Link, now: Timestamp, settings: &Settings) -> Option<i64> {
-    let each = link.max_clicks.is_some() || link.rules.is_some() || link.password.is_some();
-    if !link.redirect.is_permanent() || each {
+    let per_visit = link.max_clicks.is_some() || link.rules.is_some() || link.password.is_some();
+    if !link.redirect.is_permanent() || per_visit {
         return None;
     }
     let left = link
@@ -367,8 +343,8 @@ fn as_ms(duration: std::time::Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Towards the end of its life, at another place for each route, so that what was loaded together
-/// is not refreshed together.
+/// A time in the last third of the time to live. It differs per route, so that routes that were
+/// loaded together are not refreshed together.
 fn refresh_time(code: &[u8], now_ms: i64, fresh_until: i64) -> i64 {
     let mixed = code
         .iter()

@@ -1,20 +1,22 @@
-//! The remembered routes: a lock-free map in front, a clock hand behind.
+//! The route cache: a lock-free map with CLOCK eviction.
 //!
-//! A hit reads the map and, at most once per round of the clock, sets a flag; it takes no lock and
-//! writes no line that other cores are writing. Everything that must be orderly (making room,
-//! replacing, forgetting) happens on misses and changes, under one mutex. Room is made by the CLOCK
-//! rule: the hand passes over routes in the order of their arrival and spares those that were used
-//! since it last came by.
+//! A hit reads the map and sets a flag at most once per round of the clock. It takes no lock and
+//! writes no cache line that other cores are writing. Misses and changes insert, replace, remove
+//! and evict routes under one mutex. The clock hand passes over the routes in the order of their
+//! arrival and evicts those that were not used since it last passed them.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::route::{Kind, Route};
+use terse_core::VisitDecision;
 
-/// The names of routes are hashed with a key of this process, so nobody can aim for collisions. A
-/// collision costs a miss and never a wrong answer: the name is compared.
+use crate::route::Route;
+
+/// The route cache. Names are hashed with a random key of this process, so that clients cannot
+/// produce collisions. A hit compares the whole name: a collision costs a miss, never a wrong
+/// answer.
 pub struct Routes {
     map: papaya::HashMap<u64, Route, IdentityHasher>,
     hash: foldhash::quality::RandomState,
@@ -27,7 +29,8 @@ struct Rings {
     missing: Ring,
 }
 
-/// Routes in the order of their arrival. Each entry is counted until it is dead or has left.
+/// Routes in the order of their arrival. Removed routes stay in the queue until the hand passes
+/// them; they count for neither `live` nor `used`.
 struct Ring {
     queue: VecDeque<(u64, Route)>,
     live: usize,
@@ -36,7 +39,7 @@ struct Ring {
 }
 
 impl Routes {
-    /// Room for `bytes` of links and for `missing` names that are known not to exist.
+    /// A cache for `bytes` of links and for `missing` names without a link.
     pub fn new(bytes: usize, missing: usize) -> Self {
         let ring = |limit| Ring { queue: VecDeque::new(), live: 0, used: 0, limit };
         Self {
@@ -47,7 +50,7 @@ impl Routes {
         }
     }
 
-    /// The hash under which a name is filed.
+    /// The hash of a name, which is its key in the map.
     pub(crate) fn name(&self, domain: u16, code: &[u8]) -> u64 {
         let mut hasher = self.hash.build_hasher();
         hasher.write(code);
@@ -55,32 +58,32 @@ impl Routes {
         hasher.finish()
     }
 
-    /// Looks at a route without taking hold of it.
+    /// Calls `read` with the route of a name.
     pub(crate) fn with<T>(
         &self,
         name: u64,
         domain: u16,
         code: &[u8],
-        look: impl FnOnce(&Route) -> T,
+        read: impl FnOnce(&Route) -> T,
     ) -> Option<T> {
         let map = self.map.pin();
         let route = map.get(&name)?;
         if route.head().domain != domain || route.code() != code {
             return None;
         }
-        // Only the first hit of a round writes: a popular route's line stays shared between the
-        // cores.
+        // Only the first hit of a round writes, so the cores share the cache line of a popular
+        // route.
         if !route.head().used.load(Ordering::Relaxed) {
             route.head().used.store(true, Ordering::Relaxed);
         }
-        Some(look(route))
+        Some(read(route))
     }
 
-    /// Remembers a route in place of any other of its name, and makes room for it.
+    /// Inserts or replaces a route, and evicts others to make room.
     pub(crate) fn insert(&self, name: u64, route: &Route) {
         let mut rings = self.lock();
-        self.forget(&mut rings, name);
-        let missing = route.head().kind == Kind::Missing;
+        self.remove_from(&mut rings, name);
+        let missing = route.head().decision == VisitDecision::NotFound;
         let ring = rings.of(missing);
         let cost = if missing { 1 } else { route.bytes() };
         if cost > ring.limit {
@@ -92,73 +95,73 @@ impl Routes {
         ring.used += cost;
         while ring.used > ring.limit {
             let Some((name, oldest)) = ring.queue.pop_front() else { break };
-            if oldest.head().dead.load(Ordering::Relaxed) {
+            if oldest.head().removed.load(Ordering::Relaxed) {
                 continue;
             }
             if !missing && oldest.head().used.swap(false, Ordering::Relaxed) {
                 ring.queue.push_back((name, oldest));
                 continue;
             }
-            oldest.head().dead.store(true, Ordering::Relaxed);
+            oldest.head().removed.store(true, Ordering::Relaxed);
             self.map.pin().remove(&name);
             ring.live -= 1;
             ring.used -= if missing { 1 } else { oldest.bytes() };
         }
-        // Replaced and forgotten routes leave their places behind; sweep before those outnumber the
-        // living.
+        // Sweep before removed routes outnumber the live ones.
         if ring.queue.len() > 2 * ring.live + 1024 {
-            ring.queue.retain(|(_, route)| !route.head().dead.load(Ordering::Relaxed));
+            ring.queue.retain(|(_, route)| !route.head().removed.load(Ordering::Relaxed));
         }
         let used = rings.found.used;
         self.bytes.store(used, Ordering::Relaxed);
     }
 
-    /// Forgets whatever has this name.
+    /// Removes the route of a name.
     pub(crate) fn remove(&self, name: u64) {
         let mut rings = self.lock();
-        self.forget(&mut rings, name);
+        self.remove_from(&mut rings, name);
     }
 
-    /// Forgets the routes that are so. Looks at all of them: not for a serving thread.
-    pub(crate) fn remove_where(&self, is_so: impl Fn(&Route) -> bool) -> usize {
+    /// Removes the routes that match and returns their number. It walks all routes: do not call it
+    /// on a serving thread.
+    pub(crate) fn remove_where(&self, matches: impl Fn(&Route) -> bool) -> usize {
         let names: Vec<u64> = self
             .map
             .pin()
             .iter()
-            .filter(|(_, route)| is_so(route))
+            .filter(|(_, route)| matches(route))
             .map(|(&name, _)| name)
             .collect();
-        // One at a time, so that no visitor whose link was just looked up waits long.
+        // The lock is taken per route, so that a look-up that ends meanwhile waits only briefly.
         names.iter().for_each(|&name| self.remove(name));
         names.len()
     }
 
-    fn forget(&self, rings: &mut Rings, name: u64) {
+    fn remove_from(&self, rings: &mut Rings, name: u64) {
         let map = self.map.pin();
         let Some(old) = map.remove(&name) else { return };
-        old.head().dead.store(true, Ordering::Relaxed);
-        let missing = old.head().kind == Kind::Missing;
+        old.head().removed.store(true, Ordering::Relaxed);
+        let missing = old.head().decision == VisitDecision::NotFound;
         let ring = rings.of(missing);
         ring.live -= 1;
         ring.used -= if missing { 1 } else { old.bytes() };
     }
 
-    /// Everything that is remembered now.
+    /// All cached routes.
     pub(crate) fn all(&self) -> Vec<(u64, Route)> {
         self.map.pin().iter().map(|(name, route)| (*name, route.clone())).collect()
     }
 
-    /// How many names are remembered, found and missing.
+    /// The number of cached names, with and without a link.
     pub fn len(&self) -> usize {
         self.map.len()
     }
 
-    /// Whether nothing is remembered.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
 
-    /// Roughly how much memory the found ones take.
+    /// The approximate memory of the routes with a link.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -174,7 +177,7 @@ impl Rings {
     }
 }
 
-/// Keys are hashes already.
+/// Passes keys through: they are hashes already.
 #[derive(Clone, Copy, Default)]
 struct IdentityHasher(u64);
 
@@ -218,13 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_is_kept_and_what_is_used_stays() {
+    fn the_cache_stays_within_its_budget_and_keeps_used_routes() {
         let one = route("code000").bytes();
         let routes = Routes::new(100 * one, 10);
         for i in 0..1000 {
             let code = format!("code{i:03}");
             routes.insert(routes.name(0, code.as_bytes()), &route(&code));
-            assert!(i == 0 || hit(&routes, "code000"), "used since the hand came by, after {i}");
+            assert!(i == 0 || hit(&routes, "code000"), "used since the hand passed it, after {i}");
             assert!(routes.bytes() <= 100 * one);
         }
         assert!((90..=100).contains(&routes.len()), "{}", routes.len());
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_names_have_a_bound_of_their_own() {
+    fn names_without_a_link_have_a_bound_of_their_own() {
         let routes = Routes::new(1 << 20, 10);
         routes.insert(routes.name(0, b"found"), &route("found"));
         for i in 0..1000 {
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_and_forgetting_do_not_leak_places() {
+    fn replaced_and_removed_routes_leave_the_queue() {
         let routes = Routes::new(1 << 20, 10);
         for _ in 0..10_000 {
             routes.insert(routes.name(0, b"same"), &route("same"));

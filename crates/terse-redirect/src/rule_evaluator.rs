@@ -1,5 +1,6 @@
-//! Where the visitors of a link with rules go.
+//! Applies a link's redirect rules to a visitor.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,83 +13,85 @@ use terse_core::{Link, Target, Timestamp};
 
 use crate::redirector::Visitor;
 
-/// For so long a visitor waits while whoever looks closer gets ready, once in the life of a
-/// process. Then the visitor is judged by what is plain to see.
+/// How long a visitor waits for the classifier to load its data. After that the rules apply without
+/// device and country.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Applies rules, and has visitors looked at closer where a rule needs it.
-pub(crate) struct Chooser {
-    onlooker: Arc<dyn VisitorClassifier>,
-    knows_agents: AtomicBool,
-    knows_countries: AtomicBool,
+/// Chooses the target of a link with rules. It classifies the visitor only where a rule of that
+/// link needs it.
+pub(crate) struct RuleEvaluator {
+    classifier: Arc<dyn VisitorClassifier>,
+    agents_prepared: AtomicBool,
+    countries_prepared: AtomicBool,
 }
 
-impl Default for Chooser {
+impl Default for RuleEvaluator {
     fn default() -> Self {
         Self::new(Arc::new(NoClassifier))
     }
 }
 
-impl Chooser {
-    pub(crate) fn new(onlooker: Arc<dyn VisitorClassifier>) -> Self {
+impl RuleEvaluator {
+    pub(crate) fn new(classifier: Arc<dyn VisitorClassifier>) -> Self {
         Self {
-            onlooker,
-            knows_agents: AtomicBool::new(false),
-            knows_countries: AtomicBool::new(false),
+            classifier,
+            agents_prepared: AtomicBool::new(false),
+            countries_prepared: AtomicBool::new(false),
         }
     }
 
-    /// Whether the visitors of a link can be sent on without waiting.
+    /// Whether the rules of a link can be applied without waiting.
     pub(crate) fn is_ready(&self, link: &Link) -> bool {
-        self.can_see(needs(link))
+        self.is_prepared(needs(link))
     }
 
-    fn can_see(&self, needs: RequiredTraits) -> bool {
-        let knows = |known: &AtomicBool| known.load(Ordering::Acquire);
-        (!needs.agent || knows(&self.knows_agents))
-            && (!needs.country || knows(&self.knows_countries))
+    fn is_prepared(&self, needs: RequiredTraits) -> bool {
+        let prepared = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        (!needs.agent || prepared(&self.agents_prepared))
+            && (!needs.country || prepared(&self.countries_prepared))
     }
 
-    /// Gets ready for the visitors of a link, on a thread where that delays nobody else.
-    pub(crate) async fn get_ready(&self, link: &Link) {
+    /// Has the classifier load what the rules of a link need, on a blocking thread.
+    pub(crate) async fn prepare(&self, link: &Link) {
         let needs = needs(link);
-        if self.can_see(needs) {
+        if self.is_prepared(needs) {
             return;
         }
-        let onlooker = Arc::clone(&self.onlooker);
-        let preparing = tokio::task::spawn_blocking(move || onlooker.prepare(needs));
+        let classifier = Arc::clone(&self.classifier);
+        let preparing = tokio::task::spawn_blocking(move || classifier.prepare(needs));
         match tokio::time::timeout(TIMEOUT, preparing).await {
             Ok(Ok(())) => {
-                self.knows_agents.fetch_or(needs.agent, Ordering::Release);
-                self.knows_countries.fetch_or(needs.country, Ordering::Release);
+                self.agents_prepared.fetch_or(needs.agent, Ordering::Release);
+                self.countries_prepared.fetch_or(needs.country, Ordering::Release);
             }
             Ok(Err(_)) | Err(_) => tracing::warn!(
-                "devices or countries of visitors cannot be told yet; rules go without them"
+                "the visitor classifier is not ready; redirect rules apply without device and \
+                 country"
             ),
         }
     }
 
-    /// Where this visitor goes.
-    pub(crate) fn choose<'l>(
+    /// The target for this visitor.
+    pub(crate) fn target<'l>(
         &self,
         link: &'l Link,
         visitor: &Visitor<'_>,
-        client: impl FnOnce() -> std::net::IpAddr,
+        client: impl FnOnce() -> IpAddr,
         at: Timestamp,
     ) -> &'l Target {
         let Some(rules) = &link.rules else { return &link.target };
         let (needs, address) = (rules.required_traits(), client());
-        let agent = truncate_user_agent(visitor.seen.agent);
-        let looks = match (needs.agent || needs.country) && self.can_see(needs) {
+        let agent = truncate_user_agent(visitor.headers.agent);
+        let traits = match (needs.agent || needs.country) && self.is_prepared(needs) {
             true => self
-                .onlooker
+                .classifier
                 .classify(needs.agent.then_some(agent), needs.country.then_some(address)),
             false => VisitorTraits::default(),
         };
-        let languages = std::str::from_utf8(visitor.seen.languages).unwrap_or_default();
-        let who = SplitKey::of(address, agent).at(&link.key);
+        let languages = std::str::from_utf8(visitor.headers.languages).unwrap_or_default();
+        let split_key = SplitKey::of(address, agent).at(&link.key);
         rules
-            .choose(&looks.context(languages, visitor.query.unwrap_or_default(), at, who))
+            .choose(&traits.context(languages, visitor.query.unwrap_or_default(), at, split_key))
             .unwrap_or(&link.target)
     }
 }

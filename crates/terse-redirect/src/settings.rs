@@ -1,34 +1,34 @@
-//! What an operator can decide about redirects.
+//! The settings of the redirect plane.
 
 use std::time::Duration;
 
 use terse_core::Proxies;
 use terse_core::limits::Limit;
 
-/// How a failed visit is answered.
+/// How a visit without a redirect is answered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ErrorStyle {
-    /// With its status, and a page or a problem as the body.
+    /// With its status, and a page or a problem document as the body.
     #[default]
     Status,
     /// With a redirect to `/r/{code}?error=…`.
     Page,
 }
 
-/// The redirect plane's part of the configuration.
+/// The settings of the redirect plane.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Serving threads.
     pub threads: usize,
-    /// Off only to compare the fast path with what stands behind it.
+    /// Off only in tests that compare the fast path with hyper.
     pub fast_path: bool,
-    /// How failures are answered.
+    /// How visits without a redirect are answered.
     pub errors: ErrorStyle,
-    /// How long caches may keep a 301 or 308.
+    /// How long clients may cache a 301 or 308.
     pub permanent_max_age: Duration,
     /// How long a visitor may wait for the store.
     pub store_timeout: Duration,
-    /// How many visitors may wait for the store at once.
+    /// How many look-ups may wait for the store at the same time.
     pub store_concurrency: usize,
     /// How long a request's head may take to arrive.
     pub header_timeout: Duration,
@@ -36,23 +36,23 @@ pub struct Settings {
     pub idle_timeout: Duration,
     /// Connections beyond this are closed at once.
     pub max_connections: usize,
-    /// Bytes for remembered links.
+    /// The memory for cached links, in bytes.
     pub cache_bytes: usize,
-    /// How long a link is believed without asking the store again.
+    /// The time to live of a cached link.
     pub cache_ttl: Duration,
-    /// How long a missing link is believed to be missing.
+    /// The time to live of a cached code without a link.
     pub negative_ttl: Duration,
-    /// How many missing links are remembered.
+    /// How many codes without a link are cached.
     pub negative_entries: usize,
-    /// Whether an alias is also found when its case differs.
+    /// Whether an alias is also found if the case of its letters differs.
     pub loose: bool,
-    /// How often one source may be redirected.
+    /// Redirects per network.
     pub redirect_per_address: Limit,
-    /// How often one link may be followed.
+    /// Redirects per link.
     pub redirect_per_code: Limit,
-    /// How often one source may ask for what is not there.
+    /// Requests per network for links that do not exist.
     pub guesses_per_address: Limit,
-    /// Whose word about where a visitor comes from is taken.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub proxies: Proxies,
 }
 

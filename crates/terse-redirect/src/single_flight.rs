@@ -1,4 +1,4 @@
-//! One look-up per name, however many visitors wait for it.
+//! One look-up per link at a time, however many visitors wait for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -8,83 +8,83 @@ use tokio::sync::Notify;
 use crate::route::Route;
 use crate::routes::Routes;
 
-/// How a flight ended.
+/// How a look-up ended.
 #[derive(Clone, Debug)]
 pub(crate) enum LookupResult {
-    /// With a route, found or missing.
+    /// With a route, also for a link that does not exist.
     Route(Route),
-    /// The store did not answer.
+    /// The store did not answer, or could not read the link.
     Failed,
-    /// The link changed meanwhile, or whoever was looking went away: look again.
-    Again,
+    /// The link changed meanwhile, or the visitor who did the look-up disconnected: look up again.
+    Retry,
 }
 
-/// The look-ups under way, by the hash of their name.
+/// The look-ups in progress, by the hash of the link's name.
 #[derive(Default)]
 pub(crate) struct SingleFlight {
-    under_way: Mutex<HashMap<u64, Flight>>,
+    in_progress: Mutex<HashMap<u64, Flight>>,
 }
 
 #[derive(Default)]
 struct Flight {
-    /// Made by the first who has to wait: most look-ups have nobody waiting.
+    /// Made by the first visitor who has to wait. Most look-ups have no other visitor.
     shared: Option<Arc<Shared>>,
-    /// The link changed since the look-up began: its result must not be remembered.
+    /// The link changed since the look-up began: its result must not be cached.
     outdated: bool,
 }
 
 #[derive(Default)]
 struct Shared {
     result: OnceLock<LookupResult>,
-    bell: Notify,
+    finished: Notify,
 }
 
-/// What a visitor does about a missing route.
+/// What a visitor does about a cache miss.
 pub(crate) enum JoinedFlight<'a> {
-    /// Look it up, for everyone.
+    /// Look the link up, for all visitors who wait for it.
     FlightGuard(FlightGuard<'a>),
-    /// Somebody else was looking; this is how it ended.
+    /// Use the result of another visitor's look-up.
     LookupResult(LookupResult),
 }
 
 impl SingleFlight {
-    /// Takes the look-up of a name, or waits for whoever has taken it.
+    /// Starts the look-up of a name, or waits for the one in progress.
     pub(crate) async fn join(&self, name: u64) -> JoinedFlight<'_> {
         let shared = {
-            let mut under_way = self.lock();
-            match under_way.get_mut(&name) {
+            let mut in_progress = self.lock();
+            match in_progress.get_mut(&name) {
                 None => {
-                    under_way.insert(name, Flight::default());
+                    in_progress.insert(name, Flight::default());
                     return JoinedFlight::FlightGuard(FlightGuard {
                         single_flight: self,
                         name,
-                        result: false,
+                        finished: false,
                     });
                 }
                 Some(flight) => Arc::clone(flight.shared.get_or_insert_default()),
             }
         };
         loop {
-            // Registered before looking, so that a landing in between is not missed.
-            let rung = shared.bell.notified();
+            // Registered before the check, so that a result that arrives in between is not missed.
+            let finished = shared.finished.notified();
             if let Some(result) = shared.result.get() {
                 return JoinedFlight::LookupResult(result.clone());
             }
-            rung.await;
+            finished.await;
         }
     }
 
-    /// The link changed: forget its route, and let no look-up that began before this be remembered.
+    /// Drops the route of a changed link, and keeps a look-up that began before from being cached.
     pub(crate) fn invalidate(&self, name: u64, routes: &Routes) {
-        let mut under_way = self.lock();
-        if let Some(flight) = under_way.get_mut(&name) {
+        let mut in_progress = self.lock();
+        if let Some(flight) = in_progress.get_mut(&name) {
             flight.outdated = true;
         }
         routes.remove(name);
     }
 
-    /// Something changed that may be about any link: lets no look-up that began before this be
-    /// remembered. What is remembered already is left to the caller.
+    /// Keeps all look-ups that began before this call from being cached. The caller drops the
+    /// routes that are cached already.
     pub(crate) fn invalidate_all(&self) {
         for flight in self.lock().values_mut() {
             flight.outdated = true;
@@ -92,42 +92,43 @@ impl SingleFlight {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Flight>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whoever looks up. Dropping it, as when the visitor hangs up, lets another take over.
+/// Held by the visitor who does the look-up. If the visitor disconnects, dropping the guard lets
+/// another visitor take over.
 pub(crate) struct FlightGuard<'a> {
     single_flight: &'a SingleFlight,
     name: u64,
-    result: bool,
+    finished: bool,
 }
 
 impl FlightGuard<'_> {
-    /// Ends the flight. The route is remembered unless the link changed meanwhile, which is what is
-    /// returned.
+    /// Ends the look-up, caches its route unless the link changed meanwhile, and wakes the visitors
+    /// who wait. Returns the result that they get.
     pub(crate) fn finish(mut self, result: LookupResult, routes: &Routes) -> LookupResult {
         self.end(result, Some(routes))
     }
 
     fn end(&mut self, mut result: LookupResult, routes: Option<&Routes>) -> LookupResult {
-        // Only once: by now the name may be under way again, with another pilot.
-        if std::mem::replace(&mut self.result, true) {
+        // Only once: another visitor may be looking the same name up by now.
+        if std::mem::replace(&mut self.finished, true) {
             return result;
         }
-        let mut under_way = self.single_flight.lock();
-        let Some(flight) = under_way.remove(&self.name) else { return result };
+        let mut in_progress = self.single_flight.lock();
+        let Some(flight) = in_progress.remove(&self.name) else { return result };
         if flight.outdated && matches!(result, LookupResult::Route(_)) {
-            result = LookupResult::Again;
+            result = LookupResult::Retry;
         }
-        // Under the lock: a change cannot slip in between the check and the remembering.
+        // Under the lock: no change can be announced between the check and the insertion.
         if let (LookupResult::Route(route), Some(routes)) = (&result, routes) {
             routes.insert(self.name, route);
         }
-        drop(under_way);
+        drop(in_progress);
         if let Some(shared) = flight.shared {
             let _ = shared.result.set(result.clone());
-            shared.bell.notify_waiters();
+            shared.finished.notify_waiters();
         }
         result
     }
@@ -135,6 +136,6 @@ impl FlightGuard<'_> {
 
 impl Drop for FlightGuard<'_> {
     fn drop(&mut self) {
-        self.end(LookupResult::Again, None);
+        self.end(LookupResult::Retry, None);
     }
 }

@@ -1,23 +1,24 @@
-//! Links of owners who are suspended, or no longer are.
+//! Suspended owners.
 //!
-//! Nothing on the way of a hit asks who is suspended: a link of such an owner is made a blocked
-//! route when it is read, and what is remembered is forgotten when that changes.
+//! A cache hit does not check whether the owner is suspended. The redirector turns a link of a
+//! suspended owner into a blocked route when it reads the link, and drops the routes of an owner
+//! when that owner's suspension begins or ends.
 
 use terse_core::OwnerId;
 
 use crate::redirector::Redirector;
 
 impl Redirector {
-    /// Takes down the links of these owners and of nobody else. When it returns, no visitor who
-    /// comes is answered from what was known before. Looks at all remembered routes if anything
-    /// changed: not for a serving thread.
+    /// Replaces the set of suspended owners. When this returns, no visitor is answered from a route
+    /// of before the change. It walks all cached routes if the set changed: do not call it on a
+    /// serving thread.
     pub fn suspend(&self, owners: &[OwnerId]) {
         let changed = self.suspended.replace(owners.iter().copied());
         if changed.is_empty() {
             return;
         }
-        // In this order: a look-up that begins from now on knows, one that began before is not
-        // remembered, and what was remembered before that is found below.
+        // The order matters. Look-ups that start after `replace` see the new set. Look-ups that
+        // started before are invalidated and not cached. Routes cached before that are removed.
         self.single_flight.invalidate_all();
         self.routes.remove_where(|route| changed.contains(&OwnerId(route.head().owner)));
     }

@@ -1,18 +1,16 @@
-//! Where the front door brings visitors that the fast path left alone.
+//! Answers visits on behalf of the HTTP fallback.
 
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use terse_core::clicks::ClickOutcome;
-
-use crate::clicks::Visited;
+use crate::clicks::Visit;
 use crate::client_addr::ClientAddr;
 use crate::connection::Thread;
-use crate::redirector::{Answer, Reply, VisitFate, Visitor};
+use crate::redirector::{Answer, Reply, Visitor};
 use crate::visitor_headers::VisitorHeaders;
 
-/// Answers the visitors of one request on the thread that serves it, and has each written down
-/// before the answer is given out.
+/// Answers the visit of one request, on the thread that serves its connection. It writes the visit
+/// to the journal before it returns the reply.
 #[derive(Clone)]
 pub struct VisitHandler {
     thread: Rc<Thread>,
@@ -28,48 +26,41 @@ impl VisitHandler {
         Self { thread, client_addr, arrived_micros }
     }
 
-    /// Whom a request with these fields is from: whoever connected, or whom a proxy of ours names.
+    /// The client of a request with these headers: the peer, or the address that a trusted proxy
+    /// names.
     pub fn client(&self, headers: &http::HeaderMap) -> IpAddr {
         self.client_addr
             .client(&self.thread.redirector.settings.proxies, &VisitorHeaders::of(headers))
     }
 
-    /// Answers from memory or not at all. A plain `fn` on purpose: the compiler keeps `.await` out
-    /// of the path almost every visitor takes. A warning, or asking for a password, is not counted
-    /// until [`VisitHandler::answer`] gives it.
+    /// Answers from memory, or returns `None`. A plain `fn`, so that the compiler keeps `.await`
+    /// out of the path that almost every visit takes. Pages of the web side are not counted here
+    /// but in [`VisitHandler::answer`].
     pub fn answer_now(&self, visitor: Visitor<'_>) -> Option<Reply> {
         let answer = self.thread.redirector.answer_now(&visitor, self.client_addr)?;
-        Some(self.give(answer, &visitor))
+        Some(self.record(answer, &visitor))
     }
 
     /// Answers from memory or after asking the store.
     pub async fn answer(&self, visitor: Visitor<'_>) -> Reply {
         let answer = self.thread.redirector.answer(&visitor, self.client_addr).await;
-        self.give(answer, &visitor)
+        self.record(answer, &visitor)
     }
 
-    fn give(&self, answer: Answer, visitor: &Visitor<'_>) -> Reply {
-        let Answer { reply, fate } = answer;
+    /// Writes the visit to the journal and returns the reply.
+    fn record(&self, answer: Answer, visitor: &Visitor<'_>) -> Reply {
+        let Answer { reply, answered, link } = answer;
         let Some(clicks) = &self.thread.clicks else { return reply };
-        let (outcome, owner, born_ms, canonical_code) = match fate {
-            VisitFate::Went { owner, born_ms, canonical_code } => {
-                (ClickOutcome::Redirected, owner, born_ms, canonical_code)
-            }
-            VisitFate::Failed(failure) => match failure.outcome() {
-                Some(outcome) => (outcome, 0, 0, None),
-                None => return reply,
-            },
-            VisitFate::Warned | VisitFate::Asked => return reply,
-        };
+        let code = link.as_ref().and_then(|link| link.canonical_code.as_ref());
         let redirector = &self.thread.redirector;
-        clicks.write(&Visited {
-            outcome,
-            owner,
-            born_ms,
+        clicks.write(&Visit {
+            answered,
+            owner: link.as_ref().map_or(0, |link| link.owner),
+            created_ms: link.as_ref().map_or(0, |link| link.created_ms),
             domain: redirector.hosts.name(visitor.domain),
-            code: canonical_code.as_ref().map_or(visitor.code, |code| code.as_str()).as_bytes(),
+            code: code.map_or(visitor.code, |code| code.as_str()).as_bytes(),
             query: visitor.query,
-            seen: &visitor.seen,
+            headers: &visitor.headers,
             client_addr: &self.client_addr,
             proxies: &redirector.settings.proxies,
             now_micros: redirector.now_micros(),

@@ -1,83 +1,82 @@
-//! What a request says about its visitor, as far as a click needs it.
+//! The request headers that a click records.
 
 use terse_core::clicks::RequestFlags;
 
-/// So many `X-Forwarded-For` fields are looked at: the last ones, which were written nearest to us.
-const FORWARDED: usize = 4;
-/// As much of a referrer's host as there can be of a host.
+/// The number of `X-Forwarded-For` fields that are kept: the last ones, which the nearest proxies
+/// wrote.
+const MAX_FORWARDED: usize = 4;
 const MAX_HOST_LEN: usize = 253;
 const MAX_LANGUAGE_LEN: usize = 35;
 
-/// Pieces of a request's head, untouched and possibly hostile. Where a field is repeated, the first
-/// that says something counts.
+/// Header values as the client sent them, unchecked. Of a repeated field the first value that is
+/// not empty counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VisitorHeaders<'a> {
     pub(crate) agent: &'a [u8],
     pub(crate) referrer: &'a [u8],
     pub(crate) languages: &'a [u8],
-    pub(crate) marks: RequestFlags,
-    /// `DNT: 1` or `Sec-GPC: 1`.
-    pub(crate) quiet: bool,
-    forwarded: [&'a [u8]; FORWARDED],
-    forwards: u8,
+    pub(crate) flags: RequestFlags,
+    /// Whether the visitor sent `DNT: 1` or `Sec-GPC: 1`.
+    pub(crate) opted_out: bool,
+    forwarded: [&'a [u8]; MAX_FORWARDED],
+    forwarded_count: u8,
 }
 
 impl<'a> VisitorHeaders<'a> {
-    /// What all fields say together.
-    pub fn of(headers: &'a http::HeaderMap) -> Self {
-        let mut seen = Self::default();
+    /// Reads all fields.
+    pub fn of(fields: &'a http::HeaderMap) -> Self {
+        let mut headers = Self::default();
+        for (name, value) in fields {
+            headers.read(name.as_str().as_bytes(), value.as_bytes());
+        }
         headers
-            .iter()
-            .for_each(|(name, value)| seen.note(name.as_str().as_bytes(), value.as_bytes()));
-        seen
     }
 
-    /// Takes a field in, if it is one of those.
+    /// Reads a field, if a click records it.
     #[inline]
-    pub(crate) fn note(&mut self, name: &[u8], value: &'a [u8]) {
+    pub(crate) fn read(&mut self, name: &[u8], value: &'a [u8]) {
         let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-        // By length first: most fields are told apart from these by it alone.
+        // The length comes first: it rules out most fields without a comparison.
         match name.len() {
-            3 if is("dnt") => self.quiet |= value == b"1",
-            5 if is("x-moz") => self.note_purpose(value),
-            7 if is("referer") => take(&mut self.referrer, value),
-            7 if is("sec-gpc") => self.quiet |= value == b"1",
-            7 if is("purpose") => self.note_purpose(value),
-            9 if is("x-purpose") => self.note_purpose(value),
-            10 if is("user-agent") => take(&mut self.agent, value),
-            11 if is("sec-purpose") => self.note_purpose(value),
-            15 if is("accept-language") => take(&mut self.languages, value),
-            15 if is("x-forwarded-for") => self.note_forwarded(value),
+            3 if is("dnt") => self.opted_out |= value == b"1",
+            5 if is("x-moz") => self.read_purpose(value),
+            7 if is("referer") => set_if_empty(&mut self.referrer, value),
+            7 if is("sec-gpc") => self.opted_out |= value == b"1",
+            7 if is("purpose") => self.read_purpose(value),
+            9 if is("x-purpose") => self.read_purpose(value),
+            10 if is("user-agent") => set_if_empty(&mut self.agent, value),
+            11 if is("sec-purpose") => self.read_purpose(value),
+            15 if is("accept-language") => set_if_empty(&mut self.languages, value),
+            15 if is("x-forwarded-for") => self.push_forwarded(value),
             _ => {}
         }
     }
 
-    fn note_purpose(&mut self, value: &[u8]) {
+    fn read_purpose(&mut self, value: &[u8]) {
         let begins = |word: &str| {
             value.get(..word.len()).is_some_and(|have| have.eq_ignore_ascii_case(word.as_bytes()))
         };
         let ahead = begins("prefetch") || begins("prerender") || begins("preview");
-        self.marks = self.marks.with(RequestFlags::PREFETCH, ahead);
+        self.flags = self.flags.with(RequestFlags::PREFETCH, ahead);
     }
 
-    fn note_forwarded(&mut self, value: &'a [u8]) {
-        let count = usize::from(self.forwards);
+    fn push_forwarded(&mut self, value: &'a [u8]) {
+        let count = usize::from(self.forwarded_count);
         if let Some(free) = self.forwarded.get_mut(count) {
             *free = value;
-            self.forwards += 1;
+            self.forwarded_count += 1;
         } else {
             self.forwarded.rotate_left(1);
-            self.forwarded[FORWARDED - 1] = value;
+            self.forwarded[MAX_FORWARDED - 1] = value;
         }
     }
 
     /// The values of `X-Forwarded-For`, in their order.
     pub(crate) fn forwarded(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> {
-        self.forwarded.into_iter().take(usize::from(self.forwards))
+        self.forwarded.into_iter().take(usize::from(self.forwarded_count))
     }
 
-    /// The host that the visitor comes from: no scheme, no user, no port, no path. Empty if there
-    /// is none.
+    /// The referrer's host, without scheme, user, port and path. Empty if there is none.
     pub(crate) fn referrer_host(&self) -> &'a [u8] {
         let scheme = before(self.referrer, b":/?#\\@").len();
         let Some(rest) = self.referrer[scheme..].strip_prefix(b"://").filter(|_| scheme > 0) else {
@@ -95,37 +94,38 @@ impl<'a> VisitorHeaders<'a> {
         if host.len() <= MAX_HOST_LEN { host } else { b"" }
     }
 
-    /// The first language that the visitor likes to read: `de-AT`. Empty if there is none.
+    /// The first language of `Accept-Language`, as in `de-AT`. Empty if there is none.
     pub(crate) fn language(&self) -> &'a [u8] {
         let tag = before(self.languages, b",;").trim_ascii();
-        let fine = tag.len() <= MAX_LANGUAGE_LEN
+        let valid = tag.len() <= MAX_LANGUAGE_LEN
             && tag.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
-        if fine { tag } else { b"" }
+        if valid { tag } else { b"" }
     }
 }
 
-fn take<'a>(into: &mut &'a [u8], value: &'a [u8]) {
+fn set_if_empty<'a>(into: &mut &'a [u8], value: &'a [u8]) {
     if into.is_empty() {
         *into = value;
     }
 }
 
-/// What stands before the first of these.
+/// The part before the first of these bytes.
 fn before<'a>(text: &'a [u8], ends: &[u8]) -> &'a [u8] {
     text.iter().position(|byte| ends.contains(byte)).map_or(text, |at| &text[..at])
 }
 
-/// The `utm_…` pairs of a query, joined by `&`, as far as they fit.
+/// Copies the `utm_…` pairs of a query into the buffer, joined by `&`. Pairs that do not fit are
+/// left out.
 pub(crate) fn campaign<'b>(query: &[u8], buffer: &'b mut [u8]) -> &'b [u8] {
     let mut used = 0;
-    // A fragment has no place in a request, but somebody will send one.
+    // A request has no fragment, but some clients send one.
     for pair in
         before(query, b"#").split(|&byte| byte == b'&').filter(|pair| pair.starts_with(b"utm_"))
     {
-        let joint = usize::from(used > 0);
-        let Some(room) = buffer.get_mut(used..used + joint + pair.len()) else { continue };
-        room[..joint].fill(b'&');
-        room[joint..].copy_from_slice(pair);
+        let separator = usize::from(used > 0);
+        let Some(room) = buffer.get_mut(used..used + separator + pair.len()) else { continue };
+        room[..separator].fill(b'&');
+        room[separator..].copy_from_slice(pair);
         used += room.len();
     }
     &buffer[..used]
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_referrer_only_the_host_is_kept() {
+    fn only_the_host_of_a_referrer_is_used() {
         for (referrer, want) in [
             ("https://news.example/a?b=c#d", "news.example"),
             ("https://News.Example:8443", "News.Example"),
@@ -162,9 +162,9 @@ mod tests {
             ("://host.example", ""),
             ("", ""),
         ] {
-            let seen =
+            let headers =
                 VisitorHeaders { referrer: referrer.as_bytes(), ..VisitorHeaders::default() };
-            assert_eq!(text(seen.referrer_host()), want, "{referrer}");
+            assert_eq!(text(headers.referrer_host()), want, "{referrer}");
         }
         let long = format!("https://{}/", "x".repeat(254));
         assert_eq!(
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_language_is_kept_if_it_is_one() {
+    fn the_first_language_is_used_if_it_is_a_tag() {
         for (languages, want) in [
             ("de-AT,de;q=0.9,en;q=0.8", "de-AT"),
             (" en ;q=1", "en"),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn campaign_pairs_are_kept_as_far_as_they_fit() {
+    fn campaign_pairs_are_copied_as_far_as_they_fit() {
         let long = format!("utm_source={}&utm_medium=mail", "x".repeat(30));
         for (query, want) in [
             ("utm_source=a%20b&x=1&utm_medium=mail", "utm_source=a%20b&utm_medium=mail"),
@@ -212,8 +212,8 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_told_by_name_in_any_case_and_the_first_that_speaks_counts() {
-        let mut seen = VisitorHeaders::default();
+    fn field_names_match_in_any_case_and_the_first_value_counts() {
+        let mut headers = VisitorHeaders::default();
         for (name, value) in [
             ("USER-AGENT", ""),
             ("User-Agent", "one"),
@@ -221,19 +221,19 @@ mod tests {
             ("Referer", "r"),
             ("Accept-Language", "de"),
         ] {
-            seen.note(name.as_bytes(), value.as_bytes());
+            headers.read(name.as_bytes(), value.as_bytes());
         }
         assert_eq!(
-            (seen.agent, seen.referrer, seen.languages),
+            (headers.agent, headers.referrer, headers.languages),
             (&b"one"[..], &b"r"[..], &b"de"[..])
         );
-        assert!(!seen.quiet && seen.marks == RequestFlags::default());
+        assert!(!headers.opted_out && headers.flags == RequestFlags::default());
         for (name, value) in [("DNT", "1"), ("Sec-GPC", "1")] {
-            let mut seen = VisitorHeaders::default();
-            seen.note(name.as_bytes(), b"0");
-            assert!(!seen.quiet, "{name}");
-            seen.note(name.as_bytes(), value.as_bytes());
-            assert!(seen.quiet, "{name}");
+            let mut headers = VisitorHeaders::default();
+            headers.read(name.as_bytes(), b"0");
+            assert!(!headers.opted_out, "{name}");
+            headers.read(name.as_bytes(), value.as_bytes());
+            assert!(headers.opted_out, "{name}");
         }
         for (name, value) in [
             ("Sec-Purpose", "prefetch;prerender"),
@@ -242,21 +242,21 @@ mod tests {
             ("X-Purpose", "preview"),
             ("x-purpose", "PREVIEW"),
         ] {
-            let mut seen = VisitorHeaders::default();
-            seen.note(name.as_bytes(), b"none");
-            assert_eq!(seen.marks, RequestFlags::default(), "{name}");
-            seen.note(name.as_bytes(), value.as_bytes());
-            assert_eq!(seen.marks, RequestFlags::PREFETCH, "{name}");
+            let mut headers = VisitorHeaders::default();
+            headers.read(name.as_bytes(), b"none");
+            assert_eq!(headers.flags, RequestFlags::default(), "{name}");
+            headers.read(name.as_bytes(), value.as_bytes());
+            assert_eq!(headers.flags, RequestFlags::PREFETCH, "{name}");
         }
     }
 
     #[test]
-    fn of_many_forwarded_fields_the_last_are_kept_in_their_order() {
-        let mut seen = VisitorHeaders::default();
+    fn the_last_forwarded_fields_are_kept_in_their_order() {
+        let mut headers = VisitorHeaders::default();
         for value in ["1", "2", "3", "4", "5", "6"] {
-            seen.note(b"x-forwarded-for", value.as_bytes());
+            headers.read(b"x-forwarded-for", value.as_bytes());
         }
-        assert_eq!(seen.forwarded().map(text).collect::<Vec<_>>(), ["3", "4", "5", "6"]);
+        assert_eq!(headers.forwarded().map(text).collect::<Vec<_>>(), ["3", "4", "5", "6"]);
     }
 
     #[test]
@@ -272,12 +272,12 @@ mod tests {
                 *byte = ODD[dice as usize % ODD.len()];
             }
             let referrer = [b"h://", &bytes[..]].concat();
-            let seen = VisitorHeaders {
+            let headers = VisitorHeaders {
                 referrer: &referrer[(dice % 5) as usize..],
                 languages: &bytes,
                 ..VisitorHeaders::default()
             };
-            let (host, language) = (seen.referrer_host(), seen.language());
+            let (host, language) = (headers.referrer_host(), headers.language());
             assert!(!host.contains(&b'@') && !host.contains(&b'/') && language.len() <= 24);
             assert!(campaign(&bytes, &mut [0; 16]).len() <= 16);
         }

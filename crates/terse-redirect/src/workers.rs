@@ -1,4 +1,4 @@
-//! The serving threads: one runtime per core, connections shared out evenly.
+//! The serving threads: one runtime per core, with connections distributed evenly.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -19,25 +19,25 @@ use tokio::sync::{mpsc, watch};
 use crate::clicks::Clicks;
 use crate::connection::{self, Thread};
 use crate::connection_table::ConnectionTable;
-use crate::counts::{Counts, Snapshot};
+use crate::counts::{Counter as _, Counts, Snapshot};
 use crate::journal::Journal;
 use crate::redirector::Redirector;
 use crate::visit_handler::VisitHandler;
 
-/// How often slow clients are looked for.
-const SWEEP: Duration = Duration::from_millis(500);
-/// Sockets on their way to another thread.
-const IN_TRANSIT: usize = 1024;
+/// How often a thread closes idle connections.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+/// Sockets in the queue to another thread.
+const HANDOVER_QUEUE: usize = 1024;
 
-/// Where requests go that the fast path leaves alone.
+/// Answers the requests that the fast path leaves to hyper.
 pub trait FallbackService: Clone + Send + 'static {
-    /// The body of its answers.
+    /// The body of its responses.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
         + Unpin
         + 'static;
 
-    /// Answers a request. Whoever follows a link is brought to the desk.
-    fn open(
+    /// Answers a request. `visit_handler` answers visits of links.
+    fn handle(
         self,
         request: Request<Incoming>,
         peer: SocketAddr,
@@ -54,29 +54,29 @@ pub struct Workers {
     peers: Arc<Peers>,
 }
 
-/// What a thread needs to hand a socket to another.
+/// What a thread needs to hand a socket to another thread.
 struct Peers {
     open: Vec<AtomicUsize>,
-    doors: Vec<mpsc::Sender<(std::net::TcpStream, SocketAddr)>>,
+    queues: Vec<mpsc::Sender<(std::net::TcpStream, SocketAddr)>>,
 }
 
 impl Workers {
-    /// Serves a listening socket until told to stop. Visits are written into the journal, if there
-    /// is one; it must have been made for as many threads.
-    #[allow(clippy::disallowed_methods, reason = "whoever starts the threads waits until they run")]
+    /// Serves a listening socket until [`Workers::stop`]. Visits are written to the journal, if
+    /// there is one; it must be made for the same number of threads.
+    #[allow(clippy::disallowed_methods, reason = "the caller waits until the threads run")]
     pub fn start<D: FallbackService>(
         listener: TcpListener,
         redirector: Arc<Redirector>,
-        door: D,
+        fallback: D,
         journal: Option<Arc<Journal>>,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let count = redirector.settings.threads.max(1);
         let (stop, stopped) = watch::channel(false);
-        let (doors, arrivals): (Vec<_>, Vec<_>) =
-            (0..count).map(|_| mpsc::channel(IN_TRANSIT)).unzip();
+        let (queues, arrivals): (Vec<_>, Vec<_>) =
+            (0..count).map(|_| mpsc::channel(HANDOVER_QUEUE)).unzip();
         let peers =
-            Arc::new(Peers { open: (0..count).map(|_| AtomicUsize::new(0)).collect(), doors });
+            Arc::new(Peers { open: (0..count).map(|_| AtomicUsize::new(0)).collect(), queues });
         let mut threads = Vec::new();
         let mut all_counts = Vec::new();
         for (me, arrivals) in arrivals.into_iter().enumerate() {
@@ -84,13 +84,13 @@ impl Workers {
             all_counts.push(Arc::clone(&counts));
             let (listener, redirector, peers) =
                 (listener.try_clone()?, Arc::clone(&redirector), Arc::clone(&peers));
-            let (door, stopped) = (door.clone(), stopped.clone());
+            let (fallback, stopped) = (fallback.clone(), stopped.clone());
             let clicks =
                 journal.as_ref().map(|journal| clicks_of(journal, me, &counts)).transpose()?;
             let (started, has_started) = std::sync::mpsc::channel();
             let thread =
                 std::thread::Builder::new().name(format!("redirect-{me}")).spawn(move || {
-                    // Made on its own thread, which it never leaves: its tasks need not be `Send`.
+                    // Built on its own thread: its tasks need not be `Send`.
                     let runtime = match Builder::new_current_thread()
                         .enable_all()
                         .build_local(LocalOptions::default())
@@ -101,7 +101,7 @@ impl Workers {
                     let _ = started.send(Ok(()));
                     let thread = Rc::new(Thread::new(redirector, counts, stopped, clicks));
                     runtime.block_on(async move {
-                        let worker = Worker { me, thread, peers, door };
+                        let worker = Worker { me, thread, peers, fallback };
                         if let Err(error) = worker.run(listener, arrivals).await {
                             tracing::error!(%error, "a serving thread ended");
                         }
@@ -113,7 +113,7 @@ impl Workers {
         Ok(Self { threads: Mutex::new(threads), counts: all_counts, redirector, stop, peers })
     }
 
-    /// What all threads have counted.
+    /// The sums of all counters.
     pub fn counts(&self) -> Snapshot {
         let mut sum = Snapshot::default();
         self.counts.iter().for_each(|counts| sum.add(counts));
@@ -121,18 +121,18 @@ impl Workers {
         sum
     }
 
-    /// How many connections each thread has.
+    /// The number of open connections of each thread.
     pub fn open_per_thread(&self) -> Vec<usize> {
         self.peers.open.iter().map(|open| open.load(Ordering::Relaxed)).collect()
     }
 
-    /// Stops accepting, lets requests under way finish for up to `patience`, and joins the threads.
-    /// Those who are still busy then are left to the end of the process; `false` if there are any,
-    /// for they may still answer and write to the journal.
-    #[allow(clippy::disallowed_methods, reason = "whoever stops the threads waits for them")]
-    pub fn stop(&self, patience: Duration) -> bool {
+    /// Stops accepting, waits up to `timeout` for requests in progress, and joins the threads.
+    /// Returns `false` if a thread is still busy then: it may still answer visits and write to the
+    /// journal.
+    #[allow(clippy::disallowed_methods, reason = "the caller waits for the threads")]
+    pub fn stop(&self, timeout: Duration) -> bool {
         let _ = self.stop.send(true);
-        let deadline = std::time::Instant::now() + patience;
+        let deadline = std::time::Instant::now() + timeout;
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let mut busy = Vec::new();
         for thread in threads.drain(..) {
@@ -154,7 +154,7 @@ fn clicks_of(journal: &Arc<Journal>, thread: usize, counts: &Arc<Counts>) -> io:
     let refuse = || {
         io::Error::new(
             io::ErrorKind::InvalidInput,
-            "the journal was made for fewer threads, or is in use",
+            "the journal has fewer threads than the server, or is in use already",
         )
     };
     let writer = journal.writer(thread).ok_or_else(refuse)?;
@@ -165,7 +165,7 @@ struct Worker<D> {
     me: usize,
     thread: Rc<Thread>,
     peers: Arc<Peers>,
-    door: D,
+    fallback: D,
 }
 
 impl<D: FallbackService> Worker<D> {
@@ -176,20 +176,20 @@ impl<D: FallbackService> Worker<D> {
     ) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let mut stop = self.thread.stop.clone();
-        let mut sweep = tokio::time::interval(SWEEP);
+        let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => self.place(stream, peer),
+                    Ok((stream, peer)) => self.distribute(stream, peer),
                     Err(error) => {
-                        // Out of descriptors, most likely: those who are here go first.
-                        tracing::warn!(%error, "a connection could not be accepted");
+                        // Most likely there are no file descriptors left; wait for some to close.
+                        tracing::warn!(%error, "cannot accept a connection");
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 },
                 Some((stream, peer)) = arrivals.recv() => {
                     if let Ok(stream) = TcpStream::from_std(stream) {
-                        self.idle_tracker(stream, peer);
+                        self.serve(stream, peer);
                     } else {
                         self.peers.open[self.me].fetch_sub(1, Ordering::Relaxed);
                     }
@@ -210,19 +210,19 @@ impl<D: FallbackService> Worker<D> {
     fn sweep(&self) {
         let thread = &self.thread;
         thread.coarse_ms.set(thread.redirector.now_ms());
-        let ended = thread.connection_table.sweep(
+        let closed = thread.connection_table.sweep(
             thread.coarse_ms.get(),
             &thread.redirector.settings,
             thread.stopping.get(),
         );
-        thread.counts.timed_out.add(ended);
+        thread.counts.timed_out.add(closed);
         if let Some(clicks) = &thread.clicks {
             clicks.renew_salt();
         }
     }
 
-    /// Serves a new connection here, or on the thread with clearly fewer.
-    fn place(&self, stream: TcpStream, peer: SocketAddr) {
+    /// Serves a new connection on this thread, or hands it to a thread with clearly fewer.
+    fn distribute(&self, stream: TcpStream, peer: SocketAddr) {
         let open = |at: usize| self.peers.open[at].load(Ordering::Relaxed);
         let all = &self.peers.open;
         if all.iter().map(|open| open.load(Ordering::Relaxed)).sum::<usize>()
@@ -236,28 +236,27 @@ impl<D: FallbackService> Worker<D> {
         if open(self.me) <= open(least) + open(least) / 8 {
             all[least].fetch_sub(1, Ordering::Relaxed);
             all[self.me].fetch_add(1, Ordering::Relaxed);
-            return self.idle_tracker(stream, peer);
+            return self.serve(stream, peer);
         }
         let Ok(stream) = stream.into_std() else {
             all[least].fetch_sub(1, Ordering::Relaxed);
             return;
         };
-        // A thread that cannot take it, because it is overwhelmed or gone, does not cost the
-        // visitor.
-        if let Err(back) = self.peers.doors[least].try_send((stream, peer)) {
+        // If the other thread's queue is full or the thread has ended, this thread serves it.
+        if let Err(back) = self.peers.queues[least].try_send((stream, peer)) {
             all[least].fetch_sub(1, Ordering::Relaxed);
             let (TrySendError::Full((stream, peer)) | TrySendError::Closed((stream, peer))) = back;
             if let Ok(stream) = TcpStream::from_std(stream) {
                 all[self.me].fetch_add(1, Ordering::Relaxed);
-                self.idle_tracker(stream, peer);
+                self.serve(stream, peer);
             }
         }
     }
 
-    fn idle_tracker(&self, stream: TcpStream, peer: SocketAddr) {
+    fn serve(&self, stream: TcpStream, peer: SocketAddr) {
         self.thread.counts.connections.add(1);
         let idle_tracker = ConnectionTable::idle_tracker(self.thread.redirector.now_ms());
-        let leaving = Leaving {
+        let guard = OpenConnection {
             thread: Rc::clone(&self.thread),
             peers: Arc::clone(&self.peers),
             me: self.me,
@@ -267,24 +266,24 @@ impl<D: FallbackService> Worker<D> {
             peer,
             Rc::clone(&self.thread),
             Rc::clone(&idle_tracker),
-            self.door.clone(),
+            self.fallback.clone(),
         );
         let task = tokio::task::spawn_local(async move {
-            let _leaving = leaving;
+            let _guard = guard;
             served.await;
         });
-        self.thread.connection_table.take(&idle_tracker, task.abort_handle());
+        self.thread.connection_table.add(&idle_tracker, task.abort_handle());
     }
 }
 
-/// Counts a connection out, however it ended.
-struct Leaving {
+/// Counts a connection as closed when it is dropped, however the connection ended.
+struct OpenConnection {
     thread: Rc<Thread>,
     peers: Arc<Peers>,
     me: usize,
 }
 
-impl Drop for Leaving {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.thread.counts.closed.add(1);
         self.peers.open[self.me].fetch_sub(1, Ordering::Relaxed);

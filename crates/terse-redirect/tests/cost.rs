@@ -1,5 +1,5 @@
-//! What one hot redirect costs, in things that can be counted: no allocation, no look into the
-//! store, and one record.
+//! The cost of one cached redirect, in things that can be counted: no allocation, no store read,
+//! one journal record.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -30,22 +30,22 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: everything is passed on to the system's allocator unchanged.
+// SAFETY: all calls go to the system allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as promised by our caller.
+        // SAFETY: the caller guarantees it.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as promised by our caller.
+        // SAFETY: the caller guarantees it.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as promised by our caller.
+        // SAFETY: the caller guarantees it.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -54,16 +54,16 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 #[derive(Clone)]
-struct NoDoor;
+struct NoFallback;
 
-impl FallbackService for NoDoor {
+impl FallbackService for NoFallback {
     type Body = Full<Bytes>;
 
-    async fn open(
+    async fn handle(
         self,
         _request: Request<Incoming>,
         _peer: SocketAddr,
-        _desk: VisitHandler,
+        _visit_handler: VisitHandler,
     ) -> Response<Full<Bytes>> {
         Response::new(Full::default())
     }
@@ -71,7 +71,7 @@ impl FallbackService for NoDoor {
 
 const WARM_UP: usize = 100;
 const REQUESTS: usize = 10_000;
-/// As a browser asks, through a proxy.
+/// A browser's request, through a proxy.
 const REQUEST: &[u8] = b"GET /abc1234?utm_source=news&utm_medium=mail&utm_campaign=spring \
     HTTP/1.1\r\nHost: go.example\r\n\
     Connection: keep-alive\r\nUpgrade-Insecure-Requests: 1\r\n\
@@ -88,9 +88,9 @@ const REQUEST: &[u8] = b"GET /abc1234?utm_source=news&utm_medium=mail&utm_campai
     Accept-Language: de-AT,de;q=0.9,en;q=0.8\r\nCookie: theme=dark\r\nX-Forwarded-For: \
     203.0.113.9\r\n\r\n";
 
-/// Alone in its binary: the count is of the whole process.
+/// The only test of its binary, because it counts the allocations of the whole process.
 #[test]
-fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
+fn a_cached_redirect_is_journaled_and_allocates_nothing_and_reads_nothing() {
     let store = Arc::new(MemoryStore::new());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime
@@ -99,7 +99,7 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
     let base = "http://go.example/".parse().unwrap();
     let hosts = Hosts::new(&base, &[], vec![]).unwrap();
     let proxies = Proxies::new(vec!["127.0.0.1".parse().unwrap()]);
-    // All limits are on: counting allocates nothing either.
+    // All limits are on: the limiter allocates nothing either.
     let settings = Settings {
         threads: 1,
         proxies,
@@ -123,8 +123,7 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
     let journal = JournalSettings {
         folder: folder.path().to_owned(),
         run: 1,
-        // All of them fit into one: what it takes to make another is the keeper's, on a thread of
-        // its own.
+        // One segment holds all records, so that the allocator thread makes no other.
         segment_bytes: 8 << 20,
         limit_bytes: 64 << 20,
         address: AddressDetail::Cut,
@@ -132,7 +131,7 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
     };
     let journal = Journal::start(journal, 1, Clock::default()).unwrap();
     journal.set_salt([7; 16]);
-    let workers = Workers::start(listener, redirector, NoDoor, Some(journal.clone())).unwrap();
+    let workers = Workers::start(listener, redirector, NoFallback, Some(journal.clone())).unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
 
@@ -151,22 +150,22 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
         visit();
     }
     let allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
-    // The date is written anew once a second, and the sweep runs twice: that is all.
+    // Only the date line, once a second, and the sweep, twice a second, allocate.
     assert!(allocated < REQUESTS as u64 / 100, "{allocated} allocations in {REQUESTS} redirects");
     assert_eq!(store.gets(), read);
-    let told = segments::read_all(folder.path());
-    assert_eq!(told.len(), WARM_UP + REQUESTS);
-    for told in told {
+    let journaled = segments::read_all(folder.path());
+    assert_eq!(journaled.len(), WARM_UP + REQUESTS);
+    for journaled in journaled {
         assert_eq!(
-            (&*told.code, &*told.referrer, &*told.language),
+            (&*journaled.code, &*journaled.referrer, &*journaled.language),
             ("abc1234", "news.example", "de-AT")
         );
         assert_eq!(
-            (&*told.address, &*told.campaign),
+            (&*journaled.address, &*journaled.campaign),
             (&[203, 0, 113][..], "utm_source=news&utm_medium=mail&utm_campaign=spring")
         );
     }
-    // Nor does turning away whoever asks for what is not there.
+    // A 429 allocates nothing either.
     let unknown =
         b"GET /not-there HTTP/1.1\r\nHost: go.example\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n";
     assert_eq!(ask(unknown), 404);
@@ -182,7 +181,7 @@ fn a_hot_redirect_is_written_down_and_allocates_nothing_and_reads_nothing() {
     assert_eq!(
         segments::read_all(folder.path()).len(),
         WARM_UP + REQUESTS + 60,
-        "a refusal is not written down"
+        "a refusal is not journaled"
     );
     workers.stop(Duration::from_secs(5));
     journal.stop();

@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, Request, StatusCode, Uri, Version, header};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
-use terse_core::{Code, is_reserved};
+use terse_core::{Answered, Code, is_reserved};
 use terse_redirect::{Redirector, Reply, VisitHandler, Visitor};
 use terse_server::{GateDecision, PasswordGate, PasswordRequest};
 use tokio::runtime::Handle;
@@ -57,7 +57,7 @@ impl HttpFallback {
 impl terse_redirect::FallbackService for HttpFallback {
     type Body = Either<Full<Bytes>, Body>;
 
-    fn open(
+    fn handle(
         self,
         mut request: Request<Incoming>,
         _peer: SocketAddr,
@@ -113,7 +113,7 @@ impl Shared {
         let domain = self.check(request).ok()?;
         match desk.answer_now(Visitor::of(request, domain, &code))? {
             Reply::Response(response) => Some(response.map(|body| Either::Left(Full::new(body)))),
-            Reply::Warning(_) | Reply::Password(_) => None,
+            Reply::Page(..) => None,
         }
     }
 
@@ -151,14 +151,14 @@ impl Shared {
         }
         match desk.answer(Visitor::of(&request, domain, &code)).await {
             Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
-            Reply::Warning(code) => {
+            Reply::Page(Answered::Warned, code) => {
                 let page = format!("/r/{code}");
                 // What the page says depends on it: rules may, and the target may be given it.
                 let brought = request.uri().query().unwrap_or_default().to_owned();
                 request.extensions_mut().insert(terse_server::ForwardedQuery(brought));
                 self.back_office(elsewhere(request, &page)).await.map(Either::Right)
             }
-            Reply::Password(own) => {
+            Reply::Page(_, own) => {
                 let code = code.into_owned();
                 self.look(request.map(|_| ()), domain, &code, own, desk).await
             }
@@ -180,7 +180,7 @@ impl Shared {
         let visitor = Visitor::of(&request, domain, code);
         let reply = match &gate {
             Ok(GateDecision::Open { knows, .. }) => {
-                desk.answer(Visitor { knows: Some(knows), ..visitor }).await
+                desk.answer(Visitor { password: Some(knows), ..visitor }).await
             }
             // It lost its password just now.
             Ok(GateDecision::None) => desk.answer(visitor).await,
@@ -189,7 +189,7 @@ impl Shared {
         match reply {
             Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
             // It changed again since: whoever asks once more is told.
-            Reply::Warning(own) | Reply::Password(own) => see_other(&own).map(Either::Right),
+            Reply::Page(_, own) => see_other(&own).map(Either::Right),
         }
     }
 
@@ -211,7 +211,7 @@ impl Shared {
             return self.closed(gate).map(Either::Right);
         };
         let visitor =
-            Visitor { knows: Some(&knows), ..Visitor::of(&request, domain, own.as_str()) };
+            Visitor { password: Some(&knows), ..Visitor::of(&request, domain, own.as_str()) };
         let mut response = match desk.answer(visitor).await {
             Reply::Response(mut response) => {
                 // However the link redirects, what was posted here is not to be posted there.
@@ -220,7 +220,7 @@ impl Shared {
                 }
                 response.map(|body| Either::Left(Full::new(body)))
             }
-            Reply::Warning(own) | Reply::Password(own) => see_other(&own).map(Either::Right),
+            Reply::Page(_, own) => see_other(&own).map(Either::Right),
         };
         if let Some(pass) = pass.filter(|_| response.status().is_redirection()) {
             response.headers_mut().insert(header::SET_COOKIE, pass);

@@ -59,7 +59,7 @@ impl Collector for MetricsSources {
             ("gone", seen.gone),
             ("blocked", seen.blocked),
             ("warned", seen.warned),
-            ("asked", seen.asked),
+            ("asked", seen.password_asked),
             ("limited", seen.limited),
             ("unavailable", seen.unavailable),
         ];

@@ -17,10 +17,8 @@ mod user_agents;
 use std::io;
 use std::path::PathBuf;
 
-use terse_core::clicks::{
-    BotKind, Click, ClickOutcome, ClickTarget, Interned, LinkId, Record, RequestFlags,
-};
-use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
+use terse_core::clicks::{BotKind, Click, ClickTarget, Interned, LinkId, Record, RequestFlags};
+use terse_core::{Answered, Code, Domain, LinkKey, OwnerId, Timestamp};
 
 pub use addresses::AddressPrecision;
 pub use classifier::UserAgentClassifier;
@@ -108,7 +106,7 @@ impl Enricher {
         let key = LinkKey { domain: self.domain(record.domain)?, code };
         let at = Timestamp::from_ms(record.at_ms);
         let target = match record.outcome {
-            ClickOutcome::Redirected => ClickTarget::Link(
+            Answered::Redirected => ClickTarget::Link(
                 LinkId { key, born: Timestamp::from_ms(record.born_ms) },
                 OwnerId(record.owner),
             ),

@@ -50,10 +50,9 @@ fn a_record_becomes_a_click() {
 
 #[test]
 fn a_visit_without_a_redirect_is_an_orphan() {
-    let sent =
-        Record { outcome: ClickOutcome::Gone, weight: 64, domain: b"go.example", ..record() };
+    let sent = Record { outcome: Answered::Gone, weight: 64, domain: b"go.example", ..record() };
     let click = enricher().enrich(&sent).unwrap();
-    let ClickTarget::Nowhere(key, ClickOutcome::Gone) = click.place else { panic!("{click:?}") };
+    let ClickTarget::Nowhere(key, Answered::Gone) = click.place else { panic!("{click:?}") };
     assert_eq!(
         (key.domain.as_str(), key.code.as_str(), click.weight),
         ("go.example", "x7Kq2Lm", 64)
@@ -172,7 +171,7 @@ proptest! {
         let mut record = Record {
             at_ms, took_micros, weight, visitor, owner, born_ms,
             marks: RequestFlags(marks),
-            outcome: ClickOutcome::ALL[usize::from(outcome) % 4],
+            outcome: Answered::from_journal_byte(outcome % 4).unwrap(),
             domain: b"",
             code: code.as_bytes(),
             address: &address[..address.len() % 17],

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use crate::link::{LinkKey, OwnerId};
+use crate::outcome::Answered;
 use crate::time::Timestamp;
-
-use super::journal::ClickOutcome;
 
 /// A short text that many clicks share.
 pub type Interned = Arc<str>;
@@ -32,7 +31,7 @@ pub enum ClickTarget {
     /// To the target of this link of this owner.
     Link(LinkId, OwnerId),
     /// Nowhere: an orphan. The name is the one that was asked for.
-    Nowhere(LinkKey, ClickOutcome),
+    Nowhere(LinkKey, Answered),
 }
 
 /// Why a click is taken for a machine's.

@@ -7,6 +7,8 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::outcome::Answered;
+
 /// Octets before the first frame.
 pub const HEADER: usize = 64;
 /// A frame is never longer than this.
@@ -64,36 +66,6 @@ impl SegmentHeader {
     }
 }
 
-/// What became of a visit.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum ClickOutcome {
-    /// A click: the visitor was sent to the target.
-    #[default]
-    Redirected = 0,
-    /// There is no such link, or it is hidden.
-    NotFound = 1,
-    /// Expired or used up.
-    Gone = 2,
-    /// Taken down.
-    Blocked = 3,
-}
-
-impl ClickOutcome {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Redirected, Self::NotFound, Self::Gone, Self::Blocked];
-
-    /// The word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Redirected => "redirected",
-            Self::NotFound => "not_found",
-            Self::Gone => "expired",
-            Self::Blocked => "blocked",
-        }
-    }
-}
-
 /// What a request said about itself, besides its texts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RequestFlags(pub u8);
@@ -127,7 +99,7 @@ pub struct Record<'a> {
     /// From the request's arrival to its answer, in microseconds.
     pub took_micros: u32,
     /// What became of it.
-    pub outcome: ClickOutcome,
+    pub outcome: Answered,
     /// What else the request said.
     pub marks: RequestFlags,
     /// How many visits it stands for: under a flood of failures only some are written down.
@@ -166,8 +138,9 @@ pub enum Journaled {
 
 impl<'a> Record<'a> {
     /// Writes the record as a frame at `at` of a segment, leaving room for the end mark. No
-    /// allocation.
+    /// allocation. Writes nothing if the journal does not record such an outcome.
     pub fn write(&self, segment: &mut [u8], id: u64, at: usize) -> Journaled {
+        let Some(outcome) = self.outcome.journal_byte() else { return Journaled::Next(at) };
         let texts = [
             cut(self.domain, MAX_DOMAIN_LEN),
             cut(self.code, MAX_CODE_LEN),
@@ -189,7 +162,7 @@ impl<'a> Record<'a> {
         fixed[16..24].copy_from_slice(&self.owner.to_le_bytes());
         fixed[24..32].copy_from_slice(&self.born_ms.to_le_bytes());
         fixed[32..36].copy_from_slice(&self.took_micros.to_le_bytes());
-        fixed[36] = self.outcome as u8;
+        fixed[36] = outcome;
         fixed[37] = self.marks.0;
         fixed[38..40].copy_from_slice(&self.weight.to_le_bytes());
         for (index, text) in texts.iter().enumerate() {
@@ -231,7 +204,7 @@ impl<'a> Record<'a> {
             owner: word(16)?,
             born_ms: word(24)?.cast_signed(),
             took_micros: u32::from_le_bytes(*fixed[32..].first_chunk()?),
-            outcome: *ClickOutcome::ALL.get(usize::from(fixed[36]))?,
+            outcome: Answered::from_journal_byte(fixed[36])?,
             marks: RequestFlags(fixed[37]),
             weight: u16::from_le_bytes(*fixed[38..].first_chunk()?),
             domain,
@@ -298,7 +271,7 @@ mod tests {
         Record {
             at_ms: 1_763_000_000_123,
             took_micros: 42,
-            outcome: ClickOutcome::Gone,
+            outcome: Answered::Gone,
             marks: RequestFlags::HEAD.with(RequestFlags::QUIET, true),
             weight: 64,
             visitor: u64::MAX,

@@ -16,8 +16,8 @@ pub use click::{BotKind, Click, ClickTarget, Dimension, Interned, LinkId};
 pub use ingest::{Added, Batch, ClickIngest, Forgotten, JournalId, JournalSpan, Opened, Position};
 pub(crate) use journal::MAX_AGENT_LEN;
 pub use journal::{
-    ClickOutcome, Frame, HEADER, Journaled, MAX_FRAME_SIZE, Record, RequestFlags, SegmentHeader,
-    finish, read_frame,
+    Frame, HEADER, Journaled, MAX_FRAME_SIZE, Record, RequestFlags, SegmentHeader, finish,
+    read_frame,
 };
 pub use live::{Busy, Live, Watch};
 pub use mean::Mean;

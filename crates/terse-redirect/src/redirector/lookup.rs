@@ -6,70 +6,68 @@ use std::sync::atomic::Ordering;
 use terse_core::{Absence, Code, Link, LinkKey, ModerationSource, ModerationStatus, StoreError};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Redirector, count};
+use super::Redirector;
+use crate::counts::Counter as _;
 use crate::route::Route;
 use crate::single_flight::{JoinedFlight, LookupResult};
 
-/// For this long after the store did not answer, what is remembered is served without asking it;
-/// one visitor a second asks.
+/// For this long after a failed look-up the store counts as away. Meanwhile cached routes are
+/// served past their time to live, and one visitor per second asks the store.
 const AWAY_MS: i64 = 2_000;
-/// How often a look-up is begun anew because the link keeps changing under it.
+/// How often a look-up starts again because the link keeps changing.
 const ATTEMPTS: usize = 4;
+/// The redirector logs a store error at most this often: while the store is away, every miss fails.
+const WARN_INTERVAL_MS: i64 = 1_000;
 
-/// What a look-up came to.
-pub(crate) enum Resolved {
-    /// As the store has it.
-    Route(Route),
-    /// As we remember it; the store did not answer.
-    Stale(Route),
-    /// Nobody knows right now.
-    Unavailable,
-}
+/// A link cannot be looked up now: the store did not answer, or could not read the link's row.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LinkUnavailable;
 
 impl Redirector {
-    /// Whether the store is certain, without looking, that there is no such link. `Likely` is not
-    /// enough for a 404: the link is looked up like any other.
+    /// Whether the store is certain, without a look-up, that there is no such link. `Likely` is not
+    /// enough for a 404: such a link is looked up like any other.
     pub(crate) fn surely_absent(&self, domain: u16, code: &[u8]) -> bool {
         let Ok(code) = std::str::from_utf8(code) else { return true };
         !self.settings.loose
             && self.reader.surely_absent(self.hosts.name(domain), code) == Absence::Certain
     }
 
-    /// Looks a link up, once for all who are asking, and remembers it.
-    pub(crate) async fn look_up(&self, domain: u16, code: &[u8]) -> Resolved {
-        count(&self.slow.misses);
+    /// Looks a link up, once for all visitors who wait for it, and caches it. If the store does not
+    /// answer, an expired cache entry is used where that is allowed.
+    pub(crate) async fn look_up(&self, domain: u16, code: &[u8]) -> Result<Route, LinkUnavailable> {
+        self.counts.misses.add(1);
         let name = self.routes.name(domain, code);
         if self.surely_absent(domain, code) {
-            count(&self.slow.never_issued);
-            return Resolved::Route(Route::missing(domain, code, self.clock.now(), &self.settings));
+            self.counts.never_issued.add(1);
+            return Ok(Route::missing(domain, code, self.clock.now(), &self.settings));
         }
-        if let Some(route) = self.finish(name, domain, code, false).await {
-            return Resolved::Route(route);
+        if let Some(route) = self.fetch(name, domain, code, false).await {
+            return Ok(route);
         }
-        let remembered = self.routes.with(name, domain, code, Route::clone);
-        match remembered.filter(|route| route.may_serve_stale(self.now_ms())) {
+        let cached = self.routes.with(name, domain, code, Route::clone);
+        match cached.filter(|route| route.may_serve_stale(self.now_ms())) {
             Some(route) => {
-                count(&self.slow.stale);
-                Resolved::Stale(route)
+                self.counts.stale.add(1);
+                Ok(route)
             }
-            None => Resolved::Unavailable,
+            None => Err(LinkUnavailable),
         }
     }
 
-    /// Has a link looked up again although it is remembered. Nobody waits for it: whoever noticed
-    /// is answered from memory.
+    /// Looks a cached link up again in the background. The visitor who causes it is answered from
+    /// the cache.
     pub(crate) fn refresh_soon(self: &Arc<Self>, route: &Route) {
-        count(&self.slow.refreshes);
+        self.counts.refreshes.add(1);
         let (redirector, route) = (Arc::clone(self), route.clone());
         tokio::spawn(async move {
             let domain = route.head().domain;
             let name = redirector.routes.name(domain, route.code());
-            let _ = redirector.finish(name, domain, route.code(), true).await;
+            let _ = redirector.fetch(name, domain, route.code(), true).await;
         });
     }
 
-    /// Whether a remembered route may be served without asking the store. While the store is away,
-    /// waiting for it again and again would help nobody.
+    /// Whether a cached route may be served without asking the store: within its time to live, and
+    /// past it while the store is away.
     pub(crate) fn is_fresh(&self, route: &Route, now_ms: i64) -> bool {
         let fresh = now_ms < route.head().fresh_until;
         fresh
@@ -77,62 +75,63 @@ impl Redirector {
                 && route.may_serve_stale(now_ms))
     }
 
-    /// `None` if the store did not answer in time.
-    async fn finish(&self, name: u64, domain: u16, code: &[u8], again: bool) -> Option<Route> {
+    /// Reads a link from the store, or joins the look-up in progress. `None` if the store did not
+    /// answer in time or could not read the link. With `refresh`, a fresh cache entry does not
+    /// count.
+    async fn fetch(&self, name: u64, domain: u16, code: &[u8], refresh: bool) -> Option<Route> {
         let deadline = Instant::now() + self.settings.store_timeout;
-        let ours = |route: &Route| route.head().domain == domain && route.code() == code;
         for _ in 0..ATTEMPTS {
             let result = match timeout_at(deadline, self.single_flight.join(name)).await.ok()? {
                 JoinedFlight::LookupResult(result) => result,
                 JoinedFlight::FlightGuard(guard) => {
-                    // Somebody may have landed between our look into memory and now.
-                    let known = if again {
-                        None
-                    } else {
-                        self.routes.with(name, domain, code, Route::clone)
-                    };
-                    match known.filter(|route| self.now_ms() < route.head().fresh_until) {
-                        Some(route) => return Some(route),
-                        None => {
-                            let loaded = timeout_at(deadline, self.load(domain, code)).await;
-                            self.note_store(matches!(
-                                loaded,
-                                Ok(Ok(_) | Err(StoreError::Corrupt(_)))
-                            ));
-                            let result = match loaded {
-                                Ok(Ok(route)) => LookupResult::Route(route),
-                                Ok(Err(error)) => {
-                                    self.complain(&error);
-                                    LookupResult::Failed
-                                }
-                                Err(_) => LookupResult::Failed,
-                            };
-                            guard.finish(result, &self.routes)
-                        }
+                    // Another look-up may have ended since this visitor missed the cache.
+                    let cached = (!refresh)
+                        .then(|| self.routes.with(name, domain, code, Route::clone))
+                        .flatten();
+                    if let Some(route) =
+                        cached.filter(|route| self.now_ms() < route.head().fresh_until)
+                    {
+                        return Some(route);
                     }
+                    guard.finish(self.load_by(deadline, domain, code).await, &self.routes)
                 }
             };
             match result {
-                LookupResult::Route(route) if ours(&route) => return Some(route),
+                LookupResult::Route(route)
+                    if route.head().domain == domain && route.code() == code =>
+                {
+                    return Some(route);
+                }
                 LookupResult::Failed => return None,
-                // Another name with the same hash, or a link that changed meanwhile.
-                LookupResult::Route(_) | LookupResult::Again => {}
+                // Another name has the same hash, or the link changed meanwhile.
+                LookupResult::Route(_) | LookupResult::Retry => {}
             }
         }
         None
     }
 
-    /// Notes whether the store answered a look-up. A row that it cannot read is an answer: only the
-    /// link of that row is unavailable, and other links are read as before.
-    fn note_store(&self, answered: bool) {
+    /// Reads a link from the store and notes whether the store answered. A row that the store
+    /// cannot read is an answer: only the link of that row is unavailable, and other links are read
+    /// as before.
+    async fn load_by(&self, deadline: Instant, domain: u16, code: &[u8]) -> LookupResult {
+        let loaded = timeout_at(deadline, self.load(domain, code)).await;
+        let answered = matches!(loaded, Ok(Ok(_) | Err(StoreError::Corrupt(_))));
         let away_until_ms = if answered { 0 } else { self.now_ms() + AWAY_MS };
         self.away_until_ms.store(away_until_ms, Ordering::Relaxed);
+        match loaded {
+            Ok(Ok(route)) => LookupResult::Route(route),
+            Ok(Err(error)) => {
+                self.warn_about(&error);
+                LookupResult::Failed
+            }
+            Err(_) => LookupResult::Failed,
+        }
     }
 
     async fn load(&self, domain: u16, code: &[u8]) -> Result<Route, StoreError> {
         let missing = || Route::missing(domain, code, self.clock.now(), &self.settings);
         let Some(key) = self.key(domain, code) else { return Ok(missing()) };
-        let _turn = self.gate.acquire().await;
+        let _permit = self.store_permits.acquire().await;
         if let Some(link) = self.batch.get(key.clone()).await? {
             return Ok(Route::of_link(
                 domain,
@@ -155,13 +154,13 @@ impl Redirector {
         Ok(missing())
     }
 
-    /// A link as it is by what is known beside the store: taken down if its owner is suspended or
-    /// the screen would have it so. Lesser doubts can wait until the store knows.
+    /// The link with what this node knows and the store may not know yet: it is blocked if its
+    /// owner is suspended or the screen blocks one of its targets. Lesser flags wait for the store.
     pub(super) fn as_known_now(&self, link: Link) -> Link {
         let mut link = self.suspended.applied(link);
-        let judged =
+        let screened =
             link.judged == ModerationSource::Screen && link.standing != ModerationStatus::Blocked;
-        if judged && link.targets().any(|target| self.screen.blocks(target)) {
+        if screened && link.targets().any(|target| self.screen.blocks(target)) {
             link.standing = ModerationStatus::Blocked;
         }
         link
@@ -172,12 +171,12 @@ impl Redirector {
         Some(LinkKey { domain: self.hosts.name(domain).clone(), code })
     }
 
-    /// At most once a second: a store that is away is met by every miss.
-    pub(super) fn complain(&self, error: &StoreError) {
-        let (now, last) = (self.now_ms(), self.last_complaint_ms.load(Ordering::Relaxed));
-        if now - last >= 1000
+    /// Logs a store error, unless one was logged a moment ago.
+    pub(super) fn warn_about(&self, error: &StoreError) {
+        let (now, last) = (self.now_ms(), self.last_warning_ms.load(Ordering::Relaxed));
+        if now - last >= WARN_INTERVAL_MS
             && self
-                .last_complaint_ms
+                .last_warning_ms
                 .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         {

@@ -1,12 +1,12 @@
-//! The redirector: answers visits from memory at once, from the store on a miss, and from an old
-//! memory while the store is away.
+//! The redirector answers visits: from memory at once, from the store on a miss, and from expired
+//! cache entries while the store is away.
 
 mod answer;
 mod lookup;
 mod visitor;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::AtomicI64;
 
 use terse_core::registry::Suspended;
 use terse_core::rules::VisitorClassifier;
@@ -15,22 +15,22 @@ use terse_core::{
 };
 use tokio::sync::Semaphore;
 
-pub(crate) use lookup::Resolved;
-pub(crate) use visitor::{Answer, VisitFate};
+pub use lookup::LinkUnavailable;
+pub(crate) use visitor::Answer;
 pub use visitor::{Reply, Visitor};
 
 use crate::batch::LookupBatcher;
-use crate::chooser::Chooser;
-use crate::counts::Snapshot;
+use crate::counts::{Counts, SharedCounter, Snapshot};
 use crate::error_responses::{ErrorResponses, FailurePages};
 use crate::fallbacks::Fallbacks;
 use crate::host_table::HostTable;
 use crate::limiter::RedirectLimiter;
 use crate::routes::Routes;
+use crate::rule_evaluator::RuleEvaluator;
 use crate::settings::Settings;
 use crate::single_flight::SingleFlight;
 
-/// The redirect plane's mind, shared by all serving threads.
+/// The state of the redirect plane, shared by all serving threads.
 pub struct Redirector {
     reader: Arc<dyn LinkReader>,
     spender: Arc<dyn ClickSpender>,
@@ -39,11 +39,14 @@ pub struct Redirector {
     pub(crate) suspended: Suspended,
     pub(crate) single_flight: SingleFlight,
     batch: LookupBatcher,
-    gate: Semaphore,
-    last_complaint_ms: AtomicI64,
+    /// Bounds the look-ups that wait for the store.
+    store_permits: Semaphore,
+    last_warning_ms: AtomicI64,
+    /// Until then the store counts as away.
     away_until_ms: AtomicI64,
-    slow: SlowCounts,
-    chooser: Chooser,
+    /// Counts visits off the fast path.
+    counts: Counts<SharedCounter>,
+    rules: RuleEvaluator,
     pub(crate) routes: Routes,
     pub(crate) hosts: HostTable,
     pub(crate) error_responses: ErrorResponses,
@@ -52,27 +55,9 @@ pub struct Redirector {
     pub(crate) settings: Settings,
 }
 
-/// What is counted off the fast path, by all threads.
-#[derive(Debug, Default)]
-pub(crate) struct SlowCounts {
-    redirected: AtomicU64,
-    not_found: AtomicU64,
-    never_issued: AtomicU64,
-    gone: AtomicU64,
-    blocked: AtomicU64,
-    limited: AtomicU64,
-    warned: AtomicU64,
-    asked: AtomicU64,
-    unavailable: AtomicU64,
-    stale: AtomicU64,
-    hits: AtomicU64,
-    misses: AtomicU64,
-    refreshes: AtomicU64,
-}
-
 impl Redirector {
     /// `reader` answers misses and may be a cache; `spender` is the store itself. `port` is the one
-    /// visitors will most likely send in `Host`.
+    /// that most visitors have in their `Host` field.
     pub fn new(
         reader: Arc<dyn LinkReader>,
         spender: Arc<dyn ClickSpender>,
@@ -87,14 +72,14 @@ impl Redirector {
             suspended: Suspended::default(),
             single_flight: SingleFlight::default(),
             batch: LookupBatcher::new(Arc::clone(&reader)),
-            gate: Semaphore::new(settings.store_concurrency.max(1)),
+            store_permits: Semaphore::new(settings.store_concurrency.max(1)),
             reader,
             spender,
             screen: Arc::new(NoScreening),
-            last_complaint_ms: AtomicI64::new(0),
+            last_warning_ms: AtomicI64::new(0),
             away_until_ms: AtomicI64::new(0),
-            slow: SlowCounts::default(),
-            chooser: Chooser::default(),
+            counts: Counts::default(),
+            rules: RuleEvaluator::default(),
             routes: Routes::new(settings.cache_bytes, settings.negative_entries),
             hosts: HostTable::new(hosts, port),
             error_responses: ErrorResponses::new(pages, &settings),
@@ -108,23 +93,23 @@ impl Redirector {
         }
     }
 
-    /// With somebody who looks closer at visitors where a link's rules need it.
-    pub fn with_classifier(self, onlooker: Arc<dyn VisitorClassifier>) -> Self {
-        Self { chooser: Chooser::new(onlooker), ..self }
+    /// Classifies visitors with `classifier` where the rules of a link need it.
+    pub fn with_classifier(self, classifier: Arc<dyn VisitorClassifier>) -> Self {
+        Self { rules: RuleEvaluator::new(classifier), ..self }
     }
 
-    /// Lets nobody through to what the screen blocks, whatever the store says of the link: the
-    /// store is told in due course, a visitor comes at once.
+    /// Blocks links with a target that the screen blocks, whatever the store says. The scan writes
+    /// a block to the store later than a visitor may arrive.
     #[must_use]
     pub fn screened_by(self, screen: Arc<dyn Screening>) -> Self {
         Self { screen, ..self }
     }
 
-    /// Looks again at all that is remembered, because the screen has learned something, and forgets
-    /// what it would have otherwise. Says how many that were. Where much is remembered this takes
-    /// seconds, so it is nothing for a serving thread.
+    /// Checks all cached routes against the changed screen, drops those that it would decide
+    /// otherwise, and returns their number. With a large cache this takes seconds: do not call it
+    /// on a serving thread.
     pub fn rescreen(&self) -> usize {
-        // First: a look-up that begins from here on is judged by what the screen knows now.
+        // This comes first: look-ups that start from here on use the changed screen.
         self.single_flight.invalidate_all();
         self.fallbacks.rescreen(&*self.screen);
         let outdated =
@@ -132,7 +117,7 @@ impl Redirector {
         outdated.map(|(name, _)| self.single_flight.invalidate(name, &self.routes)).count()
     }
 
-    /// Which domain a `Host` value means.
+    /// The number of the domain that a `Host` value names.
     pub fn domain(&self, host: &[u8]) -> Option<u16> {
         self.hosts.domain(host)
     }
@@ -152,22 +137,9 @@ impl Redirector {
         &self.routes
     }
 
-    /// Adds what was counted off the fast path.
+    /// Adds the counters of visits off the fast path.
     pub fn add_counts(&self, to: &mut Snapshot) {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        to.redirected += read(&self.slow.redirected);
-        to.not_found += read(&self.slow.not_found);
-        to.never_issued += read(&self.slow.never_issued);
-        to.gone += read(&self.slow.gone);
-        to.blocked += read(&self.slow.blocked);
-        to.limited += read(&self.slow.limited);
-        to.warned += read(&self.slow.warned);
-        to.asked += read(&self.slow.asked);
-        to.unavailable += read(&self.slow.unavailable);
-        to.stale += read(&self.slow.stale);
-        to.hits += read(&self.slow.hits);
-        to.misses += read(&self.slow.misses);
-        to.refreshes += read(&self.slow.refreshes);
+        to.add(&self.counts);
     }
 }
 
@@ -179,13 +151,9 @@ impl RouteCache for Redirector {
     }
 
     fn forget_all(&self) {
-        // In this order: a look-up that began before is not remembered, and what was remembered
-        // before that is removed below.
+        // The order matters. Look-ups that began before are not cached, and routes that were cached
+        // before that are removed.
         self.single_flight.invalidate_all();
         self.routes.remove_where(|_| true);
     }
-}
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }

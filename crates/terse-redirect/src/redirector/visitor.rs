@@ -3,73 +3,82 @@
 use bytes::Bytes;
 use http::{Method, Request, Response, header};
 use terse_core::clicks::RequestFlags;
-use terse_core::{Code, PasswordHash};
+use terse_core::{Answered, Code, Link, PasswordHash};
 
-use crate::error_responses::Failure;
 use crate::fast_path::accepts_html;
 use crate::visitor_headers::VisitorHeaders;
 
-/// A visit that takes more than the fast path.
+/// A request for a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Visitor<'a> {
     /// The number of the domain.
     pub domain: u16,
-    /// Shaped like a code.
+    /// The path, which has the shape of a code.
     pub code: &'a str,
-    /// What followed the question mark.
+    /// The query, without the question mark.
     pub query: Option<&'a str>,
-    /// Whether a page is preferred to a problem.
+    /// Whether the client prefers an HTML page to a problem document.
     pub html: bool,
-    /// HEAD looks without going: it spends no click.
+    /// Whether the method is HEAD, which spends no click.
     pub head: bool,
-    /// The hash of the password that the visitor has shown to know. It opens a link only as long as
-    /// it is that link's.
-    pub knows: Option<&'a PasswordHash>,
-    /// What a click says about its visitor.
-    pub seen: VisitorHeaders<'a>,
+    /// The hash of the password that the visitor has proven to know. It admits to a link as long as
+    /// the link has the same hash.
+    pub password: Option<&'a PasswordHash>,
+    /// The headers that a click records.
+    pub headers: VisitorHeaders<'a>,
 }
 
 impl<'a> Visitor<'a> {
-    /// Whoever sent this request.
+    /// The visitor who sent a request.
     pub fn of<B>(request: &'a Request<B>, domain: u16, code: &'a str) -> Self {
         let head = request.method() == Method::HEAD;
-        let mut seen = VisitorHeaders::of(request.headers());
-        seen.marks = seen.marks.with(RequestFlags::HEAD, head);
+        let mut headers = VisitorHeaders::of(request.headers());
+        headers.flags = headers.flags.with(RequestFlags::HEAD, head);
         let html = request
             .headers()
             .get_all(header::ACCEPT)
             .iter()
             .any(|accept| accepts_html(accept.as_bytes()));
-        Self { domain, code, query: request.uri().query(), html, head, knows: None, seen }
+        let query = request.uri().query();
+        Self { domain, code, query, html, head, password: None, headers }
+    }
+
+    /// Whether the visitor has proven to know this link's password.
+    pub(super) fn has_password_of(&self, link: &Link) -> bool {
+        self.password.is_some() && self.password == link.password.as_ref()
     }
 }
 
-/// The answer to such a visit.
+/// The reply to a visit.
 #[derive(Debug)]
 pub enum Reply {
-    /// Ready to be sent.
+    /// A complete response.
     Response(Response<Bytes>),
-    /// The web side shows a warning page for the link with this code, which in loose mode may
-    /// differ from what was asked for.
-    Warning(Code),
-    /// The web side asks for the password of the link with this code, likewise.
-    Password(Code),
+    /// The web side renders a page for the link with this code: the warning page for
+    /// [`Answered::Warned`], the password form for [`Answered::PasswordAsked`]. In loose mode the
+    /// link's own code can differ from the requested one.
+    Page(Answered, Code),
 }
 
-/// A reply, and what the journal is to know of it.
+/// A reply, and what the journal records of it.
 pub(crate) struct Answer {
     pub(crate) reply: Reply,
-    pub(crate) fate: VisitFate,
+    pub(crate) answered: Answered,
+    /// The link that a redirect followed.
+    pub(crate) link: Option<FollowedLink>,
 }
 
-/// What became of a visitor.
-pub(crate) enum VisitFate {
-    /// Sent on by a link of this owner, made then; with its code, if it was spelled otherwise.
-    Went { owner: u64, born_ms: i64, canonical_code: Option<Code> },
-    /// Turned away.
-    Failed(Failure),
-    /// Shown a warning, and not yet gone anywhere.
-    Warned,
-    /// Asked for the password, and not yet gone anywhere.
-    Asked,
+impl Answer {
+    /// A page of the web side.
+    pub(super) fn page(answered: Answered, link: &Link) -> Self {
+        Self { reply: Reply::Page(answered, link.key.code.clone()), answered, link: None }
+    }
+}
+
+/// What a click records of its link.
+pub(crate) struct FollowedLink {
+    pub(crate) owner: u64,
+    pub(crate) created_ms: i64,
+    /// The link's own code, if the visitor spelled it otherwise.
+    pub(crate) canonical_code: Option<Code>,
 }

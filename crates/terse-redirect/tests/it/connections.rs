@@ -30,7 +30,7 @@ fn statuses(answers: &str) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pipelined_requests_are_answered_in_order_whoever_answers_them() {
+async fn pipelined_requests_are_answered_in_order_by_both_paths() {
     let served = fixture(|_| ()).await.serve();
     let fast = "GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n";
     let missing = "GET /missing HTTP/1.1\r\nHost: go.example\r\n\r\n";
@@ -80,7 +80,7 @@ async fn a_thousand_pipelined_requests_with_long_answers_all_arrive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connection_close_is_said_and_done() {
+async fn connection_close_is_answered_and_obeyed() {
     let served = fixture(|_| ()).await.serve();
     let mut stream = served.connect();
     stream
@@ -95,7 +95,7 @@ async fn connection_close_is_said_and_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_and_idle_clients_are_sent_away_and_others_served_meanwhile() {
+async fn slow_and_idle_clients_are_disconnected_and_others_served_meanwhile() {
     let served = fixture(|settings| {
         settings.header_timeout = Duration::from_secs(1);
         settings.idle_timeout = Duration::from_secs(2);
@@ -105,16 +105,16 @@ async fn slow_and_idle_clients_are_sent_away_and_others_served_meanwhile() {
     let mut slow = served.connect();
     slow.write_all(b"GET /abc1234 HTTP/1.1\r\nHost: go.exa").unwrap();
     let mut idle = served.connect();
-    // Hyper's side of the door has the same patience.
-    let mut slow_there = served.connect();
-    slow_there
+    // hyper has the same timeout.
+    let mut slow_in_hyper = served.connect();
+    slow_in_hyper
         .write_all(b"POST / HTTP/1.1\r\nHost: go.example\r\nContent-Length: 0\r\n\r\nPOST / HT")
         .unwrap();
     assert_eq!(
         statuses(&served.exchange(b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n")),
         ["302"]
     );
-    for stream in [&mut slow, &mut idle, &mut slow_there] {
+    for stream in [&mut slow, &mut idle, &mut slow_in_hyper] {
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);
     }
@@ -122,7 +122,7 @@ async fn slow_and_idle_clients_are_sent_away_and_others_served_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_connections_are_refused_and_room_is_found_again() {
+async fn too_many_connections_are_refused_until_others_close() {
     let served = fixture(|settings| settings.max_connections = 10).await.serve();
     let held: Vec<_> = (0..10).map(|_| served.connect()).collect();
     std::thread::sleep(Duration::from_millis(100));
@@ -140,7 +140,7 @@ async fn too_many_connections_are_refused_and_room_is_found_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_are_shared_out_evenly() {
+async fn connections_are_distributed_evenly() {
     let served = fixture(|_| ()).await.serve();
     let held: Vec<_> = (0..100).map(|_| served.connect()).collect();
     std::thread::sleep(Duration::from_millis(300));
@@ -165,7 +165,7 @@ async fn two_lengths_are_refused_in_any_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopping_lets_idle_connections_go_and_ends() {
+async fn stopping_closes_idle_connections() {
     let served = fixture(|_| ()).await.serve();
     let mut idle = served.connect();
     let mut handed_over = served.connect();
@@ -182,11 +182,10 @@ async fn stopping_lets_idle_connections_go_and_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_hyper_keeps_is_let_go_when_its_client_only_listens_or_never_reads() {
+async fn an_idle_connection_that_hyper_serves_is_closed() {
     let fixture = fixture(|_| ()).await;
     let served = fixture.serve();
-    // An HTTP/2 client that says hello and asks for nothing, and an HTTP/1 client between two
-    // requests.
+    // An HTTP/2 client that sends its preface and no request.
     let mut silent = served.connect();
     silent
         .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
@@ -202,12 +201,12 @@ async fn a_connection_that_hyper_keeps_is_let_go_when_its_client_only_listens_or
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_active_pipeliner_is_not_taken_for_a_slow_client() {
+async fn an_active_pipelining_client_is_not_a_slow_one() {
     let fixture = fixture(|_| ()).await;
     let served = fixture.serve();
     let mut stream = served.connect();
     let request = b"GET /abc1234 HTTP/1.1\r\nHost: go.example\r\n\r\n";
-    // Each read of the server ends in the middle of a request, while answers flow.
+    // Each read of the server ends in the middle of a request.
     stream.write_all(&request[..10]).unwrap();
     for _ in 0..5 {
         std::thread::sleep(Duration::from_millis(600));
@@ -218,7 +217,7 @@ async fn an_active_pipeliner_is_not_taken_for_a_slow_client() {
     }
 }
 
-/// An answer whose parts come when the test says so.
+/// A body whose parts the test sends.
 struct Slow(mpsc::Receiver<Bytes>);
 
 impl Body for Slow {
@@ -234,12 +233,12 @@ impl Body for Slow {
 }
 
 #[derive(Clone)]
-struct SlowDoor(watch::Sender<Option<mpsc::Sender<Bytes>>>);
+struct SlowFallback(watch::Sender<Option<mpsc::Sender<Bytes>>>);
 
-impl FallbackService for SlowDoor {
+impl FallbackService for SlowFallback {
     type Body = Slow;
 
-    async fn open(self, _: Request<Incoming>, _: SocketAddr, _: VisitHandler) -> Response<Slow> {
+    async fn handle(self, _: Request<Incoming>, _: SocketAddr, _: VisitHandler) -> Response<Slow> {
         let (sender, parts) = mpsc::channel(1);
         self.0.send_replace(Some(sender));
         Response::new(Slow(parts))
@@ -247,19 +246,18 @@ impl FallbackService for SlowDoor {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_answer_is_not_idleness_as_long_as_it_is_taken() {
+async fn a_connection_with_a_long_answer_is_not_idle_while_the_client_reads() {
     let fixture = fixture(|settings| settings.idle_timeout = Duration::from_secs(1)).await;
-    let (door, mut opened) = watch::channel(None);
-    let served = fixture.serve_behind(SlowDoor(door));
+    let (fallback, mut opened) = watch::channel(None);
+    let served = fixture.serve_with_fallback(SlowFallback(fallback));
     let mut stream = served.connect();
     stream.write_all(b"GET /api/long HTTP/1.1\r\nHost: go.example\r\n\r\n").unwrap();
     let parts = opened.wait_for(Option::is_some).await.unwrap().clone().unwrap();
-    // Two minutes, by its own clock; each wait is longer than it takes to look for those who are
-    // idle.
+    // Two minutes by the server's clock; each wait is longer than the sweep interval.
     for part in 0..6 {
         fixture.clock.advance(Duration::from_secs(20));
         tokio::time::sleep(Duration::from_millis(700)).await;
-        parts.send(format!("part {part}").into()).await.expect("somebody is still there");
+        parts.send(format!("part {part}").into()).await.expect("the connection is open");
         let mut seen = String::new();
         while !seen.contains(&format!("part {part}")) {
             let mut piece = [0; 1024];
@@ -268,26 +266,26 @@ async fn a_long_answer_is_not_idleness_as_long_as_it_is_taken() {
             seen.push_str(std::str::from_utf8(&piece[..count]).unwrap());
         }
     }
-    // Where nothing comes any more, it ends as ever.
+    // Without further parts the connection is idle and ends.
     fixture.clock.advance(Duration::from_secs(60));
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
-    assert!(!rest.ends_with(b"0\r\n\r\n"), "that was no proper end");
+    assert!(!rest.ends_with(b"0\r\n\r\n"), "the body was cut off");
     assert!(served.workers.counts().timed_out >= 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stopping_tells_whether_a_thread_is_still_busy() {
+async fn stopping_reports_whether_a_thread_is_still_busy() {
     let fixture = fixture(|_| ()).await;
-    let (door, mut opened) = watch::channel(None);
-    let served = fixture.serve_behind(SlowDoor(door.clone()));
+    let (fallback, mut opened) = watch::channel(None);
+    let served = fixture.serve_with_fallback(SlowFallback(fallback.clone()));
     let mut stream = served.connect();
     stream.write_all(b"GET /api/long HTTP/1.1\r\nHost: go.example\r\n\r\n").unwrap();
     let parts = opened.wait_for(Option::is_some).await.unwrap().clone().unwrap();
     assert!(!served.workers.stop(Duration::ZERO));
-    assert!(!served.workers.stop(Duration::ZERO), "asking again changes nothing");
+    assert!(!served.workers.stop(Duration::ZERO), "a second call changes nothing");
     drop(parts);
-    door.send_replace(None);
+    fallback.send_replace(None);
     assert!(served.workers.stop(Duration::from_secs(10)));
     assert!(served.workers.stop(Duration::ZERO));
 }

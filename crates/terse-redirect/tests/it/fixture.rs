@@ -1,4 +1,4 @@
-//! A redirector on a store in memory, and a front door with nothing behind it.
+//! A redirector on a store in memory, and a fallback service for the serving threads.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,9 +18,9 @@ use terse_redirect::{
 };
 use terse_testkit::MemoryStore;
 
-use crate::segments::{self, Told};
+use crate::segments::{self, JournaledVisit};
 
-/// Everything a test needs.
+/// A redirector with its store and clock.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) redirector: Arc<Redirector>,
@@ -68,17 +68,17 @@ impl Fixture {
                     .map(|value| value.to_str().expect("ASCII").to_owned());
                 (response.status().as_u16(), location)
             }
-            Reply::Warning(_) | Reply::Password(_) => (200, None),
+            Reply::Page(..) => (200, None),
         }
     }
 
     pub(crate) fn serve(&self) -> Served {
-        self.serve_with(Door(Arc::clone(&self.redirector)), None)
+        self.serve_on(TestFallback(Arc::clone(&self.redirector)), None)
     }
 
-    /// With a front door of its own.
-    pub(crate) fn serve_behind(&self, door: impl FallbackService) -> Served {
-        self.serve_with(door, None)
+    /// With another fallback service.
+    pub(crate) fn serve_with_fallback(&self, fallback: impl FallbackService) -> Served {
+        self.serve_on(fallback, None)
     }
 
     /// With a journal in a folder of its own.
@@ -89,24 +89,24 @@ impl Fixture {
         let journal =
             Journal::start(settings, self.threads, self.clock.clone()).expect("a journal");
         journal.set_salt([7; 16]);
-        self.serve_with(Door(Arc::clone(&self.redirector)), Some((journal, folder)))
+        self.serve_on(TestFallback(Arc::clone(&self.redirector)), Some((journal, folder)))
     }
 
-    fn serve_with(
+    fn serve_on(
         &self,
-        door: impl FallbackService,
+        fallback: impl FallbackService,
         journal: Option<(Arc<Journal>, TempDir)>,
     ) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
         let given = journal.as_ref().map(|(journal, _)| Arc::clone(journal));
-        let workers =
-            Workers::start(listener, Arc::clone(&self.redirector), door, given).expect("threads");
+        let workers = Workers::start(listener, Arc::clone(&self.redirector), fallback, given)
+            .expect("threads");
         Served { address, workers, journal }
     }
 }
 
-/// Somebody about whom nothing is known.
+/// A visitor without headers.
 pub(crate) fn visitor(code: &str) -> Visitor<'_> {
     Visitor {
         domain: 0,
@@ -114,8 +114,8 @@ pub(crate) fn visitor(code: &str) -> Visitor<'_> {
         query: None,
         html: false,
         head: false,
-        knows: None,
-        seen: VisitorHeaders::default(),
+        password: None,
+        headers: VisitorHeaders::default(),
     }
 }
 
@@ -155,8 +155,8 @@ impl Served {
         let mut stream = self.connect();
         let mut writer = stream.try_clone().expect("another handle");
         let bytes = bytes.to_vec();
-        // From another thread: whoever does not read while sending much may wait for a server that
-        // waits for him.
+        // Sent from another thread: a client that does not read while it sends much can wait for a
+        // server that waits for the client.
         let sender = std::thread::spawn(move || {
             let _ = writer.write_all(&bytes);
             let _ = writer.shutdown(std::net::Shutdown::Write);
@@ -173,13 +173,13 @@ impl Served {
         &self.journal.as_ref().expect("a journal").0
     }
 
-    /// Where the segments are.
+    /// The folder of the segments.
     pub(crate) fn segments(&self) -> PathBuf {
         self.journal.as_ref().expect("a journal").1.path().join("journal")
     }
 
-    /// All that was written down.
-    pub(crate) fn told(&self) -> Vec<Told> {
+    /// All visits in the journal.
+    pub(crate) fn journaled(&self) -> Vec<JournaledVisit> {
         segments::read_all(&self.segments())
     }
 }
@@ -193,11 +193,11 @@ impl Drop for Served {
     }
 }
 
-/// Brings visitors to the desk, and says of all else what it was asked.
+/// Passes visits to the handler, and answers all other requests with 418 and the request line.
 #[derive(Clone)]
-pub(crate) struct Door(Arc<Redirector>);
+pub(crate) struct TestFallback(Arc<Redirector>);
 
-impl Door {
+impl TestFallback {
     async fn answer(
         &self,
         request: &Request<Incoming>,
@@ -221,15 +221,15 @@ impl Door {
         };
         match reply {
             Reply::Response(response) => Some(response.map(Full::new)),
-            Reply::Warning(_) | Reply::Password(_) => None,
+            Reply::Page(..) => None,
         }
     }
 }
 
-impl FallbackService for Door {
+impl FallbackService for TestFallback {
     type Body = Full<Bytes>;
 
-    async fn open(
+    async fn handle(
         self,
         request: Request<Incoming>,
         _peer: SocketAddr,
@@ -238,8 +238,8 @@ impl FallbackService for Door {
         if let Some(response) = self.answer(&request, &visit_handler).await {
             return response;
         }
-        let said = format!("hyper: {} {}", request.method(), request.uri());
-        let mut response = Response::new(Full::from(said));
+        let text = format!("hyper: {} {}", request.method(), request.uri());
+        let mut response = Response::new(Full::from(text));
         *response.status_mut() = StatusCode::IM_A_TEAPOT;
         response
     }

@@ -1,14 +1,14 @@
-//! What is written down of a visit, whichever way it was answered.
+//! What the journal records of a visit, on the fast path and behind it.
 
 use std::time::Duration;
 
-use terse_core::clicks::{ClickOutcome, RequestFlags};
-use terse_core::{Link, ModerationStatus, OwnerId, Proxies};
+use terse_core::clicks::RequestFlags;
+use terse_core::{Answered, Link, ModerationStatus, OwnerId, Proxies};
 use terse_redirect::{AddressDetail, ErrorStyle};
 use terse_testkit::{alias, moment};
 
 use crate::fixture::{Fixture, Served};
-use crate::segments::Told;
+use crate::segments::JournaledVisit;
 
 const TARGET: &str = "https://example.com/";
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
@@ -31,27 +31,27 @@ async fn fixture(change: impl FnOnce(&mut terse_redirect::Settings)) -> Fixture 
     fixture
 }
 
-/// Sends a request with these fields and gives what was written down of it.
-fn ask(served: &Served, line: &str, fields: &[&str]) -> Vec<Told> {
-    let before = served.told().len();
+/// Sends a request with these fields and returns what the journal recorded.
+fn ask(served: &Served, line: &str, fields: &[&str]) -> Vec<JournaledVisit> {
+    let before = served.journaled().len();
     let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
     served.exchange(format!("{line} HTTP/1.1\r\nHost: go.example\r\n{fields}\r\n").as_bytes());
-    served.told().split_off(before)
+    served.journaled().split_off(before)
 }
 
-fn one(told: Vec<Told>) -> Told {
-    assert_eq!(told.len(), 1, "{told:?}");
-    told.into_iter().next().expect("one")
+fn one(journaled: Vec<JournaledVisit>) -> JournaledVisit {
+    assert_eq!(journaled.len(), 1, "{journaled:?}");
+    journaled.into_iter().next().expect("one")
 }
 
 const BOTH: [bool; 2] = [true, false];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_click_says_what_is_counted_and_no_more() {
+async fn a_click_records_what_is_counted_and_no_more() {
     for fast in BOTH {
         let served = fixture(|settings| settings.fast_path = fast).await.serve_journaled(|_| ());
         let agent = format!("User-Agent: {BROWSER}");
-        let told = one(ask(
+        let journaled = one(ask(
             &served,
             "GET /abc1234?utm_source=news%20letter&x=secret&utm_medium=mail",
             &[
@@ -61,12 +61,12 @@ async fn a_click_says_what_is_counted_and_no_more() {
                 "Cookie: a=b",
             ],
         ));
-        assert_ne!(told.visitor, 0);
-        let want = Told {
-            outcome: ClickOutcome::Redirected,
+        assert_ne!(journaled.visitor, 0);
+        let want = JournaledVisit {
+            outcome: Answered::Redirected,
             marks: RequestFlags::default(),
             weight: 1,
-            visitor: told.visitor,
+            visitor: journaled.visitor,
             owner: 77,
             born_ms: moment(5).as_ms(),
             domain: String::new(),
@@ -77,56 +77,63 @@ async fn a_click_says_what_is_counted_and_no_more() {
             agent: BROWSER.into(),
             campaign: "utm_source=news%20letter&utm_medium=mail".into(),
         };
-        assert_eq!(told, want, "fast path: {fast}");
-        // The same visitor is the same, another browser is another.
-        assert_eq!(one(ask(&served, "GET /forward1", &[&agent])).visitor, told.visitor);
-        assert_ne!(one(ask(&served, "GET /abc1234", &["User-Agent: x"])).visitor, told.visitor);
+        assert_eq!(journaled, want, "fast path: {fast}");
+        // The same visitor has the same hash, another browser has another.
+        assert_eq!(one(ask(&served, "GET /forward1", &[&agent])).visitor, journaled.visitor);
+        assert_ne!(
+            one(ask(&served, "GET /abc1234", &["User-Agent: x"])).visitor,
+            journaled.visitor
+        );
         assert_eq!(served.workers.counts().clicks_journaled, 3);
         assert_eq!(served.workers.counts().clicks_lost, 0);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_way_of_answering_writes_each_visit_down_once() {
+async fn each_visit_is_journaled_once_however_it_is_answered() {
     for fast in BOTH {
         let fixture = fixture(|settings| settings.fast_path = fast).await;
         let served = fixture.serve_journaled(|_| ());
         let head = RequestFlags::HEAD;
         let none = RequestFlags::default();
         for (line, want) in [
-            ("GET /abc1234", Some((ClickOutcome::Redirected, none))),
-            ("GET /abc1234", Some((ClickOutcome::Redirected, none))),
-            ("HEAD /abc1234", Some((ClickOutcome::Redirected, head))),
-            ("GET /forward1", Some((ClickOutcome::Redirected, none))),
-            ("GET /forward1?x=1", Some((ClickOutcome::Redirected, none))),
-            ("HEAD /limited1", Some((ClickOutcome::Redirected, head))),
-            ("GET /limited1", Some((ClickOutcome::Redirected, none))),
-            ("GET /limited1", Some((ClickOutcome::Redirected, none))),
-            ("GET /limited1", Some((ClickOutcome::Gone, none))),
-            ("HEAD /limited1", Some((ClickOutcome::Gone, head))),
-            ("GET /expired1", Some((ClickOutcome::Gone, none))),
-            ("GET /blocked1", Some((ClickOutcome::Blocked, none))),
-            ("GET /nothing1", Some((ClickOutcome::NotFound, none))),
-            ("GET /nothing1", Some((ClickOutcome::NotFound, none))),
+            ("GET /abc1234", Some((Answered::Redirected, none))),
+            ("GET /abc1234", Some((Answered::Redirected, none))),
+            ("HEAD /abc1234", Some((Answered::Redirected, head))),
+            ("GET /forward1", Some((Answered::Redirected, none))),
+            ("GET /forward1?x=1", Some((Answered::Redirected, none))),
+            ("HEAD /limited1", Some((Answered::Redirected, head))),
+            ("GET /limited1", Some((Answered::Redirected, none))),
+            ("GET /limited1", Some((Answered::Redirected, none))),
+            ("GET /limited1", Some((Answered::Gone, none))),
+            ("HEAD /limited1", Some((Answered::Gone, head))),
+            ("GET /expired1", Some((Answered::Gone, none))),
+            ("GET /blocked1", Some((Answered::Blocked, none))),
+            ("GET /nothing1", Some((Answered::NotFound, none))),
+            ("GET /nothing1", Some((Answered::NotFound, none))),
             ("GET /flagged1", None),
             ("GET /abc1234?report", None),
             ("POST /abc1234", None),
             ("GET /login", None),
         ] {
-            let told = ask(&served, line, &[]);
+            let journaled = ask(&served, line, &[]);
             assert_eq!(
-                told.first().map(|told| (told.outcome, told.marks)),
+                journaled.first().map(|journaled| (journaled.outcome, journaled.marks)),
                 want,
                 "{line}, fast path: {fast}"
             );
-            assert!(told.len() <= 1, "{line}");
-            if let Some(told) = told.first() {
-                let named = told.outcome == ClickOutcome::Redirected;
-                assert_eq!((told.owner != 0, told.born_ms != 0), (named, named), "{line}");
-                assert!(line.contains(&told.code));
+            assert!(journaled.len() <= 1, "{line}");
+            if let Some(journaled) = journaled.first() {
+                let named = journaled.outcome == Answered::Redirected;
+                assert_eq!(
+                    (journaled.owner != 0, journaled.born_ms != 0),
+                    (named, named),
+                    "{line}"
+                );
+                assert!(line.contains(&journaled.code));
             }
         }
-        // Whether there is such a link, nobody knows: neither a click nor a failure of the link.
+        // While the store is away, a visit is neither a click nor a failure of the link.
         fixture.store.fail(true);
         assert_eq!(ask(&served, "GET /un-known", &[]), []);
         assert_eq!(served.workers.counts().unavailable, 1);
@@ -134,14 +141,14 @@ async fn every_way_of_answering_writes_each_visit_down_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_that_is_shown_as_a_page_is_still_a_failure() {
+async fn a_failure_in_page_mode_is_journaled_as_a_failure() {
     let served =
         fixture(|settings| settings.errors = ErrorStyle::Page).await.serve_journaled(|_| ());
-    assert_eq!(one(ask(&served, "GET /expired1", &[])).outcome, ClickOutcome::Gone);
+    assert_eq!(one(ask(&served, "GET /expired1", &[])).outcome, Answered::Gone);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn streams_of_one_http_2_connection_are_clicks_each() {
+async fn each_stream_of_an_http_2_connection_is_a_click() {
     let fixture = fixture(|_| ()).await;
     let served = fixture.serve_journaled(|_| ());
     let stream = tokio::net::TcpStream::connect(served.address).await.unwrap();
@@ -161,22 +168,25 @@ async fn streams_of_one_http_2_connection_are_clicks_each() {
         assert_eq!(answer.status(), 302);
     }
     driver.abort();
-    let told = served.told();
+    let journaled = served.journaled();
     assert_eq!(
-        told.iter().map(|told| told.marks.has(RequestFlags::HEAD)).collect::<Vec<_>>(),
+        journaled
+            .iter()
+            .map(|journaled| journaled.marks.has(RequestFlags::HEAD))
+            .collect::<Vec<_>>(),
         [false, true, false]
     );
-    for told in told {
+    for journaled in journaled {
         assert_eq!(
-            (&*told.agent, &*told.referrer, &*told.campaign),
+            (&*journaled.agent, &*journaled.referrer, &*journaled.campaign),
             (BROWSER, "news.example", "utm_id=2")
         );
-        assert_eq!((told.owner, told.address), (77, vec![127, 0, 0]));
+        assert_eq!((journaled.owner, journaled.address), (77, vec![127, 0, 0]));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_those_who_ask_not_to_be_tracked_only_the_count_is_kept() {
+async fn visitors_who_ask_not_to_be_tracked_are_only_counted() {
     for (fast, field) in BOTH.into_iter().flat_map(|fast| [(fast, "DNT: 1"), (fast, "Sec-GPC: 1")])
     {
         let fixture = fixture(|settings| settings.fast_path = fast).await;
@@ -187,30 +197,35 @@ async fn of_those_who_ask_not_to_be_tracked_only_the_count_is_kept() {
             "Sec-Purpose: prefetch",
             field,
         ];
-        let told = one(ask(&fixture.serve_journaled(|_| ()), "GET /abc1234?utm_source=x", &fields));
-        assert_eq!(told.marks, RequestFlags::QUIET.with(RequestFlags::PREFETCH, true), "{field}");
+        let journaled =
+            one(ask(&fixture.serve_journaled(|_| ()), "GET /abc1234?utm_source=x", &fields));
         assert_eq!(
-            (told.visitor, &*told.address, &*told.referrer, &*told.language),
+            journaled.marks,
+            RequestFlags::QUIET.with(RequestFlags::PREFETCH, true),
+            "{field}"
+        );
+        assert_eq!(
+            (journaled.visitor, &*journaled.address, &*journaled.referrer, &*journaled.language),
             (0, &[][..], "", ""),
             "{field}"
         );
         assert_eq!(
-            (&*told.agent, &*told.campaign, &*told.code, told.owner),
+            (&*journaled.agent, &*journaled.campaign, &*journaled.code, journaled.owner),
             ("", "", "abc1234", 77),
             "{field}"
         );
-        // Where an operator does not honour it, nothing is special.
-        let told = one(ask(
+        // Without `honour_dnt` the visit is recorded as any other.
+        let journaled = one(ask(
             &fixture.serve_journaled(|settings| settings.honour_dnt = false),
             "GET /abc1234",
             &fields,
         ));
-        assert_eq!((told.marks, &*told.agent), (RequestFlags::PREFETCH, "x"), "{field}");
+        assert_eq!((journaled.marks, &*journaled.agent), (RequestFlags::PREFETCH, "x"), "{field}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_a_visitor_comes_from_is_believed_of_our_proxies_alone() {
+async fn only_trusted_proxies_can_name_the_client() {
     let trusting =
         || Proxies::new(vec!["127.0.0.1".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
     for fast in BOTH {
@@ -227,7 +242,7 @@ async fn where_a_visitor_comes_from_is_believed_of_our_proxies_alone() {
         assert_eq!(one(ask(&full, "GET /abc1234", &v6)).address.len(), 16);
         assert_eq!(one(ask(&through, "GET /abc1234", &[])).address, [127, 0, 0]);
         assert_eq!(one(ask(&direct, "GET /abc1234", &v4)).address, [127, 0, 0]);
-        // Visitors behind one proxy are not one visitor.
+        // Visitors behind the same proxy have different hashes.
         let [one_of_them, another] =
             ["X-Forwarded-For: 203.0.113.9", "X-Forwarded-For: 203.0.113.10"]
                 .map(|from| one(ask(&through, "GET /abc1234", &[from])));
@@ -237,7 +252,7 @@ async fn where_a_visitor_comes_from_is_believed_of_our_proxies_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_found_under_another_spelling_is_counted_under_its_own() {
+async fn a_link_found_under_another_spelling_is_journaled_under_its_own_code() {
     for fast in BOTH {
         let fixture = fixture(|settings| {
             settings.loose = true;
@@ -248,8 +263,8 @@ async fn a_link_found_under_another_spelling_is_counted_under_its_own() {
         fixture.insert(Link { forward_query: true, ..alias("For-Ward", TARGET) }).await;
         let served = fixture.serve_journaled(|_| ());
         for line in ["GET /my-LINK", "HEAD /my-LINK", "GET /My-Link", "GET /my-link?x"] {
-            let told = one(ask(&served, line, &[]));
-            assert_eq!((&*told.code, told.owner), ("My-Link", 5), "{line}");
+            let journaled = one(ask(&served, line, &[]));
+            assert_eq!((&*journaled.code, journaled.owner), ("My-Link", 5), "{line}");
         }
         assert_eq!(one(ask(&served, "GET /for-ward?x=1", &[])).code, "For-Ward");
         assert_eq!(one(ask(&served, "GET /No-Such", &[])).code, "No-Such");
@@ -263,18 +278,18 @@ async fn the_salt_of_the_day_reaches_the_threads() {
     let visitor = || one(ask(&served, "GET /abc1234", &["User-Agent: x"])).visitor;
     let yesterday = visitor();
     served.journal().set_salt([8; 16]);
-    // Every sweep takes it over.
+    // Each sweep copies the salt.
     for _ in 0..1000 {
         if visitor() != yesterday {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("the salt never came");
+    panic!("the threads never used the new salt");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_unknown_codes_writes_little_and_is_counted_as_the_flood_it_was() {
+async fn a_flood_of_unknown_codes_is_sampled_and_its_weights_add_up() {
     const CAME: u64 = 20_000;
     let fixture = fixture(|_| ()).await;
     let served = fixture.serve_journaled(|_| ());
@@ -284,15 +299,14 @@ async fn a_flood_of_unknown_codes_writes_little_and_is_counted_as_the_flood_it_w
     for _ in 0..20 {
         served.exchange(requests.as_bytes());
     }
-    let told = served.told();
+    let journaled = served.journaled();
     let counts = served.workers.counts();
     assert_eq!(counts.not_found, CAME);
     assert_eq!(counts.clicks_journaled + counts.orphans_skipped, CAME);
-    assert_eq!(told.len() as u64, counts.clicks_journaled);
-    let stood_for: u64 = told.iter().map(|told| u64::from(told.weight)).sum();
-    // How many seconds it took decides; a sample is off by half of what it stands for at the most,
-    // once a second.
-    assert!(told.iter().any(|told| told.weight > 1), "never sampled");
+    assert_eq!(journaled.len() as u64, counts.clicks_journaled);
+    let stood_for: u64 = journaled.iter().map(|journaled| u64::from(journaled.weight)).sum();
+    // The error depends on how many seconds it took: at most half a sample's weight per second.
+    assert!(journaled.iter().any(|journaled| journaled.weight > 1), "never sampled");
     assert!(stood_for.abs_diff(CAME) <= CAME / 5, "{stood_for} for {CAME}");
     // Clicks are never sampled.
     assert_eq!(one(ask(&served, "GET /abc1234", &[])).weight, 1);
@@ -354,7 +368,7 @@ const FIELDS: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_bytes_are_written_down_alike_with_and_without_the_fast_path() {
+async fn the_same_bytes_are_journaled_alike_with_and_without_the_fast_path() {
     let [(fast, fast_served), (plain, plain_served)] = {
         let mut both = Vec::new();
         for way in BOTH {
@@ -382,25 +396,25 @@ async fn the_same_bytes_are_written_down_alike_with_and_without_the_fast_path() 
             }
             text += "\r\n";
         }
-        // Latin-1, so that single bytes above 127 can be sent; now and then one that fits nowhere.
+        // Latin-1, so that single bytes above 127 can be sent. Some requests get a random byte.
         let mut bytes: Vec<u8> = text.chars().map(|c| c as u8).collect();
         if dice.roll(4) == 0 {
             let at = dice.roll(bytes.len());
             bytes[at] = dice.roll(256) as u8;
         }
         for (fixture, served) in [(&fast, &fast_served), (&plain, &plain_served)] {
-            // Each in a second of its own, so that no failure is sampled away.
+            // Each in a second of its own, so that no failure is sampled.
             fixture.clock.advance(Duration::from_secs(1));
             served.raw(&bytes);
         }
     }
-    let (one, other) = (fast_served.told(), plain_served.told());
+    let (one, other) = (fast_served.journaled(), plain_served.journaled());
     assert!(one.len() > 1500, "{}", one.len());
     for (at, (one, other)) in one.iter().zip(&other).enumerate() {
         assert_eq!(one, other, "record {at}");
     }
     assert_eq!(one.len(), other.len());
-    // Both ways were taken.
+    // The fast path was used.
     assert!(fast_served.workers.counts().hits > 0);
     assert_eq!(
         fast_served.workers.counts().clicks_lost + plain_served.workers.counts().clicks_lost,

@@ -1,4 +1,4 @@
-//! Segments: made ahead, changed under load, missing, torn.
+//! Segments: made ahead, changed under load, missing, truncated.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use crate::fixture::{Fixture, Served, journal_settings};
 use crate::segments::{self, Segment};
 
 const VISIT: &str = "GET /abc1234 HTTP/1.1\r\nHost: go.example\r\nUser-Agent: x\r\n\r\n";
-/// The smallest there are.
+/// Raised to the minimum size of a segment.
 const SMALL: usize = 1;
 
 async fn fixture(threads: usize) -> Fixture {
@@ -22,10 +22,10 @@ async fn fixture(threads: usize) -> Fixture {
     fixture
 }
 
-/// Waits until something is so.
-fn until(what: &str, mut so: impl FnMut() -> bool) {
+/// Waits until a condition holds.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..2000 {
-        if so() {
+        if holds() {
             return;
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -33,23 +33,23 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
     panic!("{what} never happened");
 }
 
-/// How many segments of the folder nothing was written into.
-fn fresh(served: &Served) -> usize {
+/// The number of segments without a record.
+fn empty(served: &Served) -> usize {
     segments::read(&served.segments())
         .iter()
-        .filter(|segment| segment.told.is_empty() && !segment.ended)
+        .filter(|segment| segment.visits.is_empty() && !segment.ended)
         .count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn going_on_to_the_next_segment_loses_nothing_and_keeps_the_order() {
+async fn changing_to_the_next_segment_loses_nothing_and_keeps_the_order() {
     let fixture = fixture(2).await;
     let served = fixture.serve_journaled(|settings| settings.segment_bytes = SMALL);
     let mut streams: Vec<_> = (0..4).map(|_| served.connect()).collect();
     let mut buffer = [0; 4096];
     for round in 0..100 {
-        // Faster than segments can be made, clicks would be lost, which is another test's subject.
-        until("a spare", || fresh(&served) >= 4);
+        // Without a spare segment clicks would be lost; another test covers that.
+        until("a spare", || empty(&served) >= 4);
         for n in 0..10 {
             for (who, stream) in streams.iter_mut().enumerate() {
                 let request = format!(
@@ -66,19 +66,19 @@ async fn going_on_to_the_next_segment_loses_nothing_and_keeps_the_order() {
     }
     let counts = served.workers.counts();
     assert_eq!((counts.redirected, counts.clicks_journaled, counts.clicks_lost), (4000, 4000, 0));
-    let told = served.told();
+    let journaled = served.journaled();
     for who in ["0", "1", "2", "3"] {
-        let of_one: Vec<_> = told
+        let of_one: Vec<_> = journaled
             .iter()
-            .filter(|told| told.agent == who)
-            .map(|told| told.campaign.clone())
+            .filter(|journaled| journaled.agent == who)
+            .map(|journaled| journaled.campaign.clone())
             .collect();
         assert_eq!(of_one, (0..1000).map(|n| format!("utm_id={n}")).collect::<Vec<_>>());
     }
     let files = segments::files(&served.segments()).len();
     assert!(files > 10, "{files} segments");
     assert_eq!(served.journal().segments_made(), files as u64);
-    // Once the threads are gone, every segment says that nothing follows.
+    // When the threads have ended, each segment has an end mark.
     let folder = served.segments();
     served.workers.stop(Duration::from_secs(10));
     served.journal().stop();
@@ -88,7 +88,7 @@ async fn going_on_to_the_next_segment_loses_nothing_and_keeps_the_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_room_clicks_are_lost_and_counted_and_redirects_go_on() {
+async fn without_space_clicks_are_lost_and_counted_and_redirects_go_on() {
     let fixture = fixture(1).await;
     let served = fixture.serve_journaled(|settings| {
         settings.segment_bytes = SMALL;
@@ -99,32 +99,29 @@ async fn without_room_clicks_are_lost_and_counted_and_redirects_go_on() {
     while served.workers.counts().clicks_lost == 0 {
         assert_eq!(served.exchange(many.as_bytes()).matches("HTTP/1.1 302").count(), 5000);
         sent += 5000;
-        assert!(sent < 1_000_000, "there is no end of room");
+        assert!(sent < 1_000_000, "the journal never filled up");
     }
     let counts = served.workers.counts();
     assert!(counts.clicks_journaled > 0, "{counts:?}");
     assert_eq!(counts.clicks_lost + counts.clicks_journaled, sent);
-    assert_eq!(served.told().len() as u64, counts.clicks_journaled);
-    assert!(
-        served.journal().segments_made() <= 35,
-        "one in use, 32 to go on with and two to wait, and no more"
-    );
-    // The reader comes back and deletes what it has counted: clicks are written again.
+    assert_eq!(served.journaled().len() as u64, counts.clicks_journaled);
+    assert!(served.journal().segments_made() <= 35, "one in use, 32 spares and two past the limit");
+    // When the reader deletes segments, clicks are written again.
     for file in segments::files(&served.segments()) {
         std::fs::remove_file(file).unwrap();
     }
     until("a click in a new segment", || {
         served.exchange(many.as_bytes());
-        !served.told().is_empty()
+        !served.journaled().is_empty()
     });
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_went_away_costs_clicks_and_no_redirect() {
+async fn a_deleted_folder_costs_clicks_and_no_redirect() {
     let fixture = fixture(1).await;
     let served = fixture.serve_journaled(|settings| settings.segment_bytes = SMALL);
-    // Until nothing is being made there any more, the folder cannot be removed.
-    until("all spares", || fresh(&served) == 9);
+    // The folder can be removed only while no segment is being made.
+    until("all spares", || empty(&served) == 9);
     std::fs::remove_dir_all(served.segments()).unwrap();
     let many = VISIT.repeat(2000);
     until("a click without a segment", || {
@@ -134,33 +131,33 @@ async fn a_folder_that_went_away_costs_clicks_and_no_redirect() {
     std::fs::create_dir(served.segments()).unwrap();
     until("a click in a new segment", || {
         served.exchange(VISIT.as_bytes());
-        !served.told().is_empty()
+        !served.journaled().is_empty()
     });
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_torn_segment_is_read_up_to_the_tear() {
+async fn a_truncated_segment_is_read_up_to_the_cut() {
     let fixture = fixture(1).await;
     let served = fixture.serve_journaled(|_| ());
     served.exchange(VISIT.repeat(50).as_bytes());
     let written =
         segments::files(&served.segments()).into_iter().map(|path| std::fs::read(path).unwrap());
-    let whole = written.max_by_key(|bytes| Segment::parse(bytes).told.len()).unwrap();
-    let Segment { told, end, ended, .. } = Segment::parse(&whole);
-    assert_eq!((told.len(), ended), (50, false));
+    let whole = written.max_by_key(|bytes| Segment::parse(bytes).visits.len()).unwrap();
+    let Segment { visits, end, ended, .. } = Segment::parse(&whole);
+    assert_eq!((visits.len(), ended), (50, false));
     for cut in HEADER..end {
-        assert!(Segment::parse(&whole[..cut]).told.len() < 50, "cut at {cut}");
-        // As if the page from there on had never reached the disk.
+        assert!(Segment::parse(&whole[..cut]).visits.len() < 50, "cut at {cut}");
+        // As if the pages from there on had never reached the disk.
         let mut torn = whole.clone();
         torn[cut..].fill(0);
         let read = Segment::parse(&torn);
         assert!(
-            read.told.len() < 50 && !read.ended && told.starts_with(&read.told),
-            "nought from {cut}"
+            read.visits.len() < 50 && !read.ended && visits.starts_with(&read.visits),
+            "zeros from {cut}"
         );
         let mut flipped = whole.clone();
         flipped[cut] ^= 0x40;
-        assert!(told.starts_with(&Segment::parse(&flipped).told), "flipped at {cut}");
+        assert!(visits.starts_with(&Segment::parse(&flipped).visits), "flipped at {cut}");
     }
 }
 
@@ -169,7 +166,7 @@ fn start(settings: JournalSettings) -> std::io::Result<std::sync::Arc<Journal>> 
 }
 
 #[test]
-fn a_journal_begins_with_a_segment_for_every_thread_in_a_folder_of_its_own() {
+fn a_journal_starts_with_a_segment_for_each_thread_in_a_private_folder() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("data").join("journal");
     std::fs::create_dir_all(&place).unwrap();
@@ -194,7 +191,7 @@ fn a_journal_begins_with_a_segment_for_every_thread_in_a_folder_of_its_own() {
     assert!(names.iter().all(|name| !name.to_string_lossy().ends_with(".new")), "{names:?}");
     assert!(
         segments::read(&place).iter().all(|segment| segment.ended),
-        "nobody will write into them"
+        "no thread writes to them any more"
     );
 }
 
@@ -213,7 +210,7 @@ fn a_folder_that_cannot_be_made_is_an_error_and_a_full_one_is_not() {
 }
 
 #[test]
-fn what_was_moved_aside_takes_no_room_from_clicks() {
+fn damaged_files_do_not_count_against_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("journal");
     std::fs::create_dir(&place).unwrap();

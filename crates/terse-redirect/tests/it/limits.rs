@@ -1,4 +1,4 @@
-//! Who is turned away, and for how long: on the fast path, for HEAD, and over HTTP/2.
+//! Rate limits: on the fast path, for HEAD, and over HTTP/2.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -38,15 +38,14 @@ fn status(served: &Served, line: &str, fields: &str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_guesses_is_turned_away_for_a_while_and_still_follows_links() {
+async fn a_client_that_guesses_codes_gets_429_for_a_while_and_still_follows_links() {
     for fast in BOTH {
         let fixture =
             fixture(fast, |settings| settings.guesses_per_address = Limit::per_minute(60)).await;
         let served = fixture.serve_journaled(|_| ());
         assert_eq!(status(&served, "GET /abc1234", ""), 302);
         for i in 0..60 {
-            // Some could never have been given out, some are looked up, one is asked for again and
-            // again.
+            // Some codes were never issued, some are looked up, one is requested repeatedly.
             let line =
                 [format!("GET /no-such-{i}"), format!("GET /zzzzz{i:02}"), "HEAD /the-same".into()];
             assert_eq!(status(&served, &line[i % 3], ""), 404, "{fast} {i}");
@@ -73,9 +72,9 @@ async fn whoever_guesses_is_turned_away_for_a_while_and_still_follows_links() {
         let counts = served.workers.counts();
         assert_eq!((counts.not_found, counts.limited), (60, 4), "{fast}");
         assert_eq!(
-            served.told().iter().filter(|told| told.owner == 0).count(),
+            served.journaled().iter().filter(|journaled| journaled.owner == 0).count(),
             60,
-            "a refusal is not written down"
+            "a refusal is not journaled"
         );
         fixture.clock.advance(Duration::from_mins(1));
         assert_eq!(status(&served, "GET /no-such-one", ""), 404);
@@ -83,7 +82,7 @@ async fn whoever_guesses_is_turned_away_for_a_while_and_still_follows_links() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redirects_are_limited_by_address_and_by_link_where_that_is_wished() {
+async fn redirects_are_limited_per_address_and_per_link() {
     for fast in BOTH {
         for code in ["abc1234", "limited"] {
             let by_address =
@@ -118,7 +117,7 @@ async fn redirects_are_limited_by_address_and_by_link_where_that_is_wished() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_not_our_proxy_is_one_source_whatever_it_says() {
+async fn an_untrusted_client_is_one_source_whatever_it_forwards() {
     for fast in BOTH {
         for journaled in BOTH {
             for (trusted, allowed) in [(false, 60), (true, 200)] {

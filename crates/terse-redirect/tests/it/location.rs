@@ -1,10 +1,10 @@
-//! What is stored is what is sent: `Location` equals the target for a million random targets.
+//! `Location` equals the stored target, for a million random targets.
 
 use terse_core::{Target, TargetRules, Timestamp};
 use terse_redirect::{Route, Settings};
 use terse_testkit::alias;
 
-/// Pieces from which odd but acceptable URLs are made.
+/// Parts of unusual but valid URLs.
 const PIECES: &[&str] = &[
     "a",
     "Z",
@@ -91,7 +91,7 @@ fn the_location_of_a_million_random_targets_is_their_stored_text() {
         let Ok(target) = Target::parse(&text, &rules) else { continue };
         seen += 1;
         let route = Route::of_link(0, alias("abc1234", target.as_str()), now, &settings);
-        let head = route.answer();
+        let head = route.redirect();
         let prefix = b"HTTP/1.1 302 Found\r\nlocation: ";
         assert!(head.starts_with(prefix), "{text}");
         let rest = &head[prefix.len()..];
@@ -99,7 +99,7 @@ fn the_location_of_a_million_random_targets_is_their_stored_text() {
         assert_eq!(&rest[..end], target.as_str().as_bytes(), "{text}");
         assert!(rest[..end].iter().all(|byte| (0x21..0x7f).contains(byte)), "{text}");
         assert!(rest[end..].starts_with(b"\r\ncache-control: "), "{text}");
-        // And parsing what was stored gives the same again: an export can be imported.
+        // Parsing the stored text gives the same target: an export can be imported.
         if seen % 16 == 0 {
             assert_eq!(
                 Target::parse(target.as_str(), &rules).as_ref().map(Target::as_str),

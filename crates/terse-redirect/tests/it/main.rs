@@ -1,7 +1,6 @@
-//! The redirect plane through its public door, on a store in memory.
+//! The redirect plane through its public interface, on a store in memory.
 #![allow(clippy::disallowed_methods, reason = "tests are clients, which may wait")]
 
-mod bans;
 mod connections;
 mod domains;
 mod fixture;
@@ -12,3 +11,4 @@ mod location;
 mod misses;
 mod screening;
 mod segments;
+mod suspensions;

@@ -1,4 +1,4 @@
-//! What happens when a link is not in memory, or no longer as it was.
+//! Links that are not in memory, or have changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::fixture::{Fixture, visitor};
 const TARGET: &str = "https://example.com/a?b=c#d";
 
 #[tokio::test]
-async fn a_link_is_read_once_and_then_remembered() {
+async fn a_link_is_read_once_and_then_cached() {
     let fixture = Fixture::new(|_| ());
     fixture.insert(alias("abc1234", TARGET)).await;
     for _ in 0..10 {
@@ -22,7 +22,7 @@ async fn a_link_is_read_once_and_then_remembered() {
 }
 
 #[tokio::test]
-async fn a_missing_link_is_remembered_as_missing_until_it_is_made() {
+async fn a_missing_link_is_cached_as_missing_until_it_is_created() {
     let fixture = Fixture::new(|_| ());
     for _ in 0..10 {
         assert_eq!(fixture.visit("my-link").await.0, 404);
@@ -80,7 +80,7 @@ async fn many_visitors_of_one_cold_link_cost_one_read() {
 }
 
 #[tokio::test]
-async fn whoever_looks_up_may_hang_up_without_harming_the_others() {
+async fn the_visitor_who_looks_up_can_disconnect_and_another_takes_over() {
     let fixture = Arc::new(Fixture::new(|_| ()));
     fixture.insert(alias("abc1234", TARGET)).await;
     fixture.store.delay(Duration::from_millis(50));
@@ -116,7 +116,7 @@ async fn a_change_during_a_look_up_is_not_overwritten_by_its_result() {
 }
 
 #[tokio::test]
-async fn while_the_store_is_away_what_is_remembered_is_served_and_the_rest_is_503() {
+async fn while_the_store_is_away_cached_links_are_served_and_others_are_503() {
     let fixture = Fixture::new(|_| ());
     let mut expiring = alias("expiring", TARGET);
     expiring.expires_at = fixture.clock.now().checked_add(Duration::from_hours(1));
@@ -130,7 +130,7 @@ async fn while_the_store_is_away_what_is_remembered_is_served_and_the_rest_is_50
     assert_eq!(fixture.visit("abc1234").await, (302, Some(TARGET.into())));
     assert_eq!(fixture.visit("expiring").await.0, 302);
     assert_eq!(fixture.visit("unseen1").await.0, 503);
-    // Stale never means past its end.
+    // A stale link is not served past its expiry.
     fixture.clock.advance(Duration::from_hours(1));
     assert_eq!(fixture.visit("expiring").await.0, 503);
     fixture.store.fail(false);
@@ -139,7 +139,7 @@ async fn while_the_store_is_away_what_is_remembered_is_served_and_the_rest_is_50
 }
 
 #[tokio::test]
-async fn a_slow_store_costs_a_visitor_the_timeout_and_no_more() {
+async fn a_visitor_waits_for_a_slow_store_until_the_timeout() {
     let fixture = Fixture::new(|settings| settings.store_timeout = Duration::from_millis(50));
     fixture.insert(alias("abc1234", TARGET)).await;
     fixture.store.delay(Duration::from_secs(60));
@@ -153,7 +153,7 @@ async fn while_the_store_hangs_only_one_visitor_a_second_waits_for_it() {
     fixture.visit("abc1234").await;
     fixture.clock.advance(Duration::from_mins(6));
     fixture.store.delay(Duration::from_secs(60));
-    // The first finds out, and is served from memory after the timeout; the others do not wait.
+    // The first visitor waits for the timeout and is served from memory; the others do not wait.
     assert_eq!(fixture.visit("abc1234").await.0, 302);
     let reads = fixture.store.gets();
     for _ in 0..100 {
@@ -176,7 +176,7 @@ async fn a_corrupt_row_is_503_for_its_link_and_other_links_are_still_read_from_t
     fixture.clock.advance(Duration::from_mins(6));
     fixture.store.corrupt(key("damaged1"));
     assert_eq!(fixture.visit("damaged1").await, (503, None));
-    // The remembered link is past its time to live. A redirector that took the store for away would
+    // The cached link is past its time to live. A redirector that took the store for away would
     // serve it from memory.
     let reads = fixture.store.gets();
     assert_eq!(fixture.visit("abc1234").await.0, 302);
@@ -196,15 +196,15 @@ async fn a_corrupt_row_is_503_for_its_link_and_other_links_are_still_read_from_t
 }
 
 #[tokio::test]
-async fn a_popular_link_is_refreshed_before_its_time_is_over() {
+async fn a_link_in_use_is_refreshed_before_it_expires_from_the_cache() {
     let fixture = Fixture::new(|_| ());
     fixture.insert(alias("abc1234", TARGET)).await;
     fixture.visit("abc1234").await;
     let mut changed = alias("abc1234", "https://example.com/new");
     changed.revision = Revision(2);
     fixture.store.update(&changed, Revision(1)).await.unwrap();
-    // One second before the end of its five minutes: answered from memory, and looked up behind the
-    // visitor's back.
+    // One second before the end of its five minutes: answered from memory and refreshed in the
+    // background.
     fixture.clock.advance(Duration::from_secs(299));
     fixture.visit("abc1234").await;
     for _ in 0..100 {
@@ -218,7 +218,7 @@ async fn a_popular_link_is_refreshed_before_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn a_links_dates_are_kept_to_the_moment_though_it_is_remembered() {
+async fn a_cached_link_changes_exactly_at_its_dates() {
     let fixture = Fixture::new(|_| ());
     let now = fixture.clock.now();
     let mut link = alias("window1", TARGET);
@@ -244,19 +244,19 @@ async fn a_link_good_for_three_clicks_redirects_three_times() {
         let fixture = Arc::clone(&fixture);
         tokio::spawn(async move { fixture.visit("limited1").await.0 })
     });
-    let mut went = 0;
+    let mut redirected = 0;
     for visit in visits.collect::<Vec<_>>() {
         match visit.await.unwrap() {
-            302 => went += 1,
+            302 => redirected += 1,
             other => assert_eq!(other, 410),
         }
     }
-    assert_eq!(went, 3);
+    assert_eq!(redirected, 3);
     assert_eq!(fixture.visit_as(head).await.0, 410);
 }
 
 #[tokio::test]
-async fn head_of_a_used_up_link_is_gone_although_its_route_is_remembered() {
+async fn head_of_a_used_up_link_is_gone_although_its_route_is_cached() {
     let fixture = Fixture::new(|_| ());
     fixture.insert(terse_core::Link { max_clicks: Some(1), ..alias("limited1", TARGET) }).await;
     let head = Visitor { head: true, ..visitor("limited1") };
@@ -267,7 +267,7 @@ async fn head_of_a_used_up_link_is_gone_although_its_route_is_remembered() {
 }
 
 #[tokio::test]
-async fn standing_decides_and_a_query_is_passed_on_only_where_wished() {
+async fn the_moderation_status_decides_and_a_query_is_forwarded_only_where_set() {
     let fixture = Fixture::new(|_| ());
     for (code, standing) in
         [("blocked1", ModerationStatus::Blocked), ("flagged1", ModerationStatus::Suspicious)]
@@ -300,7 +300,7 @@ async fn in_loose_mode_an_alias_is_found_whatever_its_case() {
     fixture.insert(alias("My-Link", TARGET)).await;
     assert_eq!(fixture.visit("my-LINK").await.0, 302);
     assert_eq!(Fixture::new(|_| ()).visit("my-LINK").await.0, 404);
-    // A change is announced under the link's own name, and seen under every other.
+    // A change is announced under the link's own code and takes effect for every spelling.
     let blocked = terse_core::Link {
         standing: ModerationStatus::Blocked,
         revision: Revision(2),
@@ -315,7 +315,7 @@ async fn in_loose_mode_an_alias_is_found_whatever_its_case() {
 }
 
 #[tokio::test]
-async fn a_password_is_asked_for_unless_the_visitor_knows_it() {
+async fn the_password_form_is_shown_unless_the_visitor_has_given_the_password() {
     let fixture = Fixture::new(|_| ());
     let (right, wrong) =
         (PasswordHash::from_phc("$argon2id$right"), PasswordHash::from_phc("$argon2id$wrong"));
@@ -329,37 +329,42 @@ async fn a_password_is_asked_for_unless_the_visitor_knows_it() {
     fixture.insert(terse_core::Link { max_clicks: Some(1), ..locked("once1234") }).await;
     fixture.insert(alias("ordinary", TARGET)).await;
     for code in ["locked12", "once1234"] {
-        for knows in [None, Some(&wrong)] {
+        for password in [None, Some(&wrong)] {
             for head in [true, false] {
                 assert_eq!(
-                    fixture.visit_as(Visitor { knows, head, ..visitor(code) }).await,
+                    fixture.visit_as(Visitor { password, head, ..visitor(code) }).await,
                     (200, None),
                     "{code}"
                 );
             }
         }
     }
-    let knowing = |code| Visitor { knows: Some(&right), ..visitor(code) };
-    let with_query = Visitor { query: Some("x=1"), ..knowing("locked12") };
+    let with_password = |code| Visitor { password: Some(&right), ..visitor(code) };
+    let with_query = Visitor { query: Some("x=1"), ..with_password("locked12") };
     assert_eq!(
         fixture.visit_as(with_query).await,
         (308, Some("https://example.com/a?b=c&x=1#d".into()))
     );
-    let Reply::Response(response) = fixture.redirector.answer_uncounted(knowing("locked12")).await
+    let Reply::Response(response) =
+        fixture.redirector.answer_uncounted(with_password("locked12")).await
     else {
         panic!("a redirect")
     };
     assert_eq!(
         response.headers()["cache-control"],
         "private, max-age=0, no-store",
-        "nobody else may be given it"
+        "no cache may store it"
     );
-    // Looking spends nothing, going does.
-    assert_eq!(fixture.visit_as(Visitor { head: true, ..knowing("once1234") }).await.0, 308);
-    assert_eq!(fixture.visit_as(knowing("once1234")).await.0, 308);
-    assert_eq!(fixture.visit_as(knowing("once1234")).await.0, 410);
-    assert_eq!(fixture.visit_as(knowing("ordinary")).await.0, 302, "knowing more does no harm");
+    // HEAD spends no click, GET does.
+    assert_eq!(fixture.visit_as(Visitor { head: true, ..with_password("once1234") }).await.0, 308);
+    assert_eq!(fixture.visit_as(with_password("once1234")).await.0, 308);
+    assert_eq!(fixture.visit_as(with_password("once1234")).await.0, 410);
+    assert_eq!(
+        fixture.visit_as(with_password("ordinary")).await.0,
+        302,
+        "a password for a link without one changes nothing"
+    );
     let mut counts = terse_redirect::Snapshot::default();
     fixture.redirector.add_counts(&mut counts);
-    assert_eq!(counts.asked, 8);
+    assert_eq!(counts.password_asked, 8);
 }

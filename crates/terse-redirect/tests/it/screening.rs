@@ -1,4 +1,4 @@
-//! What the screen blocks is followed by nobody, whatever the store says.
+//! A target that the screen blocks is not redirected to, whatever the store says.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -18,26 +18,26 @@ use crate::fixture::visitor;
 #[derive(Default)]
 struct Word {
     word: Mutex<&'static str>,
-    asked: AtomicUsize,
-    /// Whom it tells, while it is asked, that it has learned something.
-    tells: OnceLock<Arc<Redirector>>,
-    told: AtomicBool,
+    calls: AtomicUsize,
+    /// Is rescreened during the first call, as if the screen changed meanwhile.
+    rescreens: OnceLock<Arc<Redirector>>,
+    rescreened: AtomicBool,
 }
 
 impl Word {
-    fn learn(&self, word: &'static str) {
-        *self.word.lock().expect("nobody panics") = word;
+    fn block(&self, word: &'static str) {
+        *self.word.lock().expect("no test thread panics") = word;
     }
 }
 
 impl Screening for Word {
     fn judge(&self, target: &Target, _evidence: Evidence<'_>) -> Judgement {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        let word = *self.word.lock().expect("nobody panics");
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let word = *self.word.lock().expect("no test thread panics");
         if let Some(redirector) =
-            self.tells.get().filter(|_| !self.told.swap(true, Ordering::SeqCst))
+            self.rescreens.get().filter(|_| !self.rescreened.swap(true, Ordering::SeqCst))
         {
-            self.learn("bad");
+            self.block("bad");
             redirector.rescreen();
         }
         match !word.is_empty() && target.as_str().contains(word) {
@@ -84,12 +84,12 @@ impl Plane {
     async fn status_of(&self, visitor: Visitor<'_>) -> u16 {
         match self.redirector.answer_uncounted(visitor).await {
             Reply::Response(response) => response.status().as_u16(),
-            Reply::Warning(_) | Reply::Password(_) => 200,
+            Reply::Page(..) => 200,
         }
     }
 }
 
-/// A link of every kind that leads somewhere.
+/// A link of each kind that redirects.
 fn kinds() -> Vec<Link> {
     let target = "https://bad.example.net/x";
     let mut links = vec![alias("plain", target)];
@@ -100,7 +100,7 @@ fn kinds() -> Vec<Link> {
 }
 
 #[tokio::test]
-async fn a_blocked_target_is_not_followed_whether_its_link_is_remembered_or_not() {
+async fn a_blocked_target_is_not_followed_whether_its_link_is_cached_or_not() {
     let plane = Plane::new(|_| ());
     for link in kinds() {
         plane.insert(link).await;
@@ -117,10 +117,10 @@ async fn a_blocked_target_is_not_followed_whether_its_link_is_remembered_or_not(
     for code in ["plain", "forward", "counted", "warned", "byhand", "other"] {
         assert_ne!(plane.status(code).await, 451, "{code}");
     }
-    plane.screen.learn("bad.example.net");
+    plane.screen.block("bad.example.net");
     assert_eq!(plane.redirector.rescreen(), 4);
     for code in ["plain", "forward", "counted", "warned", "unseen"] {
-        // Read and judged, then from memory; and HEAD, which spends nothing, is no way around.
+        // From the store and then from memory; HEAD, which spends no click, is blocked too.
         for _ in 0..2 {
             assert_eq!(plane.status(code).await, 451, "{code}");
         }
@@ -128,8 +128,8 @@ async fn a_blocked_target_is_not_followed_whether_its_link_is_remembered_or_not(
     }
     assert_eq!((plane.status("byhand").await, plane.status("other").await), (302, 302));
 
-    // The store never knew, so nobody else would bring them back.
-    plane.screen.learn("");
+    // The store never knew of the block, so only the rescreening can undo it.
+    plane.screen.block("");
     assert_eq!(plane.redirector.rescreen(), 5);
     assert_eq!(
         (plane.status("plain").await, plane.status("warned").await, plane.status("unseen").await),
@@ -138,50 +138,50 @@ async fn a_blocked_target_is_not_followed_whether_its_link_is_remembered_or_not(
 }
 
 #[tokio::test]
-async fn a_head_of_a_counted_link_is_judged_by_what_is_known_now() {
+async fn head_of_a_link_with_limited_clicks_is_screened() {
     let plane = Plane::new(|_| ());
     plane
         .insert(Link { max_clicks: Some(5), ..alias("counted", "https://bad.example.net/") })
         .await;
     assert_eq!(plane.status("counted").await, 302);
-    plane.screen.learn("bad");
+    plane.screen.block("bad");
     assert_eq!(plane.status_of(Visitor { head: true, ..visitor("counted") }).await, 451);
 }
 
 #[tokio::test]
-async fn another_spelling_is_judged_too() {
+async fn another_spelling_is_screened_too() {
     let plane = Plane::new(|settings| settings.loose = true);
     plane.insert(alias("Spelled", "https://bad.example.net/")).await;
     assert_eq!(plane.status("sPELLED").await, 302);
-    plane.screen.learn("bad");
+    plane.screen.block("bad");
     plane.redirector.rescreen();
     assert_eq!((plane.status("sPELLED").await, plane.status("Spelled").await), (451, 451));
 }
 
 #[tokio::test]
-async fn what_was_judged_before_the_screen_learned_is_not_remembered_afterwards() {
+async fn a_look_up_that_was_screened_before_a_change_is_not_cached() {
     let plane = Plane::new(|_| ());
     plane.insert(alias("plain", "https://bad.example.net/")).await;
-    let _ = plane.screen.tells.set(Arc::clone(&plane.redirector));
-    // In the middle of the look-up, after the screen was asked and before the answer is remembered.
+    let _ = plane.screen.rescreens.set(Arc::clone(&plane.redirector));
+    // During the look-up, after the screen decided and before the route is cached.
     assert_eq!(plane.status("plain").await, 451);
-    assert_eq!(plane.screen.asked.load(Ordering::Relaxed), 2);
+    assert_eq!(plane.screen.calls.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
-async fn a_hit_asks_nobody() {
+async fn a_cache_hit_does_not_call_the_screen() {
     let plane = Plane::new(|_| ());
     plane.insert(alias("plain", "https://good.example.net/")).await;
     for _ in 0..100 {
         assert_eq!(plane.status("plain").await, 302);
     }
-    assert_eq!(plane.screen.asked.load(Ordering::Relaxed), 1);
+    assert_eq!(plane.screen.calls.load(Ordering::Relaxed), 1);
 }
 
-/// `cargo test --release -p terse-redirect --test it -- --ignored --nocapture a_million_remembered`
+/// `cargo test --release -p terse-redirect --test it -- --ignored --nocapture a_million_cached`
 #[tokio::test]
 #[ignore = "takes a while"]
-async fn a_million_remembered_links_are_looked_at_again() {
+async fn a_million_cached_links_are_rescreened() {
     let plane = Plane::new(|settings| settings.cache_bytes = 2 << 30);
     for n in 0..1_000_000 {
         let code = format!("link-{n}");
@@ -193,19 +193,19 @@ async fn a_million_remembered_links_are_looked_at_again() {
             .await;
         plane.status(&code).await;
     }
-    plane.screen.learn("site-77.");
+    plane.screen.block("site-77.");
     let begun = Instant::now();
-    let recalled = plane.redirector.rescreen();
+    let dropped = plane.redirector.rescreen();
     println!(
-        "{} remembered, {recalled} forgotten in {:?}",
-        plane.redirector.routes().len() + recalled,
+        "{} cached, {dropped} dropped in {:?}",
+        plane.redirector.routes().len() + dropped,
         begun.elapsed()
     );
-    assert_eq!(recalled, 200);
+    assert_eq!(dropped, 200);
 }
 
 #[tokio::test]
-async fn nobody_is_sent_to_a_fallback_that_the_screen_blocks_now() {
+async fn a_fallback_that_the_screen_blocks_is_not_used() {
     let plane = Plane::new(|_| ());
     let to = |path: &str| Some(Target::from_stored(format!("https://{path}.example/")));
     let place = DomainConfig {
@@ -222,13 +222,13 @@ async fn nobody_is_sent_to_a_fallback_that_the_screen_blocks_now() {
     };
     plane.redirector.set_domains(std::slice::from_ref(&place));
     assert_eq!((open(), lost().await), ([true, true], 302));
-    plane.screen.learn("bad");
+    plane.screen.block("bad");
     plane.redirector.rescreen();
     assert_eq!((open(), lost().await), ([false, true], 404));
-    // Told again, for whatever reason, it is no other place.
+    // The same configuration again does not unblock it.
     plane.redirector.set_domains(std::slice::from_ref(&place));
     assert_eq!((open(), lost().await), ([false, true], 404));
-    plane.screen.learn("");
+    plane.screen.block("");
     plane.redirector.rescreen();
     assert_eq!((open(), lost().await), ([true, true], 302));
 }

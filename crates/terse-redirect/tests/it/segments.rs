@@ -1,16 +1,15 @@
-//! Reads a journal's folder, as the click pipeline will.
+//! Reads the segments of a journal, as the click pipeline does.
 #![allow(clippy::disallowed_methods, reason = "tests may read files")]
 
 use std::path::{Path, PathBuf};
 
-use terse_core::clicks::{
-    ClickOutcome, Frame, HEADER, Record, RequestFlags, SegmentHeader, read_frame,
-};
+use terse_core::Answered;
+use terse_core::clicks::{Frame, HEADER, Record, RequestFlags, SegmentHeader, read_frame};
 
-/// A record without its times, which differ from run to run.
+/// A record without its times, which differ between runs.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Told {
-    pub(crate) outcome: ClickOutcome,
+pub(crate) struct JournaledVisit {
+    pub(crate) outcome: Answered,
     pub(crate) marks: RequestFlags,
     pub(crate) weight: u16,
     pub(crate) visitor: u64,
@@ -25,7 +24,7 @@ pub(crate) struct Told {
     pub(crate) campaign: String,
 }
 
-impl Told {
+impl JournaledVisit {
     pub(crate) fn new(record: &Record<'_>) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
@@ -49,8 +48,8 @@ impl Told {
 /// One segment's file.
 pub(crate) struct Segment {
     pub(crate) header: SegmentHeader,
-    pub(crate) told: Vec<Told>,
-    /// Whether it says that nothing follows.
+    pub(crate) visits: Vec<JournaledVisit>,
+    /// Whether it has an end mark.
     pub(crate) ended: bool,
     /// Where the last frame ends.
     pub(crate) end: usize,
@@ -59,18 +58,18 @@ pub(crate) struct Segment {
 impl Segment {
     pub(crate) fn parse(bytes: &[u8]) -> Self {
         let header = SegmentHeader::decode(bytes).expect("a segment's header");
-        let (mut told, mut at) = (Vec::new(), HEADER);
+        let (mut visits, mut at) = (Vec::new(), HEADER);
         let ended = loop {
             match read_frame(&bytes[at..], header.id, at) {
                 Frame::Record(record, next) => {
-                    told.push(Told::new(&record));
+                    visits.push(JournaledVisit::new(&record));
                     at = next;
                 }
                 Frame::End => break true,
                 Frame::Nothing => break false,
             }
         };
-        Self { header, told, ended, end: at }
+        Self { header, visits, ended, end: at }
     }
 }
 
@@ -88,6 +87,6 @@ pub(crate) fn read(folder: &Path) -> Vec<Segment> {
 }
 
 /// Every record of every segment.
-pub(crate) fn read_all(folder: &Path) -> Vec<Told> {
-    read(folder).into_iter().flat_map(|segment| segment.told).collect()
+pub(crate) fn read_all(folder: &Path) -> Vec<JournaledVisit> {
+    read(folder).into_iter().flat_map(|segment| segment.visits).collect()
 }

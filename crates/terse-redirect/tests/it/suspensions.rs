@@ -1,4 +1,4 @@
-//! Links of owners who are suspended.
+//! Links of suspended owners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn link_of(owner: OwnerId, code: &str) -> Link {
 }
 
 #[tokio::test]
-async fn a_suspended_owners_links_are_taken_down_remembered_or_not_and_come_back() {
+async fn links_of_a_suspended_owner_are_blocked_cached_or_not_and_come_back() {
     let fixture = Fixture::new(|_| ());
     fixture.insert(link_of(ANN, "known-1")).await;
     fixture.insert(link_of(ANN, "unknown-1")).await;
@@ -35,13 +35,13 @@ async fn a_suspended_owners_links_are_taken_down_remembered_or_not_and_come_back
     fixture.redirector.suspend(&[ANN]);
     for code in ["known-1", "unknown-1", "forward-1", "counted-1"] {
         assert_eq!(fixture.visit(code).await, (451, None), "{code}");
-        let looks = Visitor { head: true, ..visitor(code) };
-        assert_eq!(fixture.visit_as(looks).await.0, 451, "{code}");
+        let head = Visitor { head: true, ..visitor(code) };
+        assert_eq!(fixture.visit_as(head).await.0, 451, "{code}");
     }
-    assert_eq!(fixture.visit("deleted-1").await.0, 404, "what is deleted stays so");
-    assert_eq!(fixture.store.gets(), reads + 5, "they are remembered as taken down");
+    assert_eq!(fixture.visit("deleted-1").await.0, 404, "a deleted link stays deleted");
+    assert_eq!(fixture.store.gets(), reads + 5, "they are cached as blocked");
     assert_eq!(fixture.visit("other-1").await.0, 302);
-    assert_eq!(fixture.store.gets(), reads + 5, "others' links are not forgotten");
+    assert_eq!(fixture.store.gets(), reads + 5, "links of other owners stay cached");
     fixture.redirector.suspend(&[BOB]);
     for code in ["known-1", "unknown-1", "forward-1", "counted-1"] {
         assert_eq!(fixture.visit(code).await.0, 302, "{code}");
@@ -50,7 +50,7 @@ async fn a_suspended_owners_links_are_taken_down_remembered_or_not_and_come_back
 }
 
 #[tokio::test]
-async fn a_look_up_that_began_before_a_ban_does_not_outlive_it() {
+async fn a_look_up_that_began_before_a_suspension_is_not_cached() {
     let fixture = Arc::new(Fixture::new(|_| ()));
     for (code, after, status) in [("link-1", vec![ANN], 451), ("link-2", vec![], 302)] {
         fixture.insert(link_of(ANN, code)).await;
@@ -70,7 +70,7 @@ async fn a_look_up_that_began_before_a_ban_does_not_outlive_it() {
 }
 
 #[tokio::test]
-async fn a_ban_in_loose_mode_holds_for_every_spelling() {
+async fn a_suspension_in_loose_mode_holds_for_every_spelling() {
     let fixture = Fixture::new(|settings| settings.loose = true);
     fixture.insert(link_of(ANN, "My-Link")).await;
     assert_eq!(fixture.visit("my-link").await.0, 302);

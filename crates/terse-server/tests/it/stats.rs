@@ -361,7 +361,7 @@ async fn owners_see_their_own_and_nobody_elses() {
     let gone = LinkKey { domain: Domain::primary(), code: Code::parse("nowhere").unwrap() };
     web.clicks.add([Click {
         weight: 50,
-        ..Click::bare(now, ClickTarget::Nowhere(gone, ClickOutcome::NotFound))
+        ..Click::bare(now, ClickTarget::Nowhere(gone, Answered::NotFound))
     }]);
     for path in ["stats", "clicks", "live", "stats?interval=odd"] {
         web.call(&format!("GET /api/v1/urls/mine/{path}"), &[("authorization", OTHER.0)], "")

@@ -20,10 +20,10 @@ mod values;
 use std::sync::Arc;
 
 use terse_core::clicks::{
-    Added, Batch, Click, ClickIngest, ClickOutcome, ClickReport, ClickStore, ClickSubject,
-    ClickTarget, Count, JournalId, JournalSpan, LinkId, Opened, Period, Unit,
+    Added, Batch, Click, ClickIngest, ClickReport, ClickStore, ClickSubject, ClickTarget, Count,
+    JournalId, JournalSpan, LinkId, Opened, Period, Unit,
 };
-use terse_core::{OwnerId, Timestamp};
+use terse_core::{Answered, OwnerId, Timestamp};
 
 pub use add::*;
 pub use concurrency::*;
@@ -142,7 +142,7 @@ fn click(link: &LinkId, ms: i64) -> Click {
     Click::bare(moment(ms), ClickTarget::Link(link.clone(), OWNER))
 }
 
-fn orphan(code: &str, ms: i64, outcome: ClickOutcome) -> Click {
+fn orphan(code: &str, ms: i64, outcome: Answered) -> Click {
     Click::bare(moment(ms), ClickTarget::Nowhere(key(code), outcome))
 }
 

@@ -1,7 +1,7 @@
 //! Whose clicks they are.
 
-use terse_core::clicks::{BotKind, Click, ClickOutcome, ClickSubject, ClickTarget, Count, LinkId};
-use terse_core::{Domain, OwnerId};
+use terse_core::clicks::{BotKind, Click, ClickSubject, ClickTarget, Count, LinkId};
+use terse_core::{Answered, Domain, OwnerId};
 
 use super::{ALWAYS, OWNER, Store, click, humans, in_buckets, link, of_link, orphan, put, report};
 use crate::moment;
@@ -16,11 +16,11 @@ pub async fn every_subject_gets_its_sum(store: Store) {
             click(&two, 2),
             click(&one, 3),
             others.clone(),
-            orphan("none", 4, ClickOutcome::NotFound),
+            orphan("none", 4, Answered::NotFound),
         ],
     )
     .await;
-    put(&store, vec![click(&two, 2), others, orphan("none", 9, ClickOutcome::Blocked)]).await;
+    put(&store, vec![click(&two, 2), others, orphan("none", 9, Answered::Blocked)]).await;
     for (subject, want) in [
         (ClickSubject::Link(one), 2),
         (ClickSubject::Link(two), 2),
@@ -99,8 +99,8 @@ pub async fn the_unknown_has_an_empty_report(store: Store) {
 }
 
 pub async fn a_click_may_stand_for_many(store: Store) {
-    let sampled = Click { weight: 1000, ..orphan("scan", 1, ClickOutcome::NotFound) };
-    put(&store, vec![sampled.clone(), sampled, orphan("scan", 2, ClickOutcome::Gone)]).await;
+    let sampled = Click { weight: 1000, ..orphan("scan", 1, Answered::NotFound) };
+    put(&store, vec![sampled.clone(), sampled, orphan("scan", 2, Answered::Gone)]).await;
     let found = report(&store, &ClickSubject::Orphans, ALWAYS).await;
     assert_eq!((found.tally.clicks, in_buckets(&found)), (humans(2001), humans(2001)));
 }
@@ -138,7 +138,7 @@ pub async fn links_are_walked_in_order(store: Store) {
     elsewhere.key.domain = Domain::parse("a.example").unwrap();
     links.push(elsewhere);
     put(&store, links.iter().rev().map(|link| click(link, 1)).collect()).await;
-    put(&store, vec![orphan("none", 1, ClickOutcome::NotFound)]).await;
+    put(&store, vec![orphan("none", 1, Answered::NotFound)]).await;
     links.sort();
     let mut walked: Vec<LinkId> = Vec::new();
     loop {

@@ -1,7 +1,8 @@
 //! By whom, and from where.
 
+use terse_core::Answered;
 use terse_core::clicks::{
-    BotKind, Click, ClickOutcome, ClickSubject, Count, Dimension, Interned, MAX_VALUES_PER_HOUR,
+    BotKind, Click, ClickSubject, Count, Dimension, Interned, MAX_VALUES_PER_HOUR,
     MAX_VALUES_TOTAL, Tally,
 };
 
@@ -77,11 +78,8 @@ pub async fn every_dimension_is_reported(store: Store) {
             );
         }
     }
-    put(
-        &store,
-        vec![orphan("lost", 1, ClickOutcome::NotFound), orphan("late", 2, ClickOutcome::Gone)],
-    )
-    .await;
+    put(&store, vec![orphan("lost", 1, Answered::NotFound), orphan("late", 2, Answered::Gone)])
+        .await;
     let orphans = report(&store, &ClickSubject::Orphans, ALWAYS).await.tally;
     assert_eq!(count_of(&orphans, Dimension::Code, "lost"), humans(1));
     assert_eq!(count_of(&orphans, Dimension::Outcome, "expired"), humans(1));
