@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// First path segments that are pages of ours, now or foreseeably. No alias and no generated code
-/// may be one of them, in any mixture of cases. None has a digit.
+/// Path segments reserved for terse's own pages. No alias and no generated code may equal one of
+/// them, in any case. None contains a digit.
 const RESERVED: &[&str] = &[
     "about",
     "abuse",
@@ -127,10 +127,9 @@ const RESERVED: &[&str] = &[
     "yourls-api",
 ];
 
-/// Whether a word is kept for our own pages. Case does not matter.
+/// Whether a word is reserved for terse's own pages, in any case.
 pub fn is_reserved(word: &str) -> bool {
-    // None of them has a digit, and most codes have one: scanners are told apart from pages
-    // quickly.
+    // Reserved words contain no digit and most codes do, so this check is usually enough.
     if word.bytes().any(|byte| byte.is_ascii_digit()) {
         return false;
     }
@@ -140,43 +139,45 @@ pub fn is_reserved(word: &str) -> bool {
     })
 }
 
-/// The short part of a short link. Holding one proves that it is shaped like a code:
-/// `[A-Za-z0-9_-]{3,64}`.
+/// The short part of a short link. A `Code` always matches `[A-Za-z0-9_-]{3,64}`.
 #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Code(Box<str>);
 
 impl Code {
-    /// The longest a code can be.
+    /// The maximum length.
     pub const MAX: usize = 64;
-    /// The shortest a code can be.
+    /// The minimum length.
     pub const MIN: usize = 3;
 
-    /// What a visitor's path may contain. `None` means that no link can ever have this name.
+    /// Parses a code from a path. `None` if no link can have this code.
     pub fn parse(text: &str) -> Option<Self> {
         Self::shaped(text.as_bytes()).then(|| Self(text.into()))
     }
 
-    /// Whether bytes are shaped like a code, without making one.
+    /// Whether bytes have the form of a code, without allocating.
     pub fn shaped(bytes: &[u8]) -> bool {
         (Self::MIN..=Self::MAX).contains(&bytes.len()) && bytes.iter().all(|&b| is_code_byte(b))
     }
 
-    /// An alias that a person asks for: shaped like a code, and not one of our own words.
+    /// Parses a custom alias: a code that is not a reserved word.
     pub fn parse_alias(text: &str, field: &'static str) -> Result<Self, ValidationError> {
         let refuse = |kind, detail: &'static str| Err(ValidationError::new(kind, field, detail));
         if !(Self::MIN..=Self::MAX).contains(&text.len()) {
-            return refuse(ValidationErrorKind::InvalidAlias, "an alias has 3 to 64 characters");
+            return refuse(
+                ValidationErrorKind::InvalidAlias,
+                "an alias must have 3 to 64 characters",
+            );
         }
         if !text.bytes().all(is_code_byte) {
             return refuse(
                 ValidationErrorKind::InvalidAlias,
-                "an alias is made of A-Z, a-z, 0-9, - and _",
+                "an alias may contain only A-Z, a-z, 0-9, - and _",
             );
         }
         if is_reserved(text) {
             return refuse(
                 ValidationErrorKind::ReservedAlias,
-                "this word is kept for our own pages",
+                "this alias is reserved for pages of this server",
             );
         }
         Ok(Self(text.into()))
@@ -187,7 +188,7 @@ impl Code {
         &self.0
     }
 
-    /// The code with its case folded away: two aliases that fold alike look alike to people.
+    /// The code in lower case: aliases with the same folded form are easily confused.
     pub fn folded(&self) -> String {
         self.0.to_ascii_lowercase()
     }
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_no_link_can_have_is_no_code() {
+    fn an_impossible_path_is_not_a_code() {
         for text in ["", "ab", "a/b", "ok1234%2F", "ok1234.", "é234", &"a".repeat(65)] {
             assert!(Code::parse(text).is_none(), "{text}");
         }

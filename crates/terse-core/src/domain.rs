@@ -1,26 +1,27 @@
-//! The host names under which short links live.
+//! The domains of short links.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The domain half of a link's key. The primary domain is written as the empty name, so that a
-/// server can be given another `base_url` without a single link changing its key; further domains
-/// are written as their canonical host.
+/// The domain part of a link's key. The primary domain is stored as the empty name, so that a
+/// change of `base_url` changes no link's key. Additional domains are stored as their canonical
+/// host.
 #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Domain(Arc<str>);
 
 impl Domain {
-    /// The domain of `base_url`, whatever it is today.
+    /// The domain of `base_url`.
     pub fn primary() -> Self {
         Self("".into())
     }
 
-    /// A further domain, canonicalised like the host of a URL. `None` if it cannot be a host.
+    /// Parses an additional domain and canonicalises it like the host of a URL. `None` if it is not
+    /// a valid host.
     pub fn parse(host: &str) -> Option<Self> {
         canonical_host(host).map(|host| Self(host.into()))
     }
 
-    /// As a store wrote it earlier.
+    /// Reads a stored domain.
     pub fn from_stored(name: &str) -> Self {
         Self(name.into())
     }
@@ -46,23 +47,22 @@ impl fmt::Debug for Domain {
     }
 }
 
-/// Which host names this server answers for. What is added while running is known to all clones at
-/// once.
+/// The host names that this server answers for. All clones share the domains added at run time.
 #[derive(Clone, Debug)]
 pub struct Hosts {
     base_url: Box<str>,
     primary: Box<str>,
-    /// Other spellings of the primary domain, such as `localhost` on a laptop.
+    /// Aliases of the primary domain, such as `localhost`.
     also_primary: Vec<Box<str>>,
-    /// From the settings: for the life of the process.
+    /// From the settings; fixed for the life of the process.
     further: Vec<Domain>,
-    /// Added while running.
+    /// Added at run time.
     added: Arc<RwLock<Arc<[Domain]>>>,
 }
 
 impl Hosts {
-    /// `base_url` must be an absolute http(s) URL without query and fragment; short links are it, a
-    /// slash, and the code.
+    /// `base_url` must be an absolute http(s) URL without query and fragment. A short link is
+    /// `base_url`, a slash and the code.
     pub fn new(base_url: &url::Url, also_primary: &[&str], further: Vec<Domain>) -> Option<Self> {
         let primary = base_url.host_str()?.trim_end_matches('.').into();
         let also_primary =
@@ -71,8 +71,8 @@ impl Hosts {
         Some(Self { base_url, primary, also_primary, further, added: Arc::default() })
     }
 
-    /// The domain a request for `host` (no port) is for, or `None` if it is not ours. Case and a
-    /// trailing dot do not matter.
+    /// The domain for a request's host (without port); `None` if it is not one of ours. Ignores
+    /// case and a trailing dot.
     pub fn domain_of(&self, host: &str) -> Option<Domain> {
         let host = host.strip_suffix('.').unwrap_or(host);
         if self.primary.eq_ignore_ascii_case(host)
@@ -84,33 +84,32 @@ impl Hosts {
         self.further.iter().find(is).cloned().or_else(|| self.added().iter().find(is).cloned())
     }
 
-    /// The domains of the settings, the primary one first.
-    pub fn settled(&self) -> impl Iterator<Item = Domain> + '_ {
+    /// The domains from the settings, the primary one first.
+    pub fn configured(&self) -> impl Iterator<Item = Domain> + '_ {
         std::iter::once(Domain::primary()).chain(self.further.iter().cloned())
     }
 
-    /// Those that were added while running.
+    /// The domains added at run time.
     pub fn added(&self) -> Arc<[Domain]> {
         Arc::clone(&self.added.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces those that were added while running. What the settings name already is not added to
-    /// it.
+    /// Replaces the domains added at run time. Domains from the settings are left out.
     pub fn set_added(&self, domains: impl IntoIterator<Item = Domain>) {
-        let fixed = |domain: &Domain| domain.is_primary() || self.is_settled(domain);
+        let fixed = |domain: &Domain| domain.is_primary() || self.is_configured(domain);
         let added = domains.into_iter().filter(|domain| !fixed(domain)).collect();
         *self.added.write().unwrap_or_else(PoisonError::into_inner) = added;
     }
 
-    /// Whether the settings name this host in one way or another.
-    fn is_settled(&self, domain: &Domain) -> bool {
+    /// Whether the settings name this host.
+    fn is_configured(&self, domain: &Domain) -> bool {
         let host = domain.as_str();
         *self.primary == *host
             || self.also_primary.iter().any(|own| **own == *host)
             || self.further.contains(domain)
     }
 
-    /// Every host name that leads to us, canonical.
+    /// All canonical host names of this server.
     pub fn names(&self) -> Vec<String> {
         std::iter::once(&*self.primary)
             .chain(self.also_primary.iter().map(|host| &**host))
@@ -120,17 +119,17 @@ impl Hosts {
             .collect()
     }
 
-    /// What people call a domain.
+    /// The display name of a domain.
     pub fn name_of<'a>(&'a self, domain: &'a Domain) -> &'a str {
         if domain.is_primary() { &self.primary } else { domain.as_str() }
     }
 
-    /// What short links of a domain begin with, without the closing slash.
+    /// The base of the short links of a domain, without a trailing slash.
     pub fn base_of(&self, domain: &Domain) -> String {
         if domain.is_primary() {
             return self.base_url.to_string();
         }
-        // The same scheme and port: all domains lead to the same server.
+        // All domains use the same scheme and port.
         let (scheme, rest) = self.base_url.split_once("://").unwrap_or(("https", ""));
         let port = rest.strip_prefix(&*self.primary).unwrap_or_default();
         format!("{scheme}://{}{port}", domain.as_str())
@@ -142,7 +141,7 @@ impl Hosts {
     }
 }
 
-/// A host name as a URL parser writes it, without a trailing dot.
+/// A host name as the URL parser serialises it, without a trailing dot.
 fn canonical_host(host: &str) -> Option<String> {
     if host.contains(['/', '@', '?', '#', '\\']) {
         return None;
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_that_is_added_is_known_to_every_clone_and_leaves_again() {
+    fn added_domains_are_shared_by_all_clones_and_can_be_removed() {
         let base = url::Url::parse("https://go.example/").unwrap();
         let b = Domain::parse("b.example").unwrap();
         let hosts = Hosts::new(&base, &["localhost"], vec![b.clone()]).unwrap();

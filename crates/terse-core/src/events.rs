@@ -1,4 +1,4 @@
-//! Telling others what happened to links.
+//! Events about links.
 
 use async_trait::async_trait;
 
@@ -6,21 +6,21 @@ use crate::link::{Link, ModerationStatus, OwnerId};
 use crate::registry::EventKind;
 use crate::time::Timestamp;
 
-/// Whoever wants to know what happens to links. Told after a change is durable and before whoever
-/// made it is answered, so it must not take long; nothing it does can undo the change. If the
-/// process dies in between, it is never told.
+/// Receives events about links. Called after a change is durable and before the response, so it
+/// must return quickly; it cannot undo the change. If the process dies in between, the event is
+/// lost.
 #[async_trait]
 pub trait LinkEvents: Send + Sync {
-    /// Whether there is anybody to be told anything.
+    /// Whether events are wanted at all.
     fn listens(&self) -> bool;
-    /// Whether what happens to this owner's links is of interest. Asked at every change, so it is
-    /// quick.
+    /// Whether events about this owner's links are wanted. Called for every change, so it must be
+    /// fast.
     fn wants(&self, owner: OwnerId) -> bool;
-    /// Something happened. The link is as it is now.
+    /// Reports an event. The link is in its new state.
     async fn happened(&self, kind: EventKind, link: &Link, at: Timestamp);
 }
 
-/// Nobody wants to know.
+/// Ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoEvents;
 
@@ -37,7 +37,7 @@ impl LinkEvents for NoEvents {
     async fn happened(&self, _: EventKind, _: &Link, _: Timestamp) {}
 }
 
-/// What a change of a link is called: the gravest thing that is new about it.
+/// The event of a change: its most important part.
 pub(crate) fn kind_of(old: &Link, new: &Link) -> EventKind {
     if old.deleted_at.is_none() && new.deleted_at.is_some() {
         EventKind::LinkDeleted

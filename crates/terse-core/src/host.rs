@@ -1,15 +1,15 @@
-//! Which hosts a target may point at.
+//! Checks of target hosts.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Hosts that nobody may shorten, each with all names below it. Matched label by label on the
-/// parsed host, never on text.
+/// Blocked hosts with their subdomains. Compared label by label with the parsed host.
 #[derive(Clone, Debug, Default)]
 pub struct BlockedHosts(HashSet<Box<str>>);
 
 impl BlockedHosts {
-    /// Host names or addresses, in any spelling a URL may use. What cannot be a host is given back.
+    /// Parses host names or addresses in any URL spelling. Returns the first invalid one as an
+    /// error.
     pub fn parse<T: AsRef<str>>(hosts: &[T]) -> Result<Self, String> {
         let mut set = HashSet::new();
         for host in hosts {
@@ -19,7 +19,7 @@ impl BlockedHosts {
         Ok(Self(set))
     }
 
-    /// Whether a canonical host, or a domain above it, is on the list.
+    /// Whether a canonical host or a parent domain is on the list.
     pub(crate) fn contains(&self, host: &str) -> bool {
         if self.0.is_empty() {
             return false;
@@ -37,10 +37,10 @@ impl BlockedHosts {
     }
 }
 
-/// A host name or address, in any spelling a URL may use, as a parsed target has it. `None` if it
-/// cannot be a host.
-pub fn canonical_host(typed: &str) -> Option<String> {
-    let parsed = url::Url::parse(&format!("http://{typed}/")).ok()?;
+/// The canonical form of a host name or address in any URL spelling. `None` if it is not a valid
+/// host.
+pub fn canonical_host(text: &str) -> Option<String> {
+    let parsed = url::Url::parse(&format!("http://{text}/")).ok()?;
     let beside = [
         parsed.username(),
         parsed.query().unwrap_or_default(),
@@ -53,9 +53,9 @@ pub fn canonical_host(typed: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Names that mean "here" or "inside" and never a public place.
+/// Whether a name can be public: not a local or internal name.
 pub fn is_public_name(host: &str) -> bool {
-    const INSIDE: &[&str] = &[
+    const INTERNAL: &[&str] = &[
         "localhost",
         "local",
         "internal",
@@ -67,13 +67,13 @@ pub fn is_public_name(host: &str) -> bool {
         "corp",
     ];
     let host = host.strip_suffix('.').unwrap_or(host);
-    !INSIDE.iter().any(|name| {
+    !INTERNAL.iter().any(|name| {
         host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
     })
 }
 
-/// Whether an address can be reached from the public Internet. Addresses that carry another one
-/// inside are judged by both.
+/// Whether an address is on the public Internet. For addresses that embed an IPv4 address, both
+/// must be public.
 pub fn is_public_address(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),

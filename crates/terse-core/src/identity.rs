@@ -1,38 +1,38 @@
-//! The secret a store is born with, and what is derived from it.
+//! The secret of a store and the keys derived from it.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::codes::Alphabet;
 
-/// Made once, when a store is created, and kept in it: every node of a fleet reads the same one.
+/// Created once with the store and kept in it, so that every node reads the same one.
 #[derive(Clone)]
 pub struct Identity {
     secret: [u8; 32],
-    /// The alphabet that this store's generated codes are written in. Fixed for life, as codes are
-    /// filed by it.
+    /// The alphabet of this store's generated codes. It never changes, because codes are stored by
+    /// it.
     pub alphabet: Alphabet,
 }
 
 impl Identity {
-    /// A fresh one, from the operating system's random numbers.
+    /// Creates one from the operating system's random numbers.
     pub fn generate(alphabet: Alphabet) -> Result<Self, getrandom::Error> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret)?;
         Ok(Self { secret, alphabet })
     }
 
-    /// As a store wrote it earlier.
+    /// Reads a stored identity.
     pub fn from_stored(secret: [u8; 32], alphabet: Alphabet) -> Self {
         Self { secret, alphabet }
     }
 
-    /// For the store that keeps it.
+    /// The secret, for the store.
     pub fn secret(&self) -> &[u8; 32] {
         &self.secret
     }
 
-    /// A key for one purpose, unrelated to the keys for all others.
+    /// Derives a key for one purpose, independent of all other keys.
     pub fn derive(&self, purpose: &str) -> [u8; 32] {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.secret).expect("HMAC takes keys of any length");

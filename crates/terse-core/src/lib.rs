@@ -1,9 +1,8 @@
-//! The words, rules and contracts of terse.
+//! Domain types, rules, services and contracts of terse.
 //!
-//! What a link is, which targets and aliases are allowed, how codes are made, what a visitor gets
-//! for a link at a given moment, and what a store must promise. Everything here is given `now` and
-//! touches nothing outside: no files, no sockets, no HTTP, no SQL. The API, the dashboard and the
-//! command line are three doors onto these rules.
+//! Links, targets, aliases and codes; the outcome of a visit; the services behind the API, the
+//! dashboard and the command line; and the contracts that stores implement. The crate does no I/O:
+//! no files, sockets, HTTP or SQL. Callers pass in the time.
 
 mod changes;
 pub mod clicks;

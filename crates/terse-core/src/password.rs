@@ -1,18 +1,18 @@
-//! The password of a link, as far as the core ever sees it: hashed.
+//! Password hashes.
 
 use std::fmt;
 
-/// A password's hash in the PHC format. Whoever makes one has hashed; clear text never comes here.
+/// A password hash in PHC format. The core never sees clear text.
 #[derive(Clone, Eq, PartialEq)]
 pub struct PasswordHash(Box<str>);
 
 impl PasswordHash {
-    /// A hash in the PHC format, such as `$argon2id$v=19$…`, fresh or as a store wrote it earlier.
+    /// Wraps a hash in PHC format, such as `$argon2id$v=19$…`.
     pub fn from_phc(text: impl Into<Box<str>>) -> Self {
         Self(text.into())
     }
 
-    /// For a store to keep, and for whoever checks a password against it.
+    /// The hash, for stores and for verification.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Whose word about where a visitor comes from is taken.
+//! Trusted proxies and the client address.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ impl FromStr for ProxyRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refuse = || format!("{text:?} is neither an address nor a range such as 10.0.0.0/8");
+        let refuse = || format!("{text:?} must be an IP address or a range such as 10.0.0.0/8");
         let (address, bits) = match text.split_once('/') {
             Some((address, bits))
                 if bits.len() <= 3 && bits.bytes().all(|byte| byte.is_ascii_digit()) =>
@@ -35,7 +35,7 @@ impl FromStr for ProxyRange {
     }
 }
 
-/// An address as IPv6 has it, so that an IPv4 one is the same however it is written.
+/// The address as IPv6, so that IPv4 and IPv4-mapped addresses are equal.
 fn mapped(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -43,26 +43,24 @@ fn mapped(address: IpAddr) -> u128 {
     }
 }
 
-/// The proxies that stand before us. What others say about where a visitor comes from is not
-/// believed.
+/// The trusted reverse proxies. `X-Forwarded-For` from other addresses is ignored.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies(Vec<ProxyRange>);
 
 impl Proxies {
-    /// These and no others.
+    /// Trusts exactly these ranges.
     pub fn new(ranges: Vec<ProxyRange>) -> Self {
         Self(ranges)
     }
 
-    /// Whether this address is one of them.
+    /// Whether this address is a trusted proxy.
     pub fn trusts(&self, address: IpAddr) -> bool {
         let address = mapped(address);
         self.0.iter().any(|range| address & range.mask == range.network)
     }
 
-    /// Where a visitor comes from: the last address on the way that is not one of ours. `forwarded`
-    /// are the values of `X-Forwarded-For` in their order, each a list in which every proxy
-    /// appended whom it heard from.
+    /// The client address: the last address in the chain that is not a trusted proxy. `forwarded`
+    /// are the `X-Forwarded-For` values in order; each proxy appends the address of its peer.
     pub fn client<'a>(
         &self,
         peer: IpAddr,
@@ -74,7 +72,7 @@ impl Proxies {
         }
         for value in forwarded.rev() {
             for name in value.rsplit(|&byte| byte == b',') {
-                // Who wrote nonsense is not to be believed about what stands before it either.
+                // After an invalid entry, the rest of the chain cannot be trusted.
                 let Some(address) = address_in(name) else { return client };
                 client = address.to_canonical();
                 if !self.trusts(client) {
@@ -107,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn only_proxies_are_believed() {
+    fn only_trusted_proxies_may_forward() {
         let ours = proxies(&["127.0.0.1", "10.0.0.0/8", "2001:db8::/32"]);
         for (peer, forwarded, want) in [
             ("203.0.113.9", vec!["198.51.100.1"], "203.0.113.9"),
@@ -127,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_read_strictly() {
+    fn ranges_are_parsed_strictly() {
         for text in [
             "",
             "10.0.0.0/33",

@@ -1,4 +1,4 @@
-//! Targets: where a link leads.
+//! Targets of links.
 
 use std::fmt;
 
@@ -8,62 +8,67 @@ use crate::domain::Hosts;
 use crate::host::{BlockedHosts, is_public_address, is_public_name};
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// The serialisation of an absolute http(s) URL, byte for byte what `Location` will say.
+/// The serialisation of an absolute http(s) URL, exactly as sent in `Location`.
 #[derive(Clone, Eq, Hash, PartialEq)]
 pub struct Target(Box<str>);
 
-/// What an operator allows targets to be.
+/// The operator's rules for targets.
 #[derive(Clone, Debug, Default)]
 pub struct TargetRules {
-    /// Our own hosts: a link to them would be a loop.
+    /// Our own hosts: a link to them would loop.
     pub hosts: Option<Hosts>,
-    /// Private and loopback destinations are fine, as inside a company.
+    /// Whether private and loopback targets are allowed.
     pub allow_private: bool,
-    /// Hosts nobody may shorten.
+    /// Blocked hosts.
     pub blocked: BlockedHosts,
 }
 
 impl Target {
-    /// The longest serialisation, in octets.
+    /// The maximum length of the serialisation in bytes.
     pub const MAX: usize = 8192;
 
-    /// Parses as a browser would (WHATWG) and refuses what a visitor should never be sent to.
+    /// Parses like a browser (WHATWG URL) and refuses unsafe targets.
     pub fn parse(text: &str, rules: &TargetRules) -> Result<Self, ValidationError> {
         let text = text.trim_matches([' ', '\t', '\r', '\n']);
-        // Percent-encoding can only lengthen a URL, but a host in Unicode may shrink: leave room
-        // before refusing unparsed.
+        // Percent-encoding only lengthens a URL, but a Unicode host may become shorter: the limit
+        // before parsing is higher.
         if text.len() > 4 * Self::MAX {
-            return refuse(ValidationErrorKind::InvalidUrl, "a URL has at most 8,192 octets");
+            return refuse(ValidationErrorKind::InvalidUrl, "a URL may have at most 8,192 bytes");
         }
         if text.chars().any(char::is_control) {
-            return refuse(ValidationErrorKind::InvalidUrl, "a URL contains no control characters");
+            return refuse(
+                ValidationErrorKind::InvalidUrl,
+                "a URL must not contain control characters",
+            );
         }
         let url = Url::parse(text).map_err(|error| {
             let detail = match error {
                 url::ParseError::RelativeUrlWithoutBase => {
-                    "not an absolute URL: it should begin with https:// or http://".into()
+                    "this is not a web address: it must begin with https:// or http://"
                 }
-                error => format!("not a valid URL: {error}"),
+                url::ParseError::InvalidPort => "the port in the address is invalid",
+                url::ParseError::EmptyHost => "the address has no host",
+                _ => "this is not a web address",
             };
             ValidationError::new(ValidationErrorKind::InvalidUrl, "long_url", detail)
         })?;
         if !matches!(url.scheme(), "http" | "https") {
             return refuse(
                 ValidationErrorKind::SchemeNotAllowed,
-                "only http and https URLs can be shortened",
+                "the address must begin with https:// or http://",
             );
         }
         check_host(&url, rules)?;
         if url.port().is_some_and(is_bad_port) {
-            return refuse(ValidationErrorKind::InvalidUrl, "browsers refuse to open this port");
+            return refuse(ValidationErrorKind::InvalidUrl, "browsers block this port");
         }
         if url.as_str().len() > Self::MAX {
-            return refuse(ValidationErrorKind::InvalidUrl, "a URL has at most 8,192 octets");
+            return refuse(ValidationErrorKind::InvalidUrl, "a URL may have at most 8,192 bytes");
         }
         Ok(Self(String::from(url).into()))
     }
 
-    /// As a store wrote it earlier. The store answers for its integrity.
+    /// Reads a stored target. The store guarantees its integrity.
     pub fn from_stored(text: String) -> Self {
         Self(text.into())
     }
@@ -73,13 +78,13 @@ impl Target {
         &self.0
     }
 
-    /// The host, as people read it.
+    /// The host.
     pub fn host(&self) -> Option<String> {
         Url::parse(&self.0).ok()?.host_str().map(str::to_owned)
     }
 
-    /// This target with a visitor's query added behind its own, before the fragment. What a URL
-    /// cannot hold is escaped.
+    /// Appends the visitor's query to the target's query, before the fragment. Characters that a
+    /// URL cannot contain are escaped.
     pub fn with_query(&self, query: &str) -> String {
         let query: String = query
             .bytes()
@@ -116,7 +121,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Without query and fragment: these may hold secrets, and debug output may reach a log.
+/// Omits query and fragment: they may contain secrets, and debug output may be logged.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.0.split(['?', '#']).next().unwrap_or_default();
@@ -131,12 +136,12 @@ fn check_host(url: &Url, rules: &TargetRules) -> Result<(), ValidationError> {
             name.strip_suffix('.').unwrap_or(name)
         }
         Some(_) => url.host_str().unwrap_or_default(),
-        None => return refuse(ValidationErrorKind::InvalidUrl, "a URL needs a host"),
+        None => return refuse(ValidationErrorKind::InvalidUrl, "the address has no host"),
     };
     if rules.hosts.as_ref().is_some_and(|own| own.domain_of(host).is_some()) {
         return refuse(
             ValidationErrorKind::SelfReference,
-            "this is one of our own short domains: the link would lead back to us",
+            "the address is on this server: the link would lead back to itself",
         );
     }
     let public = match url.host() {
@@ -148,22 +153,22 @@ fn check_host(url: &Url, rules: &TargetRules) -> Result<(), ValidationError> {
     if !public && !rules.allow_private {
         return refuse(
             ValidationErrorKind::DestinationNotPublic,
-            "this address cannot be reached from the Internet",
+            "the address is not reachable from the public Internet",
         );
     }
     if rules.blocked.contains(host) {
-        return refuse(ValidationErrorKind::BlockedDestination, "this destination is blocked");
+        return refuse(ValidationErrorKind::BlockedDestination, "this target is blocked");
     }
     Ok(())
 }
 
-/// Names that parse but that no resolver could ever find.
+/// Refuses names that exceed the DNS length limits.
 fn check_name(name: &str) -> Result<(), ValidationError> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.len() > 253 || name.split('.').any(|label| !(1..=63).contains(&label.len())) {
         return refuse(
             ValidationErrorKind::InvalidUrl,
-            "no such host can exist: labels have 1 to 63 characters, names at most 253",
+            "the host name is invalid: labels may have 1 to 63 characters, the name at most 253",
         );
     }
     Ok(())
@@ -173,13 +178,12 @@ fn refuse<T>(kind: ValidationErrorKind, detail: &'static str) -> Result<T, Valid
     Err(ValidationError::new(kind, "long_url", detail))
 }
 
-/// Whether a port belongs to another protocol: a request sent there may be taken for something
-/// else.
+/// Whether a port belongs to another protocol, whose server could misinterpret an HTTP request.
 pub fn is_bad_port(port: u16) -> bool {
     BAD_PORTS.contains(&port)
 }
 
-/// Ports of other protocols, which the Fetch standard tells browsers to refuse, and 0.
+/// The bad ports of the Fetch standard, and 0.
 const BAD_PORTS: &[u16] = &[
     0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101,
     102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427,
@@ -217,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_target_says_why() {
+    fn an_invalid_target_is_refused_with_its_kind() {
         use ValidationErrorKind::*;
         let long = format!("https://example.com/{}", "a".repeat(8173));
         let label = format!("https://{}.example.com/", "a".repeat(64));

@@ -1,4 +1,4 @@
-//! Words people attach to a link.
+//! Titles, notes and tags.
 
 use crate::validation::{ValidationError, ValidationErrorKind};
 
@@ -7,14 +7,13 @@ use crate::validation::{ValidationError, ValidationErrorKind};
 pub struct Title(Box<str>);
 
 impl Title {
-    /// Titles are trimmed; control characters become spaces, since a title is one line. An empty
-    /// one is no title.
+    /// Trims the title and replaces control characters by spaces. `None` if it is empty.
     pub fn parse(text: &str) -> Result<Option<Self>, ValidationError> {
         if text.chars().count() > 1000 {
             return Err(ValidationError::new(
                 ValidationErrorKind::InvalidRequest,
                 "title",
-                "a title has at most 1,000 characters",
+                "a title may have at most 1,000 characters",
             ));
         }
         let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -22,7 +21,7 @@ impl Title {
         Ok((!clean.is_empty()).then(|| Self(clean.into())))
     }
 
-    /// As a store wrote it earlier.
+    /// Reads a stored title.
     pub fn from_stored(text: String) -> Self {
         Self(text.into())
     }
@@ -33,20 +32,19 @@ impl Title {
     }
 }
 
-/// Notes of the owner's, for the owner's eyes: up to 2,000 characters, on as many lines as they
-/// like.
+/// Private notes of the owner: up to 2,000 characters on any number of lines.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Notes(Box<str>);
 
 impl Notes {
-    /// Notes are trimmed. Line breaks of any kind become `\n`, tabs stay, other control characters
-    /// become spaces. Empty ones are no notes.
+    /// Trims the notes, normalises line breaks to `\n`, keeps tabs and replaces other control
+    /// characters by spaces. `None` if they are empty.
     pub fn parse(text: &str) -> Result<Option<Self>, ValidationError> {
         if text.chars().count() > 2000 {
             return Err(ValidationError::new(
                 ValidationErrorKind::InvalidRequest,
                 "notes",
-                "notes have at most 2,000 characters",
+                "notes may have at most 2,000 characters",
             ));
         }
         let lines = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -58,7 +56,7 @@ impl Notes {
         Ok((!clean.is_empty()).then(|| Self(clean.into())))
     }
 
-    /// As a store wrote them earlier.
+    /// Reads stored notes.
     pub fn from_stored(text: String) -> Self {
         Self(text.into())
     }
@@ -69,28 +67,27 @@ impl Notes {
     }
 }
 
-/// Up to 20 tags of up to 50 characters, each once, in the order given.
+/// Up to 20 distinct tags of up to 50 characters, in the given order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tags(Vec<Box<str>>);
 
 impl Tags {
-    /// Tags are trimmed; commas and control characters are refused, so that lists of tags can be
-    /// written in CSV.
+    /// Trims tags. Refuses commas and control characters, so that lists of tags fit into CSV.
     pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, ValidationError> {
         let refuse = |detail: &'static str| {
             Err(ValidationError::new(ValidationErrorKind::InvalidRequest, "tags", detail))
         };
         if texts.len() > 20 {
-            return refuse("a link has at most 20 tags");
+            return refuse("a link may have at most 20 tags");
         }
         let mut tags: Vec<Box<str>> = Vec::with_capacity(texts.len());
         for text in texts {
             let tag = text.as_ref().trim();
             if tag.is_empty() || tag.chars().count() > 50 {
-                return refuse("a tag has 1 to 50 characters");
+                return refuse("a tag must have 1 to 50 characters");
             }
             if tag.chars().any(|c| c == ',' || c.is_control()) {
-                return refuse("a tag contains no comma and no control character");
+                return refuse("a tag must not contain commas or control characters");
             }
             if !tags.iter().any(|have| **have == *tag) {
                 tags.push(tag.into());
@@ -99,12 +96,12 @@ impl Tags {
         Ok(Self(tags))
     }
 
-    /// As a store wrote them earlier: joined by commas.
+    /// Reads stored tags, joined by commas.
     pub fn from_stored(joined: &str) -> Self {
         Self(joined.split(',').filter(|tag| !tag.is_empty()).map(Into::into).collect())
     }
 
-    /// Joined by commas, for a store.
+    /// The stored form: joined by commas.
     pub fn joined(&self) -> String {
         self.0.join(",")
     }
@@ -114,7 +111,7 @@ impl Tags {
         self.0.iter().map(|tag| &**tag)
     }
 
-    /// With another tag in place of one, or with none. Each is still there once.
+    /// Replaces or removes a tag, without duplicates.
     pub fn replaced(&self, tag: &str, by: Option<&str>) -> Self {
         let mut tags: Vec<Box<str>> = Vec::with_capacity(self.0.len());
         for have in &self.0 {
@@ -145,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_keep_their_lines_and_nothing_else_that_controls() {
+    fn notes_keep_line_breaks_and_tabs_only() {
         assert_eq!(
             Notes::parse(" a\r\nb\rc\n\td\0e\x1b[31m ").unwrap().unwrap().as_str(),
             "a\nb\nc\n\td e [31m"
@@ -156,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_survive_being_joined() {
+    fn tags_round_trip_through_their_stored_form() {
         let tags = Tags::parse(&["spring", " sale ", "spring"]).unwrap();
         assert_eq!(tags.joined(), "spring,sale");
         assert_eq!(Tags::from_stored(&tags.joined()), tags);

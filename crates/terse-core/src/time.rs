@@ -1,4 +1,4 @@
-//! Moments: how they are kept, and how clients write them.
+//! Timestamps and their text form.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use jiff::civil::{Date, DateTime};
 
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// A moment in whole milliseconds since 1970 (UTC), the precision every store keeps. Reaches from
-/// the year 0 through all of 9999; written as RFC 3339.
+/// A time in whole milliseconds since 1970 (UTC), the precision of every store. The range is the
+/// years 0 to 9999; the text form is RFC 3339.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// 9999-12-31T23:59:59.999Z: the last one that every client can read.
+    /// 9999-12-31T23:59:59.999Z, the latest time that every client can parse.
     pub const MAX: Self = Self(253_402_300_799_999);
     /// 0000-01-01T00:00:00Z.
     pub const MIN: Self = Self(-62_167_219_200_000);
@@ -21,7 +21,7 @@ impl Timestamp {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
 
-    /// From milliseconds; beyond the ends, the end.
+    /// From milliseconds, clamped to the range.
     pub fn from_ms(ms: i64) -> Self {
         Self(ms.clamp(Self::MIN.0, Self::MAX.0))
     }
@@ -31,19 +31,19 @@ impl Timestamp {
         self.0
     }
 
-    /// Later by this much; `None` past the last moment.
+    /// Adds a duration; `None` past [`Self::MAX`].
     pub fn checked_add(self, by: Duration) -> Option<Self> {
         let ms = i64::try_from(by.as_millis()).ok()?.checked_add(self.0)?;
         (ms <= Self::MAX.0).then_some(Self(ms))
     }
 
-    /// Earlier by this much, but not before the first moment.
+    /// Subtracts a duration, at most down to [`Self::MIN`].
     pub fn saturating_sub(self, by: Duration) -> Self {
         Self::from_ms(self.0.saturating_sub(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// RFC 3339 with an offset, or a bare date meaning that day 00:00 UTC. Stricter than the parser
-    /// behind it, which also takes the basic format, missing offsets and named zones.
+    /// Parses RFC 3339 with an offset, or a date, which means 00:00 UTC. Stricter than jiff's
+    /// parser, which also accepts the basic format, missing offsets and named zones.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > 40 || !text.is_ascii() {
             return None;
@@ -104,38 +104,37 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The moment in the machine's own clock.
+/// The system time.
 pub(crate) fn machine_now() -> Timestamp {
     let since =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_ms(since.as_secs().cast_signed() * 1000 + i64::from(since.subsec_millis()))
 }
 
-/// A moment after `now` at which a link ends.
+/// Parses an expiry time, which must be after `now`.
 pub(crate) fn parse_expiry(text: &str, now: Timestamp) -> Result<Timestamp, ValidationError> {
     let refuse = |detail: &'static str| {
         ValidationError::new(ValidationErrorKind::InvalidExpiry, "expires_at", detail)
     };
     let at = Timestamp::parse(text).ok_or_else(|| refuse(EXPECTED))?;
-    if at <= now { Err(refuse("this moment has already passed")) } else { Ok(at) }
+    if at <= now { Err(refuse("the expiry must be in the future")) } else { Ok(at) }
 }
 
-/// A moment from which a link is valid; the past is fine.
+/// Parses the time from which a link is valid; it may be in the past.
 pub(crate) fn parse_start(text: &str) -> Result<Timestamp, ValidationError> {
     Timestamp::parse(text).ok_or_else(|| {
         ValidationError::new(ValidationErrorKind::InvalidRequest, "valid_from", EXPECTED)
     })
 }
 
-const EXPECTED: &str =
-    "not an RFC 3339 time with offset (2030-01-31T12:00:00Z) nor a date (2030-01-31)";
+const EXPECTED: &str = "must be an RFC 3339 time (2030-01-31T12:00:00Z) or a date (2030-01-31)";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_rfc_3339_or_a_date() {
+    fn timestamps_are_rfc_3339_or_a_date() {
         for (text, want) in [
             ("2030-01-01", "2030-01-01T00:00:00Z"),
             ("2030-06-15T12:00:00+05:45", "2030-06-15T06:15:00Z"),
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expiry_lies_ahead() {
+    fn an_expiry_is_in_the_future() {
         let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
         assert_eq!(
             parse_expiry("2026-01-01", now).unwrap_err().kind,

@@ -1,22 +1,21 @@
-//! Why an input was refused: which field, what is wrong, in words for people and a stable word for
-//! programs.
+//! Validation errors: the field, a message, and a stable code for programs.
 
 use std::borrow::Cow;
 
-/// A refused input. Nothing was changed.
+/// An invalid input. Nothing was changed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{field}: {detail}")]
 pub struct ValidationError {
-    /// The stable word.
+    /// The stable code.
     pub kind: ValidationErrorKind,
-    /// The field as it is called on the wire; one inside another with the way to it: `rules[2].to`.
+    /// The name of the field in the API; nested fields with their path: `rules[2].to`.
     pub field: Cow<'static, str>,
-    /// A sentence for people. Never contains more of the input than is safe to show.
+    /// A message for the user. Contains no unsafe part of the input.
     pub detail: Cow<'static, str>,
 }
 
 impl ValidationError {
-    /// A refusal of `field`.
+    /// An error about `field`.
     pub fn new(
         kind: ValidationErrorKind,
         field: impl Into<Cow<'static, str>>,
@@ -25,18 +24,18 @@ impl ValidationError {
         Self { kind, field: field.into(), detail: detail.into() }
     }
 
-    /// The same, of what clients know under another name.
+    /// The same error with another field name.
     pub fn on(self, field: impl Into<Cow<'static, str>>) -> Self {
         Self { field: field.into(), ..self }
     }
 }
 
-/// The kinds of refusal that client programs may rely on.
+/// The stable kinds of validation errors.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ValidationErrorKind {
     /// A field is missing, unknown, of the wrong type or out of its range.
     InvalidRequest,
-    /// Not an absolute http(s) URL that could lead anywhere.
+    /// Not an absolute http(s) URL.
     InvalidUrl,
     /// Another scheme than http and https.
     SchemeNotAllowed,
@@ -48,9 +47,9 @@ pub enum ValidationErrorKind {
     BlockedDestination,
     /// Not shaped like an alias.
     InvalidAlias,
-    /// A word that belongs to our own pages.
+    /// A reserved word.
     ReservedAlias,
-    /// Held by somebody else.
+    /// Taken by another link.
     AliasTaken,
     /// Not a date, or in the past.
     InvalidExpiry,

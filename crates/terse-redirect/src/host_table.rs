@@ -27,7 +27,7 @@ pub struct HostTable {
 impl HostTable {
     /// `port` is the one that most visitors have in their `Host` field.
     pub fn new(hosts: Hosts, port: u16) -> Self {
-        let domains: Vec<Domain> = hosts.settled().collect();
+        let domains: Vec<Domain> = hosts.configured().collect();
         let mut table = Self {
             hosts,
             port,

@@ -80,7 +80,7 @@ impl DomainBody {
             domain: hosts.name_of(domain).to_owned(),
             base_url: hosts.base_of(domain),
             primary: domain.is_primary(),
-            settled: hosts.settled().any(|settled| settled == *domain),
+            settled: hosts.configured().any(|settled| settled == *domain),
             root: text(|place| &place.root),
             not_found: text(|place| &place.not_found),
             expired: text(|place| &place.expired),
@@ -102,7 +102,7 @@ pub(super) async fn list(
     let places = state.registry.domain_configs().await?;
     let hosts = &state.links.rules().hosts;
     // What the registry says, which may be newer than what this node has heard of.
-    let settled: Vec<Domain> = hosts.settled().collect();
+    let settled: Vec<Domain> = hosts.configured().collect();
     // A name that has become another name of the primary domain since is not one of its own.
     let apart =
         |domain: &&Domain| hosts.domain_of(domain.as_str()).is_none_or(|known| known == **domain);
@@ -180,7 +180,7 @@ pub(super) async fn remove(
     if !places.iter().any(|place| place.domain == domain) {
         return Err(no_domain());
     }
-    let settled = state.links.rules().hosts.settled().any(|settled| settled == domain);
+    let settled = state.links.rules().hosts.configured().any(|settled| settled == domain);
     if !settled && state.links.any_on(&domain).await? {
         return Err(Problem::new(
             &DOMAIN_IN_USE,
