@@ -1,5 +1,5 @@
-//! What a clicks file can suffer: being killed, copied, damaged, full, flooded, from the future,
-//! and not ours.
+//! Faults of a click file: kills, copies, damage, a full disk, floods, newer schemas and foreign
+//! files.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{BufRead as _, BufReader};
@@ -53,7 +53,7 @@ fn click(n: u64) -> Click {
 
 const JOURNAL: JournalId = JournalId([3; 16]);
 
-/// The n-th of a row of batches of different sizes.
+/// The n-th of a series of batches of different sizes.
 fn batch(n: u64, epoch: u32) -> Batch {
     let clicks = (0..size(n)).map(|m| click(n * 50 + m));
     let span = JournalSpan { journal: JOURNAL, epoch, segment: 9, from: n, to: n + 1 };
@@ -122,7 +122,7 @@ async fn what_was_counted_is_there_when_opened_again() {
     {
         let mode =
             std::os::unix::fs::PermissionsExt::mode(&folder.db().metadata().unwrap().permissions());
-        assert_eq!(mode & 0o777, 0o600, "nobody else may read it");
+        assert_eq!(mode & 0o777, 0o600, "only the owner may read it");
     }
 }
 
@@ -167,7 +167,7 @@ async fn a_damaged_sum_is_an_error_to_readers_and_does_not_stop_the_counting() {
                 store.prune(up_to(0, 86_400_000, 100)).await.unwrap();
             }
         }
-        // One bit in the middle of each.
+        // One bit in the middle of each file.
         let conn = Connection::open(folder.db()).unwrap();
         let mut sums: Vec<Vec<u8>> = Vec::new();
         let mut statement = conn.prepare(&format!("SELECT DISTINCT sum FROM {table}")).unwrap();
@@ -193,7 +193,7 @@ async fn a_damaged_sum_is_an_error_to_readers_and_does_not_stop_the_counting() {
             let error = store.report(&subject, period, moment(0)).await.unwrap_err();
             assert!(matches!(error, StoreError::Corrupt(_)), "{table}: {error:?}");
         }
-        // The plain numbers are still there, and go on.
+        // The totals still exist and keep counting.
         assert_eq!(store.counts(&[link(1)]).await.unwrap()[0].humans, 10);
         put(&store, (0..100).map(click).collect()).await;
         store.prune(up_to(0, 86_400_000, 1000)).await.unwrap();
@@ -211,7 +211,7 @@ async fn a_damaged_sum_is_an_error_to_readers_and_does_not_stop_the_counting() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sums_that_do_not_fit_together_are_told() {
+async fn inconsistent_sums_are_reported() {
     let folder = Folder::new();
     put(&folder.open(), (0..100).map(click).collect()).await;
     let whole = std::fs::read(folder.db()).unwrap();
@@ -257,7 +257,7 @@ fn a_copy_is_whole_while_clicks_are_counted() {
         assert_eq!(
             runtime.block_on(everything(&store)).humans,
             (0..place).map(size).sum::<u64>(),
-            "as of one moment"
+            "from one snapshot"
         );
     }
 }
@@ -291,7 +291,7 @@ async fn a_full_file_refuses_whole_batches_and_recovers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_raw_clicks_only_sums_are_kept() {
+async fn without_raw_clicks_only_sums_are_stored() {
     let folder = Folder::new();
     let store =
         EmbeddedClicks::open(ClickOptions { keep_raw: false, ..ClickOptions::new(folder.db()) })
@@ -330,7 +330,7 @@ async fn nothing_is_left_of_what_was_erased() {
     );
 }
 
-/// A million clicks of which no two say the same, on one link.
+/// A million distinct clicks on one link.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_values_adds_less_than_a_mebibyte() {
     let folder = Folder::new();
@@ -377,13 +377,13 @@ async fn a_flood_of_values_adds_less_than_a_mebibyte() {
     assert!(added > 10_000, "the simulation has no teeth");
 }
 
-/// Pages in use, all tables and indexes together.
+/// The pages in use by all tables and indexes.
 fn sizes(path: &Path) -> i64 {
     let conn = Connection::open(path).unwrap();
     conn.query_row("SELECT sum(pgsize) FROM dbstat", [], |row| row.get(0)).unwrap()
 }
 
-/// Not a test of its own: the one who is killed.
+/// Not a test: the process that another test kills.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_who_counts_until_killed() {
     let Ok(path) = std::env::var("TERSE_TEST_CLICKS_TO_KILL") else { return };
@@ -399,7 +399,7 @@ async fn one_who_counts_until_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_at_any_moment_it_has_counted_what_it_said_and_no_more() {
+async fn killed_at_any_time_it_has_counted_exactly_the_acknowledged_batches() {
     let folder = Folder::new();
     let mut done = 0;
     for round in 0..15_u64 {
@@ -413,7 +413,7 @@ async fn killed_at_any_moment_it_has_counted_what_it_said_and_no_more() {
         let mut said = None;
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         for line in lines.by_ref().map_while(Result::ok) {
-            // The first line may begin with the name of the test.
+            // The first line may start with the name of the test.
             let Some((_, n)) = line.split_once("counted ") else { continue };
             said = n.parse::<u64>().ok();
             if said.is_some_and(|n| n >= done + 3 + round * 7 % 40) {
@@ -423,7 +423,7 @@ async fn killed_at_any_moment_it_has_counted_what_it_said_and_no_more() {
         std::thread::sleep(std::time::Duration::from_micros(round * 317));
         child.kill().unwrap();
         child.wait().unwrap();
-        // What it said before it died counts as well.
+        // Lines printed before the kill count as well.
         for line in lines.map_while(Result::ok) {
             said = line.split_once("counted ").and_then(|(_, n)| n.parse().ok()).max(said);
         }

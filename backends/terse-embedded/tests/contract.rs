@@ -1,4 +1,4 @@
-//! Every promise of `LinkStore` and of `ClickStore`, on real files.
+//! The `LinkStore` and `ClickStore` suites on real files.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use std::sync::{Arc, Once};
 use terse_embedded::{ClickOptions, Embedded, EmbeddedClicks, Options};
 use terse_testkit::link_store::Shared;
 
-/// A folder of its own for each store.
+/// One folder per store.
 fn folder() -> PathBuf {
-    // It must outlive its store, which the suite owns; so the next run cleans up after this one.
+    // The folder must outlive its store, which the suite owns, so the next run removes it.
     static SWEEP: Once = Once::new();
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("contract");
     SWEEP.call_once(|| {

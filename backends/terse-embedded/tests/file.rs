@@ -1,4 +1,4 @@
-//! What a file can suffer: being closed, copied, damaged, full, from the future, and not ours.
+//! Faults of a link file: restarts, copies, damage, a full disk, newer schemas and foreign files.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -81,7 +81,7 @@ async fn what_was_written_is_there_when_opened_again() {
     {
         let mode =
             std::os::unix::fs::PermissionsExt::mode(&folder.db().metadata().unwrap().permissions());
-        assert_eq!(mode & 0o777, 0o600, "nobody else may read it");
+        assert_eq!(mode & 0o777, 0o600, "only the owner may read it");
     }
 }
 
@@ -118,7 +118,7 @@ fn files_of_others_are_refused_and_left_alone() {
 }
 
 #[test]
-fn damage_and_another_alphabet_are_told_at_the_door() {
+fn damage_and_another_alphabet_are_reported_at_open() {
     let folder = Folder::new();
     let store = folder.open();
     drop(store);
@@ -148,7 +148,7 @@ async fn a_damaged_link_is_an_error_and_never_a_redirect() {
         code
     };
     assert!(verify(&folder.db()).unwrap().is_clean());
-    // By raw bytes: SQLite itself does not notice.
+    // Raw bytes that SQLite itself does not check.
     let mut bytes = std::fs::read(folder.db()).unwrap();
     for (from, to) in [(&b"number-one"[..], &b"number-two"[..]), (b"name-one", b"name-0ne")] {
         let at = bytes.windows(from.len()).position(|part| part == from).unwrap();
@@ -167,7 +167,7 @@ async fn a_damaged_link_is_an_error_and_never_a_redirect() {
     let report = verify(&folder.db()).unwrap();
     assert_eq!((report.links, report.problems.count), (1, 2), "{report:?}");
 
-    // By SQL, column by column.
+    // Through SQL, column by column.
     for (n, change) in [
         "target = 'https://evil.example/'",
         "owner = 7",
@@ -201,7 +201,7 @@ async fn a_damaged_link_is_an_error_and_never_a_redirect() {
         let found = store.get(&link.key).await;
         assert!(matches!(found, Err(StoreError::Corrupt(_))), "{change}: {found:?}");
     }
-    // An alias that was led to another's link.
+    // An alias that points at another link.
     sql(
         &folder.db(),
         "UPDATE aliases SET id = (SELECT id FROM aliases WHERE code = 'column-0') WHERE code = \
@@ -216,7 +216,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     let store =
         Embedded::open(Options { max_pages: Some(60), ..Options::new(folder.db()) }).unwrap();
     let long = format!("https://example.com/{}", "x".repeat(6000));
-    // A backup may read for minutes: it must not keep the store from recovering.
+    // A backup may read for minutes and must not block recovery.
     let backup = Connection::open(folder.db()).unwrap();
     backup.execute_batch("BEGIN; SELECT * FROM links").unwrap();
     let mut kept = Vec::new();
@@ -235,7 +235,7 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
     }
     until_healthy(&store).await;
     drop(backup);
-    // Room is made, and creating works again.
+    // After space is freed, creating works again.
     assert_eq!(store.purge(moment(1), 1000, None).await.unwrap().len(), kept.len());
     put(&store, &alias("fits-again", "https://example.com/")).await;
     drop(store);
@@ -327,7 +327,7 @@ async fn of_many_keys_only_those_fail_that_meet_the_damage() {
         .unwrap();
     drop(conn);
     let store = folder.open();
-    // Under the feet of a store that is open already, as it looks at all aliases when it is opened.
+    // In a store that is already open, because opening checks all aliases.
     let mut file = std::fs::File::options().write(true).open(folder.db()).unwrap();
     file.seek(SeekFrom::Start((page as u64 - 1) * 4096)).unwrap();
     file.write_all(&[0xee; 4096]).unwrap();
@@ -358,7 +358,7 @@ async fn a_full_queue_is_busy_and_what_waited_is_done() {
     let store =
         Arc::new(Embedded::open(Options { queue: 3, ..Options::new(folder.db()) }).unwrap());
     put(&store, &alias("first", "https://example.com/")).await;
-    // Somebody else holds the write lock.
+    // Another connection holds the write lock.
     let other = Connection::open(folder.db()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let insert = |n: usize| {
@@ -455,7 +455,7 @@ async fn dropped_futures_leave_nothing_half_done() {
     for code in acknowledged {
         assert!(store.get(&key(&code)).await.unwrap().is_some());
     }
-    // Whatever became of the others, their codes are either whole links or free.
+    // The codes of the other creates are either complete links or free.
     for n in 0..400 {
         let link = alias(&format!("drop-{n}"), "https://example.com/");
         match store.get(&link.key).await.unwrap() {
@@ -470,7 +470,7 @@ async fn one_write_that_cannot_be_done_takes_no_other_with_it() {
     let folder = Folder::new();
     let store = Arc::new(folder.open());
     put(&store, &alias("first", "https://example.com/")).await;
-    // A rule we do not know of stands in for an index that has gone wrong.
+    // A trigger simulates a broken index.
     sql(
         &folder.db(),
         "CREATE TRIGGER odd BEFORE INSERT ON links WHEN NEW.code = 'odd' BEGIN SELECT \
@@ -582,7 +582,7 @@ async fn a_copy_from_the_past_gives_out_no_code_that_was_given_out_since() {
     assert!(copy.lease(7, 10, u64::MAX, 0).await.unwrap().start >= later.end);
     assert!(copy.lease(4, 10, u64::MAX, 0).await.unwrap().start >= other_length.end);
     assert_eq!((store.incarnation().await.unwrap(), copy.incarnation().await.unwrap()), (1, 2));
-    // However many times: the end of a length is its end.
+    // Repeated calls give the same result: the length is exhausted.
     drop(copy);
     for _ in 0..20 {
         skip_ahead(&to).unwrap();
@@ -628,7 +628,7 @@ async fn old_change_rows_go_and_whoever_missed_them_is_told() {
     assert!(verify(&folder.db()).unwrap().is_clean());
 }
 
-/// As it was before there was a screen: no signs, and every standing the word of a moderator.
+/// The schema before screening: no flags, and every status set by a moderator.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_of_the_first_version_is_brought_up_to_date() {
     let folder = Folder::new();
@@ -644,7 +644,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
         put(&store, &plain).await;
         put(&store, &blocked).await;
     }
-    // As the first version wrote it: a row that is not changed keeps its checksum.
+    // As the first version wrote it: an unchanged row keeps its checksum.
     let checksum = |code: &str| -> i64 {
         let conn = Connection::open(folder.db()).unwrap();
         conn.query_row("SELECT checksum FROM links WHERE code = ?1", [code], |row| row.get(0))

@@ -1,4 +1,4 @@
-//! Every promise of `Limiter`, and what is true of this one alone.
+//! The `Limiter` suite, and tests of this implementation.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Every promise of `Registry`, on a real file.
+//! The `Registry` suite on a real file.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::Path;
@@ -6,10 +6,9 @@ use std::sync::Once;
 
 use terse_embedded::{EmbeddedRegistry, RegistryOptions};
 
-/// Two handles on an empty registry in a folder of its own.
+/// Two handles on an empty registry in its own folder.
 async fn fresh() -> Option<(EmbeddedRegistry, EmbeddedRegistry)> {
-    // A folder must outlive its store, which the suite owns; so the next run cleans up after this
-    // one.
+    // The folder must outlive its store, which the suite owns, so the next run removes it.
     static SWEEP: Once = Once::new();
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("registry_contract");
     SWEEP.call_once(|| {

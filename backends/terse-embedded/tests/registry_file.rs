@@ -1,4 +1,4 @@
-//! What a registry file can suffer: being closed, copied, damaged, full, killed, and not ours.
+//! Faults of a registry file: restarts, copies, damage, a full disk, kills and foreign files.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -95,7 +95,7 @@ async fn everything_is_there_when_opened_again() {
     {
         let mode =
             std::os::unix::fs::PermissionsExt::mode(&folder.db().metadata().unwrap().permissions());
-        assert_eq!(mode & 0o777, 0o600, "nobody else may read it");
+        assert_eq!(mode & 0o777, 0o600, "only the owner may read it");
     }
     drop((registry, store));
     let store: Store = folder.open();
@@ -119,7 +119,7 @@ async fn an_id_is_not_given_out_again_after_reopening() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_lent_to_a_process_that_is_gone_is_due_again() {
+async fn deliveries_leased_by_a_dead_process_are_due_again() {
     let folder = Folder::new();
     let url = terse_core::Target::from_stored("https://hook.example/".into());
     let webhook = NewWebhook {
@@ -153,7 +153,7 @@ async fn what_was_lent_to_a_process_that_is_gone_is_due_again() {
     assert_eq!((again.len(), &again[0].delivery), (1, &lent[0].delivery));
     assert!(
         verify_registry(&folder.db()).unwrap().is_clean(),
-        "the operator's webhooks belong to somebody"
+        "the operator's webhooks have an owner"
     );
 }
 
@@ -284,7 +284,7 @@ async fn what_cannot_be_read_is_an_error_and_nothing_else() {
             matches!(outcome, Err(RegistryError::Store(StoreError::Corrupt(_)))),
             "{damage}: {outcome:?}"
         );
-        // Writes that meet it change nothing, and take no other with them.
+        // Writes that read a damaged row change nothing and do not affect others.
         let erased = registry.erase_account(OwnerId(1000), by()).await;
         assert_eq!(erased.is_err(), damage.contains("users"), "{damage}: {erased:?}");
         assert!(registry.key(&token(OwnerId(1001))).await.unwrap().is_some(), "{damage}");
@@ -305,7 +305,7 @@ async fn a_step_that_fails_half_way_leaves_nothing_behind() {
     let folder = Folder::new();
     let registry = folder.open();
     let ann = registry.add_account(new("ann"), by()).await.unwrap();
-    // A line about them that cannot be read is met after the account was deleted.
+    // An unreadable audit record is read after the account was deleted.
     sql(
         &folder.db(),
         "INSERT INTO audit (at, act, subject, about) VALUES (1, 'unheard-of', 'user:1000', 1000)",
@@ -347,7 +347,7 @@ async fn a_full_disk_refuses_writes_and_serves_reads() {
 
 const LIFE: &str = "TERSE_TEST_REGISTRY";
 
-/// Not a test of its own: a process to be killed.
+/// Not a test: a process that another test kills.
 #[test]
 #[ignore = "run by the test below"]
 fn a_life_that_is_cut_short() {
@@ -394,7 +394,7 @@ async fn no_acknowledged_owner_or_key_is_lost_when_the_process_is_killed() {
         let mut seen = 0;
         let mut line = String::new();
         while lines.read_line(&mut line).unwrap() > 0 {
-            // A line that was cut short was never acknowledged.
+            // An incomplete line was never acknowledged.
             if let Some(made) = line.strip_suffix('\n').and_then(|line| line.strip_prefix("made "))
             {
                 let (id, name) = made.split_once(' ').unwrap();

@@ -1,4 +1,4 @@
-//! Screening: what is thought of a target before anybody follows it.
+//! The screening contract: blocks targets or warns of them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,85 +9,83 @@ use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId};
 use crate::target::Target;
 use crate::time::Timestamp;
 
-/// The flag of a target about which those who know could not be asked yet. It goes when they were.
+/// The flag of a target that external services have not screened yet. Removed by the next scan.
 pub const UNSCREENED: &str = "unscreened";
 
-/// Who judges targets. Asked when a link is made or led elsewhere, and again when more has become
-/// known.
+/// Screens targets when a link is created or changed, and again when lists change.
 #[async_trait]
 pub trait Screening: Send + Sync + 'static {
-    /// Judges a target. Must not wait for anything.
+    /// Screens a target. Must not block.
     fn judge(&self, target: &Target, evidence: Evidence<'_>) -> Judgement;
 
-    /// Whether nobody is to be sent to this target: the same as [`Judgement::Blocked`], for those
-    /// who need no more than that and ask often. Must not wait for anything.
+    /// Whether the target is blocked, as in [`Judgement::Blocked`]. Called often, so it should be
+    /// fast. Must not block.
     fn blocks(&self, target: &Target) -> bool {
         let kept = Evidence::Kept { flags: &Flags::default(), standing: ModerationStatus::Clear };
         matches!(self.judge(target, kept), Judgement::Blocked { .. })
     }
 
-    /// Changes whenever a target may be judged otherwise than before. Whoever judged and then wrote
-    /// looks here again: what was learned in between is not in what was written.
+    /// Changes whenever the result for a target may change. A caller that screens and then writes
+    /// compares the version again, because the data may have changed in between.
     fn version(&self) -> u64 {
         0
     }
 
-    /// Asks elsewhere, if this target cannot be judged well without and if it can be done within a
-    /// second or so. Failing is no error: then the target is judged by what is known here.
+    /// Requests missing data from external services, within about a second. A failure is not an
+    /// error: the target is then screened with local data.
     async fn prepare(&self, _target: &Target) {}
 
-    /// Whether asking elsewhere would tell more of a target than is known here. Must not wait for
-    /// anything.
+    /// Whether an external request would add information about a target. Must not block.
     fn is_unsure(&self, _target: &Target) -> bool {
         false
     }
 
-    /// A link whose target could not be judged well: it is to be judged again when more is known.
-    /// Must not wait for anything, and may be forgotten where there are too many.
+    /// Queues a link whose target could not be screened completely for another scan. Must not
+    /// block, and may drop links if there are too many.
     fn revisit(&self, _key: &LinkKey, _target: &Target) {}
 
-    /// Whether a canonical host, with all names below it, is not too much to block: not a whole
-    /// registry such as `com`.
+    /// Whether a canonical host may be blocked with its subdomains: not a whole registry such as
+    /// `com`.
     fn is_blockable(&self, _host: &str) -> bool {
         true
     }
 
-    /// A flag in a sentence, for the visitor who is asked to look twice.
+    /// The sentence for a flag on the warning page.
     fn sentence(&self, _flag: &str) -> Option<&'static str> {
         None
     }
 }
 
-/// What there is besides the target itself.
+/// The input besides the target.
 #[derive(Clone, Copy, Debug)]
 pub enum Evidence<'a> {
-    /// What somebody typed, from which the target was made.
+    /// The entered text that was parsed into the target.
     Typed(&'a str),
-    /// What was found earlier. The typed text is gone, so what only it could show is taken from
-    /// here.
+    /// The earlier result. The entered text is not stored, so flags that only it could raise are
+    /// taken from here.
     Kept {
-        /// What was odd.
+        /// The stored flags.
         flags: &'a Flags,
-        /// What it came to.
+        /// The stored moderation status.
         standing: ModerationStatus,
     },
 }
 
-/// What is thought of a target.
+/// The result of screening.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Judgement {
-    /// Let visitors go there. The flags, if any, are worth a note but no warning.
+    /// Allowed. The flags, if any, are recorded without a warning.
     Clear(Flags),
-    /// Warn visitors, for these reasons among them.
+    /// Visitors see a warning with these reasons.
     Suspicious(Flags),
-    /// Send nobody there.
+    /// Blocked.
     Blocked {
-        /// Whose word it is: the name of a list. For the operator, not for strangers.
+        /// The name of the list, for the operator only.
         source: String,
     },
 }
 
-/// Lets everything pass: for programs that have no lists.
+/// Allows everything: for programs without lists.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoScreening;
 
@@ -100,17 +98,16 @@ impl Screening for NoScreening {
     }
 }
 
-/// The flag of a link that several people have reported. Not the screen's word: no list and no new
-/// target takes it away, only a moderator does.
+/// The flag of a link that several people have reported. Only a moderator removes it, not the
+/// screening.
 pub const REPORTED: &str = "reported";
 
-/// What is odd about a target, in words that programs may rely on. Which words there are is for the
-/// screening to say.
+/// The stable names of warning flags. The screening defines them.
 #[derive(Clone, Default, Eq, Hash, PartialEq)]
 pub struct Flags(Box<str>);
 
 impl Flags {
-    /// From words of small letters and underscores; what is no such word is left out.
+    /// Takes names of lower-case letters and underscores; ignores others.
     pub fn new<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
         let is_word = |word: &&str| {
             !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
@@ -119,45 +116,45 @@ impl Flags {
         Self(words.join(",").into())
     }
 
-    /// As a store wrote them.
+    /// Reads stored flags.
     pub fn from_stored(joined: &str) -> Self {
         Self(joined.into())
     }
 
-    /// The words, joined by commas.
+    /// The names, joined by commas.
     pub fn joined(&self) -> &str {
         &self.0
     }
 
-    /// These and those, in the order of the alphabet.
+    /// The union, sorted.
     fn and(&self, others: &Self) -> Self {
         let words: BTreeSet<&str> = self.iter().chain(others.iter()).collect();
         Self::new(words)
     }
 
-    /// Whether there are none.
+    /// Whether there are no flags.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this word is among them.
+    /// Whether a flag is set.
     pub fn contains(&self, word: &str) -> bool {
         self.iter().any(|have| have == word)
     }
 
-    /// The same with one more, unless it is there already.
+    /// Adds a flag.
     #[must_use]
     pub fn with(&self, word: &str) -> Self {
         if self.contains(word) { self.clone() } else { Self::new(self.iter().chain([word])) }
     }
 
-    /// The same without one.
+    /// Removes a flag.
     #[must_use]
     pub fn without(&self, word: &str) -> Self {
         Self::new(self.iter().filter(|have| *have != word))
     }
 
-    /// One by one.
+    /// The flags.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.split(',').filter(|word| !word.is_empty())
     }
@@ -170,8 +167,8 @@ impl fmt::Debug for Flags {
 }
 
 impl Judgement {
-    /// What is thought of this place and another that the same link may lead to: the worse of the
-    /// two, and what is odd about either. Whoever follows the link cannot choose between them.
+    /// Combines the results for two targets of the same link: the worse result and the flags of
+    /// both, because a visitor cannot choose between them.
     pub(crate) fn and(self, other: Self) -> Self {
         use Judgement::*;
         match (self, other) {
@@ -184,11 +181,11 @@ impl Judgement {
     }
 }
 
-/// The word for a link whose target has not answered for days. Not the screen's: whoever looks at
-/// targets puts it there and takes it away.
+/// The flag of a link whose target has been unreachable for days. The link checker sets and removes
+/// it.
 pub const UNREACHABLE: &str = "unreachable";
 
-/// What a judgement means for a link of this owner.
+/// The moderation status of a link of this owner for a result.
 pub(crate) fn standing(
     judgement: Judgement,
     owner: OwnerId,
@@ -196,14 +193,14 @@ pub(crate) fn standing(
 ) -> (ModerationStatus, Flags) {
     match judgement {
         Judgement::Clear(flags) => (ModerationStatus::Clear, flags),
-        // The operator is nobody to warn the operator's own visitors of. A list is another matter.
+        // The operator's own links are not warned of, but lists still block them.
         Judgement::Suspicious(flags) if owner == OwnerId::ADMIN => (ModerationStatus::Clear, flags),
         Judgement::Suspicious(flags) => (ModerationStatus::Suspicious, flags),
         Judgement::Blocked { .. } => (ModerationStatus::Blocked, flags.clone()),
     }
 }
 
-/// What people have said of a link stays said, whatever the screen thinks: at least a warning.
+/// A reported link keeps at least a warning, whatever the screening result.
 pub(crate) fn still_reported(
     link: &Link,
     (standing, flags): (ModerationStatus, Flags),
@@ -217,19 +214,19 @@ pub(crate) fn still_reported(
     )
 }
 
-/// A stored link as the screen would have it, or `None` if it is so already. A moderator's word is
-/// not touched.
+/// A stored link with the current screening result, or `None` if nothing changes. A moderator's
+/// decision is kept.
 pub(crate) fn screened(screen: &dyn Screening, link: &Link, now: Timestamp) -> Option<Link> {
     judged_as(screen, link, link, now)
 }
 
-/// A stored link once enough people have reported it, or `None` if it is so already. A moderator's
-/// word is not touched.
+/// A stored link after enough reports, or `None` if nothing changes. A moderator's decision is
+/// kept.
 pub(crate) fn reported(screen: &dyn Screening, link: &Link, now: Timestamp) -> Option<Link> {
     judged_as(screen, link, &Link { flags: link.flags.with(REPORTED), ..link.clone() }, now)
 }
 
-/// The link as it would be if it were `known`.
+/// The link with the screening result for `known`.
 fn judged_as(screen: &dyn Screening, link: &Link, known: &Link, now: Timestamp) -> Option<Link> {
     if link.judged == ModerationSource::Moderator {
         return None;

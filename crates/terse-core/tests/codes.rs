@@ -1,4 +1,4 @@
-//! Codes and the acts on links, on a store in memory.
+//! Codes and operations on links, with an in-memory store.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::HashSet;
@@ -32,7 +32,7 @@ fn links(store: &Arc<dyn LinkStore>, codes: Arc<dyn CodeSource>) -> Links {
     )
 }
 
-fn wish(target: &str) -> CreateLink {
+fn request(target: &str) -> CreateLink {
     CreateLink { long_url: target.into(), ..CreateLink::default() }
 }
 
@@ -44,7 +44,7 @@ fn memory() -> Arc<dyn LinkStore> {
 async fn when_a_length_is_used_up_the_next_one_begins() {
     let store = memory();
     let capacity = Numbering::new(store.identity()).capacity(4);
-    // Somebody else took all numbers of four characters but five.
+    // All but five numbers of four characters are taken.
     assert_eq!(store.lease(4, capacity - 5, capacity, 0).await.unwrap(), 0..capacity - 5);
     let source = Numbered::new(Arc::clone(&store), 4, 1000);
     let target = Target::from_stored("https://example.com/".into());
@@ -107,12 +107,12 @@ async fn every_strategy_makes_links_and_goes_on_when_a_code_is_taken() {
         let links = links(&store, codes);
         let mut seen = HashSet::new();
         for i in 0..50 {
-            // Each target twice, asked for anew: for `hash` the second code is taken.
-            let wish = CreateLink {
+            // Each target twice without reuse: for `hash` the second code is taken.
+            let request = CreateLink {
                 reuse: Some(false),
-                ..wish(&format!("https://example.com/{}", i / 2))
+                ..request(&format!("https://example.com/{}", i / 2))
             };
-            let created = links.create(Caller::OPERATOR, wish, None).await.unwrap();
+            let created = links.create(Caller::OPERATOR, request, None).await.unwrap();
             assert!(
                 created.new && seen.insert(created.link.key.code.clone()),
                 "strategy {strategy}"
@@ -121,7 +121,7 @@ async fn every_strategy_makes_links_and_goes_on_when_a_code_is_taken() {
     }
 }
 
-/// The same code three times, then another: as when an alias stands where the generator arrives.
+/// The same code three times, then another, as when an alias has the generated code.
 struct Stubborn;
 
 #[async_trait::async_trait]
@@ -135,17 +135,17 @@ impl CodeSource for Stubborn {
 async fn meeting_an_alias_costs_one_more_code_and_not_the_link() {
     let links = links(&memory(), Arc::new(Stubborn));
     let alias =
-        CreateLink { custom_alias: Some("taken12".into()), ..wish("https://example.com/a") };
+        CreateLink { custom_alias: Some("taken12".into()), ..request("https://example.com/a") };
     links.create(Caller::OPERATOR, alias, None).await.unwrap();
     let created =
-        links.create(Caller::OPERATOR, wish("https://example.com/b"), None).await.unwrap();
+        links.create(Caller::OPERATOR, request("https://example.com/b"), None).await.unwrap();
     assert_eq!(created.link.key.code.as_str(), "free123");
 }
 
 #[tokio::test]
 async fn a_patched_link_is_no_longer_given_back_for_its_target() {
     let links = links(&memory(), Arc::new(Random::new(Alphabet::Base62, 7)));
-    let create = || links.create(Caller::OPERATOR, wish("https://example.com/"), None);
+    let create = || links.create(Caller::OPERATOR, request("https://example.com/"), None);
     let first = create().await.unwrap().link;
     let same = create().await.unwrap();
     assert!(!same.new && same.link.key == first.key);
@@ -158,7 +158,7 @@ async fn a_patched_link_is_no_longer_given_back_for_its_target() {
         Revision(3)
     );
     assert!(create().await.unwrap().new);
-    // Of two who saw the same revision, one is told.
+    // Of two updates of the same revision, one fails.
     let late = links.patch(Caller::OPERATOR, &first.key, &ending, Some(Revision(1))).await;
     assert!(matches!(late, Err(LinkError::Conflict)), "{late:?}");
 }
@@ -167,7 +167,7 @@ async fn a_patched_link_is_no_longer_given_back_for_its_target() {
 async fn only_owner_and_operator_may_touch_a_link() {
     let links = links(&memory(), Arc::new(Random::new(Alphabet::Base62, 7)));
     let (mine, other) = (Caller::Owner(OwnerId(7)), Caller::Owner(OwnerId(8)));
-    let link = links.create(mine, wish("https://example.com/"), None).await.unwrap().link;
+    let link = links.create(mine, request("https://example.com/"), None).await.unwrap().link;
     assert!(matches!(links.get(other, &link.key).await, Err(LinkError::NotFound)));
     assert!(matches!(links.delete(other, &link.key).await, Err(LinkError::NotFound)));
     assert!(matches!(links.delete(Caller::Anonymous, &link.key).await, Err(LinkError::KeyNeeded)));

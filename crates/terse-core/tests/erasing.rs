@@ -1,4 +1,4 @@
-//! Links of an owner who leaves.
+//! Erasing the links of an owner.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use terse_testkit::MemoryStore;
 const ANN: OwnerId = OwnerId(1000);
 const BOB: OwnerId = OwnerId(1001);
 
-/// Finds nothing wrong with anything.
+/// Allows every target.
 struct Trusting;
 
 impl Screening for Trusting {
@@ -60,7 +60,7 @@ async fn an_erased_link_is_over_at_once_and_gone_with_the_purge() {
     for _ in 0..2 {
         links.erase(ANN, &anns).await.unwrap();
     }
-    // However long the grace time is, it is over.
+    // After any grace period.
     assert!(matches!(links.restore(Caller::Owner(ANN), &anns).await, Err(LinkError::NotFound)));
     links.erase(ANN, &bobs).await.unwrap();
     assert_eq!(links.purge_erased(10).await.unwrap(), 1);

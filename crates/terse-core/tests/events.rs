@@ -1,4 +1,4 @@
-//! Who is told what about links.
+//! Events about links.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ impl LinkEvents for Diary {
     }
 }
 
-/// Learns to block.
+/// A screening that can start to block.
 #[derive(Default)]
 struct Learning(std::sync::atomic::AtomicBool);
 
@@ -80,18 +80,18 @@ fn room() -> Room {
     Room { links, diary, screen, clock }
 }
 
-fn wish() -> CreateLink {
+fn request() -> CreateLink {
     CreateLink { long_url: "https://example.com/".into(), ..CreateLink::default() }
 }
 
 #[tokio::test]
-async fn every_change_is_told_once_and_what_changes_nothing_is_not() {
+async fn every_change_sends_one_event_and_no_change_sends_none() {
     let Room { links, diary, screen, .. } = room();
     let mine = Caller::Owner(OWNER);
-    let key = links.create(mine, wish(), None).await.unwrap().link.key;
+    let key = links.create(mine, request(), None).await.unwrap().link.key;
     assert_eq!(diary.take(), [(LinkCreated, 1)]);
-    assert!(!links.create(mine, wish(), None).await.unwrap().new);
-    links.create(Caller::Owner(OTHER), wish(), None).await.unwrap();
+    assert!(!links.create(mine, request(), None).await.unwrap().new);
+    links.create(Caller::Owner(OTHER), request(), None).await.unwrap();
     assert_eq!(diary.take(), []);
     let titled = Patch { title: PatchField::Set("Mine".into()), ..Patch::default() };
     for _ in 0..2 {
@@ -110,7 +110,7 @@ async fn every_change_is_told_once_and_what_changes_nothing_is_not() {
     assert_eq!(diary.take(), [(LinkDeleted, 6), (LinkChanged, 7)]);
     assert!(links.get(Caller::Owner(OTHER), &key).await.is_err());
     let other = links
-        .create(mine, CreateLink { reuse: Some(false), ..wish() }, None)
+        .create(mine, CreateLink { reuse: Some(false), ..request() }, None)
         .await
         .unwrap()
         .link
@@ -121,15 +121,19 @@ async fn every_change_is_told_once_and_what_changes_nothing_is_not() {
 }
 
 #[tokio::test]
-async fn only_what_has_expired_is_told_to_have() {
+async fn only_expired_links_send_expiry_events() {
     let Room { links, diary, clock, .. } = room();
     let mine = Caller::Owner(OWNER);
     let short =
-        links.create(mine, CreateLink { ttl: Some(60), ..wish() }, None).await.unwrap().link.key;
-    let long =
-        links.create(mine, CreateLink { ttl: Some(600), ..wish() }, None).await.unwrap().link.key;
+        links.create(mine, CreateLink { ttl: Some(60), ..request() }, None).await.unwrap().link.key;
+    let long = links
+        .create(mine, CreateLink { ttl: Some(600), ..request() }, None)
+        .await
+        .unwrap()
+        .link
+        .key;
     let gone =
-        links.create(mine, CreateLink { ttl: Some(60), ..wish() }, None).await.unwrap().link.key;
+        links.create(mine, CreateLink { ttl: Some(60), ..request() }, None).await.unwrap().link.key;
     links.delete(mine, &gone).await.unwrap();
     diary.take();
     clock.advance(Duration::from_secs(61));
@@ -142,7 +146,7 @@ async fn a_title_is_given_only_to_a_link_that_has_none_and_still_leads_there() {
     let Room { links, .. } = room();
     let mine = Caller::Owner(OWNER);
     let title = |text: &str| Title::parse(text).unwrap().unwrap();
-    let link = links.create(mine, wish(), None).await.unwrap().link;
+    let link = links.create(mine, request(), None).await.unwrap().link;
     let elsewhere = Target::from_stored("https://example.org/".into());
     assert_eq!(links.entitle(&link.key, &elsewhere, title("Other")).await.unwrap(), None);
     let given = links.entitle(&link.key, &link.target, title("Found")).await.unwrap().unwrap();
@@ -166,7 +170,7 @@ async fn a_title_is_given_only_to_a_link_that_has_none_and_still_leads_there() {
 async fn a_mark_for_silence_survives_the_screen_and_goes_with_the_target() {
     let Room { links, screen, .. } = room();
     let mine = Caller::Owner(OWNER);
-    let link = links.create(mine, wish(), None).await.unwrap().link;
+    let link = links.create(mine, request(), None).await.unwrap().link;
     let marked = async || links.get(mine, &link.key).await.unwrap().flags.contains(UNREACHABLE);
     links.mark_reach(&link.key, &link.target, false).await.unwrap();
     assert!(marked().await);

@@ -1,4 +1,4 @@
-//! What the screen's word does to links.
+//! Effects of screening on links.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
@@ -11,12 +11,12 @@ use serde_json::json;
 use terse_core::*;
 use terse_testkit::MemoryStore;
 
-/// Blocks and flags whatever it was told to, by the beginning of the target.
+/// A scripted screening: blocks and flags targets by prefix.
 #[derive(Default)]
 struct Told {
     words: Mutex<BTreeMap<String, &'static str>>,
     version: AtomicU64,
-    /// What it would be told of a place if it asked, and whether anybody answers.
+    /// The results of external requests, and whether they succeed.
     elsewhere: Mutex<BTreeMap<String, &'static str>>,
     silent: AtomicBool,
     revisits: Mutex<Vec<LinkKey>>,
@@ -166,7 +166,7 @@ async fn a_blocked_target_is_refused_and_only_the_operator_learns_by_whom() {
 }
 
 #[tokio::test]
-async fn the_screen_may_ask_before_it_judges_and_is_told_what_it_could_not_judge() {
+async fn the_screening_may_request_data_first_and_gets_unscreened_links_queued() {
     let (links, screen) = room();
     let (danger, harmless) = ("https://danger.example/", "https://harmless.example/");
     *screen.elsewhere.lock().unwrap() =
@@ -197,11 +197,11 @@ async fn the_screen_may_ask_before_it_judges_and_is_told_what_it_could_not_judge
 }
 
 #[tokio::test]
-async fn every_place_that_could_not_be_judged_is_asked_about_again() {
+async fn every_unscreened_target_is_queued_again() {
     let (links, screen) = room();
     let place = |n: usize| format!("https://unsure.example/{n}");
     let places: Vec<String> = (0..8).map(place).collect();
-    // More than are asked about while somebody waits.
+    // More targets than are requested during a create.
     screen.elsewhere.lock().unwrap().extend(places.iter().map(|place| (place.clone(), "clear")));
     screen.silent.store(true, Ordering::SeqCst);
     let rules: Vec<_> =
@@ -236,7 +236,7 @@ async fn an_odd_target_is_made_with_a_warning_but_not_for_the_operator() {
         (link.standing, links.reasons(&link)),
         (ModerationStatus::Suspicious, vec!["It is loud."])
     );
-    // What only the typed text showed is not forgotten when the link is judged again.
+    // Flags of the entered text survive a re-scan.
     assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
 }
 
@@ -275,7 +275,7 @@ async fn a_moderators_word_stays() {
     for link in [&cleared, &blocked] {
         assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
     }
-    // To clear what is clear is a word too.
+    // A moderator can also confirm a clear link.
     let link = make(&links, OWNER, "https://good.example/2").await.unwrap();
     let link = links
         .patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None)
@@ -287,7 +287,7 @@ async fn a_moderators_word_stays() {
 }
 
 #[tokio::test]
-async fn a_new_target_is_judged_anew_unless_the_link_was_taken_down_by_hand() {
+async fn a_new_target_is_screened_unless_a_moderator_blocked_the_link() {
     let (links, _) = room();
     let link = make(&links, OWNER, GOOD).await.unwrap();
     links.patch(Caller::OPERATOR, &link.key, &judged(ModerationStatus::Clear), None).await.unwrap();
@@ -332,7 +332,7 @@ async fn what_people_reported_is_warned_of_until_a_moderator_clears_it() {
             None,
             "the screen has nothing to say about it"
         );
-        // Neither a list that comes and goes nor another target makes it undone.
+        // Neither list changes nor a new target undo it.
         for (word, standing) in
             [("blocked", ModerationStatus::Blocked), ("clear", ModerationStatus::Suspicious)]
         {
@@ -374,7 +374,7 @@ async fn what_people_reported_is_not_undone_by_its_owner() {
     let first = link.revision;
     links.patch(OWNER, &link.key, &to("https://fine.example/"), None).await.unwrap();
     links.warn(&link.key, link.created_at).await.unwrap().unwrap();
-    // Before anybody reported it, and back again.
+    // Undo to before the report, and back.
     for to in [Some(first), None] {
         let undone = links.undo(OWNER, &link.key, to, None).await.unwrap();
         assert_eq!(
@@ -391,20 +391,19 @@ async fn undoing_asks_about_the_target_as_any_change_does() {
     let link = make(&links, OWNER, GOOD).await.unwrap();
     links.patch(OWNER, &link.key, &to("https://fine.example/"), None).await.unwrap();
     screen.elsewhere.lock().unwrap().insert(GOOD.into(), "blocked");
-    // Nobody answers: it waits to be judged again.
+    // The external service does not answer: the link is queued for another scan.
     screen.silent.store(true, Ordering::SeqCst);
     assert!(links.undo(OWNER, &link.key, None, None).await.unwrap().flags.contains(UNSCREENED));
     assert_eq!(*screen.revisits.lock().unwrap(), std::slice::from_ref(&link.key));
     links.patch(OWNER, &link.key, &to("https://fine.example/"), None).await.unwrap();
     screen.silent.store(false, Ordering::SeqCst);
     let refused = links.undo(OWNER, &link.key, None, None).await;
-    assert!(
-        matches!(refused, Err(LinkError::Refused(refusal)) if refusal.kind == ValidationErrorKind::BlockedDestination)
-    );
+    let Err(LinkError::Refused(error)) = refused else { panic!("{refused:?}") };
+    assert_eq!(error.kind, ValidationErrorKind::BlockedDestination);
 }
 
 #[tokio::test]
-async fn a_restored_link_waits_to_be_judged_if_nobody_can_be_asked() {
+async fn a_restored_link_is_queued_if_no_service_answers() {
     let (links, screen) = room();
     let link = make(&links, OWNER, GOOD).await.unwrap();
     links.delete(OWNER, &link.key).await.unwrap();
@@ -414,7 +413,7 @@ async fn a_restored_link_waits_to_be_judged_if_nobody_can_be_asked() {
 }
 
 #[tokio::test]
-async fn a_restored_link_is_judged_again() {
+async fn a_restored_link_is_screened_again() {
     let (links, screen) = room();
     let link = make(&links, OWNER, GOOD).await.unwrap();
     links.delete(OWNER, &link.key).await.unwrap();
@@ -422,7 +421,7 @@ async fn a_restored_link_is_judged_again() {
     assert_eq!(links.restore(OWNER, &link.key).await.unwrap().standing, ModerationStatus::Blocked);
 }
 
-/// Learns something bad of a target while a code is made for it: judged before, written after.
+/// Starts to block a target between screening and writing.
 struct Late(Arc<Told>);
 
 #[async_trait]
@@ -475,7 +474,7 @@ async fn a_rule_is_no_way_around_the_screen() {
     );
     assert_eq!(links.get(OWNER, &link.key).await.unwrap(), link);
 
-    // One that is odd puts a warning before all, and is taken back when it goes.
+    // One suspicious target puts a warning on the link until it is removed.
     let made = links
         .create(OWNER, wish(json!([{"device": "mobile", "to": ODD}])), None)
         .await
@@ -496,13 +495,13 @@ async fn a_rule_is_no_way_around_the_screen() {
         (good.standing, good.flags.is_empty(), good.rules),
         (ModerationStatus::Clear, true, None)
     );
-    // A new target does not hide what the rules still lead to.
+    // A new target does not hide the targets of the rules.
     links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
     let moved =
         links.patch(OWNER, &link.key, &to("https://good.example/elsewhere"), None).await.unwrap();
     assert_eq!(moved.standing, ModerationStatus::Suspicious);
 
-    // What becomes known later counts too, and is undone when it is known no more.
+    // Later list changes apply and are undone.
     let late = "https://late.example/";
     let link =
         links.create(OWNER, wish(json!([{"country": "AT", "to": late}])), None).await.unwrap().link;
@@ -529,7 +528,7 @@ async fn what_is_odd_is_gathered_from_all_places_a_link_leads_to() {
         (ModerationStatus::Suspicious, "exclaimed,odd")
     );
     assert_eq!(links.rejudge(&link.key).await.unwrap(), None);
-    // The loud place goes, and nobody knows any more which of them it was that was loud.
+    // The flagged target is removed; the stored flags do not say which target raised them.
     let link = links.patch(OWNER, &link.key, &ruled(json!([{"to": ODD}])), None).await.unwrap();
     assert_eq!(link.flags.joined(), "exclaimed,odd");
 }

@@ -168,7 +168,16 @@ fn tidy(raw: &str) -> String {
 /// Characters that change the text direction or are invisible: a title must not rearrange the page
 /// that shows it. Joiners stay, because emoji and some scripts need them.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    matches!(
+        c,
+        '\u{200b}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{feff}'
+    )
 }
 
 #[cfg(test)]
@@ -291,7 +300,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_page_breaks_the_search(pieces in prop::collection::vec(prop::sample::select(vec![
-            "<title", ">", "</title", "<!--", "-->", "<script", "</script>", "'", "\"", "=", "&#", "&#x", ";", "110000", "&amp", "<", "</",
+            "<title", ">", "</title", "<!--", "-->", "<script", "</script>", "'", "\"", "=", "&#",
+            "&#x", ";", "110000", "&amp", "<", "</",
             "é", "\u{202e}", "\u{0}", " ", "<meta charset=", "utf-16", "shift_jis", "x",
         ]), 0..60), noise in prop::collection::vec(any::<u8>(), 0..40), kind in "text/html(; \
             charset=(utf-16le|gb18030|iso-2022-jp|x))?") {

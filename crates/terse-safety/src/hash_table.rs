@@ -72,12 +72,17 @@ mod tests {
     proptest! {
         #[test]
         fn a_table_holds_what_was_put_in(
-            entries in prop::collection::vec((prop_oneof![any::<u64>(), 0..9u64, (u64::MAX - 9)..], any::<u16>()), 0..200),
+            entries in prop::collection::vec(
+                (prop_oneof![any::<u64>(), 0..9u64, (u64::MAX - 9)..], any::<u16>()),
+                0..200,
+            ),
             others in prop::collection::vec(any::<u64>(), 0..20),
         ) {
             let mut map = BTreeMap::new();
             for (hash, source) in &entries {
-                map.entry(*hash).and_modify(|kept: &mut u16| *kept = (*kept).min(*source)).or_insert(*source);
+                map.entry(*hash)
+                    .and_modify(|lowest: &mut u16| *lowest = (*lowest).min(*source))
+                    .or_insert(*source);
             }
             let table = Table::build(entries);
             prop_assert_eq!(table.len(), map.len());

@@ -234,19 +234,28 @@ mod tests {
         fn the_index_finds_what_a_plain_search_finds(
             hosts in prop::collection::hash_set("(([ab]{1,2}\\.){1,3})example", 0..12),
             urls in prop::collection::hash_set("[ab]\\.example/[xy]{0,2}(\\?[xy])?", 0..6),
-            urls_to_check in prop::collection::vec("https://([ab]{1,2}\\.){1,5}example/[xy]{0,2}(\\?[xy])?(#x)?", 1..30),
+            urls_to_check in prop::collection::vec(
+                "https://([ab]{1,2}\\.){1,5}example/[xy]{0,2}(\\?[xy])?(#x)?",
+                1..30,
+            ),
         ) {
-            let (host_list, url_list): (Vec<_>, Vec<_>) =
-                (hosts.iter().cloned().collect(), urls.iter().map(|url| format!("http://{url}")).collect());
+            let host_list: Vec<_> = hosts.iter().cloned().collect();
+            let url_list: Vec<_> = urls.iter().map(|url| format!("http://{url}")).collect();
             let index = index(&[("hosts", &host_list.join("\n")), ("urls", &url_list.join("\n"))]);
             for text in urls_to_check {
                 let plain = text.trim_start_matches("https://").split('#').next().unwrap();
                 let host = plain.split('/').next().unwrap();
-                let by_host = hosts.iter().any(|listed| host == listed || host.ends_with(&format!(".{listed}")));
+                let by_host = hosts
+                    .iter()
+                    .any(|listed| host == listed || host.ends_with(&format!(".{listed}")));
                 let without_query: HashSet<&str> = [plain, plain.split('?').next().unwrap()].into();
                 let by_url = without_query.iter().any(|plain| urls.contains(*plain));
                 let found = index.find(&target(&text)).map(|found| found.kind);
-                let want = if by_host { Some(MatchKind::Host) } else if by_url { Some(MatchKind::Url) } else { None };
+                let want = match (by_host, by_url) {
+                    (true, _) => Some(MatchKind::Host),
+                    (false, true) => Some(MatchKind::Url),
+                    (false, false) => None,
+                };
                 prop_assert_eq!(found, want, "{}", text);
             }
         }

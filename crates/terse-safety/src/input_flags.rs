@@ -119,7 +119,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_handled(text in "(https?:)?[/\\\\]{0,3}\\PC{0,40}", stored in "(https?://)?\\PC{0,40}") {
+        fn any_text_is_handled(
+            text in "(https?:)?[/\\\\]{0,3}\\PC{0,40}",
+            stored in "(https?://)?\\PC{0,40}",
+        ) {
             let _ = input_flags(&text, &Target::from_stored(stored.clone()));
             let _ = crate::flags(&Target::from_stored(stored));
         }

@@ -114,7 +114,8 @@ mod tests {
             ),
             ("https://href.li/?https://x.example/", Some("https://x.example/")),
             (
-                "https://eur01.safelinks.protection.outlook.com/?url=https%3A%2F%2Fx.example&data=1",
+                "https://eur01.safelinks.protection.outlook.com/\
+                 ?url=https%3A%2F%2Fx.example&data=1",
                 Some("https://x.example/"),
             ),
             (

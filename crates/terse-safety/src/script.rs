@@ -17,7 +17,14 @@ pub(crate) fn is_mixed(host: &str) -> bool {
 /// Emoji do not look like letters. Joiners are part of Persian and Indian spelling, and IDNA allows
 /// them only there.
 fn is_harmless(char: char) -> bool {
-    matches!(char, '\u{200c}' | '\u{200d}' | '\u{2600}'..='\u{2757}' | '\u{2763}'..='\u{2767}' | '\u{1f300}'..='\u{1faff}')
+    matches!(
+        char,
+        '\u{200c}'
+            | '\u{200d}'
+            | '\u{2600}'..='\u{2757}'
+            | '\u{2763}'..='\u{2767}'
+            | '\u{1f300}'..='\u{1faff}'
+    )
 }
 
 #[cfg(test)]

@@ -118,8 +118,8 @@ impl Links {
         }
     }
 
-    /// Reads, decides, writes if no other change came first, drops the cached route. `decide` returns the link unchanged
-    /// to leave it alone.
+    /// Reads, decides, writes if no other change came first, drops the cached route. `decide`
+    /// returns the link unchanged to leave it alone.
     pub(super) async fn change(
         &self,
         caller: Caller,

@@ -306,8 +306,10 @@ fn the_sent_text_is_kept_with_its_field() {
 #[test]
 fn a_visitor_keeps_its_branch_and_weights_are_respected() {
     let sent = |first: u32| {
-        json!([{"to": [{"url": "https://a.com/", "weight": first}, {"url": "https://b.com/", "weight": 3},
-            {"url": "https://c.com/", "weight": 1}]}])
+        json!([{"to": [
+            {"url": "https://a.com/", "weight": first}, {"url": "https://b.com/", "weight": 3},
+            {"url": "https://c.com/", "weight": 1}
+        ]}])
     };
     let (split, other) = (rules(&sent(6)), rules(&sent(8)));
     let link = |code: &str| LinkKey { domain: Domain::primary(), code: Code::parse(code).unwrap() };
@@ -347,9 +349,11 @@ fn an_ipv6_network_counts_as_one_visitor() {
 fn explanations_name_the_conditions() {
     let rules = rules(&json!([
         {"device": ["desktop", "tablet"], "country": "DE", "to": "https://example.com/1"},
-        {"language": "fr", "query": {"name": "utm_source", "value": "x"}, "to": "https://example.com/2"},
+        {"language": "fr", "query": {"name": "utm_source", "value": "x"}, "to": "https://example.c\
+         om/2"},
         {"until": "2026-01-01", "to": "https://example.com/3"},
-        {"days": ["mon", "tue"], "hours": "09:00-17:00", "tz": "Europe/Berlin", "to": "https://example.com/4"},
+        {"days": ["mon", "tue"], "hours": "09:00-17:00", "tz": "Europe/Berlin", "to": "https://exa\
+         mple.com/4"},
         {"os": "Linux", "query": {"name": "ref"}, "to": "https://example.com/5"},
         {"to": "https://example.com/6"}
     ]));
@@ -398,7 +402,8 @@ fn sent_rule() -> impl Strategy<Value = Value> {
         any::<bool>(),
     );
     let destination = proptest::collection::vec(("[a-z]{1,5}", 1..=10_000_u32), 1..=10);
-    (conditions, destination).prop_map(|((device, os, language, country, query, from, until, days, hours, tz), destination)| {
+    (conditions, destination).prop_map(|(conditions, destination)| {
+        let (device, os, language, country, query, from, until, days, hours, tz) = conditions;
         let timestamp = |ms: i64| json!(Timestamp::from_ms(ms).to_string());
         let tz = (tz && (days.is_some() || hours.is_some())).then(|| json!("America/New_York"));
         let branches: Vec<Value> = destination
@@ -410,7 +415,8 @@ fn sent_rule() -> impl Strategy<Value = Value> {
         json!({
             "device": device, "os": os, "language": language, "country": country,
             "query": query.map(|(name, value)| json!({"name": name, "value": value})),
-            "from": from.map(timestamp), "until": until.map(timestamp), "days": days, "hours": hours, "tz": tz, "to": branches
+            "from": from.map(timestamp), "until": until.map(timestamp), "days": days, "hours": hours,
+            "tz": tz, "to": branches
         })
     })
 }
@@ -451,7 +457,14 @@ proptest! {
         sent in proptest::collection::vec(sent_rule(), 1..=6),
         (device, system, country, languages, ms, split_key) in visitor(),
     ) {
-        let visit = VisitContext { device, system, country, languages, split_key: SplitKey(split_key), ..VisitContext::unknown(Timestamp::from_ms(ms)) };
+        let visit = VisitContext {
+            device,
+            system,
+            country,
+            languages,
+            split_key: SplitKey(split_key),
+            ..VisitContext::unknown(Timestamp::from_ms(ms))
+        };
         let all = rules(&json!(sent));
         // Rules are independent: evaluating each alone gives the same match.
         let alone = sent.iter().find_map(|one| rules(&json!([one])).choose(&visit).cloned());
@@ -459,18 +472,24 @@ proptest! {
         let explanation = all.explain(&visit);
         prop_assert_eq!(explanation.matched.map(|matched| matched.target), alone.as_ref());
         for (index, step) in explanation.steps.iter().enumerate() {
-            prop_assert_eq!(step.matched, explanation.matched.is_some_and(|matched| matched.rule == index));
+            let decides = explanation.matched.is_some_and(|matched| matched.rule == index);
+            prop_assert_eq!(step.matched, decides);
             prop_assert!(step.matched || !step.why.is_empty());
         }
     }
 
     #[test]
-    fn any_json_is_refused_or_read(text in "[\\[\\]{}\",:a-z0-9é]{0,40}", name in "\\PC{0,10}", value in "\\PC{0,20}") {
+    fn any_json_is_refused_or_read(
+        text in "[\\[\\]{}\",:a-z0-9é]{0,40}",
+        name in "\\PC{0,10}",
+        value in "\\PC{0,20}",
+    ) {
         if let Ok(RawRules(value)) = serde_json::from_str::<RawRules>(&text) {
             let _ = Rules::parse(&value, &targets());
         }
         let _ = Rules::parse(&json!([{ "to": value, name: value }]), &targets());
-        let visit = VisitContext { languages: &value, query: &value, ..VisitContext::unknown(Timestamp::from_ms(0)) };
+        let unknown = VisitContext::unknown(Timestamp::from_ms(0));
+        let visit = VisitContext { languages: &value, query: &value, ..unknown };
         rules(&json!([
             {"language": "de", "query": {"name": "a"}, "to": "https://example.com/"}
         ])).explain(&visit);

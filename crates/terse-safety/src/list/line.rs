@@ -81,7 +81,8 @@ mod tests {
             ("||bad.example^", Line::Domain("bad.example")),
             ("||bad.example^$all", Line::Domain("bad.example")),
             ("||bad.example^$third-party", Line::Unknown),
-            ("||bad.example/path^", Line::Domain("bad.example/path")), // not a host, so skipped later
+            // Not a host, so it is skipped later.
+            ("||bad.example/path^", Line::Domain("bad.example/path")),
             ("bad.example CNAME .", Line::Unknown),
             ("bad.example/path", Line::Url("bad.example/path")),
             ("http://bad.example/#a b", Line::Url("http://bad.example/#a b")),

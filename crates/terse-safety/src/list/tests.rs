@@ -45,7 +45,8 @@ fn a_hosts_file_gives_its_names() {
 fn a_domain_list_gives_its_domains() {
     check(
         "\u{feff}! head\n; head\n# \
-         head\nbad.example\n*.wild.example\n.dot.example\n||blocked.example^\n||ads.example^$third-party\n\
+         head\nbad.example\n*.wild.example\n.dot.example\n||blocked.example^\n\
+         ||ads.example^$third-party\n\
          @@||fine.example^\nmünchen.de\n8.8.4.4\n2620:fe::9\nnot a domain\n",
         ListKind::Domains,
         &[
@@ -64,7 +65,8 @@ fn a_domain_list_gives_its_domains() {
 #[test]
 fn a_url_list_gives_urls_and_not_their_hosts() {
     check(
-        "http://Bad.example/Login.php?id=1#top\nhttps://u:p@bad.example:8443/x\nhttp://root.example\nbad.example/path\n\
+        "http://Bad.example/Login.php?id=1#top\nhttps://u:p@bad.example:8443/x\n\
+         http://root.example\nbad.example/path\n\
          http://empty.example/a?\nftp://bad.example/\nhttp://\n",
         ListKind::Urls,
         &[
@@ -82,8 +84,10 @@ fn a_url_list_gives_urls_and_not_their_hosts() {
 fn phishtank_rows_give_their_url() {
     check(
         "phish_id,url,phish_detail_url,submission_time,verified,verification_time,online,target\n\
-         1,http://bad.example/a,http://www.phishtank.example/1,2024-01-01,yes,2024-01-01,yes,Other\n\
-         2,\"http://bad.example/?a=1,2\",http://www.phishtank.example/2,2024-01-01,yes,2024-01-01,yes,\"A, B\"\n\
+         1,http://bad.example/a,http://www.phishtank.example/1,2024-01-01,yes,2024-01-01,yes,\
+         Other\n\
+         2,\"http://bad.example/?a=1,2\",http://www.phishtank.example/2,2024-01-01,yes,2024-01-01,\
+          yes,\"A, B\"\n\
          3,http://doubt.example/,http://www.phishtank.example/3,2024-01-01,no,,yes,Other\n\
          4\n",
         ListKind::PhishTank,
@@ -95,9 +99,11 @@ fn phishtank_rows_give_their_url() {
 #[test]
 fn urlhaus_rows_give_their_url() {
     let rows = "\"1\",\"2024-01-01 \
-        00:00:00\",\"http://8.8.4.4:4000/bin.sh\",\"online\",\"\",\"malware_download\",\"elf\",\"https://urlhaus.example/1/\",\"x\"\n\
+        00:00:00\",\"http://8.8.4.4:4000/bin.sh\",\"online\",\"\",\"malware_download\",\"elf\",\
+        \"https://urlhaus.example/1/\",\"x\"\n\
                 \"2\",\"2024-01-01 \
-                00:00:00\",\"https://bad.example/say\"\"hi\",\"offline\",\"\",\"malware_download\",\"None\",\"https://urlhaus.example/2/\",\"x\"\n";
+                00:00:00\",\"https://bad.example/say\"\"hi\",\"offline\",\"\",\"malware_download\",\
+                \"None\",\"https://urlhaus.example/2/\",\"x\"\n";
     let entries = ["url:8.8.4.4:4000/bin.sh", "url:bad.example/say%22hi"];
     check(
         &format!(
@@ -115,7 +121,8 @@ fn urlhaus_rows_give_their_url() {
 #[test]
 fn a_stray_quote_loses_only_its_line() {
     check(
-        "# id,dateadded,url,url_status\n\"1\",\"x,http://lost.example/,\"online\n2,x,http://bad.example/,online\n",
+        "# id,dateadded,url,url_status\n\"1\",\"x,http://lost.example/,\"online\n\
+         2,x,http://bad.example/,online\n",
         ListKind::UrlHaus,
         &["url:bad.example/"],
         1,
@@ -171,7 +178,8 @@ fn invalid_names_are_skipped_in_urls_too() {
 #[test]
 fn a_broken_feed_cannot_block_protected_hosts() {
     check(
-        "com\nco.uk\ngithub.io\n*.com\n.\nlocalhost\nprinter.local\nai\n127.0.0.1\n10.1.2.3\n::1\n0\n",
+        "com\nco.uk\ngithub.io\n*.com\n.\nlocalhost\nprinter.local\nai\n127.0.0.1\n10.1.2.3\n::1\n\
+         0\n",
         ListKind::Unknown,
         &[],
         12,
@@ -238,12 +246,15 @@ proptest! {
     }
 
     #[test]
-    fn any_text_of_format_markers_is_handled(text in "(phish_id,|url|id,dateadded,|\"|,|\n|#|\\|\\||\\^|http://|0\\.0\\.0\\.0 |[a-c.\\[\\]@:/?é\0 ]){0,60}") {
+    fn any_text_of_format_markers_is_handled(text in "(phish_id,|url|id,dateadded,|\"|,|\n\
+     |#|\\|\\||\\^|http://|0\\.0\\.0\\.0 |[a-c.\\[\\]@:/?é\0 ]){0,60}") {
         let list = read(&text);
         prop_assert_eq!(list.entries().count(), list.len());
         for entry in list.entries() {
             match entry {
-                Entry::Host(host) => prop_assert_eq!(crate::host_name::canonical(host), Some(host.to_owned())),
+                Entry::Host(host) => {
+                    prop_assert_eq!(crate::host_name::canonical(host), Some(host.to_owned()));
+                }
                 Entry::Url(url) => prop_assert!(Url::parse(&["http://", url].concat()).is_ok()),
             }
         }

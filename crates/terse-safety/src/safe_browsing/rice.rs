@@ -141,13 +141,21 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn decoding_reverses_encoding(numbers in proptest::collection::btree_set(any::<u32>(), 1..50), parameter in 24u32..=30) {
+        fn decoding_reverses_encoding(
+            numbers in proptest::collection::btree_set(any::<u32>(), 1..50),
+            parameter in 24u32..=30,
+        ) {
             let numbers: Vec<u32> = numbers.into_iter().collect();
             prop_assert_eq!(encode(&numbers, parameter).decode(), Ok(numbers));
         }
 
         #[test]
-        fn any_input_is_handled(first: u32, parameter in 0u64..40, count in 0u64..100, data in proptest::collection::vec(any::<u8>(), 0..100)) {
+        fn any_input_is_handled(
+            first: u32,
+            parameter in 0u64..40,
+            count in 0u64..100,
+            data in proptest::collection::vec(any::<u8>(), 0..100),
+        ) {
             if let Ok(numbers) = deltas(first, parameter, count, &data).decode() {
                 prop_assert!(numbers.is_sorted() && numbers.len() as u64 == count + 1);
             }

@@ -206,7 +206,10 @@ fn the_screen_applies_the_safe_browsing_status() {
     let unscreened: FlagSet = [Flag::Unscreened].into_iter().collect();
     let typed = |target: &Target| screen.check_input(target.as_str(), target);
     let again = |target: &Target, kept, standing| screen.recheck(target, kept, standing);
-    let blocked = |verdict: Verdict| matches!(verdict, Verdict::Blocked(block) if block.source == SAFE_BROWSING);
+    let blocked = |verdict: Verdict| match verdict {
+        Verdict::Blocked(block) => block.source == SAFE_BROWSING,
+        _ => false,
+    };
 
     assert_eq!(
         (typed(&good), typed(&bad)),

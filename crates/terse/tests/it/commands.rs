@@ -250,7 +250,8 @@ fn what_was_exported_can_be_imported_elsewhere_and_again() {
 fn refused_rows_are_reported_and_do_not_stop_the_others() {
     let (temp, data) = folder();
     let file = temp.path().join("in.csv");
-    let rows = "long_url,alias\nhttps://example.com/a,good-1\njavascript:alert(1),bad-1\nhttps://example.com/b,login\n\
+    let rows = "long_url,alias\nhttps://example.com/a,good-1\njavascript:alert(1),bad-1\n\
+     https://example.com/b,login\n\
                 https://example.com/c,good-2\n";
     std::fs::write(&file, rows).unwrap();
     let report = temp.path().join("refused.jsonl");

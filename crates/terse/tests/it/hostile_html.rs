@@ -81,7 +81,8 @@ fn tag(text: &str) -> (&str, Vec<(String, String)>, &str) {
 fn what_would_run_is_seen() {
     assert_eq!(
         inert(
-            r#"<!doctype html><script src="/a.js" defer></script><a href="/x" title='"on'>a < b</a>"#
+            "<!doctype html><script src=\"/a.js\" defer></script>\
+             <a href=\"/x\" title='\"on'>a < b</a>"
         ),
         Ok(())
     );

@@ -145,7 +145,8 @@ impl State {
                     "subject_types_supported": ["public"],
                     // Accepts any code: terse must check on its own.
                     "id_token_signing_alg_values_supported": ["ES256", "HS256", "none"],
-                    "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
+                    "token_endpoint_auth_methods_supported":
+                        ["client_secret_basic", "client_secret_post"],
                 }),
             ),
             "/jwks" => {
@@ -202,7 +203,8 @@ impl State {
         let now =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         let mut claims = json!({
-            "iss": self.issuer, "sub": subject, "aud": CLIENT, "nonce": nonce, "iat": now, "exp": now + 300,
+            "iss": self.issuer, "sub": subject, "aud": CLIENT, "nonce": nonce,
+            "iat": now, "exp": now + 300,
             "preferred_username": subject, "email": format!("{subject}@example.com"),
         });
         let mut header = json!({"alg": "ES256", "kid": self.kid, "typ": "JWT"});

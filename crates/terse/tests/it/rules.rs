@@ -225,7 +225,9 @@ fn the_warning_page_applies_redirect_rules() {
     let rules = json!([
         {"device": "mobile", "to": "https://phones.example.net/"},
         {"query": {"name": "ref"}, "to": "https://refs.example.net/?own=1"},
-        {"country": "DE", "to": [{"url": "https://de-a.example.net/"}, {"url": "https://de-b.example.net/"}]},
+        {"country": "DE", "to": [
+            {"url": "https://de-a.example.net/"}, {"url": "https://de-b.example.net/"}
+        ]},
     ]);
     let code = terse
         .create(json!({"long_url": HOME, "rules": rules, "forward_query": true, "reuse": false}));
