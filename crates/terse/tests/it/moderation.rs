@@ -215,7 +215,7 @@ fn the_warning_page_names_the_real_host_and_never_forwards() {
         // One heading for the section, a skip link, and two plain links.
         assert!(
             text.contains("<section class=\"warn\" aria-labelledby=\"warning\">")
-                && text.contains("id=\"careful\"")
+                && text.contains("id=\"warning\"")
         );
         assert!(text.contains("href=\"#main\"") && text.contains("<html lang=\"en\">"));
         let back = text.find("Back to safety").unwrap();

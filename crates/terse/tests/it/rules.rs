@@ -357,10 +357,13 @@ fn a_trial_says_where_a_visitor_goes_and_why() {
         (&shown["rule"], &shown["long_url"], &shown["status"]),
         (&json!(1), &json!("https://example.com/2"), &Value::Null)
     );
-    let nobody = terse.api("POST", &format!("/urls/{code}/try"), Some(json!({}))).json();
-    assert_eq!((&nobody["rule"], &nobody["long_url"]), (&Value::Null, &json!(HOME)));
-    assert_eq!(nobody["why"], "no rule matches, so the link's own target stays");
-    assert_eq!(nobody["steps"][0]["why"][0], "the device is not known, and the rule wants tablet");
+    let unknown = terse.api("POST", &format!("/urls/{code}/try"), Some(json!({}))).json();
+    assert_eq!((&unknown["rule"], &unknown["long_url"]), (&Value::Null, &json!(HOME)));
+    assert_eq!(unknown["why"], "no rule matches, so the link's own target stays");
+    assert_eq!(
+        unknown["steps"][0]["why"][0],
+        "the device is unknown, and the rule requires tablet"
+    );
 
     for (body, field) in [
         (json!({"country": "DE", "address": GERMAN}), "country"),

@@ -195,7 +195,7 @@ fn an_odd_target_gets_a_warning_page_and_never_a_location() {
     for (code, target, flag, words) in [
         ("odd1", "https://paypa1.com/login", "look_alike", "looks like that of a well-known site"),
         ("odd2", "https://pаypal.com/", "mixed_script", "different alphabets"),
-        ("odd3", "https://paypal.com@evil.example.net/", "userinfo", "user name stands before"),
+        ("odd3", "https://paypal.com@evil.example.net/", "userinfo", "user name before the site"),
         ("odd4", "https://bit.ly/abc", "shortener", "another short link"),
         ("odd5", "https://somebody.github.io/", "free_hosting", "anyone can publish pages"),
     ] {

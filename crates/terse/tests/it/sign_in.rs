@@ -547,9 +547,9 @@ fn a_new_password_ends_all_other_sessions() {
         )
     };
     for (current, password, again, status, words) in [
-        ("wrong", next, next, 403, "This is not your password."),
+        ("wrong", next, next, 403, "The password is wrong."),
         (PASSWORD, "nine char", "nine char", 400, "at least 10 characters"),
-        (PASSWORD, next, "another passworD", 400, "The two are not the same"),
+        (PASSWORD, next, "another passworD", 400, "The two passwords differ"),
     ] {
         let answer = change(&mut ann, current, password, again);
         assert_eq!(answer.status, status, "{words}");
