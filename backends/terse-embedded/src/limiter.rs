@@ -1,49 +1,24 @@
 //! Limits kept in this process's memory.
-//!
-//! The arithmetic is governor's; where its states are kept is ours, because it has to stay bounded:
-//! the tables that come with governor grow with everyone who comes by until somebody tidies them.
 
 mod buckets;
 
-use std::cell::Cell;
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use governor::middleware::StateInformationMiddleware;
-use governor::nanos::Nanos;
-use governor::{Quota, RateLimiter};
 use terse_core::Clock;
-use terse_core::limits::{Limit, LimitDecision, LimitSubject, Limiter};
+use terse_core::limits::{Gcra, LimitDecision, LimitSubject, Limiter, NotEnough, Take};
 
 use buckets::Buckets;
 
-/// Keeps count in memory: for one machine, and until it stops. At most 131,072 subjects are
-/// remembered, in less than 12 MiB; a subject whose bucket is full again is forgotten.
+/// Keeps count in memory: for one process, until it stops. It remembers at most 131,072 subjects
+/// in less than 12 MiB, and forgets a subject whose bucket is full again.
 #[derive(Debug)]
 pub struct LocalLimiter {
     buckets: Buckets,
 }
 
-/// The buckets' clock, as governor reads it. It counts from its first reading: that is made zero,
-/// so that all states have one beginning, whatever limit they were counted under.
-struct Steady<'a> {
-    buckets: &'a Buckets,
-    asked: Cell<bool>,
-}
-
-impl governor::clock::Clock for Steady<'_> {
-    type Instant = Nanos;
-
-    fn now(&self) -> Nanos {
-        if self.asked.replace(true) { self.buckets.now() } else { Nanos::new(0) }
-    }
-}
-
-type Rate<'a> = RateLimiter<LimitSubject, &'a Buckets, Steady<'a>, StateInformationMiddleware>;
-
 impl LocalLimiter {
-    /// One that has counted nothing.
+    /// A limiter that has counted nothing.
     pub fn new(clock: Clock) -> Self {
         Self { buckets: Buckets::new(clock) }
     }
@@ -53,73 +28,87 @@ impl LocalLimiter {
         self.buckets.len()
     }
 
-    /// Whether nobody did anything of late.
+    /// Whether no subject is remembered.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many were forgotten before their time, to make room for others.
+    /// How many subjects were forgotten before their buckets were full, to make room for others.
     pub fn evicted(&self) -> u64 {
         self.buckets.evicted()
-    }
-
-    fn take_now(&self, subject: LimitSubject, limit: Limit, count: NonZeroU32) -> LimitDecision {
-        let (Some(most), Some(quota)) =
-            (NonZeroU32::new(limit.count()), Quota::with_period(limit.interval()))
-        else {
-            return LimitDecision::UNLIMITED;
-        };
-        let refused = LimitDecision {
-            allowed: false,
-            limit: most.get(),
-            remaining: 0,
-            reset: limit.per(),
-            retry: limit.per(),
-        };
-        if count > most {
-            return refused;
-        }
-        let steady = Steady { buckets: &self.buckets, asked: Cell::new(false) };
-        let rate = Rate::new(quota.allow_burst(most), &self.buckets, steady);
-        let until_full =
-            |remaining: u32| limit.interval() * (most.get() - remaining.min(most.get()));
-        match rate.check_key_n(&subject, count) {
-            Ok(Ok(state)) => {
-                let remaining = state.remaining_burst_capacity();
-                let reset = until_full(remaining);
-                LimitDecision {
-                    allowed: true,
-                    limit: most.get(),
-                    remaining,
-                    reset,
-                    retry: Duration::ZERO,
-                }
-            }
-            Ok(Err(not_until)) => {
-                let retry = not_until.wait_time_from(self.buckets.now());
-                // So many are missing; the rest is there.
-                let missing = retry.as_nanos().div_ceil(limit.interval().as_nanos().max(1));
-                let remaining =
-                    count.get().saturating_sub(u32::try_from(missing).unwrap_or(u32::MAX));
-                LimitDecision {
-                    remaining,
-                    reset: until_full(remaining).max(retry),
-                    retry,
-                    ..refused
-                }
-            }
-            Err(_) => refused,
-        }
     }
 }
 
 #[async_trait]
 impl Limiter for LocalLimiter {
-    async fn take(&self, subject: LimitSubject, limit: Limit, count: u32) -> LimitDecision {
-        self.take_now(subject, limit, NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN))
+    async fn take(&self, takes: &[Take]) -> LimitDecision {
+        let takes = limited(takes);
+        let mut buckets = self.buckets.lock(&takes);
+        let mut decision = LimitDecision::UNLIMITED;
+        // Nothing is written before every bucket has allowed it. A subject that is named twice pays
+        // twice.
+        let mut pending: Vec<(LimitSubject, u64)> = Vec::with_capacity(takes.len());
+        for take in &takes {
+            let earlier = pending.iter().rfind(|(subject, _)| *subject == take.subject);
+            let before =
+                earlier.map_or_else(|| buckets.until_full(&take.subject), |(_, after)| *after);
+            let (one, after) = decide(take, before);
+            pending.push((take.subject, after));
+            decision = decision.and(one);
+        }
+        if decision.allowed {
+            for (subject, until_full) in pending {
+                buckets.set(subject, until_full);
+            }
+        }
+        decision
     }
 
-    async fn give_back(&self, subject: LimitSubject, limit: Limit, count: u32) {
-        self.buckets.give_back(&subject, limit.interval().saturating_mul(count));
+    async fn give_back(&self, takes: &[Take]) {
+        let takes = limited(takes);
+        let mut buckets = self.buckets.lock(&takes);
+        for take in &takes {
+            let before = buckets.until_full(&take.subject);
+            if before > 0 {
+                let after = Gcra::of(take.limit).give_back(before, take.count);
+                buckets.set(take.subject, after);
+            }
+        }
+    }
+}
+
+/// The takes that have a limit, each of at least one token.
+fn limited(takes: &[Take]) -> Vec<Take> {
+    let limited = takes.iter().filter(|take| !take.limit.is_off());
+    limited.map(|take| Take { count: take.count.max(1), ..*take }).collect()
+}
+
+/// What one bucket says, and how long it takes until it is full afterwards.
+fn decide(take: &Take, before: u64) -> (LimitDecision, u64) {
+    let (gcra, limit) = (Gcra::of(take.limit), take.limit.count());
+    let remaining =
+        |until_full: u64| u32::try_from(gcra.tokens(until_full)).unwrap_or(u32::MAX).min(limit);
+    match gcra.take(before, take.count) {
+        Ok(after) => {
+            let decision = LimitDecision {
+                allowed: true,
+                limit,
+                remaining: remaining(after),
+                reset: Duration::from_nanos(after),
+                retry: Duration::ZERO,
+            };
+            (decision, after)
+        }
+        Err(NotEnough { wait }) => {
+            let retry = wait.map_or(take.limit.per(), Duration::from_nanos);
+            let decision = LimitDecision {
+                allowed: false,
+                limit,
+                remaining: if wait.is_some() { remaining(before) } else { 0 },
+                reset: Duration::from_nanos(before).max(retry),
+                retry,
+            };
+            (decision, before)
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use terse_core::Clock;
 use terse_core::limits::{
-    Limit, LimitKey, LimitSubject, LimitedAction, Limiter as _, take_by_address,
+    Limit, LimitKey, LimitSubject, LimitedAction, Limiter as _, Take, by_address,
 };
 use terse_embedded::LocalLimiter;
 use terse_testkit::limiter::Offered;
@@ -23,7 +23,8 @@ async fn two_million_addresses_take_no_more_room_than_a_hundred_thousand() {
     let limit = Limit::per_hour(30);
     for address in 0..2_000_000_u32 {
         let address = std::net::Ipv4Addr::from_bits(address).into();
-        assert!(take_by_address(&limiter, LimitedAction::Create, address, limit, 1).await.allowed);
+        let takes = by_address(LimitedAction::Create, address, limit, 1);
+        assert!(limiter.take(&takes).await.allowed);
     }
     assert!((100_000..=131_072).contains(&limiter.len()), "{}", limiter.len());
     assert!(limiter.evicted() >= 2_000_000 - 131_072);
@@ -33,14 +34,17 @@ async fn two_million_addresses_take_no_more_room_than_a_hundred_thousand() {
 async fn whose_bucket_is_full_again_is_forgotten() {
     let clock = Clock::default();
     let limiter = LocalLimiter::new(clock.clone());
-    let subject = |key| LimitSubject { act: LimitedAction::Create, who: LimitKey::Key(key) };
+    let one = |key| {
+        let subject = LimitSubject { action: LimitedAction::Create, key: LimitKey::Key(key) };
+        [Take { subject, limit: Limit::per_minute(60), count: 1 }]
+    };
     for key in 0..100_000 {
-        limiter.take(subject(key), Limit::per_minute(60), 1).await;
+        limiter.take(&one(key)).await;
     }
     assert_eq!(limiter.len(), 100_000);
     clock.advance(Duration::from_mins(2));
     for key in 200_000..200_500 {
-        limiter.take(subject(key), Limit::per_minute(60), 1).await;
+        limiter.take(&one(key)).await;
     }
     assert_eq!((limiter.len(), limiter.evicted()), (500, 0));
 }

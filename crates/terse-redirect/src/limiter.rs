@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::quality::RandomState;
 use terse_core::ExceededLimit;
-use terse_core::limits::{Limit, Network, SUBNET_FACTOR};
+use terse_core::limits::{Gcra, Limit, Network, SUBNET_FACTOR};
 
 /// Each key belongs to one group of slots, which is half a cache line.
 const WAYS: usize = 4;
@@ -73,16 +73,14 @@ impl RedirectLimiter {
             return Some(ExceededLimit::RedirectsPerAddress);
         }
         let table = self.codes.as_ref()?;
-        (!table.take(link, 1, now_ms)).then_some(ExceededLimit::RedirectsPerLink)
+        (!table.take(link, table.bucket, now_ms)).then_some(ExceededLimit::RedirectsPerLink)
     }
 
     #[inline(never)]
     fn take(&self, table: &Table, address: IpAddr, now_ms: i64) -> bool {
         let (network, above) = Network::of(address);
-        table.take(self.number(network), 1, now_ms)
-            && above.is_none_or(|above| {
-                table.take(self.number(above), u64::from(SUBNET_FACTOR), now_ms)
-            })
+        table.take(self.number(network), table.bucket, now_ms)
+            && above.is_none_or(|above| table.take(self.number(above), table.wider, now_ms))
     }
 
     /// The hash of a network under a random key of this process, so that clients cannot choose the
@@ -100,34 +98,32 @@ impl RedirectLimiter {
 /// others, and a crowd of new keys does not reset a key that has taken many tokens.
 struct Table {
     slots: Box<[AtomicU64]>,
-    /// The time in which one token comes back, and in which the whole bucket fills, in
-    /// microseconds.
-    interval: u64,
-    period: u64,
+    /// The bucket of a key, and of the network above an address, in microseconds.
+    bucket: Gcra,
+    wider: Gcra,
 }
 
 impl Table {
     fn new(limit: Limit) -> Self {
-        let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(TIME);
-        let interval = micros(limit.interval()).max(1);
+        let interval = u64::try_from(limit.interval().as_micros()).unwrap_or(TIME);
+        let bucket = Gcra::new(interval, limit.count());
         let slots = (0..GROUPS * WAYS).map(|_| AtomicU64::new(0)).collect();
-        Self { slots, interval, period: interval * u64::from(limit.count()) }
+        Self { slots, bucket, wider: bucket.times(SUBNET_FACTOR) }
     }
 
-    /// Takes a token from the bucket of a key, which is `wider` times as large; `false` if it is
-    /// empty.
-    fn take(&self, number: u64, wider: u64, now_ms: i64) -> bool {
+    /// Takes a token from the bucket of a key; `false` if it is empty.
+    fn take(&self, number: u64, bucket: Gcra, now_ms: i64) -> bool {
         // Times wrap around. A time further ahead than a bucket takes to fill counts as past, which
         // covers a clock that was set back and a slot that was never used.
         let now = now_ms.wrapping_mul(1000).cast_unsigned() & TIME;
         let ahead_of = |slot: u64| {
-            Some(slot.wrapping_sub(now) & TIME).filter(|ahead| *ahead <= self.period).unwrap_or(0)
+            let ahead = slot.wrapping_sub(now) & TIME;
+            if ahead <= bucket.period() { ahead } else { 0 }
         };
         // Never zero, the tag of an unused slot.
         let tag = (number >> TIME_BITS) | 1;
         let group = (number as usize % GROUPS) * WAYS;
         let group = &self.slots[group..group + WAYS];
-        let interval = (self.interval / wider).max(1);
         for _ in 0..ATTEMPTS {
             let mut best = (&group[0], 0, u64::MAX);
             for slot in group {
@@ -143,10 +139,8 @@ impl Table {
             }
             let (slot, held, ahead) = best;
             let ahead = if held >> TIME_BITS == tag { ahead } else { 0 };
-            if ahead + interval > self.period {
-                return false;
-            }
-            let next = tag << TIME_BITS | (now + ahead + interval) & TIME;
+            let Ok(ahead) = bucket.take(ahead, 1) else { return false };
+            let next = tag << TIME_BITS | (now + ahead) & TIME;
             if slot.compare_exchange_weak(held, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             {
                 return true;

@@ -1,4 +1,4 @@
-//! How often links may be made, and how callers are told.
+//! The limits of the web side: which buckets a request takes from, and the headers that say so.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
 use terse_core::limits::{
-    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter,
-    give_back_by_address, take_by_address,
+    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, Take,
+    by_address,
 };
 use terse_core::registry::{Account, Role};
 use terse_core::{Caller, OwnerId};
@@ -16,41 +16,42 @@ use terse_core::{Caller, OwnerId};
 use crate::http::principal::{Credential, Principal};
 use crate::http::problem::{Problem, RATE_LIMITED};
 
-/// So many times as often as links may be made, they may be asked for: a typo costs nobody a link,
-/// and a flood of them is turned away before it is read.
+/// How many requests to create a link are allowed for each link that may be created. A request with
+/// a typo costs no link, and a flood of requests is refused before their bodies are read.
 const ASKING: u32 = 10;
 
-/// How often somebody who is signed in may try their password: a session that was left open is not
-/// the key to the rest.
+/// How often a signed-in account may try its password, so that a session that was left open does
+/// not serve to guess it.
 const PROOFS: Limit = Limit::per_minute(10);
 
-/// How often somebody may make a key: each comes with links of its own to make, so that who makes
-/// one key after the other would make as many links as they like.
+/// How often an account may create an API key. Each key has its own limit of links, so without this
+/// an account could create any number of links.
 const NEW_KEYS: Limit = Limit::per_hour(20);
 
-/// Sets an owner's browsers apart from keys; no key has such a high number.
+/// Distinguishes the buckets of an owner's browsers from those of keys: no key has such a high
+/// number.
 const BROWSERS: u64 = 1 << 63;
 
-/// So many times as often as by one address, a link's password may be tried by all together: many
-/// who guess from many places are as hopeless as one.
+/// How many times the limit of one address all addresses together may try a link's password, so
+/// that guessing from many addresses does not help.
 const ALL_TOGETHER: u32 = 20;
 
-/// What the web side limits.
+/// The limits of the web side.
 #[derive(Clone)]
 pub struct Limits {
-    /// Who keeps count.
+    /// Keeps count.
     pub limiter: Arc<dyn Limiter>,
-    /// Links made by one address, without a key.
+    /// Links created by one address without a key.
     pub create_per_address: Limit,
-    /// Links made with one key.
+    /// Links created with one key.
     pub create_per_key: Limit,
-    /// Pages asked for by one address of links that are not there.
+    /// Requests of one address for links that do not exist.
     pub guesses_per_address: Limit,
-    /// Passwords of links tried in vain by one address.
+    /// Wrong passwords of links from one address.
     pub passwords_per_address: Limit,
-    /// Attempts to sign in from one address, and as many under one name.
+    /// Attempts to sign in from one address, and as many with one name.
     pub sign_in: Limit,
-    /// Reports written by one address.
+    /// Reports from one address.
     pub reports_per_address: Limit,
 }
 
@@ -68,8 +69,7 @@ impl Limits {
         }
     }
 
-    /// How much this caller may make. The one place that decides it: where keys have limits of
-    /// their own, they are known here.
+    /// How many links this caller may create. A key's own plan replaces the common limit.
     pub(crate) fn allowance(&self, principal: &Principal, address: Option<IpAddr>) -> Allowance {
         match (principal.caller, principal.credential) {
             (Caller::Anonymous, _) => self.strangers_allowance(address),
@@ -85,8 +85,8 @@ impl Limits {
         }
     }
 
-    /// How much somebody may make who has shown nothing. Those of whom nobody knows where they are
-    /// count as one.
+    /// How many links a caller without credentials may create. All callers without an address
+    /// share one bucket.
     pub(crate) fn strangers_allowance(&self, address: Option<IpAddr>) -> Allowance {
         Allowance {
             whose: Whose::Address(address.unwrap_or_else(nowhere)),
@@ -94,8 +94,7 @@ impl Limits {
         }
     }
 
-    /// Counts that somebody asks for a link, whatever it may be. To be called before the body is
-    /// read.
+    /// Counts a request to create a link. Call it before the body is read.
     pub(crate) async fn ask(&self, allowance: Allowance) -> Result<(), Problem> {
         let verdict = self
             .count(LimitedAction::AskToCreate, allowance.whose, allowance.limit.times(ASKING), 1)
@@ -103,7 +102,7 @@ impl Limits {
         if verdict.allowed {
             return Ok(());
         }
-        // What a caller can do something with is how many links may be made.
+        // The headers show the limit of links, which the documentation names.
         let verdict = LimitDecision { limit: allowance.limit.count(), remaining: 0, ..verdict };
         Err(Problem::new(
             &RATE_LIMITED,
@@ -112,7 +111,7 @@ impl Limits {
         .limited(verdict))
     }
 
-    /// Counts links that are about to be made: all of them, or none and a problem.
+    /// Counts links that are about to be created: all of them, or none and a problem.
     pub(crate) async fn take(
         &self,
         allowance: Allowance,
@@ -140,33 +139,19 @@ impl Limits {
         Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
     }
 
-    /// Gives back what was taken for links that had been made before.
+    /// Gives back the tokens of links that existed already.
     pub(crate) async fn give_back(&self, taken: &mut LimitOutcome, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let LimitOutcome { allowance: Allowance { whose, limit }, verdict } = taken;
         if count == 0 || limit.is_off() {
             return;
         }
-        match *whose {
-            Whose::Address(address) => {
-                give_back_by_address(&*self.limiter, LimitedAction::Create, address, *limit, count)
-                    .await;
-            }
-            Whose::Key(key) => {
-                self.limiter
-                    .give_back(
-                        LimitSubject { act: LimitedAction::Create, who: LimitKey::Key(key) },
-                        *limit,
-                        count,
-                    )
-                    .await;
-            }
-        }
+        self.limiter.give_back(&takes(LimitedAction::Create, *whose, *limit, count)).await;
         verdict.remaining = verdict.remaining.saturating_add(count).min(verdict.limit);
         verdict.reset = verdict.reset.saturating_sub(limit.interval().saturating_mul(count));
     }
 
-    /// Counts that somebody asked about a link that is not there.
+    /// Counts a request for a link that does not exist.
     pub(crate) async fn guess(&self, address: Option<IpAddr>) -> Result<(), Problem> {
         let whose = Whose::Address(address.unwrap_or_else(nowhere));
         let verdict = self.count(LimitedAction::Guess, whose, self.guesses_per_address, 1).await;
@@ -177,7 +162,7 @@ impl Limits {
             .limited(verdict))
     }
 
-    /// Counts that somebody who is signed in tries to prove it by a password.
+    /// Counts a password that a signed-in account gives to confirm an action.
     pub(crate) async fn prove(&self, owner: u64) -> Result<(), Problem> {
         let verdict = self.count(LimitedAction::SignIn, Whose::Key(owner), PROOFS, 1).await;
         if verdict.allowed {
@@ -187,7 +172,7 @@ impl Limits {
         Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
     }
 
-    /// Counts that somebody makes a key for themselves.
+    /// Counts an API key that an account creates for itself.
     pub(crate) async fn make_key(&self, account: &Account) -> Result<(), Problem> {
         if account.role == Role::Admin || self.create_per_key.is_off() {
             return Ok(());
@@ -204,82 +189,71 @@ impl Limits {
         .limited(verdict))
     }
 
-    /// Counts that somebody tries the password of a link, before it is known whether it is the
-    /// right one.
+    /// Counts an attempt at a link's password, before it is checked: for the address, and for the
+    /// link.
     pub(crate) async fn try_password(&self, address: IpAddr, link: u64) -> Result<(), Problem> {
-        let limit = self.passwords_per_address;
-        if limit.is_off() {
+        if self.passwords_per_address.is_off() {
             return Ok(());
         }
-        let one =
-            take_by_address(&*self.limiter, LimitedAction::LinkPassword, address, limit, 1).await;
-        let verdict = match one.allowed {
-            false => one,
-            true => self.limiter.take(every(link), limit.times(ALL_TOGETHER), 1).await,
-        };
+        let verdict = self.limiter.take(&self.password_takes(address, link)).await;
         if verdict.allowed {
             return Ok(());
-        }
-        if one.allowed {
-            give_back_by_address(&*self.limiter, LimitedAction::LinkPassword, address, limit, 1)
-                .await;
         }
         let detail =
             format!("the password was wrong too often; try again in {}", wait(verdict.retry));
         Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
     }
 
-    /// It was the right one, and does not count.
+    /// Gives the attempt back: the password was right.
     pub(crate) async fn right_password(&self, address: IpAddr, link: u64) {
-        let limit = self.passwords_per_address;
-        if !limit.is_off() {
-            give_back_by_address(&*self.limiter, LimitedAction::LinkPassword, address, limit, 1)
-                .await;
-            self.limiter.give_back(every(link), limit.times(ALL_TOGETHER), 1).await;
+        if !self.passwords_per_address.is_off() {
+            self.limiter.give_back(&self.password_takes(address, link)).await;
         }
     }
 
-    /// Counts an attempt to show who one is: by where it comes from, and by the name, whether
-    /// anybody has it or not. Whoever guesses from many places gets no further than whoever guesses
-    /// many names from one.
+    fn password_takes(&self, address: IpAddr, link: u64) -> Vec<Take> {
+        let (action, limit) = (LimitedAction::LinkPassword, self.passwords_per_address);
+        let mut takes = by_address(action, address, limit, 1);
+        let subject = LimitSubject { action, key: LimitKey::Link(link) };
+        takes.push(Take { subject, limit: limit.times(ALL_TOGETHER), count: 1 });
+        takes
+    }
+
+    /// Counts an attempt to sign in: for the address, and for the name, whether or not an account
+    /// has it. So guessing from many addresses helps no more than guessing many names from one.
     pub(crate) async fn sign_in(
         &self,
         address: IpAddr,
         name: Option<&str>,
     ) -> Result<Attempt, Problem> {
-        let refuse = |verdict: LimitDecision| {
-            let format = format!("too many attempts; try again in {}", wait(verdict.retry));
-            Err(Problem::new(&RATE_LIMITED, format).limited(verdict))
-        };
         let attempt = Attempt { address, name: name.map(number_of) };
-        let verdict =
-            self.count(LimitedAction::SignIn, Whose::Address(address), self.sign_in, 1).await;
-        if !verdict.allowed {
-            return refuse(verdict);
-        }
-        let Some(name) = attempt.name else { return Ok(attempt) };
-        let verdict = self.count(LimitedAction::SignIn, Whose::Key(name), self.sign_in, 1).await;
-        if verdict.allowed { Ok(attempt) } else { refuse(verdict) }
-    }
-
-    /// An attempt that succeeded does not count.
-    pub(crate) async fn succeeded(&self, Attempt { address, name }: Attempt) {
         if self.sign_in.is_off() {
-            return;
+            return Ok(attempt);
         }
-        give_back_by_address(&*self.limiter, LimitedAction::SignIn, address, self.sign_in, 1).await;
-        if let Some(name) = name {
-            self.limiter
-                .give_back(
-                    LimitSubject { act: LimitedAction::SignIn, who: LimitKey::Key(name) },
-                    self.sign_in,
-                    1,
-                )
-                .await;
+        let verdict = self.limiter.take(&self.sign_in_takes(attempt)).await;
+        if verdict.allowed {
+            return Ok(attempt);
+        }
+        let detail = format!("too many attempts; try again in {}", wait(verdict.retry));
+        Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
+    }
+
+    /// Gives the attempt back: it succeeded.
+    pub(crate) async fn succeeded(&self, attempt: Attempt) {
+        if !self.sign_in.is_off() {
+            self.limiter.give_back(&self.sign_in_takes(attempt)).await;
         }
     }
 
-    /// Counts that somebody reports a link.
+    fn sign_in_takes(&self, Attempt { address, name }: Attempt) -> Vec<Take> {
+        let mut all = takes(LimitedAction::SignIn, Whose::Address(address), self.sign_in, 1);
+        if let Some(name) = name {
+            all.extend(takes(LimitedAction::SignIn, Whose::Key(name), self.sign_in, 1));
+        }
+        all
+    }
+
+    /// Counts a report of a link.
     pub(crate) async fn report(&self, address: IpAddr) -> Result<(), Problem> {
         let verdict = self
             .count(LimitedAction::Report, Whose::Address(address), self.reports_per_address, 1)
@@ -296,7 +270,7 @@ impl Limits {
 
     async fn count(
         &self,
-        act: LimitedAction,
+        action: LimitedAction,
         whose: Whose,
         limit: Limit,
         count: u32,
@@ -304,18 +278,22 @@ impl Limits {
         if limit.is_off() {
             return LimitDecision::UNLIMITED;
         }
-        match whose {
-            Whose::Address(address) => {
-                take_by_address(&*self.limiter, act, address, limit, count).await
-            }
-            Whose::Key(key) => {
-                self.limiter.take(LimitSubject { act, who: LimitKey::Key(key) }, limit, count).await
-            }
+        self.limiter.take(&takes(action, whose, limit, count)).await
+    }
+}
+
+/// The tokens that an action costs.
+fn takes(action: LimitedAction, whose: Whose, limit: Limit, count: u32) -> Vec<Take> {
+    match whose {
+        Whose::Address(address) => by_address(action, address, limit, count),
+        Whose::Key(key) => {
+            let subject = LimitSubject { action, key: LimitKey::Key(key) };
+            vec![Take { subject, limit, count }]
         }
     }
 }
 
-/// How much somebody may make.
+/// How many links a caller may create.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     whose: Whose,
@@ -335,7 +313,7 @@ pub(crate) struct Attempt {
     name: Option<u64>,
 }
 
-/// A number that stands for a name in any mixture of cases.
+/// A number that stands for a name, without regard to case.
 fn number_of(name: &str) -> u64 {
     let hash: [u8; 32] = Sha256::digest(name.to_ascii_lowercase().as_bytes()).into();
     hash.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
@@ -349,13 +327,13 @@ pub(crate) struct LimitOutcome {
 }
 
 impl LimitOutcome {
-    /// Tells in an answer how much is left.
+    /// Adds the headers that say what is left.
     pub(crate) fn tell(&self, headers: &mut HeaderMap) {
         tell(&self.verdict, headers);
     }
 }
 
-/// Tells in an answer how much is left, and when to come again if that is nothing.
+/// Adds the headers that say what is left, and after a refusal when to try again.
 pub(crate) fn tell(verdict: &LimitDecision, headers: &mut HeaderMap) {
     if verdict.limit == 0 {
         return;
@@ -368,21 +346,17 @@ pub(crate) fn tell(verdict: &LimitDecision, headers: &mut HeaderMap) {
     }
 }
 
-/// Everybody who tries the password of this link.
-fn every(link: u64) -> LimitSubject {
-    LimitSubject { act: LimitedAction::LinkPassword, who: LimitKey::Link(link) }
-}
-
+/// The address of callers whose address is unknown.
 fn nowhere() -> IpAddr {
     Ipv4Addr::UNSPECIFIED.into()
 }
 
-/// Whole seconds, rather one too many.
+/// Whole seconds, rounded up.
 fn seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
-/// How long to wait, in words.
+/// How long to wait, as text.
 fn wait(time: Duration) -> String {
     let (count, unit) = match seconds(time).max(1) {
         seconds @ 0..=90 => (seconds, "second"),
@@ -397,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_told_to_come_too_early() {
+    fn a_wait_is_never_shown_too_short() {
         for (ms, want) in [
             (0, "1 second"),
             (1, "1 second"),
@@ -412,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_limit_tells_nothing() {
+    fn without_a_limit_there_are_no_headers() {
         let mut headers = HeaderMap::new();
         tell(&LimitDecision::UNLIMITED, &mut headers);
         assert!(headers.is_empty());

@@ -1,4 +1,4 @@
-//! What every limiter must do: one function per promise of `Limiter`.
+//! The promises of `Limiter`, one function each.
 #![allow(clippy::unwrap_used, reason = "a suite of tests")]
 #![allow(missing_docs, reason = "each function's name is the promise")]
 
@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use terse_core::Clock;
 use terse_core::limits::{
-    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, Network, take_by_address,
+    Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, Network, Take, by_address,
 };
 
-/// A limiter and the clock it goes by.
+/// A limiter and its clock.
 pub struct Offered {
     /// The limiter.
     pub limiter: Arc<dyn Limiter>,
-    /// Its clock.
+    /// The clock that it reads.
     pub clock: Clock,
 }
 
 /// Expands into one test per promise of `Limiter`, in a module `limiter`.
 ///
-/// `fresh` is an `async fn() -> Option<terse_testkit::limiter::Offered>` giving one that has
-/// counted nothing; `None` skips, aloud.
+/// `fresh` is an `async fn() -> Option<terse_testkit::limiter::Offered>` that returns a limiter
+/// without counts. With `None` a test is skipped, and says so.
 #[macro_export]
 macro_rules! limiter {
     ($fresh:path) => {
@@ -33,6 +33,10 @@ macro_rules! limiter {
             what_was_given_back_can_be_taken_again
             an_address_counts_for_its_networks
             without_a_limit_nothing_is_counted
+            a_refused_bucket_leaves_the_others_untouched
+            of_several_buckets_the_strictest_decides
+            a_subject_named_twice_pays_twice
+            racing_takes_of_several_buckets_take_all_or_none
             of_racing_takes_no_more_than_the_limit_are_allowed
             whoever_did_much_is_remembered_among_many_others
         }
@@ -44,21 +48,31 @@ type Given = Arc<Offered>;
 const LIMIT: Limit = Limit::per_minute(6);
 
 fn key(key: u64) -> LimitSubject {
-    LimitSubject { act: LimitedAction::Create, who: LimitKey::Key(key) }
+    LimitSubject { action: LimitedAction::Create, key: LimitKey::Key(key) }
+}
+
+impl Offered {
+    async fn take(&self, subject: LimitSubject, limit: Limit, count: u32) -> LimitDecision {
+        self.limiter.take(&[Take { subject, limit, count }]).await
+    }
+
+    async fn give_back(&self, subject: LimitSubject, limit: Limit, count: u32) {
+        self.limiter.give_back(&[Take { subject, limit, count }]).await;
+    }
 }
 
 /// Counts how many of these are allowed one by one.
 async fn allowed(given: &Given, subject: LimitSubject, limit: Limit, tries: u32) -> u32 {
     let mut allowed = 0;
     for _ in 0..tries {
-        allowed += u32::from(given.limiter.take(subject, limit, 1).await.allowed);
+        allowed += u32::from(given.take(subject, limit, 1).await.allowed);
     }
     allowed
 }
 
 pub async fn a_bucket_is_emptied_and_fills_up_evenly(given: Given) {
     for left in (0..6).rev() {
-        let verdict = given.limiter.take(key(1), LIMIT, 1).await;
+        let verdict = given.take(key(1), LIMIT, 1).await;
         assert!(verdict.allowed && verdict.limit == 6 && verdict.remaining == left, "{verdict:?}");
         let full_in = Duration::from_secs(10) * (6 - left);
         assert!(
@@ -66,7 +80,7 @@ pub async fn a_bucket_is_emptied_and_fills_up_evenly(given: Given) {
             "{verdict:?}"
         );
     }
-    let verdict = given.limiter.take(key(1), LIMIT, 1).await;
+    let verdict = given.take(key(1), LIMIT, 1).await;
     assert!(!verdict.allowed && verdict.remaining == 0, "{verdict:?}");
     assert!(
         verdict.retry > Duration::ZERO && verdict.retry <= Duration::from_secs(10),
@@ -85,16 +99,16 @@ pub async fn a_bucket_is_emptied_and_fills_up_evenly(given: Given) {
 }
 
 pub async fn many_are_taken_together_or_not_at_all(given: Given) {
-    assert_eq!(given.limiter.take(key(1), LIMIT, 4).await.remaining, 2);
-    let verdict = given.limiter.take(key(1), LIMIT, 3).await;
+    assert_eq!(given.take(key(1), LIMIT, 4).await.remaining, 2);
+    let verdict = given.take(key(1), LIMIT, 3).await;
     assert!(!verdict.allowed && verdict.remaining == 2, "{verdict:?}");
     assert!(verdict.retry <= Duration::from_secs(10), "{verdict:?}");
-    let verdict = given.limiter.take(key(1), LIMIT, 2).await;
+    let verdict = given.take(key(1), LIMIT, 2).await;
     assert!(verdict.allowed && verdict.remaining == 0, "{verdict:?}");
 }
 
 pub async fn more_than_a_bucket_holds_is_never_allowed(given: Given) {
-    let verdict = given.limiter.take(key(1), LIMIT, 7).await;
+    let verdict = given.take(key(1), LIMIT, 7).await;
     assert!(!verdict.allowed && verdict.limit == 6, "{verdict:?}");
     assert_eq!(allowed(&given, key(1), LIMIT, 7).await, 6, "asking for too much costs nothing");
 }
@@ -102,17 +116,17 @@ pub async fn more_than_a_bucket_holds_is_never_allowed(given: Given) {
 pub async fn subjects_do_not_share_a_bucket(given: Given) {
     let (network, _) = Network::of("0.0.0.1".parse().unwrap());
     let whose = [LimitKey::Key(1), LimitKey::Key(2), LimitKey::Link(1), LimitKey::Network(network)];
-    for who in whose {
-        for act in [
+    for key in whose {
+        for action in [
             LimitedAction::Create,
             LimitedAction::AskToCreate,
             LimitedAction::Guess,
             LimitedAction::SignIn,
         ] {
             assert_eq!(
-                allowed(&given, LimitSubject { act, who }, LIMIT, 7).await,
+                allowed(&given, LimitSubject { action, key }, LIMIT, 7).await,
                 6,
-                "{act:?} {who:?}"
+                "{action:?} {key:?}"
             );
         }
     }
@@ -120,27 +134,22 @@ pub async fn subjects_do_not_share_a_bucket(given: Given) {
 
 pub async fn what_was_given_back_can_be_taken_again(given: Given) {
     assert_eq!(allowed(&given, key(1), LIMIT, 7).await, 6);
-    given.limiter.give_back(key(1), LIMIT, 2).await;
+    given.give_back(key(1), LIMIT, 2).await;
     assert_eq!(allowed(&given, key(1), LIMIT, 7).await, 2);
     // A bucket holds no more than it does.
-    given.limiter.give_back(key(2), LIMIT, 100).await;
-    given.limiter.give_back(key(1), LIMIT, 100).await;
+    given.give_back(key(2), LIMIT, 100).await;
+    given.give_back(key(1), LIMIT, 100).await;
     assert_eq!(allowed(&given, key(1), LIMIT, 9).await, 6);
     assert_eq!(allowed(&given, key(2), LIMIT, 9).await, 6);
 }
 
 pub async fn an_address_counts_for_its_networks(given: Given) {
-    let mut tries = 0;
-    let mut count = async |of: &mut dyn FnMut(u32) -> String| {
+    let count = async |of: &mut dyn FnMut(u32) -> String| {
         let mut allowed = 0;
         for i in 0..100 {
-            tries += 1;
             let address = of(i).parse().unwrap();
-            allowed += u32::from(
-                take_by_address(&*given.limiter, LimitedAction::Create, address, LIMIT, 1)
-                    .await
-                    .allowed,
-            );
+            let takes = by_address(LimitedAction::Create, address, LIMIT, 1);
+            allowed += u32::from(given.limiter.take(&takes).await.allowed);
         }
         allowed
     };
@@ -153,9 +162,89 @@ pub async fn an_address_counts_for_its_networks(given: Given) {
 
 pub async fn without_a_limit_nothing_is_counted(given: Given) {
     for count in [1, 1000, u32::MAX] {
-        assert_eq!(given.limiter.take(key(1), Limit::OFF, count).await, LimitDecision::UNLIMITED);
+        assert_eq!(given.take(key(1), Limit::OFF, count).await, LimitDecision::UNLIMITED);
     }
-    given.limiter.give_back(key(1), Limit::OFF, 1).await;
+    given.give_back(key(1), Limit::OFF, 1).await;
+}
+
+/// One token of each of these subjects.
+fn one_of_each(subjects: &[u64]) -> Vec<Take> {
+    let take = |subject: &u64| Take { subject: key(*subject), limit: LIMIT, count: 1 };
+    subjects.iter().map(take).collect()
+}
+
+pub async fn a_refused_bucket_leaves_the_others_untouched(given: Given) {
+    assert_eq!(allowed(&given, key(2), LIMIT, 6).await, 6);
+    for list in [[1, 2, 3], [2, 1, 3], [1, 3, 2]] {
+        let decision = given.limiter.take(&one_of_each(&list)).await;
+        assert!(!decision.allowed && decision.remaining == 0, "{list:?} {decision:?}");
+    }
+    assert_eq!(allowed(&given, key(1), LIMIT, 9).await, 6, "nothing was taken before the refusal");
+    assert_eq!(allowed(&given, key(3), LIMIT, 9).await, 6, "nor after it");
+    // Nor is anything taken where one bucket can never hold as much.
+    let mut takes = one_of_each(&[4, 5]);
+    takes[1].count = 7;
+    assert!(!given.limiter.take(&takes).await.allowed);
+    assert_eq!(allowed(&given, key(4), LIMIT, 9).await, 6);
+    given.limiter.give_back(&one_of_each(&[1, 3])).await;
+    for subject in [1, 3] {
+        assert_eq!(allowed(&given, key(subject), LIMIT, 9).await, 1, "given back to each bucket");
+    }
+}
+
+pub async fn of_several_buckets_the_strictest_decides(given: Given) {
+    assert_eq!(given.limiter.take(&[]).await, LimitDecision::UNLIMITED);
+    given.take(key(1), LIMIT, 3).await;
+    let mut takes = one_of_each(&[1, 2]);
+    takes.push(Take { subject: key(3), limit: Limit::OFF, count: 9 });
+    assert_eq!(given.limiter.take(&takes).await.remaining, 2, "the one that leaves less");
+    // 1 is short of two tokens, 2 of one: the wait is for the first.
+    given.take(key(2), LIMIT, 3).await;
+    let takes = [(1, 4), (2, 3)].map(|(subject, count)| Take {
+        subject: key(subject),
+        limit: LIMIT,
+        count,
+    });
+    let decision = given.limiter.take(&takes).await;
+    assert!(!decision.allowed && decision.retry > Duration::from_secs(15), "{decision:?}");
+    given.clock.advance(decision.retry + Duration::from_millis(1));
+    assert!(given.limiter.take(&takes).await.allowed);
+}
+
+pub async fn a_subject_named_twice_pays_twice(given: Given) {
+    assert_eq!(given.limiter.take(&one_of_each(&[1, 1])).await.remaining, 4);
+    assert!(!given.limiter.take(&one_of_each(&[1, 1, 1, 1, 1])).await.allowed);
+    assert_eq!(allowed(&given, key(1), LIMIT, 9).await, 4);
+}
+
+pub async fn racing_takes_of_several_buckets_take_all_or_none(given: Given) {
+    // Bucket 0 is the scarce one; each racer also takes from a bucket of its own, and names the two
+    // in its own order.
+    let limit = Limit::per_hour(1000);
+    let racers = (1..9).map(|own| {
+        let given = Arc::clone(&given);
+        tokio::spawn(async move {
+            let mut allowed = 0;
+            for _ in 0..500 {
+                let mut takes =
+                    [0, own].map(|subject| Take { subject: key(subject), limit, count: 1 });
+                if own % 2 == 0 {
+                    takes.reverse();
+                }
+                allowed += u32::from(given.limiter.take(&takes).await.allowed);
+            }
+            (own, allowed)
+        })
+    });
+    let mut sum = 0;
+    for racer in racers.collect::<Vec<_>>() {
+        let (own, taken) = racer.await.unwrap();
+        let left = allowed(&given, key(own), limit, 1000).await;
+        // In the time that it takes, a few tokens may have come back.
+        assert!((1000..1010).contains(&(taken + left)), "{own} took {taken} and left {left}");
+        sum += taken;
+    }
+    assert!((1000..1010).contains(&sum), "{sum}");
 }
 
 pub async fn of_racing_takes_no_more_than_the_limit_are_allowed(given: Given) {
@@ -175,7 +264,7 @@ pub async fn whoever_did_much_is_remembered_among_many_others(given: Given) {
     let limit = Limit::per_hour(30);
     assert_eq!(allowed(&given, key(u64::MAX), limit, 31).await, 30);
     for other in 0..300_000 {
-        assert!(given.limiter.take(key(other), limit, 1).await.allowed, "{other} had done nothing");
+        assert!(given.take(key(other), limit, 1).await.allowed, "{other} had done nothing");
     }
-    assert!(!given.limiter.take(key(u64::MAX), limit, 1).await.allowed);
+    assert!(!given.take(key(u64::MAX), limit, 1).await.allowed);
 }

@@ -7,23 +7,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
-use governor::nanos::Nanos;
-use governor::state::StateStore;
 use terse_core::Clock;
-use terse_core::limits::LimitSubject;
+use terse_core::limits::{LimitSubject, Take};
 
-/// So many tables, so that those who ask at once seldom wait for one another.
+/// The number of tables, so that concurrent callers seldom wait for one another.
 const SHARDS: usize = 16;
-/// So many in each.
+/// How many subjects each table holds.
 const MAX_BUCKETS: usize = 8192;
-/// Where room must be made, it is made for so many: looking at all of a table is then seldom
-/// enough.
+/// How many places a full table frees at once, so that it seldom scans all of its entries.
 const ROOM: usize = MAX_BUCKETS / 8;
-/// How often full buckets are looked for while there is room.
+/// How often a table that is not full drops the buckets that are.
 const PRUNE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// For each subject the moment at which its bucket is full again, counted from the clock's
-/// beginning.
+/// For each subject the time at which its bucket is full, in nanoseconds since the clock's start.
 #[derive(Debug)]
 pub(super) struct Buckets {
     clock: Clock,
@@ -34,8 +30,17 @@ pub(super) struct Buckets {
 
 #[derive(Debug, Default)]
 struct Shard {
-    full_at: HashMap<LimitSubject, Nanos, RandomState>,
-    pruned: Duration,
+    full_at: HashMap<LimitSubject, u64, RandomState>,
+    /// When full buckets were last dropped.
+    pruned: u64,
+}
+
+/// The tables of some subjects, locked, at one point in time.
+pub(super) struct LockedBuckets<'a> {
+    buckets: &'a Buckets,
+    /// In ascending order of their numbers.
+    shards: Vec<(usize, MutexGuard<'a, Shard>)>,
+    now: u64,
 }
 
 impl Buckets {
@@ -48,11 +53,6 @@ impl Buckets {
         }
     }
 
-    /// The time they go by.
-    pub(super) fn now(&self) -> Nanos {
-        nanos(self.clock.steady())
-    }
-
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).full_at.len()).sum()
     }
@@ -61,55 +61,69 @@ impl Buckets {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// Has a bucket filled earlier.
-    pub(super) fn give_back(&self, subject: &LimitSubject, earlier: Duration) {
-        let mut shard = self.shard(subject);
-        if let Some(full_at) = shard.full_at.get_mut(subject) {
-            *full_at = full_at.saturating_sub(nanos(earlier));
-        }
+    /// Locks the tables of these subjects, in one order for all callers, so that two callers never
+    /// wait for each other.
+    pub(super) fn lock(&self, takes: &[Take]) -> LockedBuckets<'_> {
+        let mut numbers: Vec<usize> =
+            takes.iter().map(|take| self.shard_of(&take.subject)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let shards =
+            numbers.into_iter().map(|number| (number, lock(&self.shards[number]))).collect();
+        LockedBuckets { buckets: self, shards, now: nanos(self.clock.steady()) }
     }
 
-    fn shard(&self, subject: &LimitSubject) -> MutexGuard<'_, Shard> {
-        // The upper bits: a table of its own hashes by the lower ones, under another key.
-        lock(&self.shards[(self.hash.hash_one(subject) >> 60) as usize % SHARDS])
-    }
-
-    /// Makes room for one more.
-    fn make_room(&self, shard: &mut Shard) {
-        let (now, full) = (self.clock.steady(), shard.full_at.len() >= MAX_BUCKETS);
-        if !full && now.saturating_sub(shard.pruned) < PRUNE_INTERVAL {
-            return;
-        }
-        shard.pruned = now;
-        shard.full_at.retain(|_, full_at| *full_at > nanos(now));
-        let left = shard.full_at.len();
-        if left > MAX_BUCKETS - ROOM && full {
-            // Those who have done least go. Whoever has done much stays.
-            let mut moments: Vec<Nanos> = shard.full_at.values().copied().collect();
-            let (_, last, _) = moments.select_nth_unstable(left - (MAX_BUCKETS - ROOM) - 1);
-            shard.full_at.retain(|_, full_at| *full_at > *last);
-            self.evicted.fetch_add((left - shard.full_at.len()) as u64, Ordering::Relaxed);
-        } else {
-            shard.full_at.shrink_to(2 * left);
-        }
+    fn shard_of(&self, subject: &LimitSubject) -> usize {
+        // The upper bits: each table hashes by the lower ones, with another key.
+        (self.hash.hash_one(subject) >> 60) as usize % SHARDS
     }
 }
 
-impl StateStore for &Buckets {
-    type Key = LimitSubject;
+impl LockedBuckets<'_> {
+    /// How long a subject's bucket takes until it is full.
+    pub(super) fn until_full(&mut self, subject: &LimitSubject) -> u64 {
+        let now = self.now;
+        self.shard(subject).full_at.get(subject).map_or(0, |full_at| full_at.saturating_sub(now))
+    }
 
-    fn measure_and_replace<T, F, E>(&self, subject: &LimitSubject, measure: F) -> Result<T, E>
-    where
-        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
-    {
-        let mut shard = self.shard(subject);
-        let known = shard.full_at.get(subject).copied();
-        let (outcome, full_at) = measure(known)?;
-        if known.is_none() {
-            self.make_room(&mut shard);
+    /// Remembers that a subject's bucket is full after this time.
+    pub(super) fn set(&mut self, subject: LimitSubject, until_full: u64) {
+        let (now, evicted) = (self.now, &self.buckets.evicted);
+        let shard = self.shard(&subject);
+        if !shard.full_at.contains_key(&subject) {
+            let forgotten = shard.make_room(now);
+            evicted.fetch_add(forgotten as u64, Ordering::Relaxed);
         }
-        shard.full_at.insert(*subject, full_at);
-        Ok(outcome)
+        shard.full_at.insert(subject, now.saturating_add(until_full));
+    }
+
+    fn shard(&mut self, subject: &LimitSubject) -> &mut Shard {
+        let number = self.buckets.shard_of(subject);
+        let at = self.shards.iter().position(|(locked, _)| *locked == number);
+        let at = at.expect("`lock` was given this subject");
+        &mut self.shards[at].1
+    }
+}
+
+impl Shard {
+    /// Makes room for one more subject. Returns how many were forgotten too early.
+    fn make_room(&mut self, now: u64) -> usize {
+        let full = self.full_at.len() >= MAX_BUCKETS;
+        if !full && now.saturating_sub(self.pruned) < nanos(PRUNE_INTERVAL) {
+            return 0;
+        }
+        self.pruned = now;
+        self.full_at.retain(|_, full_at| *full_at > now);
+        let left = self.full_at.len();
+        if left <= MAX_BUCKETS - ROOM || !full {
+            self.full_at.shrink_to(2 * left);
+            return 0;
+        }
+        // The fullest buckets go first.
+        let mut times: Vec<u64> = self.full_at.values().copied().collect();
+        let (_, last, _) = times.select_nth_unstable(left - (MAX_BUCKETS - ROOM) - 1);
+        self.full_at.retain(|_, full_at| *full_at > *last);
+        left - self.full_at.len()
     }
 }
 
@@ -117,6 +131,6 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn nanos(time: Duration) -> Nanos {
-    Nanos::new(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Whoever keeps count of what was done.
+//! The contract of what counts actions against their limits.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::network::{Network, SUBNET_FACTOR};
 /// What is limited.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum LimitedAction {
-    /// Making a link.
+    /// Creating a link.
     Create,
-    /// Asking for a link to be made, whatever comes of it.
+    /// Asking for a link to be created, whatever the result.
     AskToCreate,
     /// Following a link.
     Redirect,
-    /// Asking for a link that is not there.
+    /// Asking for a link that does not exist.
     Guess,
     /// Signing in.
     SignIn,
@@ -25,48 +25,60 @@ pub enum LimitedAction {
     LinkPassword,
     /// Reporting a link.
     Report,
-    /// Making a key.
+    /// Creating an API key.
     MakeKey,
 }
 
-/// By what those who do it are told apart.
+/// Whose actions are counted together.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum LimitKey {
-    /// By where they are.
+    /// Those of one network.
     Network(Network),
-    /// By their key, or its owner.
+    /// Those of one API key, or of its owner.
     Key(u64),
-    /// By the link that it is done to, as a number that stands for its name.
+    /// Those on one link, by a number that stands for its name.
     Link(u64),
 }
 
-/// What is counted together: an act, and whose.
+/// What has one bucket: an action, and whose it is.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LimitSubject {
     /// What is done.
-    pub act: LimitedAction,
-    /// Whose it is.
-    pub who: LimitKey,
+    pub action: LimitedAction,
+    /// Whose action it is.
+    pub key: LimitKey,
 }
 
-/// Whether something may be done, and how often it still may.
+/// Tokens of one bucket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Take {
+    /// The bucket.
+    pub subject: LimitSubject,
+    /// Its size and rate. A subject always comes with the same limit until the settings change.
+    /// Without a limit nothing is counted.
+    pub limit: Limit,
+    /// How many tokens. 0 counts as 1.
+    pub count: u32,
+}
+
+/// Whether an action is allowed, and what is left.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LimitDecision {
-    /// Whether it may be done. Then it is counted; otherwise nothing is.
+    /// Whether the action is allowed. Then it is counted; otherwise nothing is.
     pub allowed: bool,
-    /// How often at most. 0 if there is no limit.
+    /// How many tokens a full bucket holds. 0 if there is no limit.
     pub limit: u32,
-    /// How often still, right now.
+    /// How many tokens are left now.
     pub remaining: u32,
-    /// How long until it may be done as often as at the beginning.
+    /// How long until the bucket is full.
     pub reset: Duration,
-    /// If it may not be done: how long until it may. More than is ever allowed at once may never be
-    /// done.
+    /// How long until a refused action is allowed. An action that needs more tokens than a full
+    /// bucket holds is never allowed.
     pub retry: Duration,
 }
 
 impl LimitDecision {
-    /// Where there is no limit.
+    /// The decision where there is no limit.
     pub const UNLIMITED: Self = Self {
         allowed: true,
         limit: 0,
@@ -75,92 +87,59 @@ impl LimitDecision {
         retry: Duration::ZERO,
     };
 
-    /// The one that leaves less.
+    /// The stricter of two decisions: a refusal before an approval, of two refusals the one with
+    /// the longer wait, of two approvals the one that leaves less.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        match (self.allowed, other.allowed) {
-            (true, false) => other,
-            (true, true) if other.remaining < self.remaining => other,
-            _ => self,
-        }
+        let other_is_stricter = match (self.allowed, other.allowed) {
+            (true, true) => other.remaining < self.remaining,
+            (false, false) => other.retry > self.retry,
+            (allowed, _) => allowed,
+        };
+        if other_is_stricter { other } else { self }
     }
 }
 
-/// Keeps count of who did what, in buckets of tokens.
+/// Counts actions in token buckets.
 ///
-/// It takes a bounded amount of memory, however many do something. When that is used up, it forgets
-/// first those who have done least: rather let some do too much than keep those from anything who
-/// did nothing. It neither fails nor takes long: where the counts are kept elsewhere and cannot be
-/// reached, everything is allowed, or counted here alone.
+/// A limiter uses a bounded amount of memory, however many subjects there are. When it is full, it
+/// forgets the fullest buckets first: it would rather allow some too much than refuse a subject
+/// that did nothing. It never fails and never waits long: a limiter that keeps its counts on
+/// another server counts locally while that server is unreachable.
 #[async_trait]
 pub trait Limiter: Send + Sync {
-    /// Takes `count` tokens, at least one, out of the subject's bucket of this size: all of them,
-    /// or none. Whoever was refused is not punished for having asked. A subject always comes with
-    /// the same limit until the settings change.
-    async fn take(&self, subject: LimitSubject, limit: Limit, count: u32) -> LimitDecision;
+    /// Takes tokens from all these buckets or from none, in one step and one round trip. The
+    /// decision is the strictest of the buckets' (see [`LimitDecision::and`]). A refused attempt
+    /// costs nothing. An empty list is allowed.
+    async fn take(&self, takes: &[Take]) -> LimitDecision;
 
-    /// Puts tokens back that were taken for nothing.
-    async fn give_back(&self, subject: LimitSubject, limit: Limit, count: u32);
+    /// Puts tokens back that an earlier `take` took. A full bucket stays full.
+    async fn give_back(&self, takes: &[Take]);
 }
 
-/// Takes tokens for somebody of whom only the address is known: from the bucket of the network, and
-/// of the one above it.
-pub async fn take_by_address(
-    limiter: &dyn Limiter,
-    act: LimitedAction,
-    address: IpAddr,
-    limit: Limit,
-    count: u32,
-) -> LimitDecision {
-    let (network, above) = Network::of(address);
-    let verdict =
-        limiter.take(LimitSubject { act, who: LimitKey::Network(network) }, limit, count).await;
-    match above {
-        Some(above) if verdict.allowed => verdict.and(
-            limiter
-                .take(
-                    LimitSubject { act, who: LimitKey::Network(above) },
-                    limit.times(SUBNET_FACTOR),
-                    count,
-                )
-                .await,
-        ),
-        _ => verdict,
-    }
+/// The takes for an action of which only the address is known: one of the bucket of its network,
+/// and one of the bucket of the wider network, if it has one.
+pub fn by_address(action: LimitedAction, address: IpAddr, limit: Limit, count: u32) -> Vec<Take> {
+    let (network, wider) = Network::of(address);
+    let take = |network, limit| {
+        let subject = LimitSubject { action, key: LimitKey::Network(network) };
+        Take { subject, limit, count }
+    };
+    let wider = wider.map(|network| take(network, limit.times(SUBNET_FACTOR)));
+    [take(network, limit)].into_iter().chain(wider).collect()
 }
 
-/// Puts back what [`take_by_address`] took.
-pub async fn give_back_by_address(
-    limiter: &dyn Limiter,
-    act: LimitedAction,
-    address: IpAddr,
-    limit: Limit,
-    count: u32,
-) {
-    let (network, above) = Network::of(address);
-    limiter.give_back(LimitSubject { act, who: LimitKey::Network(network) }, limit, count).await;
-    if let Some(above) = above {
-        limiter
-            .give_back(
-                LimitSubject { act, who: LimitKey::Network(above) },
-                limit.times(SUBNET_FACTOR),
-                count,
-            )
-            .await;
-    }
-}
-
-/// Where nothing is limited.
+/// Allows everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLimiter;
 
 #[async_trait]
 impl Limiter for NoLimiter {
-    async fn take(&self, _: LimitSubject, _: Limit, _: u32) -> LimitDecision {
+    async fn take(&self, _: &[Take]) -> LimitDecision {
         LimitDecision::UNLIMITED
     }
 
-    async fn give_back(&self, _: LimitSubject, _: Limit, _: u32) {}
+    async fn give_back(&self, _: &[Take]) {}
 }
 
 #[cfg(test)]
@@ -168,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_verdicts_the_stricter_counts() {
+    fn of_two_decisions_the_stricter_counts() {
         let some = LimitDecision {
             allowed: true,
             limit: 9,
@@ -178,10 +157,29 @@ mod tests {
         };
         let less = LimitDecision { remaining: 1, ..some };
         let none = LimitDecision { allowed: false, remaining: 0, ..some };
-        assert_eq!(some.and(less), less);
-        assert_eq!(less.and(some), less);
-        assert_eq!(some.and(none), none);
-        assert_eq!(none.and(less), none);
-        assert_eq!(LimitDecision::UNLIMITED.and(some), some);
+        let longer = LimitDecision { retry: Duration::from_secs(1), remaining: 2, ..none };
+        for (stricter, other) in [
+            (less, some),
+            (none, some),
+            (none, less),
+            (longer, none),
+            (some, LimitDecision::UNLIMITED),
+        ] {
+            assert_eq!(stricter.and(other), stricter);
+            assert_eq!(other.and(stricter), stricter);
+        }
+    }
+
+    #[test]
+    fn an_address_has_a_bucket_per_network() {
+        let limit = Limit::per_hour(30);
+        let takes = |text: &str| {
+            by_address(LimitedAction::Create, text.parse().unwrap(), limit, 2)
+                .iter()
+                .map(|take| (take.limit.count(), take.count))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(takes("203.0.113.7"), [(30, 2)]);
+        assert_eq!(takes("2001:db8::1"), [(30, 2), (240, 2)]);
     }
 }

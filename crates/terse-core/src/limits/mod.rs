@@ -1,12 +1,13 @@
-//! How often somebody may do something, and who keeps count.
+//! Rate limits: how often something may be done, and the contract of what keeps count.
 
+mod gcra;
 mod limit;
 mod limiter;
 mod network;
 
+pub use gcra::{Gcra, NotEnough};
 pub use limit::Limit;
 pub use limiter::{
-    LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, give_back_by_address,
-    take_by_address,
+    LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, Take, by_address,
 };
 pub use network::{Network, SUBNET_FACTOR};
