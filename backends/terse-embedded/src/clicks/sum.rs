@@ -80,7 +80,7 @@ impl Sum {
 
     /// Takes in what a row holds. False, and nothing happened, if it is not what was written there.
     #[must_use]
-    pub(crate) fn merge_kept(&mut self, bytes: &[u8], slot: Slot) -> bool {
+    pub(crate) fn merge_stored(&mut self, bytes: &[u8], slot: Slot) -> bool {
         let Some((head, rest)) = bytes.split_at_checked(HEAD) else { return false };
         if head[..8] != xxh3_64_with_seed(&bytes[8..], slot.seed()).to_le_bytes() {
             return false;
@@ -98,7 +98,7 @@ impl Sum {
                 None => return false,
             },
         };
-        if !self.tally.merge_kept(tally) {
+        if !self.tally.merge_stored(tally) {
             return false;
         }
         if let Some(visitors) = visitors {
@@ -118,7 +118,7 @@ impl Sum {
     ) -> Result<(), Failure> {
         let before = self.tally.clicks;
         let bytes = row.get_ref(at + 2)?.as_blob().map_err(rusqlite::Error::from)?;
-        if !self.merge_kept(bytes, slot) || self.tally.clicks.without(before) != count(row, at)? {
+        if !self.merge_stored(bytes, slot) || self.tally.clicks.without(before) != count(row, at)? {
             return Err(
                 corrupt(format!("the sum at {slot:?} is not what was written there")).into()
             );
@@ -183,20 +183,20 @@ mod tests {
         let slot = Slot::Hour { subject: 5, hour: -7 };
         let bytes = sum.encode(slot);
         let mut back = Sum::default();
-        assert!(back.merge_kept(&bytes, slot));
+        assert!(back.merge_stored(&bytes, slot));
         assert_eq!((back.tally, back.visitors.count()), (sum.tally, sum.visitors.count()));
         for other in [
             Slot::Hour { subject: 5, hour: -6 },
             Slot::Hour { subject: 6, hour: -7 },
             Slot::Day { subject: 5, day: -7 },
         ] {
-            assert!(!Sum::default().merge_kept(&bytes, other));
+            assert!(!Sum::default().merge_stored(&bytes, other));
         }
         for at in 0..bytes.len() {
             let mut bytes = bytes.clone();
             bytes[at] ^= 0x10;
-            assert!(!Sum::default().merge_kept(&bytes, slot), "octet {at}");
-            assert!(!Sum::default().merge_kept(&bytes[..at], slot), "cut at {at}");
+            assert!(!Sum::default().merge_stored(&bytes, slot), "octet {at}");
+            assert!(!Sum::default().merge_stored(&bytes[..at], slot), "cut at {at}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Clicks summed up: how many, by whom, from where.
+//! Sums of clicks: how many, and how many for each value of each dimension.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,9 +11,9 @@ use super::click::{Click, ClickTarget, Dimension, Interned};
 use super::mean::Mean;
 use crate::time::Timestamp;
 
-/// The shape in which tallies are kept.
+/// The version of the stored form.
 const VERSION: u8 = 1;
-/// A longer value is cut.
+/// The longest value; the rest is cut off.
 const MAX_VALUE_LEN: usize = 100;
 
 /// How many values of each dimension a store keeps by name in the sum of an hour.
@@ -23,12 +23,12 @@ pub const MAX_VALUES_PER_DAY: usize = 100;
 /// The same in the sum of all time, and of whatever period is asked for.
 pub const MAX_VALUES_TOTAL: usize = 200;
 
-/// How many clicks, people's and machines' apart.
+/// How many clicks, those of humans and of bots apart.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Count {
-    /// By people.
+    /// By humans.
     pub humans: u64,
-    /// By machines.
+    /// By bots.
     pub bots: u64,
 }
 
@@ -44,7 +44,7 @@ impl Count {
         self.bots += other.bots;
     }
 
-    /// What is left without another.
+    /// The difference to another count.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self {
@@ -58,13 +58,13 @@ impl Count {
 #[derive(Clone, Debug, Default)]
 pub struct Values {
     named: Vec<(Interned, Count)>,
-    /// Where each of them is, once there are many: most sums are of few clicks, and a short list is
-    /// searched faster.
+    /// The index of each value in `named`, once there are many: most sums are of few clicks, and a
+    /// short list is searched faster.
     places: HashMap<Interned, usize, FixedState>,
     other: Count,
 }
 
-/// A longer list has its places noted down.
+/// A longer list is indexed.
 const SHORT: usize = 16;
 
 impl PartialEq for Values {
@@ -84,7 +84,7 @@ impl Values {
         self.named.iter().map(|(value, count)| (value, *count))
     }
 
-    /// Those that had no room.
+    /// Values beyond the cap.
     pub fn other(&self) -> Count {
         self.other
     }
@@ -113,7 +113,7 @@ impl Values {
         self.add_as(short, count, || if whole { value.clone() } else { short.into() });
     }
 
-    /// Makes a word of the value only where it is new.
+    /// Interns the value only if it is new.
     fn add_as(&mut self, value: &str, count: Count, word: impl FnOnce() -> Interned) {
         if let Some(at) = self.place(value) {
             return self.named[at].1.add(count);
@@ -139,8 +139,8 @@ impl Values {
         if self.named.len() <= cap {
             return;
         }
-        // Ties are broken another way each time: of many that came once, those who come again get
-        // their chance.
+        // Ties are broken another way each time, so that of many values seen once, those that are
+        // seen again can get a name.
         let turn = FixedState::with_seed(self.sum().all());
         let rank =
             |(value, count): &(Interned, Count)| (Reverse(count.all()), turn.hash_one(value));
@@ -166,7 +166,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Takes a click in.
+    /// Adds a click.
     pub fn add(&mut self, click: &Click) {
         let weight = u64::from(click.weight);
         let count = match click.machine {
@@ -206,7 +206,7 @@ impl Tally {
         }
     }
 
-    /// Takes another sum in.
+    /// Adds another sum.
     pub fn merge(&mut self, other: &Self) {
         self.clicks.add(other.clicks);
         self.took.merge(&other.took);
@@ -221,7 +221,7 @@ impl Tally {
         }
     }
 
-    /// The values of a dimension. What is missing from the count of all clicks is unknown.
+    /// The values of a dimension. Clicks for which none is known are in none of them.
     pub fn values(&self, dimension: Dimension) -> Option<&Values> {
         self.values.get(dimension as usize)
     }
@@ -231,47 +231,48 @@ impl Tally {
         self.values.iter_mut().for_each(|values| values.trim(cap));
     }
 
-    /// For keeping.
+    /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
         let values = self.values.iter().zip(0..).filter(|(values, _)| !values.is_empty());
-        let values = values.map(|(values, dimension)| Kept {
+        let values = values.map(|(values, dimension)| StoredValues {
             dimension,
             other: values.other,
             named: values.named.iter().map(|(value, count)| (&**value, *count)).collect(),
         });
-        let kept = KeptTally {
+        let stored = StoredTally {
             clicks: self.clicks,
             took: self.took,
             last_ms: self.last.map(Timestamp::as_ms),
             values: values.collect(),
         };
-        postcard::to_extend(&kept, vec![VERSION]).unwrap_or_default()
+        postcard::to_extend(&stored, vec![VERSION]).unwrap_or_default()
     }
 
-    /// As it was kept.
+    /// From the stored form.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut tally = Self::default();
-        tally.merge_kept(bytes).then_some(tally)
+        tally.merge_stored(bytes).then_some(tally)
     }
 
-    /// Takes in another sum as it was kept: many are put together without making each of them
-    /// first. If these bytes are not a sum, nothing changes and the answer is false.
+    /// Adds another sum in its stored form, without decoding it into a `Tally` first. If these bytes
+    /// are not a sum, nothing changes and the result is false.
     #[must_use]
-    pub fn merge_kept(&mut self, bytes: &[u8]) -> bool {
+    pub fn merge_stored(&mut self, bytes: &[u8]) -> bool {
         let Some((&VERSION, bytes)) = bytes.split_first() else { return false };
-        let Ok(kept) = postcard::from_bytes::<KeptTally<'_>>(bytes) else { return false };
-        self.clicks.add(kept.clicks);
-        self.took.merge(&kept.took);
-        self.last = self.last.max(kept.last_ms.map(Timestamp::from_ms));
-        for kept in kept.values {
-            // A dimension from the future is left out rather than the whole sum.
-            let Some(&dimension) = Dimension::ALL.get(usize::from(kept.dimension)) else {
+        let Ok(stored) = postcard::from_bytes::<StoredTally<'_>>(bytes) else { return false };
+        self.clicks.add(stored.clicks);
+        self.took.merge(&stored.took);
+        self.last = self.last.max(stored.last_ms.map(Timestamp::from_ms));
+        for stored in stored.values {
+            // A dimension of a newer version is left out rather than the whole sum.
+            let Some(&dimension) = Dimension::ALL.get(usize::from(stored.dimension)) else {
                 continue;
             };
             let values = self.values_mut(dimension);
-            values.other.add(kept.other);
-            values.named.reserve(if values.named.is_empty() { kept.named.len() } else { 0 });
-            kept.named
+            values.other.add(stored.other);
+            values.named.reserve(if values.named.is_empty() { stored.named.len() } else { 0 });
+            stored
+                .named
                 .into_iter()
                 .for_each(|(value, count)| values.add_as(value, count, || value.into()));
         }
@@ -288,16 +289,16 @@ impl Tally {
 }
 
 #[derive(Deserialize, Serialize)]
-struct KeptTally<'a> {
+struct StoredTally<'a> {
     clicks: Count,
     took: Mean,
     last_ms: Option<i64>,
     #[serde(borrow)]
-    values: Vec<Kept<'a>>,
+    values: Vec<StoredValues<'a>>,
 }
 
 #[derive(Deserialize, Serialize)]
-struct Kept<'a> {
+struct StoredValues<'a> {
     dimension: u8,
     other: Count,
     #[serde(borrow)]
@@ -322,6 +323,17 @@ mod tests {
         }
     }
 
+    /// A sum with a named value in one dimension and "other" in another.
+    fn known() -> Tally {
+        let mut tally = Tally::default();
+        tally.add(&click("a.example", None));
+        tally.add(&click("a.example", Some(BotKind::Crawler)));
+        tally.add(&Click { language: Some("de".into()), ..click("b.example", None) });
+        tally.add(&Click { weight: 300, city: Some("Łódź, PL".into()), ..click("", None) });
+        tally.values_mut(Dimension::Language).trim(0);
+        tally
+    }
+
     #[test]
     fn sums_in_parts_are_the_same_sum_and_survive_being_kept() {
         let clicks: Vec<Click> = (0..300)
@@ -331,14 +343,14 @@ mod tests {
             .collect();
         let mut whole = Tally::default();
         clicks.iter().for_each(|click| whole.add(click));
-        let (mut merged, mut kept_merged) = (Tally::default(), Tally::default());
+        let (mut merged, mut stored_merged) = (Tally::default(), Tally::default());
         for part in clicks.chunks(7) {
             let mut tally = Tally::default();
             part.iter().for_each(|click| tally.add(click));
-            assert!(kept_merged.merge_kept(&tally.encode()));
+            assert!(stored_merged.merge_stored(&tally.encode()));
             merged.merge(&Tally::decode(&tally.encode()).unwrap());
         }
-        assert_eq!(kept_merged, merged);
+        assert_eq!(stored_merged, merged);
         assert_eq!(merged.clicks, Count { humans: 200, bots: 100 });
         assert_eq!(merged.values(Dimension::Referrer), whole.values(Dimension::Referrer));
         assert_eq!(merged.values(Dimension::Referrer).unwrap().sum(), whole.clicks);
@@ -375,7 +387,40 @@ mod tests {
         assert_eq!(Tally::decode(&[99, 1, 2]), None);
         assert_eq!(Tally::decode(&[VERSION]), None);
         let mut tally = Tally::default();
-        assert!(!tally.merge_kept(&[VERSION, 1]) && tally == Tally::default());
+        assert!(!tally.merge_stored(&[VERSION, 1]) && tally == Tally::default());
         assert_eq!(Tally::decode(&Tally::default().encode()), Some(Tally::default()));
+    }
+
+    /// Stores hold these bytes for years, and other nodes read them: a change of the form needs
+    /// another `VERSION`, and code that reads both.
+    #[test]
+    fn the_stored_form_is_frozen() {
+        let stored = concat!(
+            "01",               // version
+            "ae0201",           // 302 humans, 1 bot
+            "04",               // four times: count, mean, spread
+            "d8cef753e3a57b3f", // mean
+            "f860191bbad90f3f", // spread
+            "01d00f",           // the last click
+            "04",               // four dimensions
+            "00000003",         // referrer: none other, three by name
+            "09612e6578616d706c650101",
+            "09622e6578616d706c650100",
+            "00ac0200",
+            "02000001", // city
+            "0bc581c3b364c5ba2c20504cac0200",
+            "06010000", // language: one other, none by name
+            "0c000001", // kind of bot
+            "07637261776c65720001",
+        );
+        let bytes = known().encode();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, stored);
+        let read = Tally::decode(&bytes).unwrap();
+        assert_eq!(read, known());
+        let mut merged = known();
+        assert!(merged.merge_stored(&bytes));
+        assert_eq!(merged.clicks, Count { humans: 604, bots: 2 });
+        assert_eq!(merged.values(Dimension::City).unwrap().sum().humans, 600);
     }
 }
