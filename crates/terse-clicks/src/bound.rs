@@ -9,25 +9,24 @@ use tokio::time::Instant;
 use crate::folder::{Age, Folder};
 use crate::segment::Until;
 
-/// How much of the journal may wait to be counted, and what happens past it: the oldest clicks are
-/// dropped, but only while the store does not answer, or counts more slowly than visitors click.
+/// The size that the journal may have. Past it the oldest clicks are dropped, but only while the
+/// store does not answer, or counts more slowly than visitors click.
 ///
-/// Segments that are still being written, or are ready to be, stand beside the bound: there are a
-/// few for each serving thread, and dropping others in their place would cost clicks though nothing
-/// is wrong.
+/// Segments that are being written, or are prepared for writing, do not count: there are a few for
+/// each serving thread, and dropping others in their place would lose clicks for no reason.
 #[derive(Debug)]
 pub(crate) struct Bound {
     limit: u64,
     catch_up: Duration,
-    /// Whether waiting for the store has proved vain since it last counted something.
+    /// Whether waiting for the store has not helped since it last counted something.
     stuck: bool,
-    /// Since when the journal is over its bound, and how many octets waited then.
+    /// Since when the journal is over its bound, and how many octets were uncounted then.
     over: Option<(Instant, u64)>,
 }
 
 impl Bound {
-    /// A bound of `limit` octets. While the store counts, what is over it may take `catch_up` to
-    /// become less.
+    /// A bound of `limit` octets. While the store counts, the journal may be over it for `catch_up`
+    /// before it must have become smaller.
     pub(crate) fn new(limit: u64, catch_up: Duration) -> Self {
         Self { limit, catch_up, stuck: false, over: None }
     }
@@ -42,9 +41,9 @@ impl Bound {
         self.stuck = false;
     }
 
-    /// Drops the oldest segments if that must be, and tells of each how many visits were in it that
-    /// had not been read. One that cannot be read right now stays; so does one that is still being
-    /// written: its writer would go on writing to a file that nobody can see.
+    /// Drops the oldest segments if necessary, and calls `dropped` for each with the number of
+    /// unread visits in it. Keeps segments that cannot be read right now, and those that are being
+    /// written: their writer would go on writing to a deleted file.
     pub(crate) fn keep(
         &mut self,
         folder: &mut Folder,
@@ -75,7 +74,7 @@ impl Bound {
         }
         if held <= self.limit {
             self.over = None;
-        } else if self.is_vain(waiting, now) {
+        } else if self.is_stuck(waiting, now) {
             for (age, length) in finished {
                 if held <= self.limit {
                     break;
@@ -92,8 +91,8 @@ impl Bound {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Whether waiting longer would not help.
-    fn is_vain(&mut self, waiting: u64, now: Instant) -> bool {
+    /// Whether waiting longer does not help.
+    fn is_stuck(&mut self, waiting: u64, now: Instant) -> bool {
         let (since, before) = *self.over.get_or_insert((now, waiting));
         if now.duration_since(since) >= self.catch_up {
             self.over = Some((now, waiting));
@@ -103,7 +102,7 @@ impl Bound {
     }
 }
 
-/// Deletes a segment. How many visits were in it that had not been read.
+/// Deletes a segment. Returns the number of unread visits in it.
 fn drop_segment(folder: &mut Folder, age: Age, buffer: &mut Vec<u8>) -> io::Result<u64> {
     let Some((segment, alive)) = folder.segment_mut(age) else { return Ok(0) };
     let mut rest = segment.clone();

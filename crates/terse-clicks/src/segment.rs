@@ -1,4 +1,4 @@
-//! One segment of the journal, read from where it was left.
+//! One segment of the journal, read step by step.
 
 use std::fs::File;
 use std::io;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use terse_core::clicks::{Frame, HEADER, MAX_FRAME_SIZE, Record, SegmentHeader, read_frame};
 
-/// Octets that are read at once; of a segment that had nothing new the last time, only some.
+/// Octets per read; fewer for a segment that had nothing new the last time.
 const CHUNK: usize = 256 * 1024;
 const GLANCE: usize = 4096;
-/// A frame with its length and checksum is never longer: with fewer octets at hand, more of the
-/// file may tell more.
+/// The longest frame with its length and checksum. With fewer octets in the buffer, a frame may be
+/// cut off by the buffer's end.
 const WHOLE: usize = MAX_FRAME_SIZE + 8;
 
 /// Why reading ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Until {
-    /// As much was read as was asked for.
+    /// The requested number of records was read.
     Enough,
     /// Nothing more was written yet.
     Now,
@@ -34,7 +34,7 @@ pub struct Segment {
     length: u64,
     read_to: u64,
     until: Until,
-    /// How far it was looked through for its end mark, and whether it was there.
+    /// How far the end mark was searched for, and whether it was found.
     sought_to: u64,
     ended: bool,
 }
@@ -45,12 +45,12 @@ impl Segment {
         Self { header, path, length, read_to: 0, until: Until::Enough, sought_to: 0, ended: false }
     }
 
-    /// Its place among the others.
+    /// Its position in the order of segments.
     pub(crate) fn age(&self) -> (i64, u64) {
         (self.header.made_ms, self.header.id)
     }
 
-    /// Where it is.
+    /// Its file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -60,7 +60,7 @@ impl Segment {
         self.length
     }
 
-    /// How far it was read: 0, or the place behind a record.
+    /// How far it was read: 0, or the position behind a record.
     pub fn read_to(&self) -> u64 {
         self.read_to
     }
@@ -70,15 +70,14 @@ impl Segment {
         self.until
     }
 
-    /// Goes to another place.
+    /// Reads on from another position.
     pub(crate) fn go_to(&mut self, place: u64) {
         if place != self.read_to {
             (self.read_to, self.until) = (place, Until::Enough);
         }
     }
 
-    /// Octets that may hold records which were not read; none of one whose writer has nothing more
-    /// to say right now.
+    /// Octets that may hold unread records; 0 once reading has reached the end of what is written.
     pub(crate) fn unread(&self) -> u64 {
         match self.until {
             Until::Enough => self.length.saturating_sub(self.read_to.max(HEADER as u64)),
@@ -86,8 +85,8 @@ impl Segment {
         }
     }
 
-    /// Whether nothing more will be written, found out without reading on. What was looked through
-    /// once is not read again.
+    /// Whether the segment is complete, without moving the reading position. Searches each part of
+    /// the file once.
     pub(crate) fn has_ended(&mut self, buffer: &mut Vec<u8>, alive: bool) -> io::Result<bool> {
         if !alive || self.ended || self.until == Until::End {
             return Ok(true);
@@ -101,9 +100,9 @@ impl Segment {
         Ok(self.ended)
     }
 
-    /// Reads up to `most` further records. Of one that is `alive`, what cannot be read may still be
-    /// on its way; in one that is not, a power cut may have left a hole with whole records behind
-    /// it.
+    /// Reads up to `most` further records. In an `alive` segment, reading stops at the first
+    /// unreadable frame: it may be incomplete yet. In a dead one it goes on behind it: a power cut
+    /// may have left a hole with whole records behind.
     pub fn read(
         &mut self,
         buffer: &mut Vec<u8>,

@@ -1,18 +1,18 @@
-//! Under which number the sum of an hour or a day is filed.
+//! The keys of the sums of hours and days.
 //!
-//! One integer says whose and when: rows with large sums are found and walked by it without reading
-//! the sums, which SQLite would do with a key of several columns. The schema takes the numbers
-//! apart again, for whoever looks with SQL.
+//! One integer holds subject and time, so that SQLite finds and walks rows without reading the
+//! large sums, as it would with a key of several columns. Generated columns in the schema split the
+//! numbers again for queries in SQL.
 
 use terse_core::Timestamp;
 use terse_core::clicks::Unit;
 
-/// Bits of a subject, of a day and of an hour of the day. There is one to spare.
+/// The bits of a subject, of a day and of an hour of the day: 63 together.
 const SUBJECT: u32 = 36;
 const DAY: u32 = 22;
 const HOUR: u32 = 5;
 
-/// Days are counted from the first one there is.
+/// Days since the first day of `Timestamp`.
 fn days(day: i64) -> i64 {
     day - Timestamp::MIN.as_ms().div_euclid(Unit::Day.ms())
 }

@@ -7,8 +7,8 @@ use terse_core::{OwnerId, Timestamp};
 
 use crate::clicks::sum::Sum;
 
-/// Of more values than this in one batch, the rarest would be "other" in the end anyway: a flood of
-/// values costs no more than this in what follows.
+/// The most values of a dimension in the sum of a batch. The rarest of more would become "other"
+/// anyway; this bounds the cost of a flood of values.
 const MAX_VALUES_PER_BATCH: usize = 5 * MAX_VALUES_TOTAL;
 
 /// The subject of a sum.
@@ -70,7 +70,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// All groups of a batch.
+/// Groups the clicks of a batch.
 pub(crate) fn groups(clicks: &[Click]) -> Vec<Group<'_>> {
     let mut groups = Groups::default();
     for click in clicks {

@@ -7,15 +7,15 @@ use crate::engine::DbLocation;
 /// How to open a store of clicks.
 #[derive(Clone, Debug)]
 pub struct ClickOptions {
-    /// The clicks file; made if it is missing. Its folder must exist.
+    /// The clicks file; created if it is missing. Its folder must exist.
     pub path: PathBuf,
-    /// Whether every click is kept, beside the sums.
+    /// Whether single clicks are stored beside the sums.
     pub keep_raw: bool,
     /// How many writes may wait. One more is answered `Busy`.
     pub queue: usize,
-    /// How many threads make reports.
+    /// How many threads answer reports.
     pub readers: usize,
-    /// For tests of broken disks: another way to the file system.
+    /// For tests of broken disks: another VFS of SQLite.
     #[doc(hidden)]
     pub vfs: Option<String>,
     /// For tests of full disks: the largest the file may grow, in pages.

@@ -1,4 +1,4 @@
-//! Finding out about clicks through a connection.
+//! Queries for clicks.
 
 use std::cell::Cell;
 
@@ -22,7 +22,7 @@ pub(crate) const NEXT_LINKS: &str = "SELECT domain, code, born FROM subjects \
      WHERE kind = 0 AND (domain, code, born) > (?2, ?3, ?4) ORDER BY domain, code, born LIMIT ?1";
 pub(crate) const NEXT_DAY: &str = "SELECT id FROM hours WHERE id >= ?1 ORDER BY id LIMIT 1";
 
-/// A connection, with what is needed to find clicks through it. Belongs to one thread.
+/// A connection for reading clicks. Belongs to one thread.
 pub(crate) struct ClickQueries {
     pub(crate) conn: Connection,
     /// What reports have cost so far.
@@ -43,7 +43,7 @@ impl AsRef<Connection> for ClickQueries {
     }
 }
 
-/// How a subject that is not a link is filed.
+/// Kind and owner in the row of a subject that is not a link.
 pub(crate) fn filed(subject: &ClickSubject) -> Option<(i64, i64)> {
     match subject {
         ClickSubject::Link(_) => None,
@@ -116,7 +116,7 @@ impl ClickQueries {
             let domain =
                 Domain::from_stored(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
             let code = Code::parse(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);
-            let code = code.ok_or_else(|| corrupt("a subject that is a link has no code"))?;
+            let code = code.ok_or_else(|| corrupt("the subject of a link has no valid code"))?;
             links.push(LinkId {
                 key: LinkKey { domain, code },
                 born: Timestamp::from_ms(row.get(2)?),
@@ -125,12 +125,12 @@ impl ClickQueries {
         Ok(links)
     }
 
-    /// The days of which hours are kept, of anybody's clicks.
+    /// The days of which hours are stored, of any subject.
     pub(crate) fn days_with_hours(&self, first: i64, last: i64) -> Result<Vec<i64>, Failure> {
         let mut statement = self.conn.prepare_cached(NEXT_DAY)?;
         let mut days = Vec::new();
         let mut from = first;
-        // Hops from day to day: there are few of them, and very many rows in each.
+        // Skips from day to day: there are few days, and many rows in each.
         while let Some(id) =
             statement.query_row([hour_id(from, 0, 0)], |row| row.get(0)).optional()?
             && let (day, ..) = of_hour_id(id)

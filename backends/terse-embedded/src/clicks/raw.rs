@@ -20,11 +20,11 @@ pub(crate) const CLICKS: &str = "SELECT at, number, took, visitor, address, mach
 pub(crate) const INSERT: &str = "INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
     ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
 
-/// However many are asked for: they are all in memory at once.
+/// The largest page: all of it is in memory at once.
 const MAX_PAGE: usize = 10_000;
 const HOUR: i64 = Unit::Hour.ms();
 
-/// Writes one down through [`INSERT`].
+/// Inserts a click through [`INSERT`].
 pub(crate) fn write(
     insert: &mut Statement<'_>,
     subject: i64,

@@ -9,7 +9,8 @@ use crate::failure::{Failure, corrupt};
 /// Octets before the sketch: the checksum of all that follows, and how long the sketch is.
 const HEAD: usize = 10;
 
-/// Which row a sum belongs to. It seeds the checksum, so that no row can pass for another.
+/// Which row a sum belongs to. It seeds the checksum, so that the sum of one row is invalid in
+/// another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Slot {
     Ever {
@@ -43,7 +44,7 @@ impl Slot {
 pub(crate) struct Sum {
     pub(crate) tally: Tally,
     pub(crate) visitors: Sketch,
-    /// Whether the sketch holds anybody.
+    /// Whether the sketch holds any visitor.
     visited: bool,
 }
 
@@ -64,7 +65,7 @@ impl Sum {
         }
     }
 
-    /// For keeping in this row.
+    /// The stored form for this row.
     pub(crate) fn encode(&self, slot: Slot) -> Vec<u8> {
         let sketch = if self.visited { self.visitors.encode() } else { Vec::new() };
         let tally = self.tally.encode();
@@ -78,7 +79,7 @@ impl Sum {
         bytes
     }
 
-    /// Takes in what a row holds. False, and nothing happened, if it is not what was written there.
+    /// Adds the stored sum of a row. False, and nothing changes, if the checksum does not match.
     #[must_use]
     pub(crate) fn merge_stored(&mut self, bytes: &[u8], slot: Slot) -> bool {
         let Some((head, rest)) = bytes.split_at_checked(HEAD) else { return false };
@@ -109,7 +110,7 @@ impl Sum {
     }
 
     /// The same for a row of `humans, bots, sum` from column `at` on, whose plain numbers must fit
-    /// too. After an error nobody knows what was taken in.
+    /// too. After an error the sum is in an unknown state.
     pub(crate) fn merge_row(
         &mut self,
         row: &Row<'_>,
@@ -126,7 +127,7 @@ impl Sum {
         Ok(())
     }
 
-    /// The same for who must go on counting: of a damaged row, its plain numbers are taken in.
+    /// The same for counting on: of a damaged row, only the plain numbers are added.
     pub(crate) fn merge_or_mend(
         &mut self,
         row: &Row<'_>,
@@ -141,7 +142,7 @@ impl Sum {
                     std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
                 tracing::error!(
                     cause,
-                    "a sum of clicks is damaged: its number goes on, its details are lost"
+                    "a sum of clicks is damaged: its count goes on, its details are lost"
                 );
                 kept = Self::default();
                 kept.tally.clicks = count(row, at)?;

@@ -1,4 +1,4 @@
-//! Copies of the clicks file, and thorough looks at it.
+//! Backup and verification of the clicks file.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::options::OpenError;
 use crate::verify::{Problems, check_pages};
 
-/// What was found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClickFileCheck {
     /// How many links have clicks.
@@ -22,12 +22,12 @@ pub struct ClickFileCheck {
     pub clicks: u64,
     /// How many of them are kept one by one.
     pub raw: u64,
-    /// What is wrong.
+    /// The problems that were found.
     pub problems: Problems,
 }
 
 impl ClickFileCheck {
-    /// Whether nothing is wrong.
+    /// Whether there are no problems.
     pub fn is_clean(&self) -> bool {
         self.problems.count == 0
     }
@@ -40,8 +40,8 @@ pub fn backup_clicks(db: &Path, to: &Path) -> Result<(), BackupError> {
     backup::backup_without(db, to, "PRAGMA secure_delete = ON; DELETE FROM salts")
 }
 
-/// A glance: whether this is a clicks file of ours, of a version we know. Also while the store is
-/// in use.
+/// Checks that this is a clicks file of terse, of a version that this terse knows. Works while the
+/// store is in use.
 pub fn inspect_clicks(db: &Path) -> Result<(), OpenError> {
     match CLICKS.inspect(&connect_reader(&DbLocation::at(db))?, db)? {
         0 => Err(OpenError::NotTerse(db.to_owned())),
@@ -109,8 +109,8 @@ fn check_sums(
     }
 }
 
-/// Each subject's total is what its hours and days say, and nothing is left of anybody who is not
-/// there.
+/// Checks that each subject's total is the sum of its hours and days, and that no rows belong to a
+/// subject that does not exist.
 fn check_totals(conn: &Connection, report: &mut ClickFileCheck) {
     // One pass over each table: a join of all subjects with all sums would compare each with each.
     let wrong = "SELECT count(*) FROM (SELECT sum(people) AS people, sum(machines) AS machines \

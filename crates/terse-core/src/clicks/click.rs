@@ -1,4 +1,4 @@
-//! A click as it is counted: what was written down, and what could be found out about it.
+//! A click as it is counted: the journal's record, enriched.
 
 use std::sync::Arc;
 
@@ -6,15 +6,16 @@ use crate::link::{LinkKey, OwnerId};
 use crate::outcome::Answered;
 use crate::time::Timestamp;
 
-/// A short text that many clicks share.
+/// A short text that many clicks share in memory.
 pub type Interned = Arc<str>;
 
-/// A link and none other that has or had its code.
+/// The identity of a link. A code can be given to another link later; the creation time tells them
+/// apart.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct LinkId {
-    /// Its name.
+    /// Its domain and code.
     pub key: LinkKey,
-    /// When it was made.
+    /// When it was created.
     pub born: Timestamp,
 }
 
@@ -30,28 +31,28 @@ impl LinkId {
 pub enum ClickTarget {
     /// To the target of this link of this owner.
     Link(LinkId, OwnerId),
-    /// Nowhere: an orphan. The name is the one that was asked for.
+    /// To no link: an orphan visit, with the requested domain and code, and the answer.
     Nowhere(LinkKey, Answered),
 }
 
-/// Why a click is taken for a machine's.
+/// Why a click is taken for a bot's.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum BotKind {
     /// A search engine, an archive, a scraper.
     Crawler,
-    /// Something that shows a preview of a link that people share.
+    /// A service that shows previews of shared links.
     Preview,
-    /// Something that gathers for a language model.
+    /// A crawler for a language model.
     Ai,
-    /// Something that sees whether a site is up, or safe.
+    /// A monitor of availability or safety.
     Monitor,
     /// A library or a command-line tool.
     Tool,
-    /// It did not say what it is.
+    /// The request had no user agent.
     Nameless,
     /// Fetched ahead of a click that may never come.
     Prefetch,
-    /// HEAD: it looked without going.
+    /// A HEAD request.
     Head,
     /// The same visitor of the same link within ten seconds.
     Repeat,
@@ -94,7 +95,7 @@ impl BotKind {
 
 macro_rules! dimensions {
     ($($(#[$doc:meta])* $variant:ident = $number:literal, $word:literal;)*) => {
-        /// What clicks are told apart by.
+        /// A property by which clicks are counted.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
         #[repr(u8)]
         pub enum Dimension {
@@ -140,15 +141,15 @@ dimensions! {
     Term = 10, "utm_term";
     /// `utm_content`.
     Content = 11, "utm_content";
-    /// Why a click is taken for a machine's.
+    /// Why a click is taken for a bot's.
     BotKind = 12, "machine";
-    /// Of orphans: what became of the visit.
+    /// Of orphans: the answer to the visit.
     Outcome = 13, "outcome";
-    /// Of orphans: what was asked for.
+    /// Of orphans: the requested code.
     Code = 14, "code";
 }
 
-/// A click, enriched. What is not known is `None`.
+/// An enriched click. What is not known is `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Click {
     /// When.
@@ -159,11 +160,11 @@ pub struct Click {
     pub weight: u32,
     /// How long its answer took, in microseconds.
     pub took_micros: u32,
-    /// Tells visitors of one day apart.
+    /// The visitor's hash, the same for one day.
     pub visitor: Option<u64>,
     /// The cut address: `203.0.113.0/24`.
     pub address: Option<Interned>,
-    /// Why it is taken for a machine's; `None` for people.
+    /// Why it is taken for a bot's; `None` for humans.
     pub machine: Option<BotKind>,
     /// See [`Dimension::Referrer`].
     pub referrer: Option<Interned>,

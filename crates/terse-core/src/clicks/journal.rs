@@ -1,9 +1,9 @@
 //! The journal's format: what the redirect plane writes and the click pipeline reads.
 //!
-//! A segment is a file of a fixed size: a header, then frames one after the other, then nothing
-//! yet. A frame is a length, a checksum and a record. The checksum is seeded with the segment's id
-//! and the frame's place, so that what was left behind by anything else, or was torn by a power
-//! cut, is never taken for a record. Nothing here touches a file.
+//! A segment is a file of a fixed size: a header, then frames one after the other, then zeros. A
+//! frame is a length, a checksum and a record. The checksum is seeded with the segment's id and the
+//! frame's position, so stale bytes, or a frame that a power cut has torn, never pass for a record.
+//! This module does no I/O.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -17,7 +17,7 @@ pub const MAX_FRAME_SIZE: usize = 2048;
 const MAGIC: &[u8; 8] = b"terseJ\x01\n";
 /// Length and checksum.
 const FRAME_HEAD: usize = 8;
-/// Instead of a length: the writer went on to another segment.
+/// Instead of a length: the end of the segment, its writer continues in another.
 const END: u32 = u32::MAX;
 /// The part of a record that is always there: numbers first, then the lengths of its texts.
 const FIXED: usize = 52;
@@ -33,14 +33,14 @@ const MAX_LANGUAGE_LEN: usize = 35;
 pub(crate) const MAX_AGENT_LEN: usize = 512;
 const MAX_CAMPAIGN_LEN: usize = 512;
 
-/// How a segment begins.
+/// The beginning of a segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SegmentHeader {
-    /// Random: no two segments ever have the same.
+    /// Random, so that no two segments have the same.
     pub id: u64,
-    /// The process that writes it: one that is gone will not write any more.
+    /// The run of the process that writes it. A segment of another run is complete.
     pub run: u64,
-    /// When it was begun.
+    /// When it was created.
     pub made_ms: i64,
 }
 
@@ -71,11 +71,11 @@ impl SegmentHeader {
 pub struct RequestFlags(pub u8);
 
 impl RequestFlags {
-    /// HEAD: somebody looked without going.
+    /// A HEAD request.
     pub const HEAD: Self = Self(1);
     /// Fetched ahead of a click that may never come.
     pub const PREFETCH: Self = Self(2);
-    /// The visitor asked not to be tracked: only the count was kept.
+    /// The visitor asked not to be tracked: the record holds no details.
     pub const QUIET: Self = Self(4);
 
     /// Whether all of `other` are set.
@@ -90,29 +90,29 @@ impl RequestFlags {
     }
 }
 
-/// A visit as it is written down. What must not reach a disk is gone before one of these is made:
-/// the address is cut, the referrer is a host, the visitor a hash.
+/// A visit as the journal holds it. Whatever must not reach a disk is removed before: the address
+/// is cut, the referrer is a host, the visitor a hash.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Record<'a> {
     /// When.
     pub at_ms: i64,
     /// From the request's arrival to its answer, in microseconds.
     pub took_micros: u32,
-    /// What became of it.
+    /// The answer.
     pub outcome: Answered,
-    /// What else the request said.
+    /// Other properties of the request.
     pub marks: RequestFlags,
-    /// How many visits it stands for: under a flood of failures only some are written down.
+    /// How many visits it stands for: during a flood of failures only a sample is written.
     pub weight: u16,
-    /// Tells visitors of one day apart; 0 if nobody is to be told apart.
+    /// The visitor's hash, the same for one day; 0 if there is none.
     pub visitor: u64,
     /// The link's owner. Without a link, 0.
     pub owner: u64,
-    /// When the link was made; tells it from others that had its code before. Without a link, 0.
+    /// When the link was created; tells it from earlier links with its code. Without a link, 0.
     pub born_ms: i64,
     /// The domain; empty for the primary one.
     pub domain: &'a [u8],
-    /// The code as the link has it, or as it was asked for.
+    /// The code as the link has it, or as it was requested.
     pub code: &'a [u8],
     /// 3 or 6 octets: the cut address. 4 or 16: a whole one, only if an operator wants it. 0:
     /// unknown.
@@ -127,10 +127,10 @@ pub struct Record<'a> {
     pub campaign: &'a [u8],
 }
 
-/// What happened to a record that was to be written.
+/// The outcome of writing a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Journaled {
-    /// It is in the segment, whose next free place this is.
+    /// It is in the segment; the next record begins here.
     Next(usize),
     /// It did not fit any more.
     Full,
@@ -173,7 +173,7 @@ impl<'a> Record<'a> {
                 rest = after;
             }
         }
-        // Only these two can be longer than an octet tells.
+        // Only these two can be longer than 255 octets.
         fixed[AGENT_UPPER] = (texts[5].len() >> 8) as u8;
         fixed[CAMPAIGN_UPPER] = (texts[6].len() >> 8) as u8;
         fixed[CAMPAIGN_UPPER + 1..].fill(0);
@@ -218,7 +218,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Marks the end of a segment: its writer has gone on to another.
+/// Marks the end of a segment: its writer continues in another.
 pub fn finish(segment: &mut [u8], id: u64, at: usize) {
     if let Some(frame) = segment.get_mut(at..at + FRAME_HEAD) {
         frame[..4].copy_from_slice(&END.to_le_bytes());
@@ -226,18 +226,18 @@ pub fn finish(segment: &mut [u8], id: u64, at: usize) {
     }
 }
 
-/// What stands at a place of a segment.
+/// What is at a position of a segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Frame<'a> {
-    /// A record, and the place behind it.
+    /// A record, and the position behind it.
     Record(Record<'a>, usize),
-    /// The writer has gone on to another segment.
+    /// The end mark.
     End,
-    /// Nothing that could be read. While the writer lives, it may still come.
+    /// Nothing readable. While the writer lives, a record may still follow.
     Nothing,
 }
 
-/// Reads what stands at `at` of the segment, of which `bytes` are the ones from there on.
+/// Reads the frame at `at` of a segment. `bytes` are those of the segment from there on.
 pub fn read_frame(bytes: &[u8], id: u64, at: usize) -> Frame<'_> {
     let Some((head, rest)) = bytes.split_at_checked(FRAME_HEAD) else { return Frame::Nothing };
     let (Some(length), Some(sum)) = (head.first_chunk(), head[4..].first_chunk()) else {
@@ -255,7 +255,7 @@ pub fn read_frame(bytes: &[u8], id: u64, at: usize) -> Frame<'_> {
 
 fn checksum(payload: &[u8], id: u64, at: usize) -> u32 {
     let sum = xxh3_64_with_seed(payload, id ^ at as u64);
-    // Never nought, so that an empty place is never a frame.
+    // Never zero, so that zeros are never a frame.
     ((sum >> 32) ^ sum) as u32 | 1
 }
 

@@ -1,4 +1,4 @@
-//! Clicks as they are counted: for those who watch a link, and for who is busiest right now.
+//! Clicks as they are counted: for watchers of a link, and for the list of busiest links.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,37 +11,36 @@ use super::tally::Count;
 use crate::link::OwnerId;
 use crate::time::Timestamp;
 
-/// Clicks that a watcher has not taken yet. One who is slower misses some rather than holding
-/// anybody up.
+/// Clicks that wait for a watcher. A slow watcher misses clicks instead of delaying the shipper.
 const WAITING: usize = 256;
-/// How many can watch at once.
+/// The most watchers at a time.
 const WATCHERS: usize = 1000;
-/// How many minutes are looked back on, and how many links of each are remembered.
+/// How many past minutes are kept, and how many links of each.
 const MINUTES: usize = 60;
 const LINKS: usize = 1000;
-/// Clicks made known in one go.
-const PORTION: usize = 1000;
+/// Clicks published under one hold of the lock.
+const CHUNK: usize = 1000;
 
-/// One who watches a link.
+/// The clicks of a watched link.
 pub type Watch = Receiver<Arc<Click>>;
 
-/// A link and how busy it has been.
+/// A link and its recent clicks.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Busy {
     /// The link.
     pub link: LinkId,
-    /// Its clicks in the stretch that was asked for.
+    /// Its clicks in the requested minutes.
     pub clicks: Count,
     /// The latest of them.
     pub last: Timestamp,
 }
 
-/// Where counted clicks are made known.
+/// Publishes counted clicks within this process.
 #[derive(Debug, Default)]
-pub struct Live(Mutex<Inside>);
+pub struct Live(Mutex<State>);
 
 #[derive(Debug, Default)]
-struct Inside {
+struct State {
     watchers: HashMap<LinkId, Vec<Sender<Arc<Click>>>>,
     watching: usize,
     minutes: VecDeque<Minute>,
@@ -54,17 +53,17 @@ struct Minute {
 }
 
 impl Live {
-    /// Makes clicks known that have been counted.
+    /// Publishes clicks that were counted.
     pub fn publish(&self, clicks: &[Click], now: Timestamp) {
-        // In portions: others wait for the lock.
-        for some in clicks.chunks(PORTION) {
-            let mut inside = self.inside();
-            inside.forget(minute_of(now));
+        // In chunks: watchers and requests wait for the lock.
+        for some in clicks.chunks(CHUNK) {
+            let mut state = self.state();
+            state.forget(minute_of(now));
             for click in some {
                 let ClickTarget::Link(link, owner) = &click.place else { continue };
-                inside.note(click, link, *owner, minute_of(now));
-                if inside.watching > 0 {
-                    inside.tell(click, link);
+                state.note(click, link, *owner, minute_of(now));
+                if state.watching > 0 {
+                    state.send(click, link);
                 }
             }
         }
@@ -72,19 +71,19 @@ impl Live {
 
     /// Watches a link from now on; `None` if too many are watching.
     pub fn watch(&self, link: LinkId) -> Option<Watch> {
-        let mut inside = self.inside();
-        inside.sweep();
-        if inside.watching >= WATCHERS {
+        let mut state = self.state();
+        state.sweep();
+        if state.watching >= WATCHERS {
             return None;
         }
         let (sender, watch) = channel(WAITING);
-        inside.watchers.entry(link).or_default().push(sender);
-        inside.watching += 1;
+        state.watchers.entry(link).or_default().push(sender);
+        state.watching += 1;
         Some(watch)
     }
 
-    /// The busiest links of an owner, or of all, in the last `minutes` (at most 60), the present
-    /// one included.
+    /// The busiest links of an owner, or of all, in the last `minutes` (at most 60), including the
+    /// current one.
     pub fn busiest(
         &self,
         owner: Option<OwnerId>,
@@ -94,8 +93,8 @@ impl Live {
     ) -> Vec<Busy> {
         let first = minute_of(now) - minutes.clamp(1, MINUTES as i64) + 1;
         let mut sums: HashMap<&LinkId, (Count, Timestamp)> = HashMap::new();
-        let inside = self.inside();
-        for minute in inside.minutes.iter().filter(|minute| minute.number >= first) {
+        let state = self.state();
+        for minute in state.minutes.iter().filter(|minute| minute.number >= first) {
             for (link, (whose, clicks, last)) in &minute.links {
                 if owner.is_none_or(|owner| owner == *whose) {
                     let sum = sums.entry(link).or_insert((Count::default(), *last));
@@ -113,13 +112,13 @@ impl Live {
         busy
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inside {
-    fn tell(&mut self, click: &Click, link: &LinkId) {
+impl State {
+    fn send(&mut self, click: &Click, link: &LinkId) {
         let Some(watchers) = self.watchers.get_mut(link) else { return };
         let click = Arc::new(click.clone());
         let before = watchers.len();
@@ -132,7 +131,7 @@ impl Inside {
         }
     }
 
-    /// Forgets those who have left.
+    /// Removes watchers that have disconnected.
     fn sweep(&mut self) {
         self.watchers.retain(|_, watchers| {
             watchers.retain(|watcher| !watcher.is_closed());
@@ -141,15 +140,15 @@ impl Inside {
         self.watching = self.watchers.values().map(Vec::len).sum();
     }
 
-    /// Forgets what is long ago, and what a clock that was ahead has left.
-    fn forget(&mut self, present: i64) {
-        self.minutes.retain(|minute| is_recent(minute.number, present));
+    /// Drops old minutes, and minutes in the future that a wrong clock has left.
+    fn forget(&mut self, current: i64) {
+        self.minutes.retain(|minute| is_recent(minute.number, current));
     }
 
-    fn note(&mut self, click: &Click, link: &LinkId, owner: OwnerId, present: i64) {
+    fn note(&mut self, click: &Click, link: &LinkId, owner: OwnerId, current: i64) {
         let number = minute_of(click.at);
-        // Clicks that were counted late are not what is going on now.
-        if !is_recent(number, present) {
+        // Clicks that were counted late are not recent.
+        if !is_recent(number, current) {
             return;
         }
         let place = match self.minutes.iter().rposition(|minute| minute.number <= number) {
@@ -170,8 +169,8 @@ impl Inside {
     }
 }
 
-fn is_recent(minute: i64, present: i64) -> bool {
-    (present - MINUTES as i64 + 1..=present + 1).contains(&minute)
+fn is_recent(minute: i64, current: i64) -> bool {
+    (current - MINUTES as i64 + 1..=current + 1).contains(&minute)
 }
 
 fn count_of(click: &Click) -> Count {
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_watcher_hears_of_its_link_alone_and_holds_nobody_up() {
+    async fn a_watcher_gets_the_clicks_of_its_link_and_delays_nothing() {
         let live = Live::default();
         let mut watch = live.watch(link("abc")).unwrap();
         let now = Timestamp::from_ms(60_000);
@@ -215,7 +214,7 @@ mod tests {
         assert_eq!(watch.len(), WAITING);
         drop(watch);
         live.publish(&[click("abc", 1)], now);
-        assert_eq!(live.inside().watching, 0);
+        assert_eq!(live.state().watching, 0);
         let all: Vec<_> = (0..WATCHERS).map(|_| live.watch(link("abc")).unwrap()).collect();
         assert!(live.watch(link("abc")).is_none());
         drop(all);
@@ -247,10 +246,10 @@ mod tests {
         assert_eq!(codes(None, 3), [("aaa".to_owned(), 3), ("bbbb".to_owned(), 3)]);
         assert_eq!(codes(Some(OwnerId(4)), 60), [("bbbb".to_owned(), 3)]);
         assert_eq!(live.busiest(None, 60, now, 1).len(), 1);
-        // A clock that was far ahead for a while blinds nobody once it is right again.
+        // A clock that was far ahead has no effect once it is right again.
         let ahead = Timestamp::from_ms(1000 * 60_000);
         live.publish(&[click("aaa", 1000)], ahead);
-        assert_eq!(live.inside().minutes.len(), 1);
+        assert_eq!(live.state().minutes.len(), 1);
         assert_eq!(live.busiest(None, 60, ahead, 9).len(), 1);
         live.publish(&[click("bbbb", 102)], now);
         assert_eq!(codes(None, 60), [("bbbb".to_owned(), 1)]);

@@ -2,19 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The mean and spread of values seen one by one, exact enough however many there are.
+/// The mean and variance of values added one by one, numerically stable for any number of them.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Mean {
     /// How many.
     pub count: u64,
     /// Their mean.
     pub mean: f64,
-    /// The sum of the squares of their distances from it.
+    /// The sum of the squared differences from the mean.
     pub spread: f64,
 }
 
 impl Mean {
-    /// Takes one more value in.
+    /// Adds a value.
     pub fn add(&mut self, value: f64) {
         self.count += 1;
         let before = value - self.mean;
@@ -22,7 +22,7 @@ impl Mean {
         self.spread += before * (value - self.mean);
     }
 
-    /// Takes in what was seen elsewhere: the parallel form of the same update.
+    /// Adds the values of another mean: the parallel form of the same update.
     pub fn merge(&mut self, other: &Self) {
         if self.count == 0 {
             *self = *other; // to the last bit

@@ -1,4 +1,4 @@
-//! Clicks over time, in the time zone of whoever is looking.
+//! Clicks over time, in a time zone that the caller chooses.
 
 use jiff::tz::TimeZone;
 use jiff::{ToSpan, Zoned};
@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 /// More points than this are refused.
 const MAX_POINTS: usize = 2000;
 
-/// How clicks are put together.
+/// The length of a point of a series.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Interval {
     /// By hour.
@@ -24,7 +24,7 @@ pub enum Interval {
 }
 
 impl Interval {
-    /// One that gives a handful to a few dozen points.
+    /// The interval that gives up to a few dozen points.
     pub fn fitting(from: Timestamp, to: Timestamp) -> Self {
         match (to.as_ms() - from.as_ms()) / Unit::Day.ms() {
             ..3 => Self::Hour,
@@ -51,10 +51,11 @@ impl Interval {
             .find(|interval| interval.as_str() == word)
     }
 
-    /// The beginning of the interval that holds `at`.
+    /// The beginning of the interval that contains `at`.
     fn floor(self, at: &Zoned) -> Result<Zoned, jiff::Error> {
         match self {
-            // Hours are kept by UTC: where a zone is half an hour off, so are its hours.
+            // Sums are stored by the hour in UTC, so in a zone with a half-hour offset the hours
+            // begin at half past.
             Self::Hour => {
                 let hour = Unit::Hour.floor(Timestamp::from_ms(at.timestamp().as_millisecond()));
                 Ok(jiff::Timestamp::from_millisecond(hour.as_ms())?
@@ -95,13 +96,13 @@ pub enum SeriesError {
     /// Take a longer interval or a shorter period.
     #[error("more than 2,000 points")]
     TooMany,
-    /// The period lies where no calendar reaches.
+    /// The period lies outside the calendar's range.
     #[error("outside the calendar")]
     OutOfRange,
 }
 
-/// Puts buckets, the earliest first, into the intervals that touch `from..to`. Empty intervals are
-/// there too.
+/// Sums up buckets, the earliest first, by the intervals that overlap `from..to`. Includes empty
+/// intervals.
 pub fn series(
     buckets: &[Bucket],
     from: Timestamp,

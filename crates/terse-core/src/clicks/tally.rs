@@ -254,8 +254,8 @@ impl Tally {
         tally.merge_stored(bytes).then_some(tally)
     }
 
-    /// Adds another sum in its stored form, without decoding it into a `Tally` first. If these bytes
-    /// are not a sum, nothing changes and the result is false.
+    /// Adds another sum in its stored form, without decoding it into a `Tally` first. If these
+    /// bytes are not a sum, nothing changes and the result is false.
     #[must_use]
     pub fn merge_stored(&mut self, bytes: &[u8]) -> bool {
         let Some((&VERSION, bytes)) = bytes.split_first() else { return false };
