@@ -22,8 +22,8 @@ const UNFINISHED_FOR: Duration = Duration::from_secs(600);
 /// At most this many damaged files are kept for inspection.
 const MAX_DAMAGED: usize = 16;
 
-/// Whether a segment holds its header and otherwise zeros. One other octet keeps it: a power cut may
-/// have torn a record.
+/// Whether a segment holds its header and otherwise zeros. One other octet keeps it: a power cut
+/// may have torn a record.
 fn is_unused(path: &Path) -> io::Result<bool> {
     let mut file = File::open(path)?;
     let mut head = [0; HEADER];

@@ -1,8 +1,8 @@
 //! The click pipeline: reads the journal, enriches each click, and passes batches to the store.
 //!
-//! The pipeline runs on a thread of its own. It may fall behind or stop without delaying a redirect,
-//! and each click is counted once whenever the process is killed. The redirect plane writes the
-//! journal; the store sums the clicks up.
+//! The pipeline runs on a thread of its own. It may fall behind or stop without delaying a
+//! redirect, and each click is counted once whenever the process is killed. The redirect plane
+//! writes the journal; the store sums the clicks up.
 
 mod bound;
 mod counts;

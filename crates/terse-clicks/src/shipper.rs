@@ -52,8 +52,8 @@ impl fmt::Debug for ShipperParts {
     }
 }
 
-/// Reads the journal and has each click counted once. If it is dropped, it ends at once; the rest is
-/// counted at the next start.
+/// Reads the journal and has each click counted once. If it is dropped, it ends at once; the rest
+/// is counted at the next start.
 #[derive(Debug)]
 pub struct Shipper {
     counts: Arc<ShipperCounts>,
@@ -65,8 +65,8 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    /// Starts the thread and gives the folder its identity. To be called before this process creates
-    /// segments.
+    /// Starts the thread and gives the folder its identity. To be called before this process
+    /// creates segments.
     pub fn start(parts: ShipperParts) -> io::Result<Self> {
         Self::start_at(parts, Pace::default())
     }

@@ -52,8 +52,8 @@ impl ClickWrites {
         Ok(())
     }
 
-    /// Erases up to `limit` links of an owner, and once there are none, the owner. Says whether that
-    /// is done. The tombstone is there from the first step on.
+    /// Erases up to `limit` links of an owner, and once there are none, the owner. Says whether
+    /// that is done. The tombstone is there from the first step on.
     pub(crate) fn erase_owner(
         &mut self,
         owner: OwnerId,

@@ -150,8 +150,8 @@ impl ClickWrites {
         Ok(Added::Done)
     }
 
-    /// The row of a group's subject, and whether it is new. `None` if the subject was erased. Clicks
-    /// from before the erasure are taken out of the group.
+    /// The row of a group's subject, and whether it is new. `None` if the subject was erased.
+    /// Clicks from before the erasure are taken out of the group.
     fn subject_of(&mut self, group: &mut Group<'_>) -> Result<Option<(i64, bool)>, Failure> {
         let owner = group.owner.0.cast_signed();
         let link = match group.who {

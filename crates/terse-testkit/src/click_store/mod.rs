@@ -1,5 +1,5 @@
-//! What every store of clicks must do: one function per promise of `ClickIngest`, `ClickReports` and
-//! `ClickRetention`.
+//! What every store of clicks must do: one function per promise of `ClickIngest`, `ClickReports`
+//! and `ClickRetention`.
 //!
 //! [`crate::click_store!`] turns the lists below into one test per promise. The functions panic
 //! where a promise is broken, as tests do.
@@ -43,9 +43,9 @@ pub type Store = Arc<dyn ClickStore>;
 
 /// Expands into one test per promise, in a module `click_store`.
 ///
-/// `fresh` is an `async fn() -> Option<[Store; 2]>` giving two handles on one empty store that keeps
-/// raw clicks, as two nodes would have; `None` skips, aloud. The promises of the second list are
-/// those that only two handles can break.
+/// `fresh` is an `async fn() -> Option<[Store; 2]>` giving two handles on one empty store that
+/// keeps raw clicks, as two nodes would have; `None` skips, aloud. The promises of the second list
+/// are those that only two handles can break.
 #[macro_export]
 macro_rules! click_store {
     ($fresh:path) => {
