@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
 use terse_core::clicks::{Record, RequestFlags, Salt};
-use terse_core::{Answered, Domain, Proxies};
+use terse_core::{Answered, Domain};
 
 use crate::client_addr::ClientAddr;
 use crate::counts::{Counter as _, Counts};
 use crate::journal::{AddressDetail, Journal, Sampler, Writer};
+use crate::redirector::Redirector;
 use crate::visitor_headers::{VisitorHeaders, campaign};
 
 /// A record keeps this much of `User-Agent`, and the visitor hash uses no more.
@@ -29,9 +30,8 @@ pub(crate) struct Visit<'a> {
     pub(crate) query: Option<&'a str>,
     pub(crate) headers: &'a VisitorHeaders<'a>,
     pub(crate) client_addr: &'a ClientAddr,
-    pub(crate) proxies: &'a Proxies,
-    /// The times of the answer and of the request, in microseconds.
-    pub(crate) now_micros: i64,
+    pub(crate) redirector: &'a Redirector,
+    /// When the request arrived, in microseconds.
     pub(crate) arrived_micros: i64,
 }
 
@@ -73,7 +73,8 @@ impl Clicks {
             return;
         }
         let ClickWriter { writer, orphans, campaign: buffer } = &mut *self.writer.borrow_mut();
-        let at_ms = visit.now_micros / 1000;
+        let now_micros = visit.redirector.now_micros();
+        let at_ms = now_micros / 1000;
         let weight = match visit.answered {
             Answered::Redirected => 1,
             _ => match orphans.weight(at_ms) {
@@ -84,7 +85,7 @@ impl Clicks {
         let settings = self.journal.settings();
         let headers = visit.headers;
         let took_micros =
-            u32::try_from((visit.now_micros - visit.arrived_micros).max(0)).unwrap_or(u32::MAX);
+            u32::try_from((now_micros - visit.arrived_micros).max(0)).unwrap_or(u32::MAX);
         let opted_out = headers.opted_out && settings.honour_dnt;
         let mut record = Record {
             at_ms,
@@ -100,7 +101,7 @@ impl Clicks {
         };
         let (octets, kept);
         if !opted_out {
-            let address = visit.client_addr.client(visit.proxies, headers);
+            let address = visit.client_addr.client(&visit.redirector.settings.proxies, headers);
             (octets, kept) = octets_of(address, settings.address);
             record.visitor =
                 self.salt.get().map_or(0, |salt| visitor_hash(&salt, address, headers.agent));

@@ -333,8 +333,7 @@ fn journal(
         query: request.query,
         headers: &request.headers,
         client_addr,
-        proxies: &thread.redirector.settings.proxies,
-        now_micros: thread.redirector.now_micros(),
+        redirector: &thread.redirector,
         arrived_micros,
     });
 }

@@ -97,7 +97,8 @@ impl HostTable {
             }
             let Some(entry) = self.added.get(*count) else {
                 tracing::error!(
-                    "cannot add a domain: {MAX_ADDED} were added since the start; restart the server"
+                    max = MAX_ADDED,
+                    "cannot add a domain: too many were added since the start; restart the server"
                 );
                 return None;
             };
@@ -116,11 +117,11 @@ impl HostTable {
         self.hosts.set_added(added.iter().map(|(_, domain)| (*domain).clone()));
         // A name that the settings give to the primary domain is not added.
         let known = self.hosts.added();
-        let spellings_of = self.added_spellings.pin();
-        spellings_of.retain(|_, number| known.contains(self.name(*number)));
+        let by_spelling = self.added_spellings.pin();
+        by_spelling.retain(|_, number| known.contains(self.name(*number)));
         for (number, domain) in added.iter().filter(|(_, domain)| known.contains(domain)) {
             for spelling in spellings(domain.as_str(), self.port) {
-                spellings_of.insert(spelling, *number);
+                by_spelling.insert(spelling, *number);
             }
         }
     }

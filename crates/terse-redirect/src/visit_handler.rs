@@ -62,8 +62,7 @@ impl VisitHandler {
             query: visitor.query,
             headers: &visitor.headers,
             client_addr: &self.client_addr,
-            proxies: &redirector.settings.proxies,
-            now_micros: redirector.now_micros(),
+            redirector,
             arrived_micros: self.arrived_micros,
         });
         reply

@@ -31,13 +31,18 @@ const PREVIEWS: &[&str] = &[
     "Zoom-LinkPreview",
 ];
 /// How the user agents of HTTP libraries and tools begin, besides those of the list.
-const TOOLS: &str = "(?i)^(?:curl|libcurl|wget|aria2|httpie|xh|postmanruntime|insomnia|bruno|python|aiohttp|httpx|urllib|go-|\
-    java|apache-httpclient|okhttp|dalvik|ruby|faraday|rest-client|libwww|lwp|perl|php|guzzle|guzzlehttp|symfony|node|axios|undici|got|deno|\
-    bun|reqwest|ureq|hyper|rust|dart|winhttp|microsoft-|powershell|jakarta|scrapy|cpp-httplib|hackney|req|mint|finch|elixir|\
-    lua|nim|haskell|http\\.rb|k6|vegeta|wrk|hey|ab|siege|apachebench|oha)(?:$|[/ \
-    _(;.:-])|^[^/]{1,60}/[^ ]{1,40} CFNetwork/|WindowsPowerShell/";
+const TOOLS: &str = "\
+    (?i)^(?:curl|libcurl|wget|aria2|httpie|xh|postmanruntime|insomnia|bruno|python|aiohttp|\
+    httpx|urllib|go-|java|apache-httpclient|okhttp|dalvik|ruby|faraday|rest-client|libwww|\
+    lwp|perl|php|guzzle|guzzlehttp|symfony|node|axios|undici|got|deno|bun|reqwest|ureq|\
+    hyper|rust|dart|winhttp|microsoft-|powershell|jakarta|scrapy|cpp-httplib|hackney|req|\
+    mint|finch|elixir|lua|nim|haskell|http\\.rb|k6|vegeta|wrk|hey|ab|siege|apachebench|\
+    oha)(?:$|[/ _(;.:-])|^[^/]{1,60}/[^ ]{1,40} CFNetwork/|WindowsPowerShell/";
 /// Words and URLs that only bots have in their user agent. `CUBOT` is a maker of phones.
-const GENERIC: &str = r"(?i)\+?https?://|crawler|spider|scraper|(?:^|[^a-z])bot(?:$|[^a-z])|(?:[a-z]{2}[^u]|[abd-z]u|^u)bot[/;)]";
+const GENERIC: &str = concat!(
+    r"(?i)\+?https?://|crawler|spider|scraper|(?:^|[^a-z])bot(?:$|[^a-z])|",
+    r"(?:[a-z]{2}[^u]|[abd-z]u|^u)bot[/;)]"
+);
 
 /// Tells bots from browsers by their user agent.
 #[derive(Debug)]

@@ -86,7 +86,8 @@ fn value(escaped: &[u8]) -> Option<Interned> {
 pub(crate) fn printable(text: &str, max_len: usize) -> Option<Interned> {
     let invisible = |c: char| {
         c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            || matches!(c, '\u{200e}' | '\u{200f}')
+            || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let visible: String = text.chars().filter(|&c| !invisible(c)).collect();
     let short: String = visible.trim().chars().take(max_len).collect();
@@ -155,8 +156,10 @@ mod tests {
 
     #[test]
     fn campaigns_are_unescaped_and_cleaned() {
-        let found =
-            campaign(b"utm_source=mail&utm_medium=a%20b+c&UTM_Campaign=%e2%98%83%00&utm_source=second&utm_term=&utm_content=%ff");
+        let found = campaign(
+            b"utm_source=mail&utm_medium=a%20b+c&UTM_Campaign=%e2%98%83%00&\
+                utm_source=second&utm_term=&utm_content=%ff",
+        );
         let found: Vec<_> = found.iter().map(Option::as_deref).collect();
         assert_eq!(found, [Some("mail"), Some("a b c"), Some("☃"), None, Some("\u{fffd}")]);
         assert_eq!(campaign(b"utm_source&x=1&utm_sourceful=1&=&&"), [const { None }; 5]);
