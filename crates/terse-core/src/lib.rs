@@ -23,6 +23,7 @@ mod links;
 mod outcome;
 mod password;
 mod patch;
+mod principal;
 mod proxies;
 pub mod registry;
 pub mod rules;
@@ -55,10 +56,14 @@ pub use link::{
     Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, RedirectKind, Revision, Status,
 };
 pub use link_reader::{Absence, ClickSpend, ClickSpender, LinkReader};
-pub use links::{Caller, Created, LinkError, LinkPolicy, Links, Listing};
+pub use links::{
+    Caller, CreateMetrics, CreateResult, Created, Creation, Creator, Draft, LinkCreation,
+    LinkError, LinkPolicy, Links, Listing,
+};
 pub use outcome::{Answered, ExceededLimit, VisitDecision};
-pub use password::PasswordHash;
-pub use patch::{Patch, PatchField};
+pub use password::{PasswordError, PasswordHash, PasswordHasher};
+pub use patch::{MAX_TTL, Patch, PatchField};
+pub use principal::{AccessError, Credential, Principal};
 pub use proxies::{Proxies, ProxyRange};
 pub use screening::{
     Evidence, Flags, Judgement, NoScreening, REPORTED, Screening, UNREACHABLE, UNSCREENED,

@@ -1,8 +1,36 @@
-//! Password hashes.
+//! Passwords: how they are kept, and the contract of the component that hashes them.
 
 use std::fmt;
 
-/// A password hash in PHC format. The core never sees clear text.
+use async_trait::async_trait;
+
+/// Why a password was neither hashed nor checked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum PasswordError {
+    /// Too many passwords are being hashed. Try again.
+    #[error("too many passwords are being checked")]
+    Busy,
+    /// It is empty or too long.
+    #[error("a password has 1 to 1024 octets")]
+    Length,
+    /// The hash function failed, or the kept hash is not one.
+    #[error("the password could not be hashed")]
+    Failed,
+}
+
+/// Hashes and checks passwords. Hashing takes memory and time on purpose, so an implementation
+/// bounds how much of it runs and waits at once, and answers `Busy` beyond that.
+#[async_trait]
+pub trait PasswordHasher: Send + Sync {
+    /// The hash to keep, salted, in the PHC format. `Length` for an empty or oversized password.
+    async fn hash(&self, password: String) -> Result<String, PasswordError>;
+
+    /// Whether this is the password whose hash is kept. Without a hash it takes as long and is
+    /// `false`, so that the time does not tell whether an account exists.
+    async fn verify(&self, password: String, kept: Option<String>) -> Result<bool, PasswordError>;
+}
+
+/// A password's hash in the PHC format, never clear text.
 #[derive(Clone, Eq, PartialEq)]
 pub struct PasswordHash(Box<str>);
 
@@ -12,7 +40,7 @@ impl PasswordHash {
         Self(text.into())
     }
 
-    /// The hash, for stores and for verification.
+    /// The text that stores keep and that [`PasswordHasher::verify`] takes.
     pub fn as_str(&self) -> &str {
         &self.0
     }

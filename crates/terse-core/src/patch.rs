@@ -163,7 +163,10 @@ impl Patch {
     }
 }
 
-/// The moment `ttl` seconds from now.
+/// The longest life of a link, in seconds, so that the bound in the API's schema holds at any time.
+pub const MAX_TTL: u64 = 250_000_000_000;
+
+/// The end of a link that lives `ttl` seconds from now.
 pub(crate) fn expiry_after(ttl: u64, now: Timestamp) -> Result<Timestamp, ValidationError> {
     let refuse = |detail: &'static str| {
         ValidationError::new(ValidationErrorKind::InvalidExpiry, "ttl", detail)
@@ -171,7 +174,8 @@ pub(crate) fn expiry_after(ttl: u64, now: Timestamp) -> Result<Timestamp, Valida
     if ttl == 0 {
         return Err(refuse("a link lives at least one second"));
     }
-    now.checked_add(Duration::from_secs(ttl)).ok_or_else(|| refuse("too far in the future"))
+    let end = now.checked_add(Duration::from_secs(ttl)).filter(|_| ttl <= MAX_TTL);
+    end.ok_or_else(|| refuse("too far in the future"))
 }
 
 pub(crate) fn parse_max_clicks(max: u64) -> Result<u64, ValidationError> {

@@ -14,7 +14,7 @@ use terse_core::registry::{
 };
 use terse_core::{Caller, Link, LinkError, Links, ListQuery, OwnerId, Sort, Status, StoreError};
 
-use crate::http::state::AppState;
+use crate::http::state::App;
 
 /// How many links are read at once, and how many of them are on their way to the store together.
 const PAGE: usize = 500;
@@ -52,7 +52,7 @@ impl Erasures {
         Self { links, clicks, registry }
     }
 
-    pub(crate) fn of(state: &AppState) -> Self {
+    pub(crate) fn of(state: &App) -> Self {
         Self::new(Arc::clone(&state.links), Arc::clone(&state.clicks), Arc::clone(&state.registry))
     }
 

@@ -9,19 +9,20 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
+use terse_core::PasswordHasher as _;
 use terse_core::{Code, Link, LinkKey, PasswordHash, Status};
 
 use crate::access_cookies::AccessCookies;
 use crate::http::body::read;
 use crate::http::host::key_of;
+use crate::http::limit_headers;
 use crate::http::origin::Origin;
 use crate::http::params::Params;
 use crate::http::problem::{
     INVALID_REQUEST, PASSWORD_NEEDED, Problem, STORE_UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE,
     WRONG_PASSWORD,
 };
-use crate::http::state::AppState;
-use crate::limits;
+use crate::http::state::{App, AppState};
 use crate::pages::{self, password_page};
 
 /// Longer than a password takes to arrive and to be checked.
@@ -31,7 +32,7 @@ const MAX_FORM_LEN: usize = 1024;
 
 /// Keeps the gate. Asked by whoever answers visitors, about links that have a password.
 #[derive(Clone)]
-pub struct PasswordGate(Arc<AppState>);
+pub struct PasswordGate(Arc<App>);
 
 /// Somebody before the gate.
 #[derive(Clone, Debug)]
@@ -67,7 +68,7 @@ pub enum GateDecision {
 impl PasswordGate {
     /// With what the web side is made of.
     pub fn new(state: AppState) -> Self {
-        Self(Arc::new(state))
+        Self(Arc::new(App::new(state)))
     }
 
     /// Somebody wants to go through: only with a pass.
@@ -217,7 +218,7 @@ fn told(problem: Problem, html: bool) -> Response {
     let verdict = problem.verdict().copied();
     let mut response = pages::trouble(problem.status());
     if let Some(verdict) = verdict {
-        limits::tell(&verdict, response.headers_mut());
+        limit_headers::add(&verdict, response.headers_mut());
     }
     closed_to_caches(response)
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _, phc::PasswordHash};
 use argon2::{Algorithm, Argon2, Params, Version};
+use async_trait::async_trait;
+use terse_core::{PasswordError, PasswordHasher};
 use tokio::sync::Semaphore;
 
 /// A password is at most this long: nobody hashes more for a stranger.
@@ -18,26 +20,12 @@ const WAITING: usize = 64;
 /// And so long.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a password could not be looked at.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum PasswordError {
-    /// Too many are being looked at. Try again.
-    #[error("too many passwords are being checked")]
-    Busy,
-    /// It is empty or too long.
-    #[error("a password has 1 to 1024 octets")]
-    Length,
-    /// Something that should not happen.
-    #[error("the password could not be hashed")]
-    Failed,
-}
-
 /// Hashes and checks passwords, few at a time: each takes memory and time on purpose, and a flood
 /// of them must not take the machine.
 #[derive(Clone)]
-pub struct Passwords(Arc<VisitHandler>);
+pub struct Passwords(Arc<HashingPool>);
 
-struct VisitHandler {
+struct HashingPool {
     turns: Arc<Semaphore>,
     queue: Arc<Semaphore>,
 }
@@ -46,37 +34,10 @@ impl Passwords {
     /// So many at the same time.
     pub fn new(at_once: usize) -> Self {
         let seats = |count| Arc::new(Semaphore::new(count));
-        Self(Arc::new(VisitHandler {
+        Self(Arc::new(HashingPool {
             turns: seats(at_once.max(1)),
             queue: seats(at_once.max(1) + WAITING),
         }))
-    }
-
-    /// What is kept of a password, in the PHC format.
-    pub async fn hash(&self, password: String) -> Result<String, PasswordError> {
-        if password.is_empty() || password.len() > MAX_PASSWORD_LEN {
-            return Err(PasswordError::Length);
-        }
-        self.in_turn(move || hash(&password)).await?
-    }
-
-    /// Whether it is the password whose hash is kept. Without one it takes as long and is wrong, so
-    /// that nobody learns whether there is an account.
-    pub async fn verify(
-        &self,
-        password: String,
-        kept: Option<String>,
-    ) -> Result<bool, PasswordError> {
-        let fits = !password.is_empty() && password.len() <= MAX_PASSWORD_LEN;
-        self.in_turn(move || {
-            let password = if fits { password } else { String::new() };
-            let known = kept.is_some();
-            let hash = kept.or_else(|| nobodys().cloned()).ok_or(PasswordError::Failed)?;
-            let hash = PasswordHash::new(&hash).map_err(|_| PasswordError::Failed)?;
-            let right = Argon2::default().verify_password(password.as_bytes(), &hash).is_ok();
-            Ok(right && known && fits)
-        })
-        .await?
     }
 
     async fn in_turn<T: Send + 'static>(
@@ -94,6 +55,29 @@ impl Passwords {
             work()
         };
         tokio::task::spawn_blocking(work).await.map_err(|_| PasswordError::Failed)
+    }
+}
+
+#[async_trait]
+impl PasswordHasher for Passwords {
+    async fn hash(&self, password: String) -> Result<String, PasswordError> {
+        if password.is_empty() || password.len() > MAX_PASSWORD_LEN {
+            return Err(PasswordError::Length);
+        }
+        self.in_turn(move || hash(&password)).await?
+    }
+
+    async fn verify(&self, password: String, kept: Option<String>) -> Result<bool, PasswordError> {
+        let fits = !password.is_empty() && password.len() <= MAX_PASSWORD_LEN;
+        self.in_turn(move || {
+            let password = if fits { password } else { String::new() };
+            let known = kept.is_some();
+            let hash = kept.or_else(|| nobodys().cloned()).ok_or(PasswordError::Failed)?;
+            let hash = PasswordHash::new(&hash).map_err(|_| PasswordError::Failed)?;
+            let right = Argon2::default().verify_password(password.as_bytes(), &hash).is_ok();
+            Ok(right && known && fits)
+        })
+        .await?
     }
 }
 

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use crate::accounts::Accounts;
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
-use crate::http::state::AppState;
+use crate::http::state::App;
 
 /// How much may be said about a link, in characters.
 pub(crate) const MAX_REPORT_TEXT: usize = 2_000;
@@ -91,7 +91,7 @@ impl Reporter {
 
 /// Keeps a report. `Ok` means durable. Enough independent ones put a warning page before the link.
 pub(crate) async fn report(
-    state: &Arc<AppState>,
+    state: &Arc<App>,
     from: Reporter,
     key: LinkKey,
     reason: Reason,
@@ -121,7 +121,7 @@ pub(crate) async fn report(
     })
 }
 
-async fn keep(state: Arc<AppState>, report: NewReport) -> Result<(), Problem> {
+async fn keep(state: Arc<App>, report: NewReport) -> Result<(), Problem> {
     let (key, born) = (report.link.clone(), report.born);
     let reported = state.registry.report(report).await?;
     if reported.reporters < REPORTERS_TO_WARN {

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use terse_core::rules::{RequiredTraits, SplitKey, VisitorTraits, truncate_user_agent};
 use terse_core::{Link, Target};
 
-use crate::http::state::AppState;
+use crate::http::state::App;
 
 /// Reading the tables of devices and countries takes a moment, once in the life of a process.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ pub struct ForwardedQuery(pub String);
 /// What can be told of a visitor, found out on a thread where that may take its time. `None` if it
 /// took too long.
 pub(crate) async fn classify(
-    state: &AppState,
+    state: &App,
     agent: Option<Vec<u8>>,
     address: Option<IpAddr>,
 ) -> Option<VisitorTraits> {
@@ -36,7 +36,7 @@ pub(crate) async fn classify(
 
 /// Where a link leads whoever asks with these fields.
 pub(crate) async fn resolve_target<'l>(
-    state: &AppState,
+    state: &App,
     link: &'l Link,
     headers: &HeaderMap,
     address: IpAddr,

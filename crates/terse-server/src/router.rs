@@ -12,7 +12,7 @@ use axum::routing::get;
 use bytes::Bytes;
 
 use crate::http::problem::{self, Problem};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, AppState, Web};
 use crate::{api, pages};
 
 /// Longer than any request should take; the caller is told to try again rather than left waiting.
@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Everything but redirects, `/livez`, `/readyz` and `/metrics`.
 pub fn router(state: AppState) -> Router {
-    let state = Arc::new(state);
+    let state = Arc::new(App::new(state));
     let described: Arc<Described> = Arc::default();
     let json = {
         let described = Arc::clone(&described);
@@ -51,7 +51,7 @@ pub fn router(state: AppState) -> Router {
 struct Described(Mutex<(Vec<String>, Bytes, Bytes)>);
 
 impl Described {
-    fn get(&self, state: &AppState) -> (Bytes, Bytes) {
+    fn get(&self, state: &App) -> (Bytes, Bytes) {
         let hosts = state.links.rules().hosts.names();
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if made.0 != hosts {

@@ -5,48 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::http::StatusCode;
-use terse_core::{Created, LinkError};
-
-/// How asking for a link ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum CreateResult {
-    /// A new link.
-    Created,
-    /// An existing one was given back.
-    Reused,
-    /// The caller asked for something that is not allowed.
-    Refused,
-    /// We could not do it.
-    Failed,
-    /// The caller asked for too many.
-    Limited,
-}
-
-impl CreateResult {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Created, Self::Reused, Self::Refused, Self::Failed, Self::Limited];
-
-    /// The word for a metric's label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Reused => "reused",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-            Self::Limited => "limited",
-        }
-    }
-
-    pub(crate) fn of(result: &Result<Created, LinkError>) -> Self {
-        match result {
-            Ok(created) if created.new => Self::Created,
-            Ok(_) => Self::Reused,
-            Err(LinkError::Store(_) | LinkError::NoCode(_)) => Self::Failed,
-            Err(_) => Self::Refused,
-        }
-    }
-}
+use terse_core::{CreateMetrics, CreateResult};
 
 /// Counters of the web side, for whoever publishes them.
 #[derive(Debug, Default)]
@@ -69,13 +28,15 @@ impl ApiStats {
         requests.iter().map(|((route, class), count)| (route.clone(), *class, *count)).collect()
     }
 
-    pub(crate) fn count_create(&self, outcome: CreateResult) {
-        self.creates[outcome as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(crate) fn count_request(&self, route: &str, status: StatusCode) {
         let class = u8::try_from(status.as_u16() / 100).unwrap_or_default();
         let mut requests = self.requests.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *requests.entry((route.into(), class)).or_default() += 1;
+    }
+}
+
+impl CreateMetrics for ApiStats {
+    fn count(&self, result: CreateResult) {
+        self.creates[result as usize].fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -87,6 +87,16 @@ impl LimitDecision {
         retry: Duration::ZERO,
     };
 
+    /// Seconds until the whole limit is there again, rounded up.
+    pub fn reset_seconds(&self) -> u64 {
+        whole_seconds(self.reset)
+    }
+
+    /// Seconds until the next attempt may succeed, rounded up; at least one.
+    pub fn retry_seconds(&self) -> u64 {
+        whole_seconds(self.retry).max(1)
+    }
+
     /// The stricter of two decisions: a refusal before an approval, of two refusals the one with
     /// the longer wait, of two approvals the one that leaves less.
     #[must_use]
@@ -127,6 +137,11 @@ pub fn by_address(action: LimitedAction, address: IpAddr, limit: Limit, count: u
     };
     let wider = wider.map(|network| take(network, limit.times(SUBNET_FACTOR)));
     [take(network, limit)].into_iter().chain(wider).collect()
+}
+
+/// Rounds up to whole seconds, so that a caller who waits that long does not come too early.
+pub(super) fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
 /// Allows everything.

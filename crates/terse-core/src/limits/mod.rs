@@ -4,6 +4,7 @@ mod gcra;
 mod limit;
 mod limiter;
 mod network;
+mod policy;
 
 pub use gcra::{Gcra, NotEnough};
 pub use limit::Limit;
@@ -11,3 +12,4 @@ pub use limiter::{
     LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, Take, by_address,
 };
 pub use network::{Network, SUBNET_FACTOR};
+pub use policy::{Allowance, Attempt, LimitOutcome, LimitReached, Limits};

@@ -1,6 +1,9 @@
 //! Why the service did not do what was asked.
 
 use crate::codes::CodeSourceError;
+use crate::limits::LimitReached;
+use crate::password::PasswordError;
+use crate::principal::AccessError;
 use crate::store::StoreError;
 use crate::validation::ValidationError;
 
@@ -13,9 +16,18 @@ pub enum LinkError {
     /// No such link, or none of the caller's.
     #[error("there is no such link")]
     NotFound,
-    /// A key is needed for this.
+    /// An anonymous caller needs a credential.
     #[error("a key is needed")]
     KeyNeeded,
+    /// The caller's key or role does not permit it.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// A limit is reached; nothing was done.
+    #[error(transparent)]
+    Limited(#[from] LimitReached),
+    /// The password was not hashed.
+    #[error(transparent)]
+    Password(#[from] PasswordError),
     /// Others kept changing the same link.
     #[error("the link was changed by somebody else")]
     Conflict,

@@ -2,11 +2,13 @@
 
 mod caller;
 mod create;
+mod creation;
 mod delete;
 mod error;
-mod expiry;
+
 mod import;
 mod read;
+mod reaping;
 mod screening;
 mod tags;
 mod undo;
@@ -14,6 +16,7 @@ mod update;
 
 pub use caller::Caller;
 pub use create::Created;
+pub use creation::{CreateMetrics, CreateResult, Creation, Creator, Draft, LinkCreation};
 pub use error::LinkError;
 pub use read::Listing;
 
@@ -96,6 +99,11 @@ impl Links {
     /// Who is suspended, to be told by whoever asks the registry.
     pub fn suspended(&self) -> &Suspended {
         &self.suspended
+    }
+
+    /// The clock that the service reads.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The time.

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::OwnerId;
+use terse_core::PasswordHasher as _;
 use terse_core::registry::{Account, AccountChange, Attribution, ChangeAccount};
 use tokio::sync::Semaphore;
 use utoipa::ToSchema;
@@ -18,9 +19,9 @@ use crate::erasure::Erasures;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::Member;
 use crate::http::params::NoParams;
-use crate::http::principal::{Credential, Principal};
 use crate::http::problem::{FORBIDDEN, Problem, WRONG_PASSWORD};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
+use terse_core::{Credential, Principal};
 
 /// So long an erasure is waited for; a large one goes on by itself.
 const ERASING: Duration = Duration::from_secs(10);
@@ -175,7 +176,7 @@ pub(super) async fn erase(
 /// Closes an account at once, and erases it. A large one takes longer than anybody waits: it goes
 /// on, and if this process ends, the next one finishes it. Nobody need join it for that reason.
 pub(crate) async fn erase_account(
-    state: &Arc<AppState>,
+    state: &Arc<App>,
     account: &Account,
     by: Attribution,
 ) -> Result<StatusCode, Problem> {
@@ -200,7 +201,7 @@ pub(crate) async fn erase_account(
 
 /// Refuses those who do not know the password, and those who try too often.
 async fn prove(
-    state: &AppState,
+    state: &App,
     account: &Account,
     password: String,
     kept: &str,
@@ -215,7 +216,7 @@ async fn prove(
 }
 
 async fn answer(
-    state: &AppState,
+    state: &App,
     principal: &Principal,
     account: &Account,
 ) -> Result<axum::Json<AccountBody>, Problem> {

@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 use terse_core::OwnerId;
+use terse_core::PasswordHasher as _;
 use terse_core::registry::{Account, AccountName, Suspension};
 use utoipa::ToSchema;
 
 use super::schemas;
-use crate::http::principal::{Credential, Principal};
 use crate::http::problem::{NO_ACCOUNT, NOT_FOUND, Problem};
-use crate::http::state::AppState;
+use crate::http::state::App;
+use terse_core::{Credential, Principal};
 
 /// Shorter passwords are guessed. In characters.
 pub(crate) const MIN_PASSWORD_LEN: usize = 10;
@@ -99,10 +100,7 @@ impl From<&Suspension> for SuspensionBody {
 }
 
 /// The account of whoever asks. The operator's keys have none.
-pub(super) async fn account_of(
-    state: &AppState,
-    principal: &Principal,
-) -> Result<Account, Problem> {
+pub(super) async fn account_of(state: &App, principal: &Principal) -> Result<Account, Problem> {
     let no_account = || {
         let detail = "this is a key of whoever runs the server, and belongs to no account; make \
             an account first \
@@ -116,7 +114,7 @@ pub(super) async fn account_of(
 }
 
 /// An account by the number in a path.
-pub(super) async fn user_numbered(state: &AppState, id: &str) -> Result<Account, Problem> {
+pub(super) async fn user_numbered(state: &App, id: &str) -> Result<Account, Problem> {
     let account = match number(id) {
         Some(id) => state.registry.account(OwnerId(id)).await?,
         None => None,
@@ -153,7 +151,7 @@ pub(super) fn reason(why: &str) -> Result<String, Problem> {
 }
 
 /// What is kept of a password that somebody chose.
-pub(crate) async fn hash_password(state: &AppState, password: String) -> Result<String, Problem> {
+pub(crate) async fn hash_password(state: &App, password: String) -> Result<String, Problem> {
     if password.chars().count() < MIN_PASSWORD_LEN {
         return Err(Problem::invalid(
             "password",

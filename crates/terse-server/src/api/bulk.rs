@@ -9,20 +9,20 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use terse_core::{Caller, Link, Timestamp};
+use terse_core::{Caller, Created, Timestamp};
 use utoipa::ToSchema;
 
 use super::answers::{BulkProblems, ImportProblems};
 use super::counts::click_counts;
-use super::links::{check_ttl, create_link, idempotency_key};
+use super::links::idempotency_key;
 use super::schemas::{CreateLinks, ImportLinks, MAX_ITEMS};
 use super::shapes::{CreateLinkBody, ImportLink, LinkBody};
 use crate::http::body::{Json, LARGE, not_json, parse_object};
-use crate::http::extract::{Creator, Operator};
+use crate::http::extract::{MayCreate, Operator};
+use crate::http::limit_headers;
 use crate::http::params::NoParams;
 use crate::http::problem::{INVALID_REQUEST, Problem, ProblemBody};
-use crate::http::state::{AppState, Web};
-use crate::stats::CreateResult;
+use crate::http::state::{App, Web};
 
 /// How many items of one request are on their way to the store together: enough to share its syncs,
 /// few enough for others.
@@ -87,48 +87,38 @@ pub(crate) struct ItemResult {
     security((), ("key" = [])))]
 pub(super) async fn create_many(
     State(state): Web,
-    creator: Creator,
+    MayCreate(creator): MayCreate,
     _: NoParams,
     headers: HeaderMap,
     Json(body): Json<LARGE>,
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
     let items = items(&body)?;
-    let taken = state.limits.take(creator.allowance, items.len()).await;
-    let mut taken = taken.inspect_err(|_| {
-        items.iter().for_each(|_| state.stats.count_create(CreateResult::Limited));
-    })?;
-    let (replayed, passwords) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let (state, creator, count, passwords) = (&*state, &creator, &replayed, &passwords);
-    let running = items.into_iter().enumerate().map(|(place, item)| async move {
-        let key = key.map(|key| (key, Some(place)));
-        let (status, replayed, link) = create_one(state, creator, key, item, passwords).await?;
-        count.fetch_add(usize::from(replayed), Ordering::Relaxed);
-        Ok((status, link))
+    let creation = state.creation.begin(&creator, items.len()).await?;
+    let passwords = AtomicUsize::new(0);
+    let running = items.into_iter().enumerate().map(|(index, item)| {
+        let (state, creation, creator, passwords) = (&state, &creation, &creator, &passwords);
+        async move {
+            let create =
+                parse_item(&item, passwords).inspect_err(|_| state.creation.count_malformed())?;
+            Ok(creation.create(create.into_draft(creator, key, Some(index))).await?)
+        }
     });
-    let mut response = answer_all(state, running.collect()).await;
-    state.limits.give_back(&mut taken, replayed.load(Ordering::Relaxed)).await;
-    taken.tell(response.headers_mut());
+    let mut response = answer_all(&state, running.collect()).await;
+    limit_headers::add(&creation.finish().await, response.headers_mut());
     Ok(response)
 }
 
-async fn create_one(
-    state: &AppState,
-    creator: &Creator,
-    key: Option<(&str, Option<usize>)>,
-    item: Box<RawValue>,
-    passwords: &AtomicUsize,
-) -> Result<(StatusCode, bool, Link), Problem> {
-    let create: CreateLinkBody = parse_object(item.get().as_bytes())
-        .inspect_err(|_| state.stats.count_create(CreateResult::Refused))?;
+/// One item of a list. Each password takes time to hash, so only a few may have one.
+fn parse_item(item: &RawValue, passwords: &AtomicUsize) -> Result<CreateLinkBody, Problem> {
+    let create: CreateLinkBody = parse_object(item.get().as_bytes())?;
     if create.password.is_some() && passwords.fetch_add(1, Ordering::Relaxed) >= MAX_PASSWORDS {
-        state.stats.count_create(CreateResult::Refused);
         return Err(Problem::invalid(
             "password",
             format!("at most {MAX_PASSWORDS} links of one list have a password"),
         ));
     }
-    create_link(state, creator, create, key).await
+    Ok(create)
 }
 
 /// Take over up to 1,000 links from elsewhere
@@ -151,11 +141,7 @@ pub(super) async fn import_many(
     Ok(answer_all(&state, running.collect()).await)
 }
 
-async fn import_one(
-    state: &AppState,
-    caller: Caller,
-    item: Box<RawValue>,
-) -> Result<(StatusCode, Link), Problem> {
+async fn import_one(state: &App, caller: Caller, item: Box<RawValue>) -> Result<Created, Problem> {
     let row: ImportLink = parse_object(item.get().as_bytes())?;
     let created_at = match &row.created_at {
         None => None,
@@ -166,13 +152,8 @@ async fn import_one(
             })?)
         }
     };
-    let wish = row.into_wish();
-    check_ttl(wish.ttl)?;
-    let result = state.links.import(caller, wish, created_at).await;
-    state.stats.count_create(CreateResult::of(&result));
-    let created =
-        result.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))?;
-    Ok((if created.new { StatusCode::CREATED } else { StatusCode::OK }, created.link))
+    let imported = state.creation.import(caller, row.into_link(), created_at).await;
+    imported.map_err(|error| Problem::from(error).renamed("custom_alias", "short_code"))
 }
 
 /// The items, each still as its own text: what is wrong with one is that one's problem.
@@ -199,24 +180,22 @@ fn items(body: &[u8]) -> Result<Vec<Box<RawValue>>, Problem> {
 }
 
 /// Runs the items side by side and answers in their order.
-async fn answer_all<F>(state: &AppState, running: Vec<F>) -> Response
+async fn answer_all<F>(state: &App, running: Vec<F>) -> Response
 where
-    F: Future<Output = Result<(StatusCode, Link), Problem>>,
+    F: Future<Output = Result<Created, Problem>>,
 {
     let hosts = &state.links.rules().hosts;
     let outcomes: Vec<_> = futures_util::stream::iter(running).buffered(TOGETHER).collect().await;
     let now = state.links.now();
     // Those that are new have had none; the others are asked for together.
-    let old = outcomes
-        .iter()
-        .flatten()
-        .filter(|(status, _)| *status != StatusCode::CREATED)
-        .map(|(_, link)| link);
+    let old = outcomes.iter().flatten().filter(|made| !made.new).map(|made| &made.link);
     let mut old_counts = click_counts(state, old).await.into_iter();
     let results = outcomes.into_iter().enumerate().map(|(index, outcome)| match outcome {
-        Ok((status, link)) => {
-            let clicks =
-                if status == StatusCode::CREATED { Some(0) } else { old_counts.next().flatten() };
+        Ok(Created { link, new, .. }) => {
+            let (status, clicks) = match new {
+                true => (StatusCode::CREATED, Some(0)),
+                false => (StatusCode::OK, old_counts.next().flatten()),
+            };
             let link = LinkBody::new(&link, clicks, hosts, now);
             ItemResult { index, status: status.as_u16(), link: Some(link), problem: None }
         }

@@ -20,7 +20,7 @@ use super::streamed::{self, Sender};
 use crate::http::extract::{Keyed, Name};
 use crate::http::params::Params;
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 
 /// How many clicks are read at once, and are in memory together.
 const PAGE: usize = 1000;
@@ -110,7 +110,7 @@ pub(super) async fn link_clicks(
     Ok(response)
 }
 
-async fn read(state: &AppState, query: &RawQuery) -> Result<ClickPage, StoreError> {
+async fn read(state: &App, query: &RawQuery) -> Result<ClickPage, StoreError> {
     match timeout(READING, state.clicks.clicks(query)).await {
         Ok(page) => page,
         Err(_) => Err(StoreError::Unavailable("reading clicks takes too long".into())),
@@ -120,7 +120,7 @@ async fn read(state: &AppState, query: &RawQuery) -> Result<ClickPage, StoreErro
 /// Sends page after page, each read when the one before has been taken. Between pages nothing of
 /// the store is held.
 async fn write(
-    state: std::sync::Arc<AppState>,
+    state: std::sync::Arc<App>,
     mut query: RawQuery,
     mut page: ClickPage,
     format: Format,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use terse_core::Link;
 use terse_core::clicks::LinkId;
 
-use crate::http::state::AppState;
+use crate::http::state::App;
 
 /// A link is worth more than its count: whoever asks for one does not wait longer than this for the
 /// other.
@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The counts of links, in order; `None` where the clicks cannot be asked.
 pub(super) async fn click_counts<'a>(
-    state: &AppState,
+    state: &App,
     links: impl Iterator<Item = &'a Link>,
 ) -> Vec<Option<u64>> {
     let ids: Vec<LinkId> = links.map(LinkId::of).collect();

@@ -12,7 +12,7 @@ use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Keyed, Name, Operator};
 use crate::http::params::NoParams;
 use crate::http::problem::{DOMAIN_IN_USE, NOT_FOUND, Problem, TOO_MANY};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 
 /// The most a body may hold: three of the longest targets, however they are spelled.
 const THREE_TARGETS: usize = 4 * SMALL;
@@ -71,7 +71,7 @@ pub(crate) struct PutDomain {
 }
 
 impl DomainBody {
-    fn new(state: &AppState, domain: &Domain, place: Option<&DomainConfig>) -> Self {
+    fn new(state: &App, domain: &Domain, place: Option<&DomainConfig>) -> Self {
         let hosts = &state.links.rules().hosts;
         let text = |of: fn(&DomainConfig) -> &Option<Target>| {
             place.and_then(|place| of(place).as_ref()).map(ToString::to_string)
@@ -198,7 +198,7 @@ fn no_domain() -> Problem {
 }
 
 /// The domain that somebody means, ours or not yet.
-fn named(state: &AppState, name: &str) -> Result<Domain, Problem> {
+fn named(state: &App, name: &str) -> Result<Domain, Problem> {
     let hosts = &state.links.rules().hosts;
     let domain =
         Domain::parse(name).ok_or_else(|| Problem::invalid("domain", "not a host name"))?;
@@ -219,7 +219,7 @@ fn named(state: &AppState, name: &str) -> Result<Domain, Problem> {
 
 /// A target under all rules, and not on the domain that is just being added.
 fn fallback(
-    state: &AppState,
+    state: &App,
     caller: Caller,
     domain: &Domain,
     text: &str,

@@ -16,7 +16,7 @@ use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Name, ReadOnly};
 use crate::http::params::{NoParams, Params};
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 use crate::resolve_target;
 
 const MAX_TEXT_LEN: usize = 8192;
@@ -277,7 +277,7 @@ struct Tried<'a> {
 }
 
 impl Tried<'_> {
-    async fn on(self, state: &AppState, visitor: Visitor) -> Result<Trial, Problem> {
+    async fn on(self, state: &App, visitor: Visitor) -> Result<Trial, Problem> {
         let traits = classify(state, &visitor).await?;
         let facts =
             traits.context(&visitor.languages, &visitor.query, visitor.at, visitor.who(self.key));
@@ -326,7 +326,7 @@ fn sentence(rule: usize, step: Option<&Step>) -> String {
 }
 
 /// What can be told of the visitor.
-async fn classify(state: &AppState, visitor: &Visitor) -> Result<VisitorTraits, Problem> {
+async fn classify(state: &App, visitor: &Visitor) -> Result<VisitorTraits, Problem> {
     let agent = visitor.agent.as_ref().map(|agent| agent.clone().into_bytes());
     let mut traits =
         resolve_target::classify(state, agent, visitor.address).await.ok_or_else(|| {

@@ -26,7 +26,7 @@ use super::webhooks::WebhookBody;
 use crate::http::extract::Member;
 use crate::http::params::NoParams;
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 
 /// How much of each is read at once.
 const PAGE: usize = 200;
@@ -137,7 +137,7 @@ impl Lines {
 }
 
 async fn write(
-    state: Arc<AppState>,
+    state: Arc<App>,
     account: Account,
     subjects: Vec<String>,
     mut lines: Lines,
@@ -155,7 +155,7 @@ async fn write(
 }
 
 async fn write_all(
-    state: &AppState,
+    state: &App,
     owner: OwnerId,
     subjects: Vec<String>,
     lines: &mut Lines,
@@ -177,7 +177,7 @@ async fn write_all(
 }
 
 async fn write_links(
-    state: &AppState,
+    state: &App,
     owner: OwnerId,
     status: Option<Status>,
     lines: &mut Lines,
@@ -206,7 +206,7 @@ async fn write_links(
 }
 
 async fn write_clicks(
-    state: &AppState,
+    state: &App,
     link: LinkId,
     place: &Value,
     lines: &mut Lines,
@@ -232,7 +232,7 @@ async fn write_clicks(
     }
 }
 
-async fn write_reports(state: &AppState, owner: OwnerId, lines: &mut Lines) -> Result<(), Stop> {
+async fn write_reports(state: &App, owner: OwnerId, lines: &mut Lines) -> Result<(), Stop> {
     let hosts = &state.links.rules().hosts;
     for report_state in ReportState::ALL {
         let mut after = None;
@@ -256,7 +256,7 @@ async fn write_reports(state: &AppState, owner: OwnerId, lines: &mut Lines) -> R
 }
 
 async fn write_audit(
-    state: &AppState,
+    state: &App,
     owner: OwnerId,
     subject: String,
     lines: &mut Lines,

@@ -16,10 +16,10 @@ use super::users::role_of;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Moderator, Name};
 use crate::http::params::NoParams;
-use crate::http::principal::Principal;
 use crate::http::problem::{FORBIDDEN, NOT_FOUND, Problem, STORE_UNAVAILABLE};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 use crate::keys::Keys;
+use terse_core::Principal;
 
 /// How long an invitation is good for, in seconds.
 const USUAL_TTL: u64 = 7 * 86_400;
@@ -174,7 +174,7 @@ pub(super) async fn revoke(
 }
 
 /// The open invitations that are somebody's to see.
-async fn open(state: &AppState, principal: &Principal) -> Result<Vec<Invitation>, Problem> {
+async fn open(state: &App, principal: &Principal) -> Result<Vec<Invitation>, Problem> {
     let mut open = state.registry.invitations(state.links.now(), MAX_INVITATIONS).await?;
     open.retain(|invitation| principal.role == Role::Admin || invitation.by == principal.owner());
     Ok(open)

@@ -14,10 +14,10 @@ use super::schemas;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Member, Name, Operator};
 use crate::http::params::NoParams;
-use crate::http::principal::{Credential, Principal};
 use crate::http::problem::{FORBIDDEN, NOT_FOUND, Problem, STORE_UNAVAILABLE};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 use crate::keys::Keys;
+use terse_core::{Credential, Principal};
 
 /// How much of a key is kept to recognise it by: what all begin with, and six characters.
 const RECOGNISABLE: usize = 12;
@@ -216,13 +216,13 @@ pub(super) async fn revoke_of_user(
     take_away(&state, account.id, &key, caller.owner()).await
 }
 
-async fn keys_of(state: &AppState, owner: OwnerId) -> Result<axum::Json<KeyList>, Problem> {
+async fn keys_of(state: &App, owner: OwnerId) -> Result<axum::Json<KeyList>, Problem> {
     let keys = state.registry.keys(owner).await?;
     Ok(axum::Json(KeyList { keys: keys.iter().map(KeyBody::from).collect() }))
 }
 
 async fn make(
-    state: &AppState,
+    state: &App,
     account: &Account,
     wish: Wanted,
     actor: OwnerId,
@@ -233,7 +233,7 @@ async fn make(
 
 /// Makes a key: the key itself, to be shown once, and what is kept of it.
 pub(crate) async fn mint(
-    state: &AppState,
+    state: &App,
     owner: OwnerId,
     wish: Wanted,
     actor: OwnerId,
@@ -252,7 +252,7 @@ pub(crate) async fn mint(
 }
 
 async fn take_away(
-    state: &AppState,
+    state: &App,
     owner: OwnerId,
     id: &str,
     actor: OwnerId,
@@ -317,7 +317,7 @@ struct Power {
 }
 
 impl Power {
-    async fn of(state: &AppState, principal: &Principal) -> Result<Self, Problem> {
+    async fn of(state: &App, principal: &Principal) -> Result<Self, Problem> {
         let usual = state.limits.create_per_key;
         let (own, ends) = match principal.credential {
             Credential::Key { id, plan } => {

@@ -4,22 +4,21 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 use terse_core::{
-    Caller, Code, Domain, Hosts, Link, LinkError, LinkKey, Request, Revision, ValidationErrorKind,
+    Caller, Code, Created, Creator, Domain, Hosts, Link, LinkError, LinkKey, Revision,
+    ValidationErrorKind,
 };
 
 use super::answers::{CreateProblems, GetProblems, PatchProblems, TouchProblems};
 use super::counts::click_counts;
 use super::password_fields;
-use super::schemas::MAX_TTL;
 use super::shapes::{CreateLinkBody, LinkBody, PatchLink};
 use crate::http::body::{Json, SMALL, parse_object};
-use crate::http::extract::{Creator, Keyed, Name};
+use crate::http::extract::{Keyed, MayCreate, Name};
+use crate::http::limit_headers;
 use crate::http::params::{NoParams, Params};
-use crate::http::problem::{INVALID_EXPIRY, PRECONDITION_FAILED, Problem};
-use crate::http::state::{AppState, Web};
-use crate::stats::CreateResult;
+use crate::http::problem::{PRECONDITION_FAILED, Problem};
+use crate::http::state::{App, Web};
 
 const REPLAYED: &str = "idempotency-replayed";
 
@@ -54,7 +53,7 @@ const REPLAYED: &str = "idempotency-replayed";
     security((), ("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
-    creator: Creator,
+    MayCreate(creator): MayCreate,
     _: NoParams,
     headers: HeaderMap,
     Json(body): Json<SMALL>,
@@ -87,7 +86,7 @@ pub(super) async fn create(
     security((), ("key" = [])))]
 pub(super) async fn shorten(
     State(state): Web,
-    creator: Creator,
+    MayCreate(creator): MayCreate,
     _: NoParams,
     headers: HeaderMap,
     Json(body): Json<SMALL>,
@@ -96,40 +95,38 @@ pub(super) async fn shorten(
 }
 
 async fn create_one(
-    state: &AppState,
+    state: &App,
     creator: &Creator,
     headers: &HeaderMap,
     body: &Bytes,
 ) -> Result<Response, Problem> {
     let key = idempotency_key(headers)?;
-    let create = parse_object::<CreateLinkBody>(body)
-        .inspect_err(|_| state.stats.count_create(CreateResult::Refused))?;
-    let taken = state.limits.take(creator.allowance, 1).await;
-    let mut taken = taken.inspect_err(|_| state.stats.count_create(CreateResult::Limited))?;
-    let mut response = match create_link(state, creator, create, key.map(|key| (key, None))).await {
-        Ok((status, replayed, link)) => {
-            // What is only said again was paid for.
-            state.limits.give_back(&mut taken, usize::from(replayed)).await;
-            created(state, status, replayed, &link).await
-        }
-        Err(problem) => problem.into_response(),
+    let create =
+        parse_object::<CreateLinkBody>(body).inspect_err(|_| state.creation.count_malformed())?;
+    let creation = state.creation.begin(creator, 1).await?;
+    let result = creation.create(create.into_draft(creator, key, None)).await;
+    let left = creation.finish().await;
+    let mut response = match result {
+        Ok(made) => created(state, &made).await,
+        Err(error) => Problem::from(error).into_response(),
     };
-    taken.tell(response.headers_mut());
+    limit_headers::add(&left, response.headers_mut());
     Ok(response)
 }
 
-async fn created(state: &AppState, status: StatusCode, replayed: bool, link: &Link) -> Response {
-    // A link that is new has had none: nobody need be asked.
-    let mut response = match status {
-        StatusCode::CREATED => answer_with(state, status, link, Some(0)),
-        _ => answer(state, status, link).await,
+async fn created(state: &App, made: &Created) -> Response {
+    let link = &made.link;
+    let mut response = match made.new {
+        // A new link has no clicks: the click store need not be asked.
+        true => answer_with(state, StatusCode::CREATED, link, Some(0)),
+        false => answer(state, StatusCode::OK, link).await,
     };
-    if status == StatusCode::CREATED
+    if made.new
         && let Ok(place) = HeaderValue::try_from(location(link))
     {
         response.headers_mut().insert(header::LOCATION, place);
     }
-    if replayed {
+    if made.replayed {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
     response
@@ -141,36 +138,6 @@ fn location(link: &Link) -> String {
     match domain.is_primary() {
         true => format!("/api/v1/urls/{code}"),
         false => format!("/api/v1/urls/{code}?domain={}", domain.as_str()),
-    }
-}
-
-/// Makes a link and counts how it went. The key may carry the place of an item in a list.
-pub(super) async fn create_link(
-    state: &AppState,
-    creator: &Creator,
-    mut create: CreateLinkBody,
-    key: Option<(&str, Option<usize>)>,
-) -> Result<(StatusCode, bool, Link), Problem> {
-    let request = key.map(|(key, place)| request_of(creator, key, place, &create));
-    let refused = |_: &Problem| state.stats.count_create(CreateResult::Refused);
-    check_ttl(create.ttl).inspect_err(refused)?;
-    let password = password_fields::hash(&state.passwords, create.password.take())
-        .await
-        .inspect_err(refused)?;
-    let result = state.links.create(creator.caller, create.into_wish(password), request).await;
-    state.stats.count_create(CreateResult::of(&result));
-    let created = result?;
-    let status = if created.new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, created.replayed, created.link))
-}
-
-/// The same bound as in the schema, whatever the time is.
-pub(super) fn check_ttl(ttl: Option<u64>) -> Result<(), Problem> {
-    match ttl {
-        Some(ttl) if ttl > MAX_TTL => {
-            Err(Problem::new(&INVALID_EXPIRY, "too far in the future").on("ttl"))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -187,28 +154,6 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Probl
             Err(Problem::invalid("Idempotency-Key", "one key of 1 to 255 visible ASCII characters"))
         }
     }
-}
-
-/// Names an attempt per owner, and what was asked for.
-fn request_of(
-    creator: &Creator,
-    key: &str,
-    place: Option<usize>,
-    create: &CreateLinkBody,
-) -> Request {
-    let mut id = Sha256::new()
-        .chain_update("idempotency")
-        .chain_update(creator.caller.owner().0.to_be_bytes())
-        .chain_update(key);
-    // No key contains a one either: strangers with the same key are told apart by where they are.
-    id = id.chain_update("\x01").chain_update(&creator.place);
-    if let Some(place) = place {
-        // No key contains a zero, so this can never be the id of another key.
-        id = id.chain_update("\0").chain_update((place as u64).to_be_bytes());
-    }
-    // Field by field in a fixed order: spelling and order in the client's text do not matter.
-    let canonical = serde_json::to_vec(create).unwrap_or_default();
-    Request { id: id.finalize().into(), fingerprint: Sha256::digest(canonical).into() }
 }
 
 /// Read a link
@@ -258,7 +203,6 @@ pub(super) async fn patch(
     let key = link_key(&state, params, &code)?;
     let expected = if_match(&headers)?;
     let mut patch: PatchLink = parse_object(&body)?;
-    check_ttl(patch.ttl())?;
     let password = password_fields::change(&state.passwords, patch.password.take()).await?;
     let changed = state.links.patch(caller, &key, &patch.into_patch(password), expected).await;
     let link = changed.map_err(|error| conflict(error, expected))?;
@@ -320,11 +264,7 @@ pub(super) async fn restore(
 }
 
 /// The link a path and `?domain=` speak of. A code that no link can have is simply not there.
-pub(super) fn link_key(
-    state: &AppState,
-    mut params: Params,
-    code: &str,
-) -> Result<LinkKey, Problem> {
+pub(super) fn link_key(state: &App, mut params: Params, code: &str) -> Result<LinkKey, Problem> {
     let domain = params.take("domain");
     params.done()?;
     let domain = domain
@@ -372,7 +312,7 @@ pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<Revision>, Problem>
 
 /// The link of the caller's that a path and `?domain=` speak of.
 pub(super) async fn readable(
-    state: &AppState,
+    state: &App,
     caller: Caller,
     params: Params,
     code: &str,
@@ -383,12 +323,12 @@ pub(super) async fn readable(
 }
 
 /// A link as JSON, with its revision as `ETag`.
-pub(super) async fn answer(state: &AppState, status: StatusCode, link: &Link) -> Response {
+pub(super) async fn answer(state: &App, status: StatusCode, link: &Link) -> Response {
     let clicks = click_counts(state, std::iter::once(link)).await.pop().flatten();
     answer_with(state, status, link, clicks)
 }
 
-fn answer_with(state: &AppState, status: StatusCode, link: &Link, clicks: Option<u64>) -> Response {
+fn answer_with(state: &App, status: StatusCode, link: &Link, clicks: Option<u64>) -> Response {
     let body = LinkBody::new(link, clicks, &state.links.rules().hosts, state.links.now());
     let etag = format!("\"{}\"", body.revision);
     (status, [(header::ETAG, etag)], axum::Json(body)).into_response()

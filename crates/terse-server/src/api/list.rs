@@ -13,7 +13,7 @@ use super::shapes::LinkBody;
 use crate::http::extract::Keyed;
 use crate::http::params::{Params, whole_number};
 use crate::http::problem::Problem;
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 
 /// A part of a list.
 #[derive(Serialize, ToSchema)]
@@ -77,7 +77,7 @@ pub(super) async fn list(
 
 /// Which links are asked for, and what seals the cursors of their list.
 pub(super) fn read_query(
-    state: &AppState,
+    state: &App,
     mut params: Params,
     caller: Caller,
     owner: Option<OwnerId>,

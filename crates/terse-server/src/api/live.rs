@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use terse_core::LinkError;
@@ -19,9 +19,10 @@ use super::links::readable;
 use super::streamed::{self, Sender};
 use crate::http::extract::{Keyed, Name};
 use crate::http::params::Params;
-use crate::http::principal::Principal;
+use crate::http::principal::reader_of;
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
+use terse_core::Principal;
 
 /// How often something is said when there is nothing to say, so that nobody in between takes the
 /// connection for dead.
@@ -76,7 +77,7 @@ const X_ACCEL_BUFFERING: header::HeaderName = header::HeaderName::from_static("x
 
 /// Somebody who watches a link, with what they showed.
 struct Onlooker {
-    state: Arc<AppState>,
+    state: Arc<App>,
     headers: HeaderMap,
     link: LinkId,
 }
@@ -86,10 +87,9 @@ impl Onlooker {
     /// anybody.
     async fn may_look(&self) -> bool {
         let Self { state, headers, link } = self;
-        let principal = Principal::of_reader(state, headers).await;
-        let principal = principal
-            .and_then(Principal::known)
-            .and_then(|principal| principal.in_scope(&Method::GET));
+        let principal = reader_of(state, headers).await;
+        let principal =
+            principal.and_then(|principal| Ok(principal.known().and_then(Principal::may_read)?));
         let caller = match principal {
             Ok(principal) => principal.caller,
             Err(problem) => return problem.status() >= 500,

@@ -48,7 +48,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::http::problem;
-use crate::http::state::AppState;
+use crate::http::state::App;
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -74,7 +74,7 @@ use crate::http::state::AppState;
 struct Base;
 
 /// Every call that is described, as a router and as a document: what is in one is in the other.
-pub(crate) fn described() -> OpenApiRouter<Arc<AppState>> {
+pub(crate) fn described() -> OpenApiRouter<Arc<App>> {
     let mut base = Base::openapi();
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)

@@ -14,7 +14,7 @@ use super::shapes::host_of;
 use crate::http::host::short_url;
 use crate::http::host::unicode_host;
 use crate::http::problem::Problem;
-use crate::http::state::AppState;
+use crate::http::state::App;
 
 /// Names of owners that were looked up already.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(super) struct Names(HashMap<OwnerId, Option<String>>);
 impl Names {
     pub(super) async fn of(
         &mut self,
-        state: &AppState,
+        state: &App,
         owner: OwnerId,
     ) -> Result<OwnerBody, RegistryError> {
         let name = match self.0.entry(owner) {
@@ -102,11 +102,7 @@ pub(crate) struct ModeratedLink {
 }
 
 impl ModeratedLink {
-    pub(super) async fn new(
-        state: &AppState,
-        names: &mut Names,
-        link: &Link,
-    ) -> Result<Self, Problem> {
+    pub(super) async fn new(state: &App, names: &mut Names, link: &Link) -> Result<Self, Problem> {
         let hosts = &state.links.rules().hosts;
         let host = link.target.host().unwrap_or_default();
         let text = |at: Option<Timestamp>| at.map(|at| at.to_string());

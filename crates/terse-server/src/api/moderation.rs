@@ -21,9 +21,9 @@ use super::users::not_yourself;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Moderator, Name};
 use crate::http::params::Params;
-use crate::http::principal::Principal;
 use crate::http::problem::{CONFLICT, FORBIDDEN, NO_OWNER, Problem};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
+use terse_core::Principal;
 
 /// How often a judgement is tried again when others change the same link.
 const ATTEMPTS: u32 = 8;
@@ -181,7 +181,7 @@ pub(super) async fn ban_owner(
 
 /// Notes what is about to be done, does it, settles the reports, and answers with the link.
 async fn judge(
-    state: &AppState,
+    state: &App,
     principal: &Principal,
     key: &LinkKey,
     standing: ModerationStatus,
@@ -206,7 +206,7 @@ async fn judge(
 }
 
 async fn judged(
-    state: &AppState,
+    state: &App,
     principal: &Principal,
     key: &LinkKey,
     standing: ModerationStatus,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
+use terse_core::PasswordHasher as _;
 use terse_core::{PasswordHash, PatchField};
 
 use crate::http::problem::Problem;
@@ -14,22 +15,16 @@ use crate::passwords::Passwords;
 pub(crate) struct PasswordFields(String);
 
 impl PasswordFields {
+    /// The clear text, for the service that hashes it.
+    pub(crate) fn into_text(self) -> String {
+        self.0
+    }
+
     /// What is kept of it.
     async fn hashed(self, passwords: &Passwords) -> Result<PasswordHash, Problem> {
         let hash =
             passwords.hash(self.0).await.map_err(|error| Problem::from(error).on("password"))?;
         Ok(PasswordHash::from_phc(hash))
-    }
-}
-
-/// The hash of a password that may have been given.
-pub(crate) async fn hash(
-    passwords: &Passwords,
-    given: Option<PasswordFields>,
-) -> Result<Option<PasswordHash>, Problem> {
-    match given {
-        None => Ok(None),
-        Some(text) => text.hashed(passwords).await.map(Some),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::http::extract::{Name, Peer};
 use crate::http::host::{hex, key_of, short_url};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 use crate::qr::{Drawing, Matrix};
 
 /// Reads the parameters of a drawing.
@@ -126,7 +126,7 @@ pub(super) async fn draw(
 
 /// The short URL, if there is such a link to be drawn.
 async fn existing(
-    state: &Arc<AppState>,
+    state: &Arc<App>,
     uri: &Uri,
     headers: &HeaderMap,
     code: &str,

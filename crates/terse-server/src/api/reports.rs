@@ -17,7 +17,7 @@ use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Anyone, Moderator, Name, Peer};
 use crate::http::params::{Params, whole_number};
 use crate::http::problem::Problem;
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 use crate::reporting::{self, Reason, Reporter};
 
 /// What is wrong with a link.
@@ -164,7 +164,7 @@ pub(super) async fn list(
 }
 
 async fn body(
-    state: &AppState,
+    state: &App,
     names: &mut Names,
     reported: ReportedLink,
 ) -> Result<ReportedBody, Problem> {

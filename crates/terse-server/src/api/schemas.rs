@@ -10,9 +10,6 @@ use utoipa::openapi::{RefOr, Schema};
 
 use crate::reporting::Reason;
 
-/// The furthest end that can be asked for in seconds: about 7,900 years, so that now plus it is
-/// still a date.
-pub(crate) const MAX_TTL: u64 = 250_000_000_000;
 /// How many links one request may bring.
 pub(crate) const MAX_ITEMS: usize = 1000;
 

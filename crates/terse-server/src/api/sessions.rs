@@ -10,9 +10,9 @@ use super::account_bodies::account_of;
 use super::answers::{OwnChangeProblems, OwnReadProblems};
 use crate::http::extract::{Member, Name};
 use crate::http::params::NoParams;
-use crate::http::principal::Credential;
 use crate::http::problem::{NOT_FOUND, Problem};
 use crate::http::state::Web;
+use terse_core::Credential;
 
 /// A browser that is signed in.
 #[derive(Serialize, ToSchema)]

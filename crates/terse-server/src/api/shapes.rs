@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use terse_core::rules::{RawRules, Rules};
 use terse_core::{
-    CreateLink, Hosts, Link, LinkKey, ModerationStatus, PasswordHash, Patch, PatchField, Timestamp,
+    CreateLink, Creator, Draft, Hosts, Link, LinkKey, ModerationStatus, PasswordHash, Patch,
+    PatchField, Request, Timestamp,
 };
 use utoipa::ToSchema;
 
@@ -79,9 +81,16 @@ pub(crate) struct CreateLinkBody {
 }
 
 impl CreateLinkBody {
-    /// With the hash of the password, if there is one.
-    pub(crate) fn into_wish(self, password: Option<PasswordHash>) -> CreateLink {
-        CreateLink {
+    /// The link to create. `key` is the caller's idempotency key, and `index` the place of this link
+    /// in a list.
+    pub(crate) fn into_draft(
+        self,
+        creator: &Creator,
+        key: Option<&str>,
+        index: Option<usize>,
+    ) -> Draft {
+        let request = key.map(|key| self.request(creator, key, index));
+        let link = CreateLink {
             long_url: self.long_url,
             custom_alias: self.custom_alias,
             expires_at: self.expires_at,
@@ -92,14 +101,34 @@ impl CreateLinkBody {
             title: self.title,
             tags: self.tags,
             notes: self.notes,
-            password,
+            password: None,
             rules: self.rules,
             domain: self.domain,
             forward_query: self.forward_query,
             crawlable: self.crawlable,
             archived: None,
             reuse: self.reuse,
+        };
+        Draft { link, password: self.password.map(PasswordFields::into_text), request }
+    }
+
+    /// Names this attempt by its owner and key, with a fingerprint of what it asks for.
+    fn request(&self, creator: &Creator, key: &str, index: Option<usize>) -> Request {
+        // A key contains neither an octet 0 nor 1, so these separate the parts unambiguously.
+        // Anonymous callers, who share one owner, are told apart by their address.
+        let address = creator.anonymous_address();
+        let mut id = Sha256::new()
+            .chain_update("idempotency")
+            .chain_update(creator.caller().owner().0.to_be_bytes())
+            .chain_update(key)
+            .chain_update("\x01")
+            .chain_update(address.map(|address| address.to_string()).unwrap_or_default());
+        if let Some(index) = index {
+            id = id.chain_update("\0").chain_update((index as u64).to_be_bytes());
         }
+        // Field by field in a fixed order: spelling and order in the client's text do not matter.
+        let canonical = serde_json::to_vec(self).unwrap_or_default();
+        Request { id: id.finalize().into(), fingerprint: Sha256::digest(canonical).into() }
     }
 }
 
@@ -170,7 +199,7 @@ pub(crate) struct ImportLink {
 }
 
 impl ImportLink {
-    pub(crate) fn into_wish(self) -> CreateLink {
+    pub(crate) fn into_link(self) -> CreateLink {
         CreateLink {
             long_url: self.long_url,
             custom_alias: self.short_code,
@@ -287,10 +316,6 @@ impl PatchLink {
             crawlable: self.crawlable,
             standing: None,
         }
-    }
-
-    pub(crate) fn ttl(&self) -> Option<u64> {
-        self.ttl
     }
 }
 

@@ -19,7 +19,7 @@ use crate::http::extract::{Keyed, Name, Operator};
 use crate::http::host::short_url;
 use crate::http::params::{Params, whole_number};
 use crate::http::problem::Problem;
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 
 /// How far the sums of many links look back unless told otherwise.
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
@@ -219,7 +219,7 @@ fn whose(caller: Caller) -> Option<OwnerId> {
     (!caller.sees_all()).then(|| caller.owner())
 }
 
-fn read_all(mut params: Params, state: &AppState) -> Result<Asked, Problem> {
+fn read_all(mut params: Params, state: &App) -> Result<Asked, Problem> {
     let format = Words::take(&mut params);
     params.done()?;
     // Of everything, a month is shown unless more is asked for.
@@ -229,7 +229,7 @@ fn read_all(mut params: Params, state: &AppState) -> Result<Asked, Problem> {
 }
 
 async fn report(
-    state: &AppState,
+    state: &App,
     subject: &ClickSubject,
     asked: &Asked,
 ) -> Result<ClickReport, Problem> {

@@ -14,7 +14,7 @@ use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Keyed, Name};
 use crate::http::params::NoParams;
 use crate::http::problem::Problem;
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 
 /// How many tags are told.
 const MAX_SHOWN: usize = 1000;
@@ -133,7 +133,7 @@ fn one(text: &str, field: &'static str) -> Result<String, Problem> {
 
 /// Changes what is found, until there is no more, or until it was enough for one call.
 async fn retag(
-    state: &AppState,
+    state: &App,
     caller: Caller,
     tag: &str,
     by: Option<&str>,

@@ -17,7 +17,7 @@ use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Moderator, Name, Operator};
 use crate::http::params::{NoParams, Params, whole_number};
 use crate::http::problem::{CONFLICT, FORBIDDEN, Problem};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 
 /// An account to be made.
 #[derive(Deserialize, ToSchema)]
@@ -299,12 +299,7 @@ pub(super) async fn reinstate(
 }
 
 /// The account that somebody is about to judge, if it is theirs to judge.
-async fn judged(
-    state: &AppState,
-    id: &str,
-    role: Role,
-    judge: OwnerId,
-) -> Result<Account, Problem> {
+async fn judged(state: &App, id: &str, role: Role, judge: OwnerId) -> Result<Account, Problem> {
     let account = user_numbered(state, id).await?;
     if account.id == judge {
         return Err(not_yourself());
@@ -316,7 +311,7 @@ async fn judged(
 }
 
 /// Suspended, since when it already was.
-fn suspension(state: &AppState, account: &Account, why: String) -> Suspension {
+fn suspension(state: &App, account: &Account, why: String) -> Suspension {
     let since =
         account.suspended.as_ref().map_or_else(|| state.links.now(), |suspended| suspended.at);
     Suspension { at: since, why }
@@ -324,7 +319,7 @@ fn suspension(state: &AppState, account: &Account, why: String) -> Suspension {
 
 /// Changes an account, if it is still as it was when that was allowed.
 async fn change_account(
-    state: &AppState,
+    state: &App,
     account: &Account,
     change: AccountChange,
     actor: OwnerId,

@@ -16,7 +16,7 @@ use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Keyed, Name};
 use crate::http::params::{NoParams, Params, whole_number};
 use crate::http::problem::{NOT_FOUND, Problem, WEBHOOKS_OFF};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 use crate::webhooks::Webhooks;
 
 /// A webhook to be made.
@@ -359,13 +359,13 @@ pub(super) async fn deliveries(
     Ok(Answer(DeliveryList { deliveries: found.into_iter().map(Into::into).collect() }))
 }
 
-fn switched_on(state: &AppState) -> Result<&Webhooks, Problem> {
+fn switched_on(state: &App) -> Result<&Webhooks, Problem> {
     let how = "webhooks are switched off on this server; its operator can switch them on with \
         outgoing.webhooks = true";
     state.webhooks.as_ref().ok_or_else(|| Problem::new(&WEBHOOKS_OFF, how))
 }
 
-async fn find(state: &AppState, owner: OwnerId, id: WebhookId) -> Result<Webhook, Problem> {
+async fn find(state: &App, owner: OwnerId, id: WebhookId) -> Result<Webhook, Problem> {
     let mut webhooks = state.registry.webhooks(owner).await?.into_iter();
     webhooks.find(|webhook| webhook.id == id).ok_or_else(no_webhook)
 }

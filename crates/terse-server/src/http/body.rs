@@ -16,7 +16,7 @@ use super::params::short;
 use super::problem::{
     INVALID_REQUEST, Problem, STORE_UNAVAILABLE, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE,
 };
-use super::state::AppState;
+use super::state::App;
 
 /// The most a single link's body may hold: the longest target, four times over, and all the rest.
 pub(crate) const SMALL: usize = 64 * 1024;
@@ -30,10 +30,10 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 /// A JSON body of at most `LIMIT` octets, not yet parsed.
 pub(crate) struct Json<const LIMIT: usize>(pub(crate) Bytes);
 
-impl<const LIMIT: usize> FromRequest<Arc<AppState>> for Json<LIMIT> {
+impl<const LIMIT: usize> FromRequest<Arc<App>> for Json<LIMIT> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &Arc<AppState>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
         let essence = head
             .headers
@@ -62,10 +62,10 @@ impl<const LIMIT: usize> FromRequest<Arc<AppState>> for Json<LIMIT> {
 /// A JSON body that may be left out.
 pub(crate) struct MaybeJson<const LIMIT: usize>(pub(crate) Option<Bytes>);
 
-impl<const LIMIT: usize> FromRequest<Arc<AppState>> for MaybeJson<LIMIT> {
+impl<const LIMIT: usize> FromRequest<Arc<App>> for MaybeJson<LIMIT> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &Arc<AppState>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &Arc<App>) -> Result<Self, Problem> {
         if request.headers().contains_key(CONTENT_TYPE) {
             return Json::<LIMIT>::from_request(request, state)
                 .await

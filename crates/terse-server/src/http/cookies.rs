@@ -4,11 +4,11 @@ use axum::http::header::COOKIE;
 use axum::http::{HeaderMap, HeaderValue};
 use terse_core::Domain;
 
-use super::state::AppState;
+use super::state::App;
 
 /// The cookie of a browser that is signed in. By https it has a name that no other host, not even
 /// one below ours, can set.
-pub(crate) fn session_cookie(state: &AppState) -> &'static str {
+pub(crate) fn session_cookie(state: &App) -> &'static str {
     if is_secure(state) { "__Host-terse_session" } else { "terse_session" }
 }
 
@@ -28,14 +28,14 @@ pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 
 /// A cookie that no script reads, that other sites' forms do not bring, and that goes by https
 /// alone where we have it.
-pub(crate) fn set_cookie(state: &AppState, name: &str, value: &str, seconds: u64) -> HeaderValue {
+pub(crate) fn set_cookie(state: &App, name: &str, value: &str, seconds: u64) -> HeaderValue {
     let secure = if is_secure(state) { "; Secure" } else { "" };
     let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
 /// Whether people reach us by https.
-pub(crate) fn is_secure(state: &AppState) -> bool {
+pub(crate) fn is_secure(state: &App) -> bool {
     state.links.rules().hosts.base_of(&Domain::primary()).starts_with("https:")
 }
 

@@ -6,27 +6,19 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request;
-use terse_core::Caller;
 use terse_core::registry::Role;
+use terse_core::{Caller, Creator, Principal};
 
-use super::principal::Principal;
-use super::problem::{Problem, UNAUTHORIZED};
-use super::state::AppState;
-use crate::limits::Allowance;
-use crate::stats::CreateResult;
+use super::principal::{in_scope, principal_of};
+use super::problem::Problem;
+use super::state::App;
 
 /// Whoever asks, with a key or without. A key that is shown must be right, even where none is
 /// needed.
 pub(crate) struct Anyone(pub(crate) Principal);
-/// Whoever may make links here. Strangers who may not, and those who ask too often, are turned away
-/// before their body is read.
-pub(crate) struct Creator {
-    pub(crate) caller: Caller,
-    /// Tells strangers apart, who have no key to be known by; empty for owners.
-    pub(crate) place: String,
-    /// How much may be made.
-    pub(crate) allowance: Allowance,
-}
+/// A caller who may create links: see [`LinkCreation::admit`](terse_core::LinkCreation::admit). The
+/// body is not read before.
+pub(crate) struct MayCreate(pub(crate) Creator);
 /// Whom a request is from, as far as whoever took it in knows: the client's address, not that of a
 /// proxy.
 #[derive(Clone, Copy, Debug)]
@@ -56,109 +48,90 @@ pub(crate) struct Moderator(pub(crate) Principal);
 /// An admin.
 pub(crate) struct Operator(pub(crate) Caller);
 
-impl FromRequestParts<Arc<AppState>> for Anyone {
+impl FromRequestParts<Arc<App>> for Anyone {
     type Rejection = Problem;
 
     async fn from_request_parts(
         request: &mut request::Parts,
-        state: &Arc<AppState>,
+        state: &Arc<App>,
     ) -> Result<Self, Problem> {
-        Principal::of(state, &request.method, &request.uri, &request.headers).await.map(Self)
+        principal_of(state, &request.method, &request.uri, &request.headers).await.map(Self)
     }
 }
 
-impl FromRequestParts<Arc<AppState>> for Creator {
+impl FromRequestParts<Arc<App>> for MayCreate {
     type Rejection = Problem;
 
     async fn from_request_parts(
         request: &mut request::Parts,
-        state: &Arc<AppState>,
+        state: &Arc<App>,
     ) -> Result<Self, Problem> {
-        let principal = Anyone::from_request_parts(request, state).await?.0.may_create()?;
-        let caller = principal.caller;
-        if caller == Caller::Anonymous && !state.links.rules().anonymous_create {
-            return Err(
-                Problem::new(&UNAUTHORIZED, "making links needs a key here").on("Authorization")
-            );
-        }
-        let peer = request.extensions.get::<Peer>().map(|peer| peer.0);
-        let allowance = state.limits.allowance(&principal, peer);
-        state
-            .limits
-            .ask(allowance)
-            .await
-            .inspect_err(|_| state.stats.count_create(CreateResult::Limited))?;
-        let place = peer
-            .filter(|_| caller == Caller::Anonymous)
-            .map(|peer| peer.to_string())
-            .unwrap_or_default();
-        Ok(Self { caller, place, allowance })
+        let Anyone(principal) = Anyone::from_request_parts(request, state).await?;
+        let address = request.extensions.get::<Peer>().map(|peer| peer.0);
+        Ok(Self(state.creation.admit(&principal, address).await?))
     }
 }
 
-impl FromRequestParts<Arc<AppState>> for Keyed {
+impl FromRequestParts<Arc<App>> for Keyed {
     type Rejection = Problem;
 
     async fn from_request_parts(
         request: &mut request::Parts,
-        state: &Arc<AppState>,
+        state: &Arc<App>,
     ) -> Result<Self, Problem> {
         known(request, state).await.map(|principal| Self(principal.caller))
     }
 }
 
-impl FromRequestParts<Arc<AppState>> for ReadOnly {
+impl FromRequestParts<Arc<App>> for ReadOnly {
     type Rejection = Problem;
 
     async fn from_request_parts(
         request: &mut request::Parts,
-        state: &Arc<AppState>,
+        state: &Arc<App>,
     ) -> Result<Self, Problem> {
-        let principal = Anyone::from_request_parts(request, state)
-            .await?
-            .0
-            .known()?
-            .in_scope(&axum::http::Method::GET)?;
+        let principal = Anyone::from_request_parts(request, state).await?.0.known()?.may_read()?;
         Ok(Self(principal.caller))
     }
 }
 
-impl FromRequestParts<Arc<AppState>> for Member {
+impl FromRequestParts<Arc<App>> for Member {
     type Rejection = Problem;
 
     async fn from_request_parts(
         request: &mut request::Parts,
-        state: &Arc<AppState>,
+        state: &Arc<App>,
     ) -> Result<Self, Problem> {
         known(request, state).await.map(Self)
     }
 }
 
-impl FromRequestParts<Arc<AppState>> for Moderator {
+impl FromRequestParts<Arc<App>> for Moderator {
     type Rejection = Problem;
 
     async fn from_request_parts(
         request: &mut request::Parts,
-        state: &Arc<AppState>,
+        state: &Arc<App>,
     ) -> Result<Self, Problem> {
-        known(request, state).await?.at_least(Role::Moderator).map(Self)
+        Ok(Self(known(request, state).await?.at_least(Role::Moderator)?))
     }
 }
 
-impl FromRequestParts<Arc<AppState>> for Operator {
+impl FromRequestParts<Arc<App>> for Operator {
     type Rejection = Problem;
 
     async fn from_request_parts(
         request: &mut request::Parts,
-        state: &Arc<AppState>,
+        state: &Arc<App>,
     ) -> Result<Self, Problem> {
-        known(request, state).await?.at_least(Role::Admin).map(|principal| Self(principal.caller))
+        Ok(Self(known(request, state).await?.at_least(Role::Admin)?.caller))
     }
 }
 
 /// Somebody who has shown what opens this method.
-async fn known(request: &mut request::Parts, state: &Arc<AppState>) -> Result<Principal, Problem> {
-    Anyone::from_request_parts(request, state).await?.0.known()?.in_scope(&request.method)
+async fn known(request: &mut request::Parts, state: &Arc<App>) -> Result<Principal, Problem> {
+    let principal = Anyone::from_request_parts(request, state).await?.0.known()?;
+    in_scope(principal, &request.method)
 }
 
 /// The variable part of a path. What is not even UTF-8 is empty, and so never found, rather than an

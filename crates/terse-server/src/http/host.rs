@@ -3,20 +3,15 @@
 use axum::http::{HeaderMap, Uri, header};
 use terse_core::{Code, Domain, Hosts, LinkKey};
 
-use super::state::AppState;
+use super::state::App;
 
 /// Which link a path on the host of this request speaks of, if it can be one.
-pub(crate) fn key_of(
-    state: &AppState,
-    uri: &Uri,
-    headers: &HeaderMap,
-    code: &str,
-) -> Option<LinkKey> {
+pub(crate) fn key_of(state: &App, uri: &Uri, headers: &HeaderMap, code: &str) -> Option<LinkKey> {
     Some(LinkKey { domain: domain_of(state, uri, headers), code: Code::parse(code)? })
 }
 
 /// The short domain that a request came to.
-pub(crate) fn domain_of(state: &AppState, uri: &Uri, headers: &HeaderMap) -> Domain {
+pub(crate) fn domain_of(state: &App, uri: &Uri, headers: &HeaderMap) -> Domain {
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok())

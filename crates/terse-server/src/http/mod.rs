@@ -6,6 +6,7 @@ pub(crate) mod body;
 pub(crate) mod cookies;
 pub(crate) mod extract;
 pub(crate) mod host;
+pub(crate) mod limit_headers;
 pub(crate) mod origin;
 pub(crate) mod params;
 pub(crate) mod principal;

@@ -8,7 +8,7 @@
 use axum::http::{HeaderMap, Uri};
 
 use super::host::domain_of;
-use super::state::AppState;
+use super::state::App;
 
 /// Where a request comes from, as far as the browser says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -23,7 +23,7 @@ pub(crate) enum Origin {
 
 impl Origin {
     /// Reads `Sec-Fetch-Site`, or else `Origin`.
-    pub(crate) fn of(state: &AppState, uri: &Uri, headers: &HeaderMap) -> Self {
+    pub(crate) fn of(state: &App, uri: &Uri, headers: &HeaderMap) -> Self {
         let base = state.links.rules().hosts.base_of(&domain_of(state, uri, headers));
         Self::classify(uri, headers, &base)
     }

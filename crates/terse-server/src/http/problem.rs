@@ -6,13 +6,14 @@ use std::borrow::Cow;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use terse_core::limits::LimitDecision;
+use terse_core::limits::{LimitDecision, LimitReached};
 use terse_core::registry::RegistryError;
-use terse_core::{LinkError, StoreError, ValidationError, ValidationErrorKind};
+use terse_core::{
+    AccessError, LinkError, PasswordError, StoreError, ValidationError, ValidationErrorKind,
+};
 use utoipa::ToSchema;
 
-use crate::limits;
-use crate::passwords::PasswordError;
+use super::limit_headers;
 
 /// A kind of problem that clients may rely on.
 #[derive(Debug)]
@@ -169,7 +170,7 @@ impl IntoResponse for Problem {
         let mut response =
             (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
         if let Some(verdict) = &verdict {
-            limits::tell(verdict, response.headers_mut());
+            limit_headers::add(verdict, response.headers_mut());
         }
         let (name, value) = match status {
             StatusCode::UNAUTHORIZED => (header::WWW_AUTHENTICATE, "Bearer"),
@@ -204,7 +205,10 @@ impl From<LinkError> for Problem {
         match error {
             LinkError::Refused(refusal) => refusal.into(),
             LinkError::NotFound => Self::no_link(),
-            LinkError::KeyNeeded => Self::new(&UNAUTHORIZED, "this needs a key"),
+            LinkError::KeyNeeded => AccessError::KeyNeeded.into(),
+            LinkError::Access(error) => error.into(),
+            LinkError::Limited(reached) => reached.into(),
+            LinkError::Password(error) => Self::from(error).on("password"),
             LinkError::Conflict => Self::new(
                 &CONFLICT,
                 "somebody else changed the link at the same time; read it and try again",
@@ -223,6 +227,25 @@ impl From<LinkError> for Problem {
                 Self::new(&STORE_UNAVAILABLE, "the store cannot be reached; try again")
             }
         }
+    }
+}
+
+impl From<AccessError> for Problem {
+    fn from(error: AccessError) -> Self {
+        let kind = match error {
+            AccessError::KeyNeeded => &UNAUTHORIZED,
+            AccessError::ReadOnlyKey
+            | AccessError::CreateOnlyKey
+            | AccessError::AdminNeeded
+            | AccessError::ModeratorNeeded => &FORBIDDEN,
+        };
+        Self::new(kind, error.to_string()).on("Authorization")
+    }
+}
+
+impl From<LimitReached> for Problem {
+    fn from(reached: LimitReached) -> Self {
+        Self::new(&RATE_LIMITED, reached.detail).limited(reached.decision)
     }
 }
 

@@ -1,24 +1,24 @@
-//! What every handler is given.
+//! What the web side is made of.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use terse_core::clicks::{ClickStore, Live};
+use terse_core::limits::Limits;
 use terse_core::registry::{Actor, Attribution, Registry};
 use terse_core::rules::VisitorClassifier;
-use terse_core::{Links, OwnerId};
+use terse_core::{LinkCreation, Links, OwnerId};
 use tokio::sync::watch;
 
 use crate::accounts::Accounts;
 use crate::keys::Keys;
-use crate::limits::Limits;
 use crate::passwords::Passwords;
 use crate::registry_refresh::RegistryRefresh;
 use crate::stats::ApiStats;
 use crate::used_keys::UsedKeys;
 use crate::webhooks::Webhooks;
 
-/// What the web side is made of.
+/// What the binary gives to the web side.
 #[derive(Clone)]
 pub struct AppState {
     /// The rules and the store behind them.
@@ -59,12 +59,64 @@ pub struct AppState {
     pub stop: watch::Receiver<bool>,
 }
 
-impl AppState {
-    /// Whose act something is, for the audit log: this owner's, now.
+/// What every handler is given: the services, and what the adapters themselves need.
+pub(crate) struct App {
+    pub(crate) links: Arc<Links>,
+    pub(crate) creation: LinkCreation,
+    pub(crate) keys: Keys,
+    pub(crate) registry: Arc<dyn Registry>,
+    pub(crate) registry_refresh: RegistryRefresh,
+    pub(crate) passwords: Passwords,
+    pub(crate) accounts: Accounts,
+    pub(crate) used_keys: Arc<UsedKeys>,
+    pub(crate) classifier: Arc<dyn VisitorClassifier>,
+    pub(crate) cursor_key: [u8; 32],
+    pub(crate) pass_key: [u8; 32],
+    pub(crate) reporter_key: [u8; 32],
+    pub(crate) limits: Limits,
+    pub(crate) stats: Arc<ApiStats>,
+    pub(crate) clicks: Arc<dyn ClickStore>,
+    pub(crate) live: Arc<Live>,
+    pub(crate) webhooks: Option<Webhooks>,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+impl App {
+    /// Builds the services.
+    pub(crate) fn new(state: AppState) -> Self {
+        let creation = LinkCreation::new(
+            Arc::clone(&state.links),
+            state.limits.clone(),
+            Arc::new(state.passwords.clone()),
+            state.stats.clone(),
+        );
+        Self {
+            links: state.links,
+            creation,
+            keys: state.keys,
+            registry: state.registry,
+            registry_refresh: state.registry_refresh,
+            passwords: state.passwords,
+            accounts: state.accounts,
+            used_keys: state.used_keys,
+            classifier: state.classifier,
+            cursor_key: state.cursor_key,
+            pass_key: state.pass_key,
+            reporter_key: state.reporter_key,
+            limits: state.limits,
+            stats: state.stats,
+            clicks: state.clicks,
+            live: state.live,
+            webhooks: state.webhooks,
+            stop: state.stop,
+        }
+    }
+
+    /// Attributes an act to an owner, now, for the audit log.
     pub(crate) fn by(&self, owner: OwnerId, why: Option<String>) -> Attribution {
         Attribution { actor: Actor::Owner(owner), at: self.links.now(), why }
     }
 }
 
 /// What every handler is given.
-pub(crate) type Web = State<Arc<AppState>>;
+pub(crate) type Web = State<Arc<App>>;

@@ -7,6 +7,7 @@ use askama::Template;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use terse_core::PasswordHasher as _;
 use terse_core::Timestamp;
 use terse_core::registry::{
     Account, AccountChange, ApiKey, ChangeAccount, KeyId, RegistryError, Scope,
@@ -23,7 +24,7 @@ use crate::api::keys::{Wanted, mint};
 use crate::http::extract::Peer;
 use crate::http::params::Params;
 use crate::http::problem::{FORBIDDEN, Problem};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 
 /// How long keys can be made to live, in days.
 const LIVES: [(u64, &str); 4] =
@@ -87,7 +88,7 @@ impl Key {
 }
 
 impl AccountPage {
-    async fn of(state: &AppState, account: &Account) -> Result<Self, RegistryError> {
+    async fn of(state: &App, account: &Account) -> Result<Self, RegistryError> {
         let now = state.links.now();
         let keys = state.registry.keys(account.id).await?;
         Ok(Self {
@@ -154,7 +155,7 @@ pub(super) async fn show(
 }
 
 /// Whoever is signed in; others are asked to sign in first.
-async fn who(state: &AppState, headers: &HeaderMap) -> Result<SignedIn, Response> {
+async fn who(state: &App, headers: &HeaderMap) -> Result<SignedIn, Response> {
     match signed_in(state, headers).await {
         Ok(Some(here)) => Ok(here),
         Ok(None) => Err(go("/login")),
@@ -168,10 +169,10 @@ pub(super) struct AccountForm {
     fields: Params,
 }
 
-impl FromRequest<Arc<AppState>> for AccountForm {
+impl FromRequest<Arc<App>> for AccountForm {
     type Rejection = Response;
 
-    async fn from_request(request: Request, state: &Arc<AppState>) -> Result<Self, Response> {
+    async fn from_request(request: Request, state: &Arc<App>) -> Result<Self, Response> {
         let headers = request.headers().clone();
         let OwnForm(fields) = OwnForm::from_request(request, state).await?;
         Ok(Self { here: who(state, &headers).await?, fields })
@@ -180,7 +181,7 @@ impl FromRequest<Arc<AppState>> for AccountForm {
 
 /// The page again, with what is wrong and what was typed.
 async fn again(
-    state: &AppState,
+    state: &App,
     account: &Account,
     form: KeyForm,
     field: &'static str,
@@ -218,7 +219,7 @@ pub(super) async fn make_key(State(state): Web, form: AccountForm) -> Response {
     }
 }
 
-async fn new_key(state: &AppState, account: &Account, form: &KeyForm) -> Result<String, Problem> {
+async fn new_key(state: &App, account: &Account, form: &KeyForm) -> Result<String, Problem> {
     let name = form.name.trim();
     if !(1..=64).contains(&name.chars().count()) || name.chars().any(char::is_control) {
         return Err(Problem::invalid(
@@ -291,7 +292,7 @@ pub(super) async fn change_password(
 }
 
 async fn new_password(
-    state: &AppState,
+    state: &App,
     peer: Peer,
     account: &Account,
     current: String,
@@ -315,7 +316,7 @@ async fn new_password(
 /// Somebody who sits at another's open browser does not know their password. Where there is none,
 /// the session is all there is.
 async fn prove(
-    state: &AppState,
+    state: &App,
     Peer(address): Peer,
     account: &Account,
     password: String,

@@ -10,11 +10,11 @@ use axum::response::Response;
 
 use super::{Message, html, message, page};
 use crate::http::body::{SMALL, read};
+use crate::http::limit_headers;
 use crate::http::origin::Origin;
 use crate::http::params::Params;
 use crate::http::problem::{INVALID_REQUEST, Problem, UNSUPPORTED_MEDIA_TYPE};
-use crate::http::state::AppState;
-use crate::limits;
+use crate::http::state::App;
 
 const FOREIGN: Message = Message {
     status: 403,
@@ -47,10 +47,10 @@ pub(super) async fn fields(headers: &HeaderMap, body: Body) -> Result<Params, Pr
 /// cookie.
 pub(super) struct OwnForm(pub(super) Params);
 
-impl FromRequest<Arc<AppState>> for OwnForm {
+impl FromRequest<Arc<App>> for OwnForm {
     type Rejection = Response;
 
-    async fn from_request(request: Request, state: &Arc<AppState>) -> Result<Self, Response> {
+    async fn from_request(request: Request, state: &Arc<App>) -> Result<Self, Response> {
         let (head, body) = request.into_parts();
         if Origin::of(state, &head.uri, &head.headers) != Origin::Own {
             return Err(message(&FOREIGN));
@@ -84,7 +84,7 @@ pub(super) fn shown_again(problem: &Problem, text: String) -> Response {
     let mut response =
         page(StatusCode::from_u16(problem.status()).unwrap_or(StatusCode::BAD_REQUEST), text);
     if let Some(verdict) = problem.verdict() {
-        limits::tell(verdict, response.headers_mut());
+        limit_headers::add(verdict, response.headers_mut());
     }
     response
 }

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
-use terse_core::{Caller, CreateLink, Domain, Link};
+use terse_core::{Caller, CreateLink, Domain, Draft, Link};
 
 use super::form::{fields, sentence, shown_again};
 use super::format::{moment, span};
@@ -15,12 +15,12 @@ use super::{CROSS_SITE, html, message, page};
 use crate::http::cookies::{cookie, session_cookie};
 use crate::http::extract::Peer;
 use crate::http::host::{domain_of, short_url};
+use crate::http::limit_headers;
 use crate::http::origin::Origin;
-use crate::http::principal::Principal;
+use crate::http::principal::{principal_of, reader_of};
 use crate::http::problem::Problem;
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 use crate::qr::Matrix;
-use crate::stats::CreateResult;
 
 /// Lives a visitor can choose, in seconds; those longer than the operator allows are not offered.
 const LIVES: [u64; 7] = [600, 3600, 28_800, 86_400, 604_800, 2_592_000, 31_536_000];
@@ -51,9 +51,9 @@ struct Here {
 impl Here {
     /// A session that has ended is none, or the page would promise a link that stays, and make one
     /// that does not.
-    async fn of(state: &AppState, uri: &Uri, headers: &HeaderMap) -> Self {
+    async fn of(state: &App, uri: &Uri, headers: &HeaderMap) -> Self {
         let known = cookie(headers, session_cookie(state)).is_some()
-            && Principal::of_reader(state, headers)
+            && reader_of(state, headers)
                 .await
                 .is_ok_and(|principal| principal.caller != Caller::Anonymous);
         Self { domain: domain_of(state, uri, headers), known }
@@ -80,7 +80,7 @@ struct Made {
 }
 
 impl Made {
-    fn new(link: &Link, state: &AppState) -> Self {
+    fn new(link: &Link, state: &App) -> Self {
         let short = short_url(&link.key, &state.links.rules().hosts);
         let matrix = Matrix::of(&short, qrcode::EcLevel::M);
         let code = link.key.code.to_string();
@@ -97,7 +97,7 @@ impl Made {
 }
 
 impl Home {
-    fn new(state: &AppState, here: &Here, form: Form) -> Self {
+    fn new(state: &App, here: &Here, form: Form) -> Self {
         let rules = state.links.rules();
         let shorter = LIVES
             .into_iter()
@@ -136,39 +136,32 @@ pub(super) async fn shorten(
     if Origin::of(&state, &uri, &headers) == Origin::Foreign {
         return message(&CROSS_SITE);
     }
-    let limited = |problem: &Problem, form| {
-        state.stats.count_create(CreateResult::Limited);
-        refused(&state, &here, form, problem)
+    // A browser that is signed in creates links for its account.
+    let admitted = async {
+        let principal = principal_of(&state, &Method::POST, &uri, &headers).await?;
+        Ok(state.creation.admit(&principal, Some(address)).await?)
     };
-    // Whoever is signed in makes links of their own.
-    let principal = match Principal::of(&state, &Method::POST, &uri, &headers)
-        .await
-        .and_then(Principal::may_create)
-    {
-        Ok(principal) => principal,
+    let creator = match admitted.await {
+        Ok(creator) => creator,
         Err(problem) => return refused(&state, &here, Form::default(), &problem),
     };
-    let allowance = state.limits.allowance(&principal, Some(address));
-    if let Err(problem) = state.limits.ask(allowance).await {
-        return limited(&problem, Form::default());
-    }
     let form = match read_form(&headers, body).await {
         Ok(form) => form,
         Err(problem) => return refused(&state, &here, Form::default(), &problem),
     };
-    let wish = CreateLink {
+    let link = CreateLink {
         long_url: form.long_url.clone(),
         custom_alias: Some(form.alias.trim().to_owned()).filter(|alias| !alias.is_empty()),
         ttl: form.ttl.parse().ok(),
         domain: Some(here.domain.as_str().to_owned()).filter(|name| !name.is_empty()),
         ..CreateLink::default()
     };
-    let taken = match state.limits.take(allowance, 1).await {
-        Ok(taken) => taken,
-        Err(problem) => return limited(&problem, form),
+    let creation = match state.creation.begin(&creator, 1).await {
+        Ok(creation) => creation,
+        Err(error) => return refused(&state, &here, form, &error.into()),
     };
-    let result = state.links.create(principal.caller, wish, None).await;
-    state.stats.count_create(CreateResult::of(&result));
+    let result = creation.create(Draft { link, ..Draft::default() }).await;
+    let left = creation.finish().await;
     let mut response = match result {
         Ok(created) => {
             let mut home = Home::new(&state, &here, Form::default());
@@ -177,12 +170,12 @@ pub(super) async fn shorten(
         }
         Err(error) => refused(&state, &here, form, &error.into()),
     };
-    taken.tell(response.headers_mut());
+    limit_headers::add(&left, response.headers_mut());
     response
 }
 
 /// The form again, with what was typed and what is wrong with it.
-fn refused(state: &AppState, here: &Here, form: Form, problem: &Problem) -> Response {
+fn refused(state: &App, here: &Here, form: Form, problem: &Problem) -> Response {
     let mut home = Home::new(state, here, form);
     let field = match problem.field() {
         Some("custom_alias") => "alias",

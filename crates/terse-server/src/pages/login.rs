@@ -4,6 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use terse_core::PasswordHasher as _;
 use terse_core::registry::{Account, AccountName, RegistryError};
 
 use super::form::{OwnForm, Wrong, sentence, shown_again};
@@ -12,7 +13,7 @@ use super::{UNAVAILABLE, html, message};
 use crate::http::extract::Peer;
 use crate::http::params::Params;
 use crate::http::problem::{FORBIDDEN, Problem};
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 
 /// Where somebody goes who has signed in and did not want to go elsewhere.
 pub(super) const HOME: &str = "/account";
@@ -30,7 +31,7 @@ struct Login {
 }
 
 impl Login {
-    fn new(state: &AppState, name: String, next: String) -> Self {
+    fn new(state: &App, name: String, next: String) -> Self {
         Self {
             open: state.accounts.open,
             provider: state.accounts.provider(),
@@ -89,7 +90,7 @@ pub(super) async fn sign_out(State(state): Web, headers: HeaderMap, _: OwnForm) 
 /// Whose name and password these are. It takes as long, and says the same, whether nobody has the
 /// name, or the password is wrong, or there is none.
 pub(super) async fn try_password(
-    state: &AppState,
+    state: &App,
     address: std::net::IpAddr,
     name: &str,
     password: String,
@@ -115,7 +116,7 @@ pub(super) fn suspended() -> Problem {
     Problem::new(&FORBIDDEN, "this account is suspended; ask the administrator of this server")
 }
 
-fn again(state: &AppState, name: String, next: String, problem: &Problem) -> Response {
+fn again(state: &App, name: String, next: String, problem: &Problem) -> Response {
     let mut login = Login::new(state, name.chars().take(64).collect(), next);
     login.wrong = Some(("name", sentence(problem)));
     let mut response = shown_again(problem, html(&login));

@@ -31,7 +31,7 @@ pub(crate) use assets::{css, js};
 pub(crate) use docs::docs_page;
 pub(crate) use password::password_page;
 
-use crate::http::state::AppState;
+use crate::http::state::App;
 
 /// The `Content-Security-Policy` of every page: one style sheet and one script of our own, nothing
 /// from elsewhere.
@@ -39,7 +39,7 @@ pub const CSP: &str = "default-src 'none'; style-src 'self'; script-src 'self'; 
     data:; form-action 'self'; \
     base-uri 'none'; frame-ancestors 'none'";
 
-pub(crate) fn routes() -> Router<Arc<AppState>> {
+pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/", get(home::show).post(home::shorten))
         .route("/r/{code}", get(preview::state_page))
@@ -54,7 +54,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// The pages of people who have an account, or come to have one.
-fn people() -> Router<Arc<AppState>> {
+fn people() -> Router<Arc<App>> {
     Router::new()
         .route("/setup", get(signup::setup).post(signup::set_up))
         .route("/join", get(signup::join).post(signup::joined))

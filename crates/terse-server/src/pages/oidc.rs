@@ -22,7 +22,7 @@ use crate::http::extract::Peer;
 use crate::http::host::hex;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 use crate::keys::Keys;
 use crate::oidc::{Flow, Oidc, OidcError, ProviderAccount, Purpose};
 use crate::router::nothing_here;
@@ -163,7 +163,7 @@ pub(super) async fn disconnect(State(state): Web, headers: HeaderMap, _: OwnForm
     }
 }
 
-async fn onward(state: &AppState, oidc: &Arc<Oidc>, purpose: Purpose) -> Response {
+async fn onward(state: &App, oidc: &Arc<Oidc>, purpose: Purpose) -> Response {
     match oidc.begin(purpose, state.links.now()).await {
         Ok((url, flow)) => {
             let page = html(&Onward { provider: oidc.settings().name.clone(), url });
@@ -214,7 +214,7 @@ impl From<RegistryError> for Turned {
 }
 
 async fn come(
-    state: &AppState,
+    state: &App,
     oidc: &Arc<Oidc>,
     address: std::net::IpAddr,
     headers: &HeaderMap,
@@ -234,15 +234,10 @@ async fn come(
     }
     let code =
         params.take("code").filter(|code| !code.is_empty() && code.len() <= 4096).ok_or(&FAILED)?;
-    let attempt = match state.limits.sign_in(address, None).await {
-        Ok(attempt) => attempt,
-        Err(problem) => {
-            return Err(Turned::Response(Box::new(super::form::shown_again(
-                &problem,
-                html(&super::LIMITED),
-            ))));
-        }
-    };
+    let attempt = state.limits.sign_in(address, None).await.map_err(|reached| {
+        let shown = super::form::shown_again(&reached.into(), html(&super::LIMITED));
+        Turned::Response(Box::new(shown))
+    })?;
     let purpose = flow.purpose.clone();
     let person = oidc
         .finish(flow, code)
@@ -284,7 +279,7 @@ async fn come(
 }
 
 async fn enter(
-    state: &AppState,
+    state: &App,
     headers: &HeaderMap,
     account: &Account,
     next: &str,
@@ -299,7 +294,7 @@ async fn enter(
 /// Makes an account for somebody, by an invitation or without: under the name they have there, or
 /// one like it.
 async fn make(
-    state: &AppState,
+    state: &App,
     person: &ProviderAccount,
     invitation: Option<Token>,
 ) -> Result<Account, Turned> {
@@ -344,12 +339,12 @@ async fn make(
     Err((&FAILED).into())
 }
 
-fn flow_name(state: &AppState) -> &'static str {
+fn flow_name(state: &App) -> &'static str {
     if is_secure(state) { "__Host-terse_flow" } else { "terse_flow" }
 }
 
 /// The cookie for the way there and back, or none any more.
-fn flow_cookie(state: &AppState, oidc: &Oidc, flow: Option<&Flow>) -> HeaderValue {
+fn flow_cookie(state: &App, oidc: &Oidc, flow: Option<&Flow>) -> HeaderValue {
     let (value, seconds) = flow.map_or((String::new(), 0), |flow| {
         (flow.to_cookie(&oidc.settings().key), crate::oidc::TIMEOUT)
     });

@@ -9,7 +9,7 @@ use terse_core::{Link, Status};
 use super::format::{ago, moment};
 use super::{CSP, html, page};
 use crate::http::host::short_url;
-use crate::http::state::AppState;
+use crate::http::state::App;
 
 #[derive(Template)]
 #[template(path = "password.html")]
@@ -23,7 +23,7 @@ struct Password<'a> {
 
 /// Asks for the password. `query` is what the visitor brought; a link may pass it on.
 pub(crate) fn password_page(
-    state: &AppState,
+    state: &App,
     link: &Link,
     query: Option<&str>,
     status: StatusCode,
@@ -68,7 +68,7 @@ struct Closed<'a> {
 }
 
 /// What anyone may see of a link that has a password.
-pub(super) fn closed_page(state: &AppState, link: &Link) -> Response {
+pub(super) fn closed_page(state: &App, link: &Link) -> Response {
     let now = state.links.now();
     let warn = link.status(now) == Status::Suspicious;
     let closed = Closed {

@@ -16,8 +16,8 @@ use super::{BLOCKED, GONE, LIMITED, NOT_FOUND, UNAVAILABLE, html, message, page}
 use crate::access_cookies::AccessCookies;
 use crate::http::extract::{Name, Peer};
 use crate::http::host::{key_of, short_url, unicode_host};
-use crate::http::state::{AppState, Web};
-use crate::limits;
+use crate::http::limit_headers;
+use crate::http::state::{App, Web};
 use crate::resolve_target::{ForwardedQuery, resolve_target};
 use crate::router::nothing_here;
 
@@ -45,7 +45,7 @@ struct Preview<'a> {
 }
 
 impl<'a> Preview<'a> {
-    fn new(link: &'a Link, state: &AppState, warn: bool) -> Self {
+    fn new(link: &'a Link, state: &App, warn: bool) -> Self {
         let now = state.links.now();
         let host = link.target.host().unwrap_or_default();
         Self {
@@ -93,7 +93,7 @@ fn elsewhere<'a>(link: &'a Link, credential: &Target) -> Vec<&'a str> {
 /// The page before a suspicious link: 200, and going on takes a click. It names the place where
 /// this visitor would go, and leads there: whoever is warned of one host must not come to another.
 async fn warning(
-    state: &AppState,
+    state: &App,
     link: &Link,
     headers: &HeaderMap,
     Peer(address): Peer,
@@ -148,7 +148,7 @@ pub(super) async fn state_page(
 /// `stopped` is what somebody brought who was on the way to the target; `None` for whoever only
 /// asks about the link.
 async fn by_state(
-    state: &Arc<AppState>,
+    state: &Arc<App>,
     peer: Peer,
     uri: &Uri,
     headers: &HeaderMap,
@@ -193,11 +193,9 @@ async fn by_state(
 }
 
 /// There is no such link; whoever says so too often to one asker helps a scanner.
-pub(super) async fn unknown(state: &AppState, Peer(address): Peer) -> Response {
-    let Err(problem) = state.limits.guess(Some(address)).await else { return message(&NOT_FOUND) };
+pub(super) async fn unknown(state: &App, Peer(address): Peer) -> Response {
+    let Err(reached) = state.limits.guess(Some(address)).await else { return message(&NOT_FOUND) };
     let mut response = message(&LIMITED);
-    if let Some(verdict) = problem.verdict() {
-        limits::tell(verdict, response.headers_mut());
-    }
+    limit_headers::add(&reached.decision, response.headers_mut());
     response
 }

@@ -15,9 +15,9 @@ use super::{BLOCKED, CROSS_SITE, NOT_FOUND, UNAVAILABLE, html, message, page};
 use crate::http::extract::{Name, Peer};
 use crate::http::host::{key_of, short_url};
 use crate::http::origin::Origin;
-use crate::http::principal::Principal;
+use crate::http::principal::principal_of;
 use crate::http::problem::Problem;
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 use crate::reporting::{self, MAX_REPORT_TEXT, Reason, Reporter};
 
 #[derive(Template)]
@@ -35,7 +35,7 @@ struct ReportForm {
 }
 
 impl ReportForm {
-    fn new(state: &AppState, key: &LinkKey, chosen: Option<Reason>, text: String) -> Self {
+    fn new(state: &App, key: &LinkKey, chosen: Option<Reason>, text: String) -> Self {
         let format = |reason| match reason {
             Reason::Phishing => "Phishing: it imitates another site or asks for passwords or money",
             Reason::Malware => "Malware: it spreads harmful software",
@@ -100,7 +100,7 @@ pub(super) async fn send(
         return message(&CROSS_SITE);
     }
     // Who is not who they say they are is a stranger; and a stranger may report.
-    let caller = Principal::of(&state, &Method::POST, &uri, &headers)
+    let caller = principal_of(&state, &Method::POST, &uri, &headers)
         .await
         .map_or(Caller::Anonymous, |principal| principal.caller);
     let (reason, text) = match read_form(&headers, body).await {
@@ -135,7 +135,7 @@ async fn read_form(headers: &HeaderMap, body: Body) -> Result<(Option<Reason>, S
 
 /// The form again, with what was typed and what is wrong with it.
 fn refused(
-    state: &Arc<AppState>,
+    state: &Arc<App>,
     key: &LinkKey,
     reason: Option<Reason>,
     text: String,

@@ -10,7 +10,7 @@ use terse_core::{StoreError, Timestamp};
 
 use super::page;
 use crate::http::cookies::{cookie, session_cookie, set_cookie};
-use crate::http::state::AppState;
+use crate::http::state::App;
 use crate::keys::Keys;
 
 /// Somebody whose browser is signed in.
@@ -21,7 +21,7 @@ pub(super) struct SignedIn {
 
 /// Who is signed in, if anybody is.
 pub(super) async fn signed_in(
-    state: &AppState,
+    state: &App,
     headers: &HeaderMap,
 ) -> Result<Option<SignedIn>, RegistryError> {
     let Some(token) = token(state, headers) else { return Ok(None) };
@@ -31,7 +31,7 @@ pub(super) async fn signed_in(
         .map(|(_, account)| SignedIn { token, account }))
 }
 
-fn token(state: &AppState, headers: &HeaderMap) -> Option<Token> {
+fn token(state: &App, headers: &HeaderMap) -> Option<Token> {
     cookie(headers, session_cookie(state)).and_then(Keys::checked_hash).map(Token)
 }
 
@@ -39,7 +39,7 @@ fn token(state: &AppState, headers: &HeaderMap) -> Option<Token> {
 /// and gives back what the cookie is set with. The account must still be as it was when that was
 /// checked.
 pub(super) async fn begin(
-    state: &AppState,
+    state: &App,
     headers: &HeaderMap,
     account: &Account,
 ) -> Result<HeaderValue, RegistryError> {
@@ -65,10 +65,7 @@ pub(super) async fn begin(
 }
 
 /// Ends the session of this browser, and gives back what takes its cookie away.
-pub(super) async fn end(
-    state: &AppState,
-    headers: &HeaderMap,
-) -> Result<HeaderValue, RegistryError> {
+pub(super) async fn end(state: &App, headers: &HeaderMap) -> Result<HeaderValue, RegistryError> {
     if let Some(token) = token(state, headers) {
         state.registry.end_session(&token).await?;
     }
@@ -76,7 +73,7 @@ pub(super) async fn end(
 }
 
 /// Takes the cookie away.
-pub(super) fn no_cookie(state: &AppState) -> HeaderValue {
+pub(super) fn no_cookie(state: &App) -> HeaderValue {
     set_cookie(state, session_cookie(state), "", 0)
 }
 

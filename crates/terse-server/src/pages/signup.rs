@@ -7,6 +7,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
+use terse_core::PasswordHasher as _;
 use terse_core::registry::{
     Account, AccountName, Actor, Attribution, NewAccount, RegistryError, Role, Token,
 };
@@ -20,7 +21,7 @@ use crate::api::invitations::MAX_INVITATIONS;
 use crate::http::extract::Peer;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
-use crate::http::state::{AppState, Web};
+use crate::http::state::{App, Web};
 use crate::keys::Keys;
 use crate::router::nothing_here;
 
@@ -69,7 +70,7 @@ impl Door {
         }
     }
 
-    fn provider(self, state: &AppState) -> Option<String> {
+    fn provider(self, state: &App) -> Option<String> {
         state.accounts.provider().filter(|_| self == Self::Join)
     }
 
@@ -126,7 +127,7 @@ pub(super) async fn join(
 
 /// Whether an invitation is still there to be taken. Whether whoever wrote it may still invite is
 /// asked when it is taken.
-async fn is_open(state: &AppState, token: &Token) -> Result<bool, RegistryError> {
+async fn is_open(state: &App, token: &Token) -> Result<bool, RegistryError> {
     let open = state.registry.invitations(state.links.now(), MAX_INVITATIONS).await?;
     Ok(open.iter().any(|invitation| invitation.token == *token))
 }
@@ -181,7 +182,7 @@ fn hashed(token: &str) -> Token {
     Token(Keys::hash(token))
 }
 
-fn form(state: &AppState, door: Door, token: String) -> Response {
+fn form(state: &App, door: Door, token: String) -> Response {
     let provider = door.provider(state);
     private_page(
         StatusCode::OK,
@@ -191,7 +192,7 @@ fn form(state: &AppState, door: Door, token: String) -> Response {
 
 async fn come(
     door: Door,
-    state: &AppState,
+    state: &App,
     Peer(address): Peer,
     uri: Uri,
     headers: HeaderMap,
@@ -253,7 +254,7 @@ impl<P: Into<Problem>> From<P> for Refused {
 
 async fn make(
     door: Door,
-    state: &AppState,
+    state: &App,
     address: IpAddr,
     token: &str,
     name: &str,

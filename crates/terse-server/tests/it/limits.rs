@@ -188,6 +188,23 @@ async fn what_is_only_said_again_costs_nothing() {
 }
 
 #[tokio::test]
+async fn a_failure_of_the_server_costs_no_link() {
+    let web = web();
+    let body = json!({"long_url": "https://example.com/", "reuse": false});
+    let away = |away| web.store.away.store(away, std::sync::atomic::Ordering::Relaxed);
+    away(true);
+    for _ in 0..5 {
+        let answer = create(&web, "203.0.113.7", &body).await;
+        answer.is_problem(503, "store_unavailable", "");
+        assert_eq!(told(&answer)[1], "3");
+    }
+    away(false);
+    let answer = create(&web, "203.0.113.7", &body).await;
+    assert_eq!((answer.status.as_u16(), told(&answer)[1]), (201, "2"));
+    assert_eq!(web.stats.creates(CreateResult::Failed), 5);
+}
+
+#[tokio::test]
 async fn mistakes_cost_no_link_but_not_without_an_end() {
     let web = web();
     for _ in 0..30 {

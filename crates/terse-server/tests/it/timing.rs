@@ -10,6 +10,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use terse_core::PasswordHasher as _;
 use terse_server::{Keys, Passwords};
 
 use crate::web::{KEY, OWNER, Web};

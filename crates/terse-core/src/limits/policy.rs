@@ -1,20 +1,20 @@
-//! The limits of the web side: which buckets a request takes from, and the headers that say so.
+//! What the services limit: which buckets a request takes from.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
-use terse_core::limits::{
+
+use super::limiter::whole_seconds;
+use super::{
     Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, NoLimiter, Take,
     by_address,
 };
-use terse_core::registry::{Account, Role};
-use terse_core::{Caller, OwnerId};
-
-use crate::http::principal::{Credential, Principal};
-use crate::http::problem::{Problem, RATE_LIMITED};
+use crate::link::OwnerId;
+use crate::links::Caller;
+use crate::principal::{Credential, Principal};
+use crate::registry::{Account, Role};
 
 /// How many requests to create a link are allowed for each link that may be created. A request with
 /// a typo costs no link, and a flood of requests is refused before their bodies are read.
@@ -36,7 +36,7 @@ const BROWSERS: u64 = 1 << 63;
 /// that guessing from many addresses does not help.
 const ALL_TOGETHER: u32 = 20;
 
-/// The limits of the web side.
+/// The limits of the services.
 #[derive(Clone)]
 pub struct Limits {
     /// Keeps count.
@@ -70,7 +70,7 @@ impl Limits {
     }
 
     /// How many links this caller may create. A key's own plan replaces the common limit.
-    pub(crate) fn allowance(&self, principal: &Principal, address: Option<IpAddr>) -> Allowance {
+    pub fn allowance(&self, principal: &Principal, address: Option<IpAddr>) -> Allowance {
         match (principal.caller, principal.credential) {
             (Caller::Anonymous, _) => self.strangers_allowance(address),
             (Caller::Admin(_), _) => {
@@ -87,7 +87,7 @@ impl Limits {
 
     /// How many links a caller without credentials may create. All callers without an address
     /// share one bucket.
-    pub(crate) fn strangers_allowance(&self, address: Option<IpAddr>) -> Allowance {
+    pub fn strangers_allowance(&self, address: Option<IpAddr>) -> Allowance {
         Allowance {
             whose: Whose::Address(address.unwrap_or_else(nowhere)),
             limit: self.create_per_address,
@@ -95,7 +95,7 @@ impl Limits {
     }
 
     /// Counts a request to create a link. Call it before the body is read.
-    pub(crate) async fn ask(&self, allowance: Allowance) -> Result<(), Problem> {
+    pub async fn ask(&self, allowance: Allowance) -> Result<(), LimitReached> {
         let verdict = self
             .count(LimitedAction::AskToCreate, allowance.whose, allowance.limit.times(ASKING), 1)
             .await;
@@ -104,19 +104,15 @@ impl Limits {
         }
         // The headers show the limit of links, which the documentation names.
         let verdict = LimitDecision { limit: allowance.limit.count(), remaining: 0, ..verdict };
-        Err(Problem::new(
-            &RATE_LIMITED,
-            format!("too many requests; try again in {}", wait(verdict.retry)),
-        )
-        .limited(verdict))
+        Err(LimitReached::new(verdict, format!("too many requests; try again in {}", wait(verdict.retry))))
     }
 
-    /// Counts links that are about to be created: all of them, or none and a problem.
-    pub(crate) async fn take(
+    /// Counts links that are about to be created: all of them, or none and an error.
+    pub async fn take(
         &self,
         allowance: Allowance,
         count: usize,
-    ) -> Result<LimitOutcome, Problem> {
+    ) -> Result<LimitOutcome, LimitReached> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let verdict =
             self.count(LimitedAction::Create, allowance.whose, allowance.limit, count).await;
@@ -136,11 +132,11 @@ impl Limits {
                 wait(verdict.retry)
             )
         };
-        Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
+        Err(LimitReached::new(verdict, detail))
     }
 
     /// Gives back the tokens of links that existed already.
-    pub(crate) async fn give_back(&self, taken: &mut LimitOutcome, count: usize) {
+    pub async fn give_back(&self, taken: &mut LimitOutcome, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let LimitOutcome { allowance: Allowance { whose, limit }, verdict } = taken;
         if count == 0 || limit.is_off() {
@@ -152,28 +148,27 @@ impl Limits {
     }
 
     /// Counts a request for a link that does not exist.
-    pub(crate) async fn guess(&self, address: Option<IpAddr>) -> Result<(), Problem> {
+    pub async fn guess(&self, address: Option<IpAddr>) -> Result<(), LimitReached> {
         let whose = Whose::Address(address.unwrap_or_else(nowhere));
         let verdict = self.count(LimitedAction::Guess, whose, self.guesses_per_address, 1).await;
         if verdict.allowed {
             return Ok(());
         }
-        Err(Problem::new(&RATE_LIMITED, "too many links were asked for that are not there")
-            .limited(verdict))
+        Err(LimitReached::new(verdict, "too many links were asked for that are not there"))
     }
 
     /// Counts a password that a signed-in account gives to confirm an action.
-    pub(crate) async fn prove(&self, owner: u64) -> Result<(), Problem> {
+    pub async fn prove(&self, owner: u64) -> Result<(), LimitReached> {
         let verdict = self.count(LimitedAction::SignIn, Whose::Key(owner), PROOFS, 1).await;
         if verdict.allowed {
             return Ok(());
         }
         let detail = format!("too many passwords were tried; try again in {}", wait(verdict.retry));
-        Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
+        Err(LimitReached::new(verdict, detail))
     }
 
     /// Counts an API key that an account creates for itself.
-    pub(crate) async fn make_key(&self, account: &Account) -> Result<(), Problem> {
+    pub async fn make_key(&self, account: &Account) -> Result<(), LimitReached> {
         if account.role == Role::Admin || self.create_per_key.is_off() {
             return Ok(());
         }
@@ -182,16 +177,12 @@ impl Limits {
         if verdict.allowed {
             return Ok(());
         }
-        Err(Problem::new(
-            &RATE_LIMITED,
-            format!("too many new keys; try again in {}", wait(verdict.retry)),
-        )
-        .limited(verdict))
+        Err(LimitReached::new(verdict, format!("too many new keys; try again in {}", wait(verdict.retry))))
     }
 
     /// Counts an attempt at a link's password, before it is checked: for the address, and for the
     /// link.
-    pub(crate) async fn try_password(&self, address: IpAddr, link: u64) -> Result<(), Problem> {
+    pub async fn try_password(&self, address: IpAddr, link: u64) -> Result<(), LimitReached> {
         if self.passwords_per_address.is_off() {
             return Ok(());
         }
@@ -201,11 +192,11 @@ impl Limits {
         }
         let detail =
             format!("the password was wrong too often; try again in {}", wait(verdict.retry));
-        Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
+        Err(LimitReached::new(verdict, detail))
     }
 
     /// Gives the attempt back: the password was right.
-    pub(crate) async fn right_password(&self, address: IpAddr, link: u64) {
+    pub async fn right_password(&self, address: IpAddr, link: u64) {
         if !self.passwords_per_address.is_off() {
             self.limiter.give_back(&self.password_takes(address, link)).await;
         }
@@ -221,11 +212,11 @@ impl Limits {
 
     /// Counts an attempt to sign in: for the address, and for the name, whether or not an account
     /// has it. So guessing from many addresses helps no more than guessing many names from one.
-    pub(crate) async fn sign_in(
+    pub async fn sign_in(
         &self,
         address: IpAddr,
         name: Option<&str>,
-    ) -> Result<Attempt, Problem> {
+    ) -> Result<Attempt, LimitReached> {
         let attempt = Attempt { address, name: name.map(number_of) };
         if self.sign_in.is_off() {
             return Ok(attempt);
@@ -235,11 +226,11 @@ impl Limits {
             return Ok(attempt);
         }
         let detail = format!("too many attempts; try again in {}", wait(verdict.retry));
-        Err(Problem::new(&RATE_LIMITED, detail).limited(verdict))
+        Err(LimitReached::new(verdict, detail))
     }
 
     /// Gives the attempt back: it succeeded.
-    pub(crate) async fn succeeded(&self, attempt: Attempt) {
+    pub async fn succeeded(&self, attempt: Attempt) {
         if !self.sign_in.is_off() {
             self.limiter.give_back(&self.sign_in_takes(attempt)).await;
         }
@@ -254,18 +245,14 @@ impl Limits {
     }
 
     /// Counts a report of a link.
-    pub(crate) async fn report(&self, address: IpAddr) -> Result<(), Problem> {
+    pub async fn report(&self, address: IpAddr) -> Result<(), LimitReached> {
         let verdict = self
             .count(LimitedAction::Report, Whose::Address(address), self.reports_per_address, 1)
             .await;
         if verdict.allowed {
             return Ok(());
         }
-        Err(Problem::new(
-            &RATE_LIMITED,
-            format!("too many reports; try again in {}", wait(verdict.retry)),
-        )
-        .limited(verdict))
+        Err(LimitReached::new(verdict, format!("too many reports; try again in {}", wait(verdict.retry))))
     }
 
     async fn count(
@@ -295,7 +282,7 @@ fn takes(action: LimitedAction, whose: Whose, limit: Limit, count: u32) -> Vec<T
 
 /// How many links a caller may create.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Allowance {
+pub struct Allowance {
     whose: Whose,
     limit: Limit,
 }
@@ -308,7 +295,7 @@ enum Whose {
 
 /// An attempt to sign in that was counted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attempt {
+pub struct Attempt {
     address: IpAddr,
     name: Option<u64>,
 }
@@ -321,28 +308,31 @@ fn number_of(name: &str) -> u64 {
 
 /// What was taken of an allowance.
 #[derive(Debug)]
-pub(crate) struct LimitOutcome {
+pub struct LimitOutcome {
     allowance: Allowance,
     verdict: LimitDecision,
 }
 
 impl LimitOutcome {
-    /// Adds the headers that say what is left.
-    pub(crate) fn tell(&self, headers: &mut HeaderMap) {
-        tell(&self.verdict, headers);
+    /// How much is left.
+    pub fn decision(&self) -> &LimitDecision {
+        &self.verdict
     }
 }
 
-/// Adds the headers that say what is left, and after a refusal when to try again.
-pub(crate) fn tell(verdict: &LimitDecision, headers: &mut HeaderMap) {
-    if verdict.limit == 0 {
-        return;
-    }
-    headers.insert("ratelimit-limit", verdict.limit.into());
-    headers.insert("ratelimit-remaining", verdict.remaining.into());
-    headers.insert("ratelimit-reset", HeaderValue::from(seconds(verdict.reset)));
-    if !verdict.allowed {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds(verdict.retry).max(1)));
+/// A limit was reached: nothing was counted, and nothing may be done.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{detail}")]
+pub struct LimitReached {
+    /// Which limit, and when to try again.
+    pub decision: LimitDecision,
+    /// What to tell the caller.
+    pub detail: String,
+}
+
+impl LimitReached {
+    fn new(decision: LimitDecision, detail: impl Into<String>) -> Self {
+        Self { decision, detail: detail.into() }
     }
 }
 
@@ -351,14 +341,9 @@ fn nowhere() -> IpAddr {
     Ipv4Addr::UNSPECIFIED.into()
 }
 
-/// Whole seconds, rounded up.
-fn seconds(time: Duration) -> u64 {
-    time.as_secs() + u64::from(time.subsec_nanos() > 0)
-}
-
 /// How long to wait, as text.
 fn wait(time: Duration) -> String {
-    let (count, unit) = match seconds(time).max(1) {
+    let (count, unit) = match whole_seconds(time).max(1) {
         seconds @ 0..=90 => (seconds, "second"),
         seconds @ 91..=5_400 => (seconds.div_ceil(60), "minute"),
         seconds => (seconds.div_ceil(3_600), "hour"),
@@ -383,12 +368,5 @@ mod tests {
         ] {
             assert_eq!(wait(Duration::from_millis(ms)), want, "{ms}");
         }
-    }
-
-    #[test]
-    fn without_a_limit_there_are_no_headers() {
-        let mut headers = HeaderMap::new();
-        tell(&LimitDecision::UNLIMITED, &mut headers);
-        assert!(headers.is_empty());
     }
 }

@@ -1,0 +1,220 @@
+//! Creating links on behalf of a caller: permission, limits, passwords and metrics, in one place for
+//! every adapter.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Caller, Created, LinkError, Links};
+use crate::create_link::CreateLink;
+use crate::insert::Request;
+use crate::limits::{Allowance, LimitDecision, LimitOutcome, Limits};
+use crate::password::{PasswordError, PasswordHash, PasswordHasher};
+use crate::principal::Principal;
+use crate::time::Timestamp;
+use crate::validation::{ValidationError, ValidationErrorKind};
+
+/// A caller who may create links, as [`Links::admit`] found.
+#[derive(Clone, Debug)]
+pub struct Creator {
+    caller: Caller,
+    address: Option<IpAddr>,
+    allowance: Allowance,
+}
+
+impl Creator {
+    /// Whose links these are.
+    pub fn caller(&self) -> Caller {
+        self.caller
+    }
+
+    /// Tells anonymous callers apart, who share one owner. `None` for owners.
+    pub fn anonymous_address(&self) -> Option<IpAddr> {
+        self.address.filter(|_| self.caller == Caller::Anonymous)
+    }
+}
+
+/// A link to create, and what an adapter adds to it.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    /// The link. Its `password` is replaced by the hash of the one below.
+    pub link: CreateLink,
+    /// The password that visitors must know, in clear text.
+    pub password: Option<String>,
+    /// Names the attempt, so that repeating it gives the same link.
+    pub request: Option<Request>,
+}
+
+/// How an attempt to create a link ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CreateResult {
+    /// A new link.
+    Created,
+    /// An existing link was returned.
+    Reused,
+    /// The caller asked for something that is not allowed.
+    Refused,
+    /// The store or another part of the server failed.
+    Failed,
+    /// The caller reached a limit.
+    Limited,
+}
+
+impl CreateResult {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Created, Self::Reused, Self::Refused, Self::Failed, Self::Limited];
+
+    /// The label of a metric.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Reused => "reused",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Limited => "limited",
+        }
+    }
+
+    fn of(result: &Result<Created, LinkError>) -> Self {
+        match result {
+            Ok(created) if created.new => Self::Created,
+            Ok(_) => Self::Reused,
+            Err(LinkError::Store(_) | LinkError::NoCode(_) | LinkError::Password(_)) => {
+                Self::Failed
+            }
+            Err(LinkError::Limited(_)) => Self::Limited,
+            Err(_) => Self::Refused,
+        }
+    }
+}
+
+/// Counts how attempts to create a link end.
+pub trait CreateMetrics: Send + Sync {
+    /// Counts one attempt.
+    fn count(&self, result: CreateResult);
+}
+
+/// Creates links on behalf of callers. The API, the form on the home page and lists of links all use
+/// it, so that a limit or a permission is checked in one place.
+pub struct LinkCreation {
+    links: Arc<Links>,
+    limits: Limits,
+    passwords: Arc<dyn PasswordHasher>,
+    metrics: Arc<dyn CreateMetrics>,
+}
+
+/// A number of links that the limiter has granted to one caller. [`Creation::finish`] returns what
+/// was granted in vain.
+#[must_use = "finish returns unused tokens to the limiter"]
+pub struct Creation<'a> {
+    service: &'a LinkCreation,
+    caller: Caller,
+    taken: LimitOutcome,
+    /// Tokens to give back: replayed requests were paid for by the first attempt, and a failure of
+    /// the server costs the caller nothing. A refused link is paid for.
+    unused: AtomicUsize,
+}
+
+impl LinkCreation {
+    /// Wires the service.
+    pub fn new(
+        links: Arc<Links>,
+        limits: Limits,
+        passwords: Arc<dyn PasswordHasher>,
+        metrics: Arc<dyn CreateMetrics>,
+    ) -> Self {
+        Self { links, limits, passwords, metrics }
+    }
+
+    /// Admits a caller to creating links: checks the key's scope and whether anonymous links are
+    /// allowed, and counts the request. Adapters call it before they read the body, so that a flood
+    /// of requests is refused cheaply.
+    pub async fn admit(
+        &self,
+        principal: &Principal,
+        address: Option<IpAddr>,
+    ) -> Result<Creator, LinkError> {
+        let principal = principal.clone().may_create()?;
+        if principal.caller == Caller::Anonymous && !self.links.rules.anonymous_create {
+            return Err(LinkError::KeyNeeded);
+        }
+        let allowance = self.limits.allowance(&principal, address);
+        if let Err(reached) = self.limits.ask(allowance).await {
+            self.metrics.count(CreateResult::Limited);
+            return Err(reached.into());
+        }
+        Ok(Creator { caller: principal.caller, address, allowance })
+    }
+
+    /// Takes tokens for `count` links from the caller's limit: all of them, or none and `Limited`.
+    pub async fn begin(&self, creator: &Creator, count: usize) -> Result<Creation<'_>, LinkError> {
+        let taken = self.limits.take(creator.allowance, count).await.inspect_err(|_| {
+            (0..count).for_each(|_| self.metrics.count(CreateResult::Limited));
+        })?;
+        let unused = AtomicUsize::new(0);
+        Ok(Creation { service: self, caller: creator.caller, taken, unused })
+    }
+
+    /// Takes over a link from another shortener: see [`Links::import`]. Not limited, as only the
+    /// operator may import.
+    pub async fn import(
+        &self,
+        caller: Caller,
+        link: CreateLink,
+        created_at: Option<Timestamp>,
+    ) -> Result<Created, LinkError> {
+        let result = self.links.import(caller, link, created_at).await;
+        self.metrics.count(CreateResult::of(&result));
+        result
+    }
+
+    /// The hash of a link's password.
+    pub async fn hash_password(&self, password: String) -> Result<PasswordHash, LinkError> {
+        match self.passwords.hash(password).await {
+            Ok(hash) => Ok(PasswordHash::from_phc(hash)),
+            Err(error @ PasswordError::Length) => Err(ValidationError::new(
+                ValidationErrorKind::InvalidRequest,
+                "password",
+                error.to_string(),
+            )
+            .into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Counts an attempt whose request could not be parsed.
+    pub fn count_malformed(&self) {
+        self.metrics.count(CreateResult::Refused);
+    }
+}
+
+impl Creation<'_> {
+    /// Creates one of the links. `Ok` means durable and announced. May run concurrently with others
+    /// of the same creation.
+    pub async fn create(&self, draft: Draft) -> Result<Created, LinkError> {
+        let result = self.try_create(draft).await;
+        let outcome = CreateResult::of(&result);
+        self.service.metrics.count(outcome);
+        if outcome == CreateResult::Failed || result.as_ref().is_ok_and(|made| made.replayed) {
+            self.unused.fetch_add(1, Ordering::Relaxed);
+        }
+        result
+    }
+
+    async fn try_create(&self, draft: Draft) -> Result<Created, LinkError> {
+        let Draft { mut link, password, request } = draft;
+        link.password = match password {
+            Some(password) => Some(self.service.hash_password(password).await?),
+            None => None,
+        };
+        self.service.links.create(self.caller, link, request).await
+    }
+
+    /// Gives back unused tokens and says how much of the limit is left.
+    pub async fn finish(self) -> LimitDecision {
+        let Self { service, mut taken, unused, .. } = self;
+        service.limits.give_back(&mut taken, unused.into_inner()).await;
+        *taken.decision()
+    }
+}

@@ -1,0 +1,59 @@
+//! What time does to links: they expire, and what has been deleted or expired long enough goes for
+//! good. The reaper calls these in rounds, each in batches.
+
+use std::time::Duration;
+
+use super::Links;
+use crate::link::{LinkKey, Status};
+use crate::registry::EventKind;
+use crate::store::StoreError;
+
+/// How long a request id is remembered: the promised day, and an hour to spare.
+const REMEMBER_REQUESTS: Duration = Duration::from_hours(25);
+
+impl Links {
+    /// Marks up to `limit` links whose time is over as expired, drops their cached routes, and says which.
+    pub async fn expire(&self, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
+        let keys = self.store.mark_expired(self.clock.now(), limit).await?;
+        keys.iter().for_each(|key| self.cache.forget(key));
+        Ok(keys)
+    }
+
+    /// Sends events for links that have expired, if there are listeners. Expiring is no change of a
+    /// link: it happens by itself.
+    pub async fn tell_expired(&self, keys: &[LinkKey]) -> Result<(), StoreError> {
+        if !self.events.listens() {
+            return Ok(());
+        }
+        for key in keys {
+            let now = self.clock.now();
+            let link = self.store.get(key).await?;
+            if let Some(link) = link.filter(|link| link.status(now) == Status::Expired) {
+                self.tell(EventKind::LinkExpired, &link).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes up to `limit` links for good whose grace time is over, quarantines their aliases,
+    /// drops their cached routes, and says which.
+    pub async fn purge(&self, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
+        let now = self.clock.now();
+        let before = now.saturating_sub(self.rules.grace);
+        let quarantine = self.rules.quarantine_until(now);
+        let keys = self.store.purge(before, limit, quarantine).await?;
+        keys.iter().for_each(|key| self.cache.forget(key));
+        Ok(keys)
+    }
+
+    /// Releases up to `limit` aliases whose quarantine is over, and says how many.
+    pub async fn release_aliases(&self, limit: usize) -> Result<usize, StoreError> {
+        self.store.release(self.clock.now(), limit).await
+    }
+
+    /// Forgets up to `limit` request ids that need no longer be remembered, and says how many.
+    pub async fn forget_requests(&self, limit: usize) -> Result<usize, StoreError> {
+        let before = self.clock.now().saturating_sub(REMEMBER_REQUESTS);
+        self.store.forget_requests(before, limit).await
+    }
+}
