@@ -4,6 +4,7 @@
 //! dashboard and the command line; and the contracts that stores implement. The crate does no I/O:
 //! no files, sockets, HTTP or SQL. Callers pass in the time.
 
+pub mod accounts;
 mod changes;
 pub mod clicks;
 mod clock;
@@ -20,6 +21,7 @@ mod link;
 pub mod link_codec;
 mod link_reader;
 mod links;
+pub mod moderation;
 mod outcome;
 mod password;
 mod patch;
@@ -35,6 +37,7 @@ mod target;
 mod text;
 mod time;
 mod validation;
+pub mod webhooks;
 
 pub use changes::{
     CHANGES_KEPT, Change, ChangeCursor, ChangeFeed, ChangeFollower, ChangePage, NoRouteCache,

@@ -84,6 +84,17 @@ pub enum ModerationStatus {
     Blocked,
 }
 
+impl ModerationStatus {
+    /// The word on the wire and in the audit log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Clear => "clear",
+            Self::Suspicious => "suspicious",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
 /// Whose word a link's standing is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ModerationSource {
@@ -92,6 +103,16 @@ pub enum ModerationSource {
     Screen,
     /// A moderator's, which stays.
     Moderator,
+}
+
+impl ModerationSource {
+    /// The word on the wire and in the audit log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Screen => "screen",
+            Self::Moderator => "moderator",
+        }
+    }
 }
 
 /// A link as a store keeps it.

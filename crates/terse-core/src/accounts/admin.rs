@@ -1,0 +1,112 @@
+//! What admins do with accounts, and reading accounts.
+
+use super::profile::account_name;
+use super::{AccountError, Accounts, invalid, reason};
+use crate::link::OwnerId;
+use crate::principal::Principal;
+use crate::registry::{Account, AccountChange, NewAccount, Role};
+
+/// An account that an admin creates.
+#[derive(Clone, Debug, Default)]
+pub struct AccountDraft {
+    /// Its name.
+    pub name: String,
+    /// Its role; `user` if absent.
+    pub role: Option<String>,
+    /// Its password. Without one the account has only the keys that an admin creates for it.
+    pub password: Option<String>,
+}
+
+/// Changes that an admin makes to an account; `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct AccountEdit {
+    /// Another name.
+    pub name: Option<String>,
+    /// Another role.
+    pub role: Option<String>,
+    /// Another password.
+    pub password: Option<String>,
+    /// Whether it is suspended. `true` needs a reason.
+    pub suspended: Option<bool>,
+    /// Why, for the audit log.
+    pub why: Option<String>,
+}
+
+impl Accounts {
+    /// An account.
+    pub async fn account(&self, id: OwnerId) -> Result<Account, AccountError> {
+        self.registry.account(id).await?.ok_or(AccountError::NotFound("account"))
+    }
+
+    /// The account with a name, in any case.
+    pub async fn named(&self, name: &str) -> Result<Option<Account>, AccountError> {
+        Ok(self.registry.user_named(&account_name(name)?).await?)
+    }
+
+    /// The name of an account. `None` for the operator, anonymous owners and erased accounts.
+    pub async fn name_of(&self, id: OwnerId) -> Result<Option<String>, AccountError> {
+        let account = self.registry.account(id).await?;
+        Ok(account.map(|account| account.name.as_str().to_owned()))
+    }
+
+    /// Up to `limit` accounts behind `after`, the oldest first.
+    pub async fn accounts(
+        &self,
+        after: Option<OwnerId>,
+        limit: usize,
+    ) -> Result<Vec<Account>, AccountError> {
+        Ok(self.registry.accounts(after, limit).await?)
+    }
+
+    /// Creates an account.
+    pub async fn create(
+        &self,
+        principal: &Principal,
+        draft: AccountDraft,
+    ) -> Result<Account, AccountError> {
+        let name = account_name(&draft.name)?;
+        let role = draft.role.map_or(Ok(Role::User), |word| role_of(&word))?;
+        let password = match draft.password {
+            Some(password) => Some(self.hash_new(password).await?),
+            None => None,
+        };
+        let by = self.by(principal.owner(), None);
+        let new = NewAccount { name, role, password, identity: None, created_at: by.at };
+        Ok(self.registry.add_account(new, by).await?)
+    }
+
+    /// Changes an account.
+    pub async fn edit(
+        &self,
+        principal: &Principal,
+        id: OwnerId,
+        edit: AccountEdit,
+    ) -> Result<Account, AccountError> {
+        let name = edit.name.as_deref().map(account_name).transpose()?;
+        let role = edit.role.as_deref().map(role_of).transpose()?;
+        let why = edit.why.as_deref().map(reason).transpose()?;
+        let account = self.account(id).await?;
+        let suspended = match edit.suspended {
+            None => None,
+            Some(suspend) => {
+                Self::may_suspend(principal, &account).map_err(|error| error.on("suspended"))?;
+                let why = why.clone().filter(|_| suspend);
+                if suspend && why.is_none() {
+                    return Err(invalid("why", "a suspension needs a reason").into());
+                }
+                Some(why.map(|why| self.suspension(&account, why)))
+            }
+        };
+        let password = match edit.password {
+            Some(password) => Some(Some(self.hash_new(password).await?)),
+            None => None,
+        };
+        let change = AccountChange { name, role, password, suspended, ..AccountChange::default() };
+        self.change(&account, change, self.by(principal.owner(), why)).await
+    }
+}
+
+/// A role by its word.
+pub fn role_of(word: &str) -> Result<Role, crate::validation::ValidationError> {
+    Role::parse(word).ok_or_else(|| invalid("role", "must be user, moderator or admin"))
+}

@@ -1,0 +1,205 @@
+//! API keys.
+
+use super::{AccountError, Accounts, BearerSecret, invalid, one_line};
+use crate::limits::Limit;
+use crate::link::OwnerId;
+use crate::principal::{Credential, Principal};
+use crate::registry::{Account, ApiKey, KeyId, NewKey, RegistryError, Role, Scope};
+use crate::time::Timestamp;
+
+/// The longest name of a key, in characters.
+pub const MAX_KEY_NAME: usize = 100;
+const MAX_PLAN_LEN: usize = 32;
+
+/// A key to create, as the caller asks for it.
+#[derive(Clone, Debug, Default)]
+pub struct KeyDraft {
+    /// Its name.
+    pub name: String,
+    /// What it permits: `create`, `read` or `full`.
+    pub scope: String,
+    /// When it expires: RFC 3339 or a date.
+    pub expires_at: Option<String>,
+    /// How many links it may create, such as `100/h`; the usual limit if absent.
+    pub plan: Option<String>,
+}
+
+/// A draft that passed every check that needs no registry.
+struct ParsedKey {
+    name: String,
+    scope: Scope,
+    expires_at: Option<Timestamp>,
+    plan: Option<Limit>,
+}
+
+impl KeyDraft {
+    fn parse(self, now: Timestamp) -> Result<ParsedKey, AccountError> {
+        let name = one_line("name", &self.name, MAX_KEY_NAME)?;
+        let scope = Scope::parse(&self.scope)
+            .ok_or_else(|| invalid("scope", "must be create, read or full"))?;
+        let expires_at = match self.expires_at.as_deref().map(Timestamp::parse) {
+            None => None,
+            Some(Some(at)) if at > now => Some(at),
+            Some(Some(_)) => return Err(invalid("expires_at", "this time has passed").into()),
+            Some(None) => {
+                let detail = "must be an RFC 3339 time with offset, or a date";
+                return Err(invalid("expires_at", detail).into());
+            }
+        };
+        let read = |plan: String| plan.parse().ok().filter(|_| plan.len() <= MAX_PLAN_LEN);
+        let wrong = || invalid("plan", "a limit such as 100/h, 30/m or 5/s, or 0 for none");
+        let plan = self.plan.map(|plan| read(plan).ok_or_else(wrong)).transpose()?;
+        Ok(ParsedKey { name, scope, expires_at, plan })
+    }
+}
+
+impl Accounts {
+    /// The keys of an account, the oldest first.
+    pub async fn keys(&self, owner: OwnerId) -> Result<Vec<ApiKey>, AccountError> {
+        Ok(self.registry.keys(owner).await?)
+    }
+
+    /// Creates a key for the caller's own account: the key itself, which is shown once, and what is
+    /// kept of it. It permits no more than the credential that asks for it: no higher limit, unless
+    /// an admin asks, and no later end. Attempts are counted, as each key brings a limit of its own.
+    pub async fn create_own_key(
+        &self,
+        principal: &Principal,
+        draft: KeyDraft,
+    ) -> Result<(String, ApiKey), AccountError> {
+        let account = self.own_account(principal).await?;
+        let mut key = draft.parse(self.clock.now())?;
+        self.bounds(principal).await?.apply(&mut key)?;
+        self.limits.make_key(&account).await?;
+        self.add_key(&account, key, principal.owner()).await
+    }
+
+    /// Creates a key for another account, with any limit. Only for admins.
+    pub async fn create_key_of(
+        &self,
+        principal: &Principal,
+        owner: OwnerId,
+        draft: KeyDraft,
+    ) -> Result<(String, ApiKey), AccountError> {
+        let key = draft.parse(self.clock.now())?;
+        let account = self.account(owner).await?;
+        self.add_key(&account, key, principal.owner()).await
+    }
+
+    /// Revokes a key of an account.
+    pub async fn revoke_key(
+        &self,
+        actor: OwnerId,
+        owner: OwnerId,
+        id: KeyId,
+    ) -> Result<(), AccountError> {
+        match self.registry.revoke_key(owner, id, self.by(actor, None)).await {
+            Err(RegistryError::Missing) => Err(AccountError::NotFound("key")),
+            revoked => Ok(revoked?),
+        }
+    }
+
+    async fn add_key(
+        &self,
+        account: &Account,
+        key: ParsedKey,
+        actor: OwnerId,
+    ) -> Result<(String, ApiKey), AccountError> {
+        let secret = BearerSecret::key()?;
+        let ParsedKey { name, scope, expires_at, plan } = key;
+        let by = self.by(actor, None);
+        let new = NewKey {
+            owner: account.id,
+            name,
+            prefix: secret.prefix().to_owned(),
+            token: secret.token(),
+            scope,
+            created_at: by.at,
+            expires_at,
+            plan: plan.map(|plan| plan.to_string()),
+        };
+        let made = self.registry.add_key(new, by).await?;
+        Ok((secret.reveal(), made))
+    }
+
+    async fn bounds(&self, principal: &Principal) -> Result<KeyBounds, AccountError> {
+        let usual = self.limits.create_per_key;
+        let (own, expires_at) = match principal.credential {
+            Credential::Key { id, plan } => {
+                let keys = self.registry.keys(principal.owner()).await?;
+                (plan, keys.into_iter().find(|key| key.id == id).and_then(|key| key.expires_at))
+            }
+            _ => (None, None),
+        };
+        if principal.role == Role::Admin {
+            return Ok(KeyBounds { highest: None, default: None, expires_at });
+        }
+        // A key below the usual limit creates none at the usual limit.
+        let default = own.filter(|own| !is_within(usual, *own));
+        Ok(KeyBounds { highest: Some(own.unwrap_or(usual)), default, expires_at })
+    }
+}
+
+/// What a principal may put into a new key.
+#[derive(Debug)]
+struct KeyBounds {
+    /// The highest limit; `None` for any.
+    highest: Option<Limit>,
+    /// The limit of a key that asks for none.
+    default: Option<Limit>,
+    /// The latest end; `None` for any.
+    expires_at: Option<Timestamp>,
+}
+
+impl KeyBounds {
+    fn apply(&self, key: &mut ParsedKey) -> Result<(), AccountError> {
+        match (key.plan, self.highest) {
+            (Some(plan), Some(highest)) if !is_within(plan, highest) => {
+                let detail = format!("only an admin gives more than {highest}");
+                return Err(AccountError::forbidden(detail).on("plan"));
+            }
+            (plan, _) => key.plan = plan.or(self.default),
+        }
+        match (key.expires_at, self.expires_at) {
+            (Some(at), Some(end)) if at > end => {
+                let detail = format!("this key ends at {end}, and creates none that ends later");
+                Err(AccountError::forbidden(detail).on("expires_at"))
+            }
+            (at, end) => {
+                key.expires_at = at.or(end);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether a limit allows no more than another, neither at once nor in the long run.
+fn is_within(limit: Limit, most: Limit) -> bool {
+    most.is_off()
+        || !limit.is_off() && limit.count() <= most.count() && limit.interval() >= most.interval()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_within_another_at_once_and_in_the_long_run() {
+        for (limit, most, within) in [
+            ("100/h", "100/h", true),
+            ("99/h", "100/h", true),
+            ("101/h", "100/h", false),
+            ("100/d", "100/h", true),
+            ("100/m", "100/h", false),
+            ("1/s", "100/h", false),
+            ("2/m", "100/h", false),
+            ("200/d", "100/h", false),
+            ("0", "100/h", false),
+            ("0", "0", true),
+            ("100/s", "0", true),
+        ] {
+            let parse = |text: &str| text.parse::<Limit>().unwrap();
+            assert_eq!(is_within(parse(limit), parse(most)), within, "{limit} within {most}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The one service for accounts: how they come to be, how they prove who they are, what they may
+//! change about themselves and each other, and how they end.
+//!
+//! It counts attempts, checks permissions, attributes every change in the audit log and has changes
+//! take effect on this node, whichever adapter calls.
+
+mod admin;
+mod authentication;
+mod error;
+mod invitations;
+mod keys;
+mod profile;
+mod secret;
+mod sessions;
+mod sign_up;
+mod suspension;
+
+pub use admin::{AccountDraft, AccountEdit, role_of};
+pub use authentication::SignedIn;
+pub use error::AccountError;
+pub use keys::{KeyDraft, MAX_KEY_NAME};
+pub use profile::{ErasureProof, ProfileEdit};
+pub use secret::BearerSecret;
+pub use sessions::SessionSecret;
+pub use sign_up::{ForeignAccount, SignUp};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::clock::Clock;
+use crate::limits::Limits;
+use crate::link::OwnerId;
+use crate::password::PasswordHasher;
+use crate::registry::{
+    Account, AccountChange, Actor, Attribution, ChangeAccount, Registry, Suspension,
+};
+use crate::validation::{ValidationError, ValidationErrorKind};
+
+/// Shorter passwords are guessed. In characters.
+pub const MIN_PASSWORD_LEN: usize = 10;
+/// The longest reason in the audit log, in characters.
+pub const MAX_REASON: usize = 1000;
+
+/// What the operator decided about accounts.
+#[derive(Clone, Copy, Debug)]
+pub struct AccountPolicy {
+    /// Whether anyone may sign up. Otherwise it takes an invitation.
+    pub open: bool,
+    /// How long a browser stays signed in.
+    pub session_ttl: Duration,
+}
+
+/// Makes a change of the registry take effect on this node at once: suspended accounts, blocked
+/// hosts, short domains. Other nodes find it at their next poll.
+#[async_trait]
+pub trait RefreshHook: Send + Sync {
+    /// Returns when the change is in force here, or after a bounded time.
+    async fn refresh(&self);
+}
+
+/// Learns which keys were used, to note it in the registry now and then.
+pub trait KeyUse: Send + Sync {
+    /// A key was used.
+    fn note(&self, key: crate::registry::KeyId, at: crate::time::Timestamp);
+}
+
+/// The service.
+pub struct Accounts {
+    registry: Arc<dyn Registry>,
+    passwords: Arc<dyn PasswordHasher>,
+    limits: Limits,
+    policy: AccountPolicy,
+    refresh: Arc<dyn RefreshHook>,
+    key_use: Arc<dyn KeyUse>,
+    clock: Clock,
+}
+
+impl Accounts {
+    /// Wires the service.
+    pub fn new(
+        registry: Arc<dyn Registry>,
+        passwords: Arc<dyn PasswordHasher>,
+        limits: Limits,
+        policy: AccountPolicy,
+        refresh: Arc<dyn RefreshHook>,
+        key_use: Arc<dyn KeyUse>,
+        clock: Clock,
+    ) -> Self {
+        Self { registry, passwords, limits, policy, refresh, key_use, clock }
+    }
+
+    /// What the operator decided.
+    pub fn policy(&self) -> &AccountPolicy {
+        &self.policy
+    }
+
+    /// Attributes an act to an account, now.
+    fn by(&self, owner: OwnerId, why: Option<String>) -> Attribution {
+        Attribution { actor: Actor::Owner(owner), at: self.clock.now(), why }
+    }
+
+    /// Changes an account, if it is still as the caller read it. An account that is being erased
+    /// cannot be changed.
+    async fn change(
+        &self,
+        account: &Account,
+        change: AccountChange,
+        by: Attribution,
+    ) -> Result<Account, AccountError> {
+        if account.suspended.as_ref().is_some_and(Suspension::is_erasure) {
+            return Err(AccountError::BeingErased);
+        }
+        let change = ChangeAccount { id: account.id, change, expected: Some(account.revision) };
+        let changed = self.registry.change_account(change, by).await?;
+        if changed.suspended.is_some() != account.suspended.is_some() {
+            self.refresh.refresh().await;
+        }
+        Ok(changed)
+    }
+
+    /// The hash of a password that an account chose.
+    async fn hash_new(&self, password: String) -> Result<String, AccountError> {
+        if password.chars().count() < MIN_PASSWORD_LEN {
+            let detail = format!("the password must have at least {MIN_PASSWORD_LEN} characters");
+            return Err(invalid("password", detail).into());
+        }
+        Ok(self.passwords.hash(password).await?)
+    }
+}
+
+/// A text of one line, trimmed, with 1 to `max` characters.
+pub fn one_line(field: &'static str, text: &str, max: usize) -> Result<String, ValidationError> {
+    let text = text.trim();
+    if text.is_empty() || text.chars().count() > max || text.chars().any(char::is_control) {
+        return Err(invalid(field, format!("1 to {max} characters in one line")));
+    }
+    Ok(text.to_owned())
+}
+
+/// A reason for the audit log.
+pub fn reason(why: &str) -> Result<String, ValidationError> {
+    one_line("why", why, MAX_REASON)
+}
+
+fn invalid(field: &'static str, detail: impl Into<String>) -> ValidationError {
+    ValidationError::new(ValidationErrorKind::InvalidRequest, field, detail.into())
+}

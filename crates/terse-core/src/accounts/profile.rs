@@ -1,0 +1,161 @@
+//! What an account reads and changes about itself.
+
+use super::{AccountError, Accounts, invalid};
+use crate::principal::{Credential, Principal};
+use crate::registry::{
+    Account, AccountChange, AccountName, ForeignIdentity, RegistryError, Webhook,
+};
+use crate::validation::ValidationError;
+
+/// Changes to the caller's own account; `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct ProfileEdit {
+    /// Another name.
+    pub name: Option<String>,
+    /// Another password.
+    pub password: Option<String>,
+    /// The password until now, needed for another one.
+    pub current_password: Option<String>,
+}
+
+/// What proves that the caller means to erase the account.
+#[derive(Clone, Debug, Default)]
+pub struct ErasureProof {
+    /// The password, where the account has one.
+    pub password: Option<String>,
+    /// The name of the account, where it has no password.
+    pub confirm: Option<String>,
+}
+
+impl Accounts {
+    /// The account of a principal. The operator's keys have none.
+    pub async fn own_account(&self, principal: &Principal) -> Result<Account, AccountError> {
+        if principal.credential == Credential::OperatorKey {
+            return Err(AccountError::NoAccount);
+        }
+        self.registry.account(principal.owner()).await?.ok_or(AccountError::NoAccount)
+    }
+
+    /// Changes the caller's own account. Another password needs the one until now; an account
+    /// without a password gets its first only in a session, or else a leaked key would become the
+    /// whole account. A new password ends all sessions but the caller's.
+    pub async fn edit_profile(
+        &self,
+        principal: &Principal,
+        edit: ProfileEdit,
+    ) -> Result<Account, AccountError> {
+        let account = self.own_account(principal).await?;
+        let name = edit.name.as_deref().map(account_name).transpose()?;
+        let password = match (edit.password, &account.password) {
+            (None, _) => None,
+            (Some(new), Some(_)) => {
+                let current = edit.current_password.ok_or_else(|| {
+                    invalid("current_password", "a new password needs the current one")
+                })?;
+                self.prove(&account, current, "current_password").await?;
+                Some(Some(self.hash_new(new).await?))
+            }
+            (Some(new), None) if matches!(principal.credential, Credential::Session(_)) => {
+                Some(Some(self.hash_new(new).await?))
+            }
+            (Some(_), None) => {
+                let detail = "this account has no password; it gets its first one in the browser \
+                              or from an admin";
+                return Err(AccountError::forbidden(detail).on("password"));
+            }
+        };
+        let session = match principal.credential {
+            Credential::Session(token) if password.is_some() => {
+                self.registry.session(&token, self.clock.now()).await?
+            }
+            _ => None,
+        };
+        let change = AccountChange { name, password, ..AccountChange::default() };
+        let changed = self.change(&account, change, self.by(account.id, None)).await?;
+        if let Some((session, _)) = session {
+            self.registry.add_session(session, changed.revision).await?;
+        }
+        Ok(changed)
+    }
+
+    /// Changes the password of an account in its own session. All its sessions end, this one too.
+    pub async fn change_password(
+        &self,
+        account: &Account,
+        current: String,
+        new: String,
+    ) -> Result<Account, AccountError> {
+        check_password(&account.name, &new)?;
+        if account.password.is_some() {
+            self.prove(account, current, "current").await?;
+        }
+        let password = Some(Some(self.hash_new(new).await?));
+        let change = AccountChange { password, ..AccountChange::default() };
+        self.change(account, change, self.by(account.id, None)).await
+    }
+
+    /// Checks that the caller means to erase this account.
+    pub async fn confirm_erasure(
+        &self,
+        account: &Account,
+        proof: ErasureProof,
+    ) -> Result<(), AccountError> {
+        match (&account.password, proof.password, proof.confirm) {
+            (Some(_), Some(password), _) => self.prove(account, password, "password").await,
+            (Some(_), None, _) => Err(invalid("password", "this needs your password").into()),
+            (None, _, Some(name)) if name.eq_ignore_ascii_case(account.name.as_str()) => Ok(()),
+            (None, _, _) => Err(invalid("confirm", "this needs the name of your account").into()),
+        }
+    }
+
+    /// Connects an account with an identity elsewhere, in its own session.
+    pub async fn connect(
+        &self,
+        account: &Account,
+        identity: ForeignIdentity,
+    ) -> Result<Account, AccountError> {
+        let change = AccountChange { identity: Some(Some(identity)), ..AccountChange::default() };
+        match self.change(account, change, self.by(account.id, None)).await {
+            Err(AccountError::Registry(RegistryError::NameTaken)) => {
+                Err(AccountError::IdentityTaken)
+            }
+            connected => connected,
+        }
+    }
+
+    /// Disconnects it, if the account can sign in by a password.
+    pub async fn disconnect(&self, account: &Account) -> Result<Account, AccountError> {
+        if account.password.is_none() {
+            return Err(AccountError::forbidden("this is the only way to sign in"));
+        }
+        let change = AccountChange { identity: Some(None), ..AccountChange::default() };
+        self.change(account, change, self.by(account.id, None)).await
+    }
+
+    /// The webhooks of an account, for its export.
+    pub async fn webhooks(&self, account: &Account) -> Result<Vec<Webhook>, AccountError> {
+        Ok(self.registry.webhooks(account.id).await?)
+    }
+}
+
+/// A name that an account can have.
+pub(super) fn account_name(text: &str) -> Result<AccountName, ValidationError> {
+    let detail =
+        "the name must have 3 to 64 letters, digits or . _ - + @ and begin with a letter or digit";
+    AccountName::parse(text).ok_or_else(|| invalid("name", detail))
+}
+
+/// A password that an account chose, beyond its length.
+pub(super) fn check_password(name: &AccountName, password: &str) -> Result<(), ValidationError> {
+    let least = super::MIN_PASSWORD_LEN;
+    if password.chars().count() < least {
+        return Err(invalid(
+            "password",
+            format!("the password must have at least {least} characters"),
+        ));
+    }
+    if password.eq_ignore_ascii_case(name.as_str()) {
+        return Err(invalid("password", "the password must differ from the name"));
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! Browser sessions.
+
+use std::time::Duration;
+
+use super::{AccountError, Accounts, BearerSecret};
+use crate::link::OwnerId;
+use crate::registry::{Account, Session, Token};
+use crate::time::Timestamp;
+
+/// A session that has begun: what to set the cookie with.
+#[derive(Clone)]
+pub struct SessionSecret {
+    /// The value of the cookie.
+    pub secret: String,
+    /// How long it is good for.
+    pub ttl: Duration,
+}
+
+impl Accounts {
+    /// Begins a session of an account that has just proved itself, in place of the one that the
+    /// browser had: a cookie that another person set before is worth nothing then. `Suspended` if
+    /// the account is suspended by now.
+    pub async fn begin_session(
+        &self,
+        account: &Account,
+        before: Option<&str>,
+    ) -> Result<SessionSecret, AccountError> {
+        let secret = BearerSecret::session()?;
+        let (created_at, ttl) = (self.clock.now(), self.policy.session_ttl);
+        let expires_at = created_at.checked_add(ttl).unwrap_or(Timestamp::MAX);
+        let session = Session { token: secret.token(), owner: account.id, created_at, expires_at };
+        match self.registry.add_session(session, account.revision).await {
+            Err(crate::registry::RegistryError::Missing) => return Err(AccountError::Suspended),
+            begun => begun?,
+        }
+        if let Some(token) = before.and_then(BearerSecret::presented) {
+            self.registry.end_session(&token).await?;
+        }
+        Ok(SessionSecret { secret: secret.reveal(), ttl })
+    }
+
+    /// Ends the session of a cookie. An ended one stays ended.
+    pub async fn end_session(&self, cookie: &str) -> Result<(), AccountError> {
+        match BearerSecret::presented(cookie) {
+            Some(token) => Ok(self.registry.end_session(&token).await?),
+            None => Ok(()),
+        }
+    }
+
+    /// The sessions of an account that have not ended, the oldest first.
+    pub async fn sessions(&self, owner: OwnerId) -> Result<Vec<Session>, AccountError> {
+        Ok(self.registry.sessions(owner, self.clock.now()).await?)
+    }
+
+    /// Ends the session of an account that `is_wanted` recognises.
+    pub async fn end_session_where(
+        &self,
+        owner: OwnerId,
+        is_wanted: impl Fn(&Token) -> bool,
+    ) -> Result<(), AccountError> {
+        let sessions = self.sessions(owner).await?;
+        let wanted = sessions.iter().find(|session| is_wanted(&session.token));
+        let wanted = wanted.ok_or(AccountError::NotFound("session"))?;
+        Ok(self.registry.end_session(&wanted.token).await?)
+    }
+
+    /// Ends all sessions of an account but one.
+    pub async fn end_other_sessions(
+        &self,
+        owner: OwnerId,
+        kept: Option<&Token>,
+    ) -> Result<(), AccountError> {
+        Ok(self.registry.end_sessions(owner, kept).await?)
+    }
+}

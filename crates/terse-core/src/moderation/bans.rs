@@ -1,0 +1,30 @@
+//! Suspending the owner of a link.
+
+use super::{Moderation, ModerationError};
+use crate::accounts::Accounts;
+use crate::link::{LinkKey, OwnerId};
+use crate::links::Caller;
+use crate::principal::Principal;
+use crate::registry::Account;
+
+impl Moderation {
+    /// Suspends the owner of a link, by the rule of [`Accounts::may_suspend`]. One who is suspended
+    /// already stays so, with the reason it has.
+    pub async fn ban_owner(
+        &self,
+        principal: &Principal,
+        key: &LinkKey,
+        why: String,
+    ) -> Result<Account, ModerationError> {
+        let link = self.links.get(Caller::OPERATOR, key).await?;
+        if link.owner == OwnerId::ADMIN {
+            return Err(ModerationError::OperatorsLink);
+        }
+        let owner = self.registry.account(link.owner).await?.ok_or(ModerationError::NoOwner)?;
+        Accounts::may_suspend(principal, &owner)?;
+        if owner.suspended.is_some() {
+            return Ok(owner);
+        }
+        Ok(self.accounts.suspend(principal, owner.id, why).await?)
+    }
+}

@@ -1,0 +1,56 @@
+//! Hosts that moderators block, each with all names below it.
+
+use super::{Moderation, ModerationError};
+use crate::host::canonical_host;
+use crate::principal::Principal;
+use crate::registry::{BlockedHost, RegistryError};
+
+/// More than this belong into a list of their own.
+const MAX_HOSTS: usize = 10_000;
+
+impl Moderation {
+    /// All blocked hosts, by name.
+    pub async fn blocked_hosts(&self) -> Result<Vec<BlockedHost>, ModerationError> {
+        Ok(self.registry.blocked_hosts().await?)
+    }
+
+    /// Blocks a host, in force on this node when this returns. `false` if it was blocked before; then
+    /// nothing changes.
+    pub async fn block_host(
+        &self,
+        principal: &Principal,
+        host: &str,
+        why: String,
+    ) -> Result<(BlockedHost, bool), ModerationError> {
+        let host = self.links.blockable(host.trim())?;
+        let blocked = self.registry.blocked_hosts().await?;
+        if let Some(before) = blocked.iter().find(|before| before.host == host) {
+            return Ok((before.clone(), false));
+        }
+        if blocked.len() >= MAX_HOSTS {
+            return Err(ModerationError::TooManyHosts(MAX_HOSTS));
+        }
+        let by = self.by(principal.owner(), Some(why.clone()));
+        let blocked = BlockedHost { host, at: by.at, why: Some(why) };
+        self.registry.block_host(blocked.clone(), by).await?;
+        self.refresh.refresh().await;
+        Ok((blocked, true))
+    }
+
+    /// Unblocks a host, in force on this node when this returns.
+    pub async fn unblock_host(
+        &self,
+        principal: &Principal,
+        host: &str,
+        why: Option<String>,
+    ) -> Result<(), ModerationError> {
+        // Not by the rules for blocking: what was once blocked can be unblocked.
+        let host = canonical_host(host.trim()).ok_or(ModerationError::NotBlocked)?;
+        match self.registry.unblock_host(&host, self.by(principal.owner(), why)).await {
+            Err(RegistryError::Missing) => return Err(ModerationError::NotBlocked),
+            unblocked => unblocked?,
+        }
+        self.refresh.refresh().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! Short domains that admins add while the server runs.
+
+use super::{Moderation, ModerationError};
+use crate::domain::Domain;
+use crate::principal::Principal;
+use crate::registry::DomainConfig;
+use crate::target::Target;
+use crate::validation::{ValidationError, ValidationErrorKind};
+
+/// Each node answers for all of them, from memory.
+const MAX_DOMAINS: usize = 1_000;
+
+/// A domain as an admin wants it; an absent fallback answers with a page of ours.
+#[derive(Clone, Debug, Default)]
+pub struct DomainDraft {
+    /// Where `/` leads.
+    pub root: Option<String>,
+    /// Where a code leads that no link has.
+    pub not_found: Option<String>,
+    /// Where a link leads that has expired or is used up.
+    pub expired: Option<String>,
+}
+
+impl Moderation {
+    /// The domains in the registry, by name.
+    pub async fn domains(&self) -> Result<Vec<DomainConfig>, ModerationError> {
+        Ok(self.registry.domain_configs().await?)
+    }
+
+    /// Adds or changes a domain, in force on this node when this returns.
+    pub async fn put_domain(
+        &self,
+        principal: &Principal,
+        name: &str,
+        draft: DomainDraft,
+    ) -> Result<DomainConfig, ModerationError> {
+        let domain = self.domain_named(name)?;
+        let fallback = |text: Option<String>, field| {
+            text.map(|text| self.fallback(principal, &domain, &text, field)).transpose()
+        };
+        let config = DomainConfig {
+            root: fallback(draft.root, "root")?,
+            not_found: fallback(draft.not_found, "not_found")?,
+            expired: fallback(draft.expired, "expired")?,
+            domain: domain.clone(),
+        };
+        let configs = self.registry.domain_configs().await?;
+        if configs.len() >= MAX_DOMAINS && !configs.iter().any(|have| have.domain == domain) {
+            return Err(ModerationError::TooManyDomains(MAX_DOMAINS));
+        }
+        self.registry.put_domain(config.clone(), self.by(principal.owner(), None)).await?;
+        self.refresh.refresh().await;
+        Ok(config)
+    }
+
+    /// Removes a domain that has no links. Of a domain of the settings, only its fallbacks are
+    /// removed.
+    pub async fn remove_domain(
+        &self,
+        principal: &Principal,
+        name: &str,
+    ) -> Result<(), ModerationError> {
+        let domain = self.domain_named(name).map_err(|_| ModerationError::NoDomain)?;
+        let configs = self.registry.domain_configs().await?;
+        if !configs.iter().any(|config| config.domain == domain) {
+            return Err(ModerationError::NoDomain);
+        }
+        let settled = self.links.rules().hosts.settled().any(|settled| settled == domain);
+        if !settled && self.links.any_on(&domain).await? {
+            return Err(ModerationError::DomainInUse);
+        }
+        self.registry.remove_domain(&domain, self.by(principal.owner(), None)).await?;
+        self.refresh.refresh().await;
+        Ok(())
+    }
+
+    /// The domain with a name, ours or not yet.
+    fn domain_named(&self, name: &str) -> Result<Domain, ValidationError> {
+        let invalid = |detail: &'static str| {
+            ValidationError::new(ValidationErrorKind::InvalidRequest, "domain", detail)
+        };
+        let hosts = &self.links.rules().hosts;
+        let domain = Domain::parse(name).ok_or_else(|| invalid("not a host name"))?;
+        if domain.as_str() == hosts.primary_host() {
+            return Ok(Domain::primary());
+        }
+        if hosts.domain_of(domain.as_str()).is_some_and(|known| known.is_primary()) {
+            return Err(invalid("this is another name of the primary domain"));
+        }
+        let name = domain.as_str();
+        let address = name.starts_with('[') || name.parse::<std::net::Ipv4Addr>().is_ok();
+        let labels = name.split('.').all(|label| (1..=63).contains(&label.len()));
+        match address || name.len() > 253 || !labels {
+            true => Err(invalid("not a host name")),
+            false => Ok(domain),
+        }
+    }
+
+    /// A target under all rules, and not on the domain that is just being added.
+    fn fallback(
+        &self,
+        principal: &Principal,
+        domain: &Domain,
+        text: &str,
+        field: &'static str,
+    ) -> Result<Target, ValidationError> {
+        let target = self.links.target(principal.caller, text, field)?;
+        if target.host().is_some_and(|host| host.trim_end_matches('.') == domain.as_str()) {
+            let detail = "this is a short domain of this server: it would lead back to us";
+            return Err(ValidationError::new(ValidationErrorKind::SelfReference, field, detail));
+        }
+        Ok(target)
+    }
+}

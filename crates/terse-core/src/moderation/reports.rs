@@ -1,0 +1,159 @@
+//! Reports about links.
+
+use std::net::IpAddr;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::{Moderation, ModerationError};
+use crate::link::{LinkKey, OwnerId, Status};
+use crate::links::{Caller, LinkError};
+use crate::registry::{
+    AbuseReport, NewReport, REPORTERS_TO_WARN, ReportId, ReportState, ReportedLink,
+};
+use crate::validation::{ValidationError, ValidationErrorKind};
+
+/// The longest text of a report, in characters.
+pub const MAX_REPORT_TEXT: usize = 2_000;
+
+/// Who reports.
+#[derive(Clone, Copy, Debug)]
+pub struct Reporter {
+    /// The account, if there is one.
+    pub caller: Caller,
+    /// From where.
+    pub address: IpAddr,
+}
+
+impl Reporter {
+    fn account(self) -> Option<OwnerId> {
+        (self.caller != Caller::Anonymous).then(|| self.caller.owner())
+    }
+
+    /// Tells reporters apart: by account, or else by network. Without the key neither can be found
+    /// out. Where anyone can sign up, three accounts are not three people, so accounts do not count.
+    fn id(self, key: &[u8; 32], anyone_signs_up: bool) -> [u8; 16] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+        match (self.account().filter(|_| !anyone_signs_up), self.address.to_canonical()) {
+            (Some(account), _) => {
+                mac.update(b"account");
+                mac.update(&account.0.to_be_bytes());
+            }
+            // The part of an address that one person can easily change does not count.
+            (None, IpAddr::V4(v4)) => {
+                mac.update(b"v4");
+                mac.update(&v4.octets()[..3]);
+            }
+            (None, IpAddr::V6(v6)) => {
+                mac.update(b"v6");
+                mac.update(&v6.octets()[..6]);
+            }
+        }
+        let mut id = [0; 16];
+        id.copy_from_slice(&mac.finalize().into_bytes()[..16]);
+        id
+    }
+}
+
+impl Moderation {
+    /// Checks and counts a report before it is kept: the text, the limit, and whether a visitor
+    /// would find the link.
+    pub async fn draft_report(
+        &self,
+        from: Reporter,
+        key: LinkKey,
+        reason: &str,
+        text: Option<String>,
+    ) -> Result<NewReport, ModerationError> {
+        let text = text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        if text.as_ref().is_some_and(|text| text.chars().count() > MAX_REPORT_TEXT) {
+            let detail = format!("at most {MAX_REPORT_TEXT} characters");
+            let kind = ValidationErrorKind::InvalidRequest;
+            return Err(ValidationError::new(kind, "text", detail).into());
+        }
+        self.limits.report(from.address).await?;
+        let now = self.links.now();
+        let link = self.links.preview(&key).await?;
+        let link =
+            link.filter(|link| !matches!(link.status(now), Status::Deleted | Status::Scheduled));
+        let Some(link) = link else {
+            self.limits.guess(Some(from.address)).await?;
+            return Err(LinkError::NotFound.into());
+        };
+        let reporter = from.id(&self.reporter_key, self.accounts.policy().open);
+        Ok(NewReport {
+            link: key,
+            born: link.created_at,
+            reporter,
+            account: from.account(),
+            reason: reason.to_owned(),
+            text,
+            at: now,
+        })
+    }
+
+    /// Keeps a report. `Ok` means durable, and whether the link has a warning page now that it had
+    /// not before: enough independent reports put one before it. If that fails, a job does it later.
+    /// Run it as a task of its own, so that a client that hangs up does not keep it from the warning.
+    pub async fn keep_report(&self, report: NewReport) -> Result<bool, ModerationError> {
+        let (key, born) = (report.link.clone(), report.born);
+        let reported = self.registry.report(report).await?;
+        if reported.reporters < REPORTERS_TO_WARN {
+            return Ok(false);
+        }
+        Ok(self.links.warn(&key, born).await.ok().flatten().is_some())
+    }
+
+    /// Links with reports in a state, ordered by their first report, behind `after`.
+    pub async fn reported(
+        &self,
+        state: ReportState,
+        after: Option<ReportId>,
+        limit: usize,
+    ) -> Result<Vec<ReportedLink>, ModerationError> {
+        Ok(self.registry.reported(state, after, limit).await?)
+    }
+
+    /// Single reports in a state, the oldest first, behind `after`.
+    pub async fn reports(
+        &self,
+        state: ReportState,
+        after: Option<ReportId>,
+        limit: usize,
+    ) -> Result<Vec<AbuseReport>, ModerationError> {
+        Ok(self.registry.reports(state, after, limit).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reporters_are_told_apart_by_account_or_network() {
+        let id = |caller, address: &str, open| {
+            Reporter { caller, address: address.parse().unwrap() }.id(&[1; 32], open)
+        };
+        let (anyone, ann, bob) =
+            (Caller::Anonymous, Caller::Owner(OwnerId(1000)), Caller::Owner(OwnerId(1001)));
+        for (one, other, same) in [
+            ((anyone, "203.0.113.7"), (anyone, "203.0.113.200"), true),
+            ((anyone, "203.0.113.7"), (anyone, "203.0.114.7"), false),
+            ((anyone, "203.0.113.7"), (anyone, "::ffff:203.0.113.9"), true),
+            ((anyone, "2001:db8:1:2::3"), (anyone, "2001:db8:1:ffff::1"), true),
+            ((anyone, "2001:db8:1::"), (anyone, "2001:db8:2::"), false),
+            ((ann, "203.0.113.7"), (ann, "198.51.100.1"), true),
+            ((ann, "203.0.113.7"), (Caller::Admin(OwnerId(1000)), "203.0.113.7"), true),
+            ((ann, "203.0.113.7"), (bob, "203.0.113.7"), false),
+            ((ann, "203.0.113.7"), (anyone, "203.0.113.7"), false),
+        ] {
+            let (first, second) = (id(one.0, one.1, false), id(other.0, other.1, false));
+            assert_eq!(first == second, same, "{one:?} {other:?}");
+        }
+        let reporter = Reporter { caller: ann, address: "203.0.113.7".parse().unwrap() };
+        assert_ne!(reporter.id(&[2; 32], false), reporter.id(&[1; 32], false));
+        assert_eq!(id(ann, "203.0.113.7", true), id(bob, "203.0.113.8", true));
+        assert_eq!(id(ann, "203.0.113.7", true), id(anyone, "203.0.113.8", true));
+        assert_ne!(id(ann, "203.0.113.7", true), id(ann, "198.51.100.1", true));
+    }
+}

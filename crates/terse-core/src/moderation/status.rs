@@ -1,0 +1,80 @@
+//! Deciding about a link.
+
+use serde_json::{Value, json};
+
+use super::{Moderation, ModerationError};
+use crate::link::{Link, LinkKey, ModerationStatus};
+use crate::links::{Caller, LinkError};
+use crate::patch::Patch;
+use crate::principal::Principal;
+use crate::registry::{AuditAction, ReportState, subject};
+use crate::screening::REPORTED;
+
+/// How often a decision is tried again when others change the same link.
+const ATTEMPTS: u32 = 8;
+
+impl Moderation {
+    /// Sets the moderation status of a link, in the audit log first, and settles its open reports:
+    /// as confirmed if it is blocked, as cleared if nothing is wrong with it.
+    pub async fn set_status(
+        &self,
+        principal: &Principal,
+        key: &LinkKey,
+        status: ModerationStatus,
+        why: Option<String>,
+    ) -> Result<Link, ModerationError> {
+        let link = self.decide(principal, key, status, why.clone()).await?;
+        let settled = match status {
+            ModerationStatus::Clear => ReportState::Cleared,
+            ModerationStatus::Blocked => ReportState::Confirmed,
+            ModerationStatus::Suspicious => return Ok(link),
+        };
+        self.registry.settle_reports(key, settled, self.by(principal.owner(), why)).await?;
+        Ok(link)
+    }
+
+    async fn decide(
+        &self,
+        principal: &Principal,
+        key: &LinkKey,
+        status: ModerationStatus,
+        why: Option<String>,
+    ) -> Result<Link, ModerationError> {
+        let patch = Patch { standing: Some(status), ..Patch::default() };
+        let mut noted = None;
+        for _ in 0..ATTEMPTS {
+            let link = self.links.get(Caller::OPERATOR, key).await?;
+            let (before, after) = (recorded(&link), recorded_after(&link, status));
+            if before == after {
+                return Ok(link);
+            }
+            // A concurrent change of the title, say, does not make this another act.
+            if noted.as_ref() != Some(&before) {
+                let change = (Some(before.to_string()), Some(after.to_string()));
+                let by = self.by(principal.owner(), why.clone());
+                let subject = subject::link(key);
+                self.registry.note(AuditAction::LinkJudged, &subject, change, by).await?;
+                noted = Some(before);
+            }
+            match self.links.patch(Caller::OPERATOR, key, &patch, Some(link.revision)).await {
+                Err(LinkError::Conflict) => {}
+                changed => return Ok(changed?),
+            }
+        }
+        Err(LinkError::Conflict.into())
+    }
+}
+
+/// A link's status, as the audit log records it.
+fn recorded(link: &Link) -> Value {
+    let flags: Vec<&str> = link.flags.iter().collect();
+    json!({
+        "standing": link.standing.as_str(), "judged_by": link.judged.as_str(), "flags": flags
+    })
+}
+
+fn recorded_after(link: &Link, status: ModerationStatus) -> Value {
+    let stays = |flag: &&str| status != ModerationStatus::Clear || *flag != REPORTED;
+    let flags: Vec<&str> = link.flags.iter().filter(stays).collect();
+    json!({ "standing": status.as_str(), "judged_by": "moderator", "flags": flags })
+}

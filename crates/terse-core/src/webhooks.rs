@@ -1,0 +1,181 @@
+//! The one service for the webhooks of owners. Sending is a job of its own.
+
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::link::OwnerId;
+use crate::registry::{
+    Actor, Attribution, Delivery, Disabled, EventKind, Events, NewEvent, NewWebhook, Registry,
+    RegistryError, Webhook, WebhookChange, WebhookId, WebhookKey, receiver,
+};
+use crate::store::StoreError;
+use crate::target::TargetRules;
+use crate::validation::{ValidationError, ValidationErrorKind};
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum WebhookError {
+    /// The input is invalid.
+    #[error(transparent)]
+    Invalid(#[from] ValidationError),
+    /// The owner has no such webhook.
+    #[error("there is no such webhook")]
+    NotFound,
+    /// The registry refused or failed.
+    #[error(transparent)]
+    Registry(RegistryError),
+}
+
+impl From<RegistryError> for WebhookError {
+    fn from(error: RegistryError) -> Self {
+        match error {
+            RegistryError::Missing => Self::NotFound,
+            error => Self::Registry(error),
+        }
+    }
+}
+
+/// Learns what the job that sends events must know.
+pub trait WebhookSignals: Send + Sync {
+    /// The owner has a webhook that is on.
+    fn owner_added(&self, owner: OwnerId);
+    /// There is something to send.
+    fn wake(&self);
+}
+
+/// Changes to a webhook; `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct WebhookEdit {
+    /// Another receiver.
+    pub url: Option<String>,
+    /// Other events.
+    pub events: Option<Vec<String>>,
+    /// Switches it off, or on again.
+    pub enabled: Option<bool>,
+    /// Makes a new secret.
+    pub rotate_secret: bool,
+}
+
+/// The service.
+pub struct OwnerWebhooks {
+    registry: Arc<dyn Registry>,
+    key: WebhookKey,
+    rules: TargetRules,
+    signals: Arc<dyn WebhookSignals>,
+    clock: Clock,
+}
+
+impl OwnerWebhooks {
+    /// Wires the service.
+    pub fn new(
+        registry: Arc<dyn Registry>,
+        key: WebhookKey,
+        rules: TargetRules,
+        signals: Arc<dyn WebhookSignals>,
+        clock: Clock,
+    ) -> Self {
+        Self { registry, key, rules, signals, clock }
+    }
+
+    /// The webhooks of an owner, the oldest first.
+    pub async fn list(&self, owner: OwnerId) -> Result<Vec<Webhook>, WebhookError> {
+        Ok(self.registry.webhooks(owner).await?)
+    }
+
+    /// A webhook of an owner.
+    pub async fn get(&self, owner: OwnerId, id: WebhookId) -> Result<Webhook, WebhookError> {
+        let mut webhooks = self.registry.webhooks(owner).await?.into_iter();
+        webhooks.find(|webhook| webhook.id == id).ok_or(WebhookError::NotFound)
+    }
+
+    /// Creates a webhook, for all events unless some are named: the webhook and its secret, which is
+    /// shown once.
+    pub async fn create(
+        &self,
+        owner: OwnerId,
+        url: &str,
+        wanted: Option<&[String]>,
+    ) -> Result<(Webhook, String), WebhookError> {
+        let events = match wanted {
+            Some(words) => events(words)?,
+            None => EventKind::ALL.into_iter().collect(),
+        };
+        let by = self.by(owner);
+        let url = receiver(url, &self.rules)?;
+        let new = NewWebhook { owner, url, events, created_at: by.at };
+        let webhook = self.registry.add_webhook(new, by).await?;
+        self.signals.owner_added(owner);
+        let secret = self.key.secret(&webhook);
+        Ok((webhook, secret))
+    }
+
+    /// Changes a webhook: what it is now, and its secret if that is new.
+    pub async fn edit(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        edit: WebhookEdit,
+    ) -> Result<(Webhook, Option<String>), WebhookError> {
+        let by = self.by(owner);
+        let off = || Disabled { at: by.at, why: "switched off by its owner".into() };
+        let change = WebhookChange {
+            url: edit.url.as_deref().map(|url| receiver(url, &self.rules)).transpose()?,
+            events: edit.events.as_deref().map(events).transpose()?,
+            disabled: edit.enabled.map(|on| (!on).then(off)),
+            rotate: edit.rotate_secret.then_some(by.at),
+        };
+        let webhook = self.registry.change_webhook(owner, id, change, by).await?;
+        if webhook.disabled.is_none() {
+            self.signals.owner_added(owner);
+            self.signals.wake();
+        }
+        let secret = edit.rotate_secret.then(|| self.key.secret(&webhook));
+        Ok((webhook, secret))
+    }
+
+    /// Removes a webhook with all that waits for it.
+    pub async fn remove(&self, owner: OwnerId, id: WebhookId) -> Result<(), WebhookError> {
+        Ok(self.registry.remove_webhook(owner, id, self.by(owner)).await?)
+    }
+
+    /// Sends an event `webhook.test`: its id. A webhook that is off is sent nothing.
+    pub async fn test(&self, owner: OwnerId, id: WebhookId) -> Result<String, WebhookError> {
+        let webhook = self.get(owner, id).await?;
+        if webhook.disabled.is_some() {
+            let detail = "the webhook is off; switch it on first";
+            let kind = ValidationErrorKind::InvalidRequest;
+            return Err(ValidationError::new(kind, "enabled", detail).into());
+        }
+        let about = [("webhook_id", id.0.to_string().into())];
+        let event = NewEvent::new(EventKind::Test, owner, self.clock.now(), &about)
+            .ok_or(RegistryError::Store(StoreError::Busy))?;
+        let event_id = event.id.clone();
+        self.registry.enqueue(NewEvent { only: Some(webhook.id), ..event }).await?;
+        self.signals.wake();
+        Ok(event_id)
+    }
+
+    /// Up to `limit` deliveries of a webhook, the latest first.
+    pub async fn deliveries(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, WebhookError> {
+        Ok(self.registry.deliveries(owner, id, limit).await?)
+    }
+
+    fn by(&self, owner: OwnerId) -> Attribution {
+        Attribution { actor: Actor::Owner(owner), at: self.clock.now(), why: None }
+    }
+}
+
+fn events(words: &[String]) -> Result<Events, ValidationError> {
+    let known = |word: &String| EventKind::ALL.into_iter().find(|kind| kind.as_str() == word);
+    let events: Option<Events> = words.iter().map(known).collect();
+    events.filter(|events| !events.is_empty()).ok_or_else(|| {
+        let all = EventKind::ALL.map(EventKind::as_str).join(", ");
+        let detail = format!("must be one or more of {all}");
+        ValidationError::new(ValidationErrorKind::InvalidRequest, "events", detail)
+    })
+}
