@@ -14,7 +14,7 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use terse_core::*;
 use terse_server::{
-    Accounts, ApiStats, AppState, Keys, Limits, Passwords, RegistryRefresh, router,
+    AccountSettings, ApiStats, AppState, Keys, Limits, Passwords, RegistryRefresh, router,
 };
 
 #[tokio::main]
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         registry: Arc::new(terse_testkit::MemoryRegistry::new()),
         registry_refresh: RegistryRefresh::default(),
         passwords: Passwords::new(1),
-        accounts: Accounts::closed(),
+        accounts: AccountSettings::closed(),
         used_keys: Arc::default(),
         classifier: Arc::new(terse_core::rules::NoClassifier),
         cursor_key: [0; 32],

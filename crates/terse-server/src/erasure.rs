@@ -6,15 +6,16 @@
 //! who was asked, or the next start.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use terse_core::accounts::RefreshHook;
 use terse_core::clicks::ClickStore;
 use terse_core::registry::{
     Account, AccountChange, Actor, Attribution, ChangeAccount, Registry, RegistryError, Suspension,
 };
 use terse_core::{Caller, Link, LinkError, Links, ListQuery, OwnerId, Sort, Status, StoreError};
-
-use crate::http::state::App;
+use tokio::sync::Semaphore;
 
 /// How many links are read at once, and how many of them are on their way to the store together.
 const PAGE: usize = 500;
@@ -34,12 +35,27 @@ pub enum ErasureError {
     Registry(#[from] RegistryError),
 }
 
+/// How long a request waits for an erasure; a large one goes on by itself.
+const REQUEST_WAIT: Duration = Duration::from_secs(10);
+/// How many erasures run at once. Further ones are begun, and left to the next round of jobs.
+const AT_ONCE: usize = 4;
+
 /// Erases accounts.
 #[derive(Clone)]
 pub struct Erasures {
     links: Arc<Links>,
     clicks: Arc<dyn ClickStore>,
     registry: Arc<dyn Registry>,
+    running: Arc<Semaphore>,
+}
+
+/// How far an erasure is when its request is answered. The account is closed in any case.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Erased {
+    /// Everything is gone.
+    Done,
+    /// The rest is still being erased.
+    UnderWay,
 }
 
 impl Erasures {
@@ -49,20 +65,42 @@ impl Erasures {
         clicks: Arc<dyn ClickStore>,
         registry: Arc<dyn Registry>,
     ) -> Self {
-        Self { links, clicks, registry }
+        let running = Arc::new(Semaphore::new(AT_ONCE));
+        Self { links, clicks, registry, running }
     }
 
-    pub(crate) fn of(state: &App) -> Self {
-        Self::new(Arc::clone(&state.links), Arc::clone(&state.clicks), Arc::clone(&state.registry))
+    /// Closes an account at once, and erases it. A large one takes longer than a request waits: it
+    /// goes on, and if this process ends, the next one finishes it. So nothing need join the task.
+    pub(crate) async fn erase(
+        &self,
+        refresh: &dyn RefreshHook,
+        account: &Account,
+        by: Attribution,
+    ) -> Result<Erased, RegistryError> {
+        self.begin(account, by.clone()).await?;
+        refresh.refresh().await;
+        let Ok(turn) = Arc::clone(&self.running).try_acquire_owned() else {
+            return Ok(Erased::UnderWay);
+        };
+        let (erasures, id) = (self.clone(), account.id);
+        let task = tokio::spawn(async move {
+            let _turn = turn;
+            let ended = erasures.end(id, by).await;
+            if let Err(error) = &ended {
+                tracing::error!(%error, owner = id.0, "could not erase an account; trying again \
+                    later");
+            }
+            ended.is_ok()
+        });
+        match tokio::time::timeout(REQUEST_WAIT, task).await {
+            Ok(Ok(true)) => Ok(Erased::Done),
+            _ => Ok(Erased::UnderWay),
+        }
     }
 
     /// Closes an account for good, if it is still as it was seen. From now on the erasure will be
     /// finished, whatever happens.
-    pub(crate) async fn begin(
-        &self,
-        account: &Account,
-        by: Attribution,
-    ) -> Result<(), RegistryError> {
+    async fn begin(&self, account: &Account, by: Attribution) -> Result<(), RegistryError> {
         if account.suspended.as_ref().is_some_and(Suspension::is_erasure) {
             return Ok(());
         }
@@ -82,7 +120,7 @@ impl Erasures {
     }
 
     /// Takes an account that is closed to its end.
-    pub(crate) async fn end(&self, id: OwnerId, by: Attribution) -> Result<(), ErasureError> {
+    async fn end(&self, id: OwnerId, by: Attribution) -> Result<(), ErasureError> {
         self.erase_links(id).await?;
         self.clicks.erase_owner(id, self.links.now()).await?;
         match self.registry.erase_account(id, by).await {

@@ -1,14 +1,8 @@
 //! The keys that programs show, kept only as hashes.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
-
-/// What a key begins with, so that people and secret scanners recognise one.
-const PREFIX: &str = "terse_";
-/// Nobody hashes more than this for a stranger.
-const MAX_KEY_LEN: usize = 512;
+use terse_core::accounts::BearerSecret;
+use terse_core::registry::Token;
 
 /// The keys of whoever runs this server, as SHA-256 hashes. A key holds 256 random bits, so a fast
 /// hash is enough and nothing can be guessed.
@@ -29,28 +23,21 @@ impl Keys {
     /// Whether this is one of them. Takes equally long for every wrong key: all hashes are
     /// compared, each in constant time.
     pub(crate) fn is_operator(&self, presented: &str) -> bool {
-        let Some(hash) = Self::checked_hash(presented) else { return false };
+        let Some(Token(hash)) = BearerSecret::presented(presented) else { return false };
         let known = self.0.iter().fold(Choice::from(0), |known, kept| known | kept.ct_eq(&hash));
         known.into()
     }
 
-    /// What would be kept of a key that somebody shows, if it can be one.
-    pub(crate) fn checked_hash(presented: &str) -> Option<[u8; 32]> {
-        (!presented.is_empty() && presented.len() <= MAX_KEY_LEN).then(|| Self::hash(presented))
-    }
-
-    /// A fresh key and what to keep of it. The key itself is shown once and never stored.
+    /// A fresh key and its hash. The key itself is shown once and never stored.
     pub fn generate() -> Result<(String, [u8; 32]), getrandom::Error> {
-        let mut secret = [0; 32];
-        getrandom::fill(&mut secret)?;
-        let key = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(secret));
-        let hash = Self::hash(&key);
-        Ok((key, hash))
+        let secret = BearerSecret::key()?;
+        let Token(hash) = secret.token();
+        Ok((secret.reveal(), hash))
     }
 
     /// What is kept of a key.
     pub fn hash(key: &str) -> [u8; 32] {
-        Sha256::digest(key.as_bytes()).into()
+        BearerSecret::hash(key).0
     }
 }
 

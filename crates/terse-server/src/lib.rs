@@ -25,7 +25,7 @@ mod used_keys;
 mod webhooks;
 
 pub use crate::http::{AppState, Peer};
-pub use accounts::Accounts;
+pub use accounts::AccountSettings;
 pub use api::openapi;
 pub use erasure::{ErasureError, Erasures};
 pub use keys::Keys;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
+use terse_core::accounts::RefreshHook;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -32,9 +34,11 @@ impl RegistryRefresh {
         let (sender, receiver) = mpsc::channel(WAITING);
         (Self(Some(sender)), RefreshReceiver(receiver))
     }
+}
 
-    /// Has the registry read again, and returns when what it says is in force on this node.
-    pub async fn refresh(&self) {
+#[async_trait]
+impl RefreshHook for RegistryRefresh {
+    async fn refresh(&self) {
         let Some(sender) = &self.0 else { return };
         let heard = async {
             let (done, over) = oneshot::channel();

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use terse_core::registry::WebhookKey;
+use terse_core::webhooks::WebhookSignals;
 use terse_core::{Hosts, Link, OwnerId, TargetRules, Timestamp};
 use tokio::sync::Notify;
 
@@ -20,6 +21,16 @@ pub struct Webhooks {
     pub owners: Arc<HookedOwners>,
     /// Rung when there is something to be sent.
     pub wake: Arc<Notify>,
+}
+
+impl WebhookSignals for Webhooks {
+    fn owner_added(&self, owner: OwnerId) {
+        self.owners.add(owner);
+    }
+
+    fn wake(&self) {
+        self.wake.notify_one();
+    }
 }
 
 /// Whoever has a webhook, so that nobody else pays for there being such a thing. May name a few too

@@ -15,7 +15,7 @@ use terse_core::{
 };
 use terse_redirect::{ErrorStyle, FailurePages, Redirector, Settings, Workers};
 use terse_server::{
-    Accounts, ApiStats, AppState, Erasures, Keys, Limits, Oidc, OidcSettings, PasswordGate,
+    AccountSettings, ApiStats, AppState, Erasures, Keys, Limits, Oidc, OidcSettings, PasswordGate,
     Passwords, RegistryRefresh, UsedKeys,
 };
 use terse_worker::{
@@ -494,7 +494,7 @@ fn telling(links: Links, outside: &Integrations) -> Links {
 }
 
 /// Who may come, how long they stay signed in, and who else vouches for them.
-fn accounts(config: &Config, base_url: &Url, store: &Store) -> anyhow::Result<Accounts> {
+fn accounts(config: &Config, base_url: &Url, store: &Store) -> anyhow::Result<AccountSettings> {
     let issuer = config.issuer().map_err(anyhow::Error::msg).context("oidc.issuer")?;
     let oidc = config.oidc.issuer.clone().zip(issuer).zip(config.oidc.client_id.clone()).map(
         |((issuer, url), client_id)| {
@@ -522,7 +522,7 @@ fn accounts(config: &Config, base_url: &Url, store: &Store) -> anyhow::Result<Ac
         },
     );
     let open = config.accounts.sign_up == config::SignUp::Open;
-    Ok(Accounts { open, session_ttl: config.accounts.session_ttl.get(), oidc })
+    Ok(AccountSettings { open, session_ttl: config.accounts.session_ttl.get(), oidc })
 }
 
 /// The link that makes the first admin, as long as there has never been one. A new one at each

@@ -65,7 +65,7 @@ impl Moderation {
         if !configs.iter().any(|config| config.domain == domain) {
             return Err(ModerationError::NoDomain);
         }
-        let settled = self.links.rules().hosts.settled().any(|settled| settled == domain);
+        let settled = self.links.rules().hosts.configured().any(|settled| settled == domain);
         if !settled && self.links.any_on(&domain).await? {
             return Err(ModerationError::DomainInUse);
         }

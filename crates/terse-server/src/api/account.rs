@@ -1,33 +1,22 @@
 //! The account of whoever asks.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use terse_core::OwnerId;
-use terse_core::PasswordHasher as _;
-use terse_core::registry::{Account, AccountChange, Attribution, ChangeAccount};
-use tokio::sync::Semaphore;
+use terse_core::Principal;
+use terse_core::accounts::{ErasureProof, ProfileEdit};
+use terse_core::registry::Account;
 use utoipa::ToSchema;
 
-use super::account_bodies::{UserBody, account_of, hash_password, user_name};
+use super::account_bodies::UserBody;
 use super::answers::{OwnChangeProblems, OwnReadProblems};
 use super::schemas;
-use crate::erasure::Erasures;
+use crate::erasure::Erased;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::Member;
 use crate::http::params::NoParams;
-use crate::http::problem::{FORBIDDEN, Problem, WRONG_PASSWORD};
+use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
-use terse_core::{Credential, Principal};
-
-/// So long an erasure is waited for; a large one goes on by itself.
-const ERASING: Duration = Duration::from_secs(10);
-/// So many erasures are under way at once. Further ones are begun, and left to the next round of
-/// chores.
-static UNDER_WAY: Semaphore = Semaphore::const_new(4);
 
 /// Your account, and what you showed.
 #[derive(Serialize, ToSchema)]
@@ -81,7 +70,7 @@ pub(super) async fn get(
     Member(principal): Member,
     _: NoParams,
 ) -> Result<axum::Json<AccountBody>, Problem> {
-    let account = account_of(&state, &principal).await?;
+    let account = state.accounts.own_account(&principal).await?;
     answer(&state, &principal, &account).await
 }
 
@@ -101,43 +90,8 @@ pub(super) async fn patch(
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<AccountBody>, Problem> {
     let PatchAccount { name, password, current_password } = parse_object(&body)?;
-    let account = account_of(&state, &principal).await?;
-    let name = name.map(|name| user_name(&name)).transpose()?;
-    let password = match (password, &account.password) {
-        (None, _) => None,
-        (Some(new), Some(kept)) => {
-            let old = current_password.ok_or_else(|| {
-                Problem::invalid("current_password", "a new password needs the old one")
-            })?;
-            prove(&state, &account, old, kept, "current_password").await?;
-            Some(Some(hash_password(&state, new).await?))
-        }
-        (Some(new), None) if matches!(principal.credential, Credential::Session(_)) => {
-            Some(Some(hash_password(&state, new).await?))
-        }
-        // A key that somebody found would otherwise become the whole account.
-        (Some(_), None) => {
-            let detail = "this account has no password; it gets its first one in the browser or \
-                from an admin";
-            return Err(Problem::new(&FORBIDDEN, detail).on("password"));
-        }
-    };
-    let session = match principal.credential {
-        Credential::Session(token) if password.is_some() => {
-            state.registry.session(&token, state.links.now()).await?
-        }
-        _ => None,
-    };
-    let change = ChangeAccount {
-        id: account.id,
-        change: AccountChange { name, password, ..AccountChange::default() },
-        expected: Some(account.revision),
-    };
-    let changed = state.registry.change_account(change, state.by(account.id, None)).await?;
-    if let Some((session, _)) = session {
-        // All sessions ended with the old password. The one who knew it stays.
-        state.registry.add_session(session, changed.revision).await?;
-    }
+    let edit = ProfileEdit { name, password, current_password };
+    let changed = state.accounts.edit_profile(&principal, edit).await?;
     answer(&state, &principal, &changed).await
 }
 
@@ -158,61 +112,18 @@ pub(super) async fn erase(
     Json(body): Json<SMALL>,
 ) -> Result<StatusCode, Problem> {
     let EraseAccount { password, confirm } = parse_object(&body)?;
-    let account = account_of(&state, &principal).await?;
-    match (&account.password, password, confirm) {
-        (Some(kept), Some(password), _) => {
-            prove(&state, &account, password, kept, "password").await?;
-        }
-        (Some(_), None, _) => return Err(Problem::invalid("password", "this needs your password")),
-        (None, _, Some(name)) if name == account.name.as_str() => {}
-        (None, _, _) => {
-            return Err(Problem::invalid("confirm", "this needs the name of your account"));
-        }
-    }
-    erase_account(&state, &account, state.by(account.id, Some("asked for by its owner".into())))
-        .await
+    let account = state.accounts.own_account(&principal).await?;
+    state.accounts.confirm_erasure(&account, ErasureProof { password, confirm }).await?;
+    let why = Some("asked for by its owner".to_owned());
+    Ok(erased(state.erase(&account, account.id, why).await?))
 }
 
-/// Closes an account at once, and erases it. A large one takes longer than anybody waits: it goes
-/// on, and if this process ends, the next one finishes it. Nobody need join it for that reason.
-pub(crate) async fn erase_account(
-    state: &Arc<App>,
-    account: &Account,
-    by: Attribution,
-) -> Result<StatusCode, Problem> {
-    let (erasures, id) = (Erasures::of(state), account.id);
-    erasures.begin(account, by.clone()).await?;
-    state.registry_refresh.refresh().await;
-    let Ok(turn) = UNDER_WAY.try_acquire() else { return Ok(StatusCode::ACCEPTED) };
-    let task = tokio::spawn(async move {
-        let _turn = turn;
-        let ended = erasures.end(id, by).await;
-        if let Err(error) = &ended {
-            tracing::error!(%error, owner = id.0, "an account could not be erased; trying again \
-                later");
-        }
-        ended.is_ok()
-    });
-    match tokio::time::timeout(ERASING, task).await {
-        Ok(Ok(true)) => Ok(StatusCode::NO_CONTENT),
-        _ => Ok(StatusCode::ACCEPTED),
+/// The status of an erasure.
+pub(super) fn erased(erased: Erased) -> StatusCode {
+    match erased {
+        Erased::Done => StatusCode::NO_CONTENT,
+        Erased::UnderWay => StatusCode::ACCEPTED,
     }
-}
-
-/// Refuses those who do not know the password, and those who try too often.
-async fn prove(
-    state: &App,
-    account: &Account,
-    password: String,
-    kept: &str,
-    field: &'static str,
-) -> Result<(), Problem> {
-    let OwnerId(id) = account.id;
-    state.limits.prove(id).await?;
-    if state.passwords.verify(password, Some(kept.to_owned())).await? {
-        return Ok(());
-    }
-    Err(Problem::new(&WRONG_PASSWORD, "this is not your password").on(field))
 }
 
 async fn answer(
@@ -220,6 +131,6 @@ async fn answer(
     principal: &Principal,
     account: &Account,
 ) -> Result<axum::Json<AccountBody>, Problem> {
-    let keys = state.registry.keys(account.id).await?.len();
+    let keys = state.accounts.keys(account.id).await?.len();
     Ok(axum::Json(AccountBody { account: account.into(), keys, scope: principal.scope.as_str() }))
 }

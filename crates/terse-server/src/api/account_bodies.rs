@@ -2,19 +2,12 @@
 
 use serde::Serialize;
 use terse_core::OwnerId;
-use terse_core::PasswordHasher as _;
-use terse_core::registry::{Account, AccountName, Suspension};
+use terse_core::accounts::AccountError;
+use terse_core::registry::{Account, Suspension};
 use utoipa::ToSchema;
 
 use super::schemas;
-use crate::http::problem::{NO_ACCOUNT, NOT_FOUND, Problem};
-use crate::http::state::App;
-use terse_core::{Credential, Principal};
-
-/// Shorter passwords are guessed. In characters.
-pub(crate) const MIN_PASSWORD_LEN: usize = 10;
-/// A reason is at most this long.
-pub(super) const MAX_WHY_LEN: usize = 1000;
+use crate::http::problem::Problem;
 
 /// An account. Every field is always there.
 #[derive(Serialize, ToSchema)]
@@ -99,27 +92,9 @@ impl From<&Suspension> for SuspensionBody {
     }
 }
 
-/// The account of whoever asks. The operator's keys have none.
-pub(super) async fn account_of(state: &App, principal: &Principal) -> Result<Account, Problem> {
-    let no_account = || {
-        let detail = "this is a key of whoever runs the server, and belongs to no account; make \
-            an account first \
-            (POST /api/v1/admin/users) and use a key of its own";
-        Problem::new(&NO_ACCOUNT, detail).on("Authorization")
-    };
-    if principal.credential == Credential::OperatorKey {
-        return Err(no_account());
-    }
-    state.registry.account(principal.owner()).await?.ok_or_else(no_account)
-}
-
-/// An account by the number in a path.
-pub(super) async fn user_numbered(state: &App, id: &str) -> Result<Account, Problem> {
-    let account = match number(id) {
-        Some(id) => state.registry.account(OwnerId(id)).await?,
-        None => None,
-    };
-    account.ok_or_else(|| Problem::new(&NOT_FOUND, "there is no such account"))
+/// The id in a path; one that no account can have is not found.
+pub(super) fn account_id(id: &str) -> Result<OwnerId, Problem> {
+    number(id).map(OwnerId).ok_or_else(|| AccountError::NotFound("account").into())
 }
 
 /// A number as we write it, and in no other way.
@@ -128,35 +103,4 @@ pub(super) fn number(text: &str) -> Option<u64> {
         && text.bytes().all(|byte| byte.is_ascii_digit())
         && !text.starts_with('0');
     plain.then(|| text.parse().ok()).flatten()
-}
-
-/// A name that somebody can have.
-pub(super) fn user_name(text: &str) -> Result<AccountName, Problem> {
-    let detail = "3 to 64 letters, digits and . _ - + @, beginning with a letter or digit";
-    AccountName::parse(text).ok_or_else(|| Problem::invalid("name", detail))
-}
-
-/// A line of somebody's own words.
-pub(super) fn format(field: &'static str, text: &str, most: usize) -> Result<String, Problem> {
-    let text = text.trim();
-    if text.is_empty() || text.chars().count() > most || text.chars().any(char::is_control) {
-        return Err(Problem::invalid(field, format!("1 to {most} characters in one line")));
-    }
-    Ok(text.to_owned())
-}
-
-/// A reason that was given, if it is one.
-pub(super) fn reason(why: &str) -> Result<String, Problem> {
-    format("why", why, MAX_WHY_LEN)
-}
-
-/// What is kept of a password that somebody chose.
-pub(crate) async fn hash_password(state: &App, password: String) -> Result<String, Problem> {
-    if password.chars().count() < MIN_PASSWORD_LEN {
-        return Err(Problem::invalid(
-            "password",
-            format!("a password has at least {MIN_PASSWORD_LEN} characters"),
-        ));
-    }
-    Ok(state.passwords.hash(password).await?)
 }

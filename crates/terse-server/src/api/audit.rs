@@ -94,7 +94,7 @@ pub(super) async fn read(
     seal.bind(subject.as_deref());
     seal.bind(act.map(AuditAction::as_str));
     let before = cursor.map(|text| seal.open_number(&text)).transpose()?;
-    let found = state.registry.audit(&Audits { before, subject, act, limit }).await?;
+    let found = state.moderation.audit(&Audits { before, subject, act, limit }).await?;
     let next = found
         .last()
         .filter(|_| found.len() == limit)

@@ -3,19 +3,16 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use terse_core::accounts::reason;
 use terse_core::registry::BlockedHost;
 use utoipa::ToSchema;
 
-use super::account_bodies::reason;
 use super::answers::{AdminListProblems, BlockProblems, UnblockProblems};
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Moderator, Name};
 use crate::http::params::{NoParams, Params};
-use crate::http::problem::{NOT_FOUND, Problem, TOO_MANY};
+use crate::http::problem::Problem;
 use crate::http::state::Web;
-
-/// More than this are a list, and belong into a file.
-const MAX_HOSTS: usize = 10_000;
 
 /// A host to be blocked.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -68,7 +65,7 @@ pub(super) async fn list(
     _: Moderator,
     _: NoParams,
 ) -> Result<axum::Json<Blocklist>, Problem> {
-    let hosts = state.registry.blocked_hosts().await?;
+    let hosts = state.moderation.blocked_hosts().await?;
     Ok(axum::Json(Blocklist { hosts: hosts.into_iter().map(Into::into).collect() }))
 }
 
@@ -88,23 +85,10 @@ pub(super) async fn block(
     Json(body): Json<SMALL>,
 ) -> Result<(StatusCode, axum::Json<BlockedBody>), Problem> {
     let BlockHost { host, why } = parse_object(&body)?;
-    let why = reason(&why)?;
-    let host = state.links.blockable(host.trim())?;
-    let blocked = state.registry.blocked_hosts().await?;
-    if let Some(before) = blocked.iter().find(|before| before.host == host) {
-        return Ok((StatusCode::OK, axum::Json(before.clone().into())));
-    }
-    if blocked.len() >= MAX_HOSTS {
-        return Err(Problem::new(
-            &TOO_MANY,
-            format!("{MAX_HOSTS} hosts are blocked; put more of them into a list"),
-        ));
-    }
-    let by = state.by(principal.owner(), Some(why.clone()));
-    let blocked = BlockedHost { host, at: by.at, why: Some(why) };
-    state.registry.block_host(blocked.clone(), by).await?;
-    state.registry_refresh.refresh().await;
-    Ok((StatusCode::CREATED, axum::Json(blocked.into())))
+    let blocked = state.moderation.block_host(&principal, &host, reason(&why)?).await?;
+    let (host, new) = blocked;
+    let status = if new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, axum::Json(host.into())))
 }
 
 /// Unblock a host
@@ -124,15 +108,6 @@ pub(super) async fn unblock(
 ) -> Result<StatusCode, Problem> {
     let why = params.take("why").as_deref().map(reason).transpose()?;
     params.done()?;
-    let missing = || Problem::new(&NOT_FOUND, "this host is not blocked");
-    // Whatever it is now: what was once blocked can be unblocked.
-    let host = terse_core::canonical_host(host.trim()).ok_or_else(missing)?;
-    match state.registry.unblock_host(&host, state.by(principal.owner(), why)).await {
-        Err(terse_core::registry::RegistryError::Missing) => Err(missing()),
-        outcome => {
-            outcome?;
-            state.registry_refresh.refresh().await;
-            Ok(StatusCode::NO_CONTENT)
-        }
-    }
+    state.moderation.unblock_host(&principal, &host, why).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -133,11 +133,11 @@ fn parse_item(item: &RawValue, passwords: &AtomicUsize) -> Result<CreateLinkBody
     security(("key" = [])))]
 pub(super) async fn import_many(
     State(state): Web,
-    Operator(caller): Operator,
+    Operator(principal): Operator,
     _: NoParams,
     Json(body): Json<LARGE>,
 ) -> Result<Response, Problem> {
-    let running = items(&body)?.into_iter().map(|item| import_one(&state, caller, item));
+    let running = items(&body)?.into_iter().map(|item| import_one(&state, principal.caller, item));
     Ok(answer_all(&state, running.collect()).await)
 }
 

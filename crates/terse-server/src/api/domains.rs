@@ -3,22 +3,20 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use terse_core::moderation::DomainDraft;
 use terse_core::registry::DomainConfig;
-use terse_core::{Caller, Domain, Target, ValidationError, ValidationErrorKind};
+use terse_core::{Domain, Target};
 use utoipa::ToSchema;
 
 use super::answers::{ListProblems, PutDomainProblems, RemoveDomainProblems};
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Keyed, Name, Operator};
 use crate::http::params::NoParams;
-use crate::http::problem::{DOMAIN_IN_USE, NOT_FOUND, Problem, TOO_MANY};
+use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
 /// The most a body may hold: three of the longest targets, however they are spelled.
 const THREE_TARGETS: usize = 4 * SMALL;
-
-/// How many domains may be added.
-const MAX_DOMAINS: usize = 1000;
 
 /// A short domain.
 #[derive(Serialize, ToSchema)]
@@ -99,7 +97,7 @@ pub(super) async fn list(
     Keyed(_): Keyed,
     _: NoParams,
 ) -> Result<axum::Json<DomainList>, Problem> {
-    let places = state.registry.domain_configs().await?;
+    let places = state.moderation.domains().await?;
     let hosts = &state.links.rules().hosts;
     // What the registry says, which may be newer than what this node has heard of.
     let settled: Vec<Domain> = hosts.configured().collect();
@@ -131,33 +129,15 @@ pub(super) async fn list(
     security(("key" = [])))]
 pub(super) async fn put(
     State(state): Web,
-    Operator(caller): Operator,
+    Operator(principal): Operator,
     _: NoParams,
     Name(name): Name,
     Json(body): Json<THREE_TARGETS>,
 ) -> Result<axum::Json<DomainBody>, Problem> {
-    let body: PutDomain = parse_object(&body)?;
-    let domain = named(&state, &name)?;
-    let target = |text: Option<String>, field| {
-        text.map(|text| fallback(&state, caller, &domain, &text, field)).transpose()
-    };
-    let place = DomainConfig {
-        root: target(body.root, "root")?,
-        not_found: target(body.not_found, "not_found")?,
-        expired: target(body.expired, "expired")?,
-        domain: domain.clone(),
-    };
-    let places = state.registry.domain_configs().await?;
-    if places.len() >= MAX_DOMAINS && !places.iter().any(|have| have.domain == domain) {
-        return Err(Problem::new(
-            &TOO_MANY,
-            "there are as many domains as there may be; remove one first",
-        )
-        .on("domain"));
-    }
-    state.registry.put_domain(place.clone(), state.by(caller.owner(), None)).await?;
-    state.registry_refresh.refresh().await;
-    Ok(axum::Json(DomainBody::new(&state, &domain, Some(&place))))
+    let PutDomain { root, not_found, expired } = parse_object(&body)?;
+    let draft = DomainDraft { root, not_found, expired };
+    let config = state.moderation.put_domain(&principal, &name, draft).await?;
+    Ok(axum::Json(DomainBody::new(&state, &config.domain, Some(&config))))
 }
 
 /// Remove a short domain
@@ -171,64 +151,10 @@ pub(super) async fn put(
     security(("key" = [])))]
 pub(super) async fn remove(
     State(state): Web,
-    Operator(caller): Operator,
+    Operator(principal): Operator,
     _: NoParams,
     Name(name): Name,
 ) -> Result<StatusCode, Problem> {
-    let domain = named(&state, &name).map_err(|_| no_domain())?;
-    let places = state.registry.domain_configs().await?;
-    if !places.iter().any(|place| place.domain == domain) {
-        return Err(no_domain());
-    }
-    let settled = state.links.rules().hosts.configured().any(|settled| settled == domain);
-    if !settled && state.links.any_on(&domain).await? {
-        return Err(Problem::new(
-            &DOMAIN_IN_USE,
-            "there are links on this domain; delete them first",
-        )
-        .on("domain"));
-    }
-    state.registry.remove_domain(&domain, state.by(caller.owner(), None)).await?;
-    state.registry_refresh.refresh().await;
+    state.moderation.remove_domain(&principal, &name).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-fn no_domain() -> Problem {
-    Problem::new(&NOT_FOUND, "there is no such domain").on("domain")
-}
-
-/// The domain that somebody means, ours or not yet.
-fn named(state: &App, name: &str) -> Result<Domain, Problem> {
-    let hosts = &state.links.rules().hosts;
-    let domain =
-        Domain::parse(name).ok_or_else(|| Problem::invalid("domain", "not a host name"))?;
-    if domain.as_str() == hosts.primary_host() {
-        return Ok(Domain::primary());
-    }
-    if hosts.domain_of(domain.as_str()).is_some_and(|known| known.is_primary()) {
-        return Err(Problem::invalid("domain", "this is another name of the primary domain"));
-    }
-    let label = |label: &str| (1..=63).contains(&label.len());
-    let name = domain.as_str();
-    let address = name.starts_with('[') || name.parse::<std::net::Ipv4Addr>().is_ok();
-    if address || name.len() > 253 || !name.split('.').all(label) {
-        return Err(Problem::invalid("domain", "not a host name"));
-    }
-    Ok(domain)
-}
-
-/// A target under all rules, and not on the domain that is just being added.
-fn fallback(
-    state: &App,
-    caller: Caller,
-    domain: &Domain,
-    text: &str,
-    field: &'static str,
-) -> Result<Target, Problem> {
-    let target = state.links.target(caller, text, field)?;
-    if target.host().is_some_and(|host| host.trim_end_matches('.') == domain.as_str()) {
-        let detail = "this is one of our own short domains: it would lead back to us";
-        return Err(ValidationError::new(ValidationErrorKind::SelfReference, field, detail).into());
-    }
-    Ok(target)
 }

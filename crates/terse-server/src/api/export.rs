@@ -15,7 +15,7 @@ use terse_core::{Caller, ListQuery, OwnerId, Sort, Status};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::account_bodies::{UserBody, account_of};
+use super::account_bodies::UserBody;
 use super::answers::OwnReadProblems;
 use super::click_rows::ClickRow;
 use super::counts::click_counts;
@@ -55,13 +55,13 @@ pub(super) async fn export(
     Member(principal): Member,
     _: NoParams,
 ) -> Result<Response, Problem> {
-    let account = account_of(&state, &principal).await?;
+    let account = state.accounts.own_account(&principal).await?;
     let turn = UNDER_WAY
         .try_acquire()
         .map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many exports at once; try again"))?;
     // Before the answer begins: a registry that is away can still be told of.
     let (keys, webhooks) =
-        (state.registry.keys(account.id).await?, state.registry.webhooks(account.id).await?);
+        (state.accounts.keys(account.id).await?, state.accounts.webhooks(&account).await?);
     let (sender, body) = streamed::body();
     let mut lines = Lines { sender, waiting: Vec::new() };
     lines.put("account", &UserBody::from(&account));
@@ -160,7 +160,7 @@ async fn write_all(
     subjects: Vec<String>,
     lines: &mut Lines,
 ) -> Result<(), Stop> {
-    for session in state.registry.sessions(owner, state.links.now()).await? {
+    for session in state.accounts.sessions(owner).await? {
         let (from, to) = (session.created_at.to_string(), session.expires_at.to_string());
         lines.put("session", &json!({ "created_at": from, "expires_at": to }));
     }
@@ -237,7 +237,7 @@ async fn write_reports(state: &App, owner: OwnerId, lines: &mut Lines) -> Result
     for report_state in ReportState::ALL {
         let mut after = None;
         loop {
-            let reports = state.registry.reports(report_state, after, CLICKS).await?;
+            let reports = state.moderation.reports(report_state, after, CLICKS).await?;
             let Some(last) = reports.last() else { break };
             after = Some(last.id);
             for report in reports.iter().filter(|report| report.account == Some(owner)) {
@@ -263,7 +263,7 @@ async fn write_audit(
 ) -> Result<(), Stop> {
     let mut query = Audits { subject: Some(subject), limit: PAGE, ..Audits::default() };
     loop {
-        let entries = state.registry.audit(&query).await?;
+        let entries = state.moderation.audit(&query).await?;
         let Some(last) = entries.last() else { return Ok(()) };
         query.before = Some(last.number);
         entries.iter().for_each(|entry| lines.put("audit", &told(entry, owner)));

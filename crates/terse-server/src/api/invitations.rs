@@ -1,32 +1,21 @@
 //! Ways in for those without an account.
 
-use std::time::Duration;
-
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use terse_core::Domain;
-use terse_core::registry::{Invitation, RegistryError, Role, Token};
+use terse_core::accounts::role_of;
+use terse_core::registry::{Invitation, Role};
 use utoipa::ToSchema;
 
 use super::answers::{AdminListProblems, UserChangeProblems};
 use super::schemas;
 use super::sessions::handle;
-use super::users::role_of;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Moderator, Name};
 use crate::http::params::NoParams;
-use crate::http::problem::{FORBIDDEN, NOT_FOUND, Problem, STORE_UNAVAILABLE};
-use crate::http::state::{App, Web};
-use crate::keys::Keys;
-use terse_core::Principal;
-
-/// How long an invitation is good for, in seconds.
-const USUAL_TTL: u64 = 7 * 86_400;
-const MAX_TTL: u64 = 30 * 86_400;
-/// How many may be open at once, and how many of them by one moderator.
-pub(crate) const MAX_INVITATIONS: usize = 1000;
-const MAX_PER_ACCOUNT: usize = 100;
+use crate::http::problem::Problem;
+use crate::http::state::Web;
 
 /// An invitation to be written.
 #[derive(Deserialize, ToSchema)]
@@ -102,7 +91,7 @@ pub(super) async fn list(
     Moderator(principal): Moderator,
     _: NoParams,
 ) -> Result<axum::Json<InvitationList>, Problem> {
-    let open = open(&state, &principal).await?;
+    let open = state.accounts.invitations(&principal).await?;
     Ok(axum::Json(InvitationList { invitations: open.iter().map(InvitationBody::from).collect() }))
 }
 
@@ -123,29 +112,7 @@ pub(super) async fn create(
 ) -> Result<(StatusCode, axum::Json<MadeInvitation>), Problem> {
     let CreateInvitation { role, ttl } = parse_object(&body)?;
     let role = role.map_or(Ok(Role::User), |word| role_of(&word))?;
-    if principal.role < Role::Admin && role > Role::User {
-        return Err(
-            Problem::new(&FORBIDDEN, "moderators invite users; this needs an admin").on("role")
-        );
-    }
-    let ttl = ttl.unwrap_or(USUAL_TTL);
-    let now = state.links.now();
-    let ends =
-        (1..=MAX_TTL).contains(&ttl).then(|| now.checked_add(Duration::from_secs(ttl))).flatten();
-    let expires_at = ends.ok_or_else(|| {
-        Problem::invalid("ttl", format!("1 to {MAX_TTL} seconds, which is 30 days"))
-    })?;
-    let open = state.registry.invitations(now, MAX_INVITATIONS).await?;
-    let own = open.iter().filter(|invitation| invitation.by == principal.owner()).count();
-    if open.len() >= MAX_INVITATIONS || principal.role < Role::Admin && own >= MAX_PER_ACCOUNT {
-        return Err(RegistryError::TooMany.into());
-    }
-    let (secret, hash) = Keys::generate().map_err(|error| {
-        tracing::error!(%error, "no invitation could be made");
-        Problem::new(&STORE_UNAVAILABLE, "no invitation could be made; try again")
-    })?;
-    let invitation = Invitation { token: Token(hash), role, by: principal.owner(), expires_at };
-    state.registry.invite(invitation.clone(), state.by(principal.owner(), None)).await?;
+    let (secret, invitation) = state.accounts.invite(&principal, role, ttl).await?;
     let url =
         format!("{}/join?token={secret}", state.links.rules().hosts.base_of(&Domain::primary()));
     Ok((StatusCode::CREATED, axum::Json(MadeInvitation { url, about: (&invitation).into() })))
@@ -162,20 +129,6 @@ pub(super) async fn revoke(
     _: NoParams,
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
-    let missing = || Problem::new(&NOT_FOUND, "there is no such invitation");
-    let open = open(&state, &principal).await?;
-    let wanted =
-        open.iter().find(|invitation| handle(&invitation.token) == id).ok_or_else(missing)?;
-    match state.registry.revoke_invitation(&wanted.token, state.by(principal.owner(), None)).await {
-        Ok(()) => Ok(StatusCode::NO_CONTENT),
-        Err(RegistryError::Missing) => Err(missing()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The open invitations that are somebody's to see.
-async fn open(state: &App, principal: &Principal) -> Result<Vec<Invitation>, Problem> {
-    let mut open = state.registry.invitations(state.links.now(), MAX_INVITATIONS).await?;
-    open.retain(|invitation| principal.role == Role::Admin || invitation.by == principal.owner());
-    Ok(open)
+    state.accounts.revoke_invitation(&principal, |token| handle(token) == id).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

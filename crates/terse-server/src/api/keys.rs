@@ -3,26 +3,19 @@
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use terse_core::limits::Limit;
-use terse_core::registry::{Account, ApiKey, KeyId, NewKey, RegistryError, Role, Scope, Token};
+use terse_core::accounts::{AccountError, KeyDraft};
+use terse_core::registry::{ApiKey, KeyId};
 use terse_core::{OwnerId, Timestamp};
 use utoipa::ToSchema;
 
-use super::account_bodies::{account_of, format, number, user_numbered};
+use super::account_bodies::{account_id, number};
 use super::answers::{OwnChangeProblems, OwnReadProblems, UserChangeProblems, UserReadProblems};
 use super::schemas;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Member, Name, Operator};
 use crate::http::params::NoParams;
-use crate::http::problem::{FORBIDDEN, NOT_FOUND, Problem, STORE_UNAVAILABLE};
+use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
-use crate::keys::Keys;
-use terse_core::{Credential, Principal};
-
-/// How much of a key is kept to recognise it by: what all begin with, and six characters.
-const RECOGNISABLE: usize = 12;
-const MAX_NAME_LEN: usize = 100;
-const MAX_PLAN_LEN: usize = 32;
 
 /// A key to be made.
 #[derive(Deserialize, ToSchema)]
@@ -121,7 +114,7 @@ pub(super) async fn list(
     Member(principal): Member,
     _: NoParams,
 ) -> Result<axum::Json<KeyList>, Problem> {
-    let account = account_of(&state, &principal).await?;
+    let account = state.accounts.own_account(&principal).await?;
     keys_of(&state, account.id).await
 }
 
@@ -138,12 +131,8 @@ pub(super) async fn create(
     _: NoParams,
     Json(body): Json<SMALL>,
 ) -> Result<(StatusCode, axum::Json<MadeKey>), Problem> {
-    let wish: CreateKey = parse_object(&body)?;
-    let account = account_of(&state, &principal).await?;
-    let mut wish = wish.parse(state.links.now())?;
-    wish.within(&Power::of(&state, &principal).await?)?;
-    state.limits.make_key(&account).await?;
-    make(&state, &account, wish, principal.owner()).await
+    let draft = parse_object::<CreateKey>(&body)?.into();
+    Ok(made(state.accounts.create_own_key(&principal, draft).await?))
 }
 
 /// Revoke a key
@@ -159,8 +148,9 @@ pub(super) async fn revoke(
     _: NoParams,
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
-    let account = account_of(&state, &principal).await?;
-    take_away(&state, account.id, &id, principal.owner()).await
+    let account = state.accounts.own_account(&principal).await?;
+    state.accounts.revoke_key(principal.owner(), account.id, key_id(&id)?).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// List the keys of an account
@@ -174,7 +164,7 @@ pub(super) async fn list_of_user(
     _: NoParams,
     Name(id): Name,
 ) -> Result<axum::Json<KeyList>, Problem> {
-    let account = user_numbered(&state, &id).await?;
+    let account = state.accounts.account(account_id(&id)?).await?;
     keys_of(&state, account.id).await
 }
 
@@ -188,15 +178,14 @@ pub(super) async fn list_of_user(
     security(("key" = [])))]
 pub(super) async fn create_of_user(
     State(state): Web,
-    Operator(caller): Operator,
+    Operator(principal): Operator,
     _: NoParams,
     Name(id): Name,
     Json(body): Json<SMALL>,
 ) -> Result<(StatusCode, axum::Json<MadeKey>), Problem> {
-    let wish: CreateKey = parse_object(&body)?;
-    let wish = wish.parse(state.links.now())?;
-    let account = user_numbered(&state, &id).await?;
-    make(&state, &account, wish, caller.owner()).await
+    let draft = parse_object::<CreateKey>(&body)?.into();
+    let owner = account_id(&id)?;
+    Ok(made(state.accounts.create_key_of(&principal, owner, draft).await?))
 }
 
 /// Revoke a key of an account
@@ -207,183 +196,37 @@ pub(super) async fn create_of_user(
     security(("key" = [])))]
 pub(super) async fn revoke_of_user(
     State(state): Web,
-    Operator(caller): Operator,
+    Operator(principal): Operator,
     _: NoParams,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
 ) -> Result<StatusCode, Problem> {
     let Path((id, key)) = path.map_err(|_| no_key())?;
-    let account = user_numbered(&state, &id).await?;
-    take_away(&state, account.id, &key, caller.owner()).await
+    let account = state.accounts.account(account_id(&id)?).await?;
+    state.accounts.revoke_key(principal.owner(), account.id, key_id(&key)?).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn keys_of(state: &App, owner: OwnerId) -> Result<axum::Json<KeyList>, Problem> {
-    let keys = state.registry.keys(owner).await?;
+    let keys = state.accounts.keys(owner).await?;
     Ok(axum::Json(KeyList { keys: keys.iter().map(KeyBody::from).collect() }))
 }
 
-async fn make(
-    state: &App,
-    account: &Account,
-    wish: Wanted,
-    actor: OwnerId,
-) -> Result<(StatusCode, axum::Json<MadeKey>), Problem> {
-    let (key, made) = mint(state, account.id, wish, actor).await?;
-    Ok((StatusCode::CREATED, axum::Json(MadeKey { key, about: KeyBody::from(&made) })))
+fn made((key, made): (String, ApiKey)) -> (StatusCode, axum::Json<MadeKey>) {
+    (StatusCode::CREATED, axum::Json(MadeKey { key, about: KeyBody::from(&made) }))
 }
 
-/// Makes a key: the key itself, to be shown once, and what is kept of it.
-pub(crate) async fn mint(
-    state: &App,
-    owner: OwnerId,
-    wish: Wanted,
-    actor: OwnerId,
-) -> Result<(String, ApiKey), Problem> {
-    let Wanted { name, scope, expires_at, plan } = wish;
-    let (key, hash) = Keys::generate().map_err(|error| {
-        tracing::error!(%error, "no key could be made");
-        Problem::new(&STORE_UNAVAILABLE, "no key could be made; try again")
-    })?;
-    let (prefix, at) = (key[..RECOGNISABLE].to_owned(), state.links.now());
-    let plan = plan.map(|plan| plan.to_string());
-    let new =
-        NewKey { owner, name, prefix, token: Token(hash), scope, created_at: at, expires_at, plan };
-    let made = state.registry.add_key(new, state.by(actor, None)).await?;
-    Ok((key, made))
-}
-
-async fn take_away(
-    state: &App,
-    owner: OwnerId,
-    id: &str,
-    actor: OwnerId,
-) -> Result<StatusCode, Problem> {
-    let id = number(id).ok_or_else(no_key)?;
-    match state.registry.revoke_key(owner, KeyId(id), state.by(actor, None)).await {
-        Ok(()) => Ok(StatusCode::NO_CONTENT),
-        Err(RegistryError::Missing) => Err(no_key()),
-        Err(error) => Err(error.into()),
-    }
+/// The id in a path; one that no key can have is not found.
+fn key_id(id: &str) -> Result<KeyId, Problem> {
+    number(id).map(KeyId).ok_or_else(no_key)
 }
 
 fn no_key() -> Problem {
-    Problem::new(&NOT_FOUND, "there is no such key")
+    AccountError::NotFound("key").into()
 }
 
-/// A key as it is asked for, checked.
-pub(crate) struct Wanted {
-    pub(crate) name: String,
-    pub(crate) scope: Scope,
-    pub(crate) expires_at: Option<Timestamp>,
-    pub(crate) plan: Option<Limit>,
-}
-
-impl CreateKey {
-    fn parse(self, now: Timestamp) -> Result<Wanted, Problem> {
-        let name = format("name", &self.name, MAX_NAME_LEN)?;
-        let scope = Scope::parse(&self.scope)
-            .ok_or_else(|| Problem::invalid("scope", "create, read or full"))?;
-        let expires_at = match self.expires_at.as_deref().map(Timestamp::parse) {
-            None => None,
-            Some(Some(at)) if at > now => Some(at),
-            Some(Some(_)) => {
-                return Err(Problem::invalid("expires_at", "this moment has already passed"));
-            }
-            Some(None) => {
-                return Err(Problem::invalid(
-                    "expires_at",
-                    "not an RFC 3339 time with offset nor a date",
-                ));
-            }
-        };
-        let read = |plan: String| plan.parse().ok().filter(|_| plan.len() <= MAX_PLAN_LEN);
-        let plan = self
-            .plan
-            .map(|plan| read(plan).ok_or_else(|| Problem::invalid("plan", PLAN)))
-            .transpose()?;
-        Ok(Wanted { name, scope, expires_at, plan })
-    }
-}
-
-const PLAN: &str = "a limit such as 100/h, 30/m or 5/s, or 0 for none";
-
-/// What whoever asks may give away: no more than they have.
-#[derive(Debug)]
-struct Power {
-    /// How many links; `None` for those who may give any plan.
-    most: Option<Limit>,
-    /// What a key gets that asks for no plan.
-    plan: Option<Limit>,
-    ends: Option<Timestamp>,
-}
-
-impl Power {
-    async fn of(state: &App, principal: &Principal) -> Result<Self, Problem> {
-        let usual = state.limits.create_per_key;
-        let (own, ends) = match principal.credential {
-            Credential::Key { id, plan } => {
-                let keys = state.registry.keys(principal.owner()).await?;
-                (plan, keys.into_iter().find(|key| key.id == id).and_then(|key| key.expires_at))
-            }
-            _ => (None, None),
-        };
-        if principal.role == Role::Admin {
-            return Ok(Self { most: None, plan: None, ends });
-        }
-        // A key that may do less than usual makes none that may do the usual.
-        let plan = own.filter(|own| !is_within(usual, *own));
-        Ok(Self { most: Some(own.unwrap_or(usual)), plan, ends })
-    }
-}
-
-impl Wanted {
-    fn within(&mut self, power: &Power) -> Result<(), Problem> {
-        match (self.plan, power.most) {
-            (Some(plan), Some(most)) if !is_within(plan, most) => {
-                let detail = format!("only an admin gives more than {most}");
-                return Err(Problem::new(&FORBIDDEN, detail).on("plan"));
-            }
-            (plan, _) => self.plan = plan.or(power.plan),
-        }
-        match (self.expires_at, power.ends) {
-            (Some(at), Some(ends)) if at > ends => {
-                let detail = "the key you show ends before that, and makes none that ends later";
-                Err(Problem::new(&FORBIDDEN, detail).on("expires_at"))
-            }
-            (at, ends) => {
-                self.expires_at = at.or(ends);
-                Ok(())
-            }
-        }
-    }
-}
-
-/// Whether a limit allows no more than another, neither at once nor in the long run.
-fn is_within(limit: Limit, most: Limit) -> bool {
-    most.is_off()
-        || !limit.is_off() && limit.count() <= most.count() && limit.interval() >= most.interval()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_is_within_another_at_once_and_in_the_long_run() {
-        for (limit, most, within) in [
-            ("100/h", "100/h", true),
-            ("99/h", "100/h", true),
-            ("101/h", "100/h", false),
-            ("100/d", "100/h", true),
-            ("100/m", "100/h", false),
-            ("1/s", "100/h", false),
-            ("2/m", "100/h", false),
-            ("200/d", "100/h", false),
-            ("0", "100/h", false),
-            ("0", "0", true),
-            ("100/s", "0", true),
-        ] {
-            let parse = |text: &str| text.parse::<Limit>().unwrap();
-            assert_eq!(is_within(parse(limit), parse(most)), within, "{limit} within {most}");
-        }
+impl From<CreateKey> for KeyDraft {
+    fn from(key: CreateKey) -> Self {
+        let CreateKey { name, scope, expires_at, plan } = key;
+        Self { name, scope, expires_at, plan }
     }
 }

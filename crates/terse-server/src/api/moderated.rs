@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use serde::Serialize;
-use terse_core::registry::RegistryError;
-use terse_core::{Link, ModerationSource, ModerationStatus, OwnerId, Timestamp, Title};
+use terse_core::accounts::AccountError;
+use terse_core::{Link, OwnerId, Timestamp, Title};
 use utoipa::ToSchema;
 
 use super::schemas;
@@ -25,13 +25,10 @@ impl Names {
         &mut self,
         state: &App,
         owner: OwnerId,
-    ) -> Result<OwnerBody, RegistryError> {
+    ) -> Result<OwnerBody, AccountError> {
         let name = match self.0.entry(owner) {
             Entry::Occupied(known) => known.get().clone(),
-            Entry::Vacant(place) => {
-                let account = state.registry.account(owner).await?;
-                place.insert(account.map(|account| account.name.as_str().to_owned())).clone()
-            }
+            Entry::Vacant(place) => place.insert(state.accounts.name_of(owner).await?).clone(),
         };
         Ok(OwnerBody { id: owner.0, name })
     }
@@ -120,25 +117,10 @@ impl ModeratedLink {
             expires_at: text(link.expires_at),
             deleted_at: text(link.deleted_at),
             status: link.status(state.links.now()).as_str(),
-            standing: standing_word(link.standing),
-            judged_by: judge_word(link.judged),
+            standing: link.standing.as_str(),
+            judged_by: link.judged.as_str(),
             flags: link.flags.iter().map(str::to_owned).collect(),
             revision: link.revision.0,
         })
-    }
-}
-
-pub(super) fn standing_word(standing: ModerationStatus) -> &'static str {
-    match standing {
-        ModerationStatus::Clear => "clear",
-        ModerationStatus::Suspicious => "suspicious",
-        ModerationStatus::Blocked => "blocked",
-    }
-}
-
-pub(super) fn judge_word(judge: ModerationSource) -> &'static str {
-    match judge {
-        ModerationSource::Screen => "screen",
-        ModerationSource::Moderator => "moderator",
     }
 }

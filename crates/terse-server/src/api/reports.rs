@@ -151,7 +151,7 @@ pub(super) async fn list(
     seal.bind(Some(wanted.as_str()));
     let after = cursor.map(|text| seal.open_number(&text)).transpose()?.map(ReportId);
     let limit = usize::try_from(limit).unwrap_or(100);
-    let found = state.registry.reported(wanted, after, limit).await?;
+    let found = state.moderation.reported(wanted, after, limit).await?;
     let next = found
         .last()
         .filter(|_| found.len() == limit)

@@ -6,11 +6,10 @@ use serde::Serialize;
 use terse_core::registry::{Session, Token};
 use utoipa::ToSchema;
 
-use super::account_bodies::account_of;
 use super::answers::{OwnChangeProblems, OwnReadProblems};
 use crate::http::extract::{Member, Name};
 use crate::http::params::NoParams;
-use crate::http::problem::{NOT_FOUND, Problem};
+use crate::http::problem::Problem;
 use crate::http::state::Web;
 use terse_core::Credential;
 
@@ -51,8 +50,8 @@ pub(super) async fn list(
     Member(principal): Member,
     _: NoParams,
 ) -> Result<axum::Json<SessionList>, Problem> {
-    let account = account_of(&state, &principal).await?;
-    let sessions = state.registry.sessions(account.id, state.links.now()).await?;
+    let account = state.accounts.own_account(&principal).await?;
+    let sessions = state.accounts.sessions(account.id).await?;
     let told = |session: &Session| SessionBody {
         id: handle(&session.token),
         created_at: session.created_at.to_string(),
@@ -73,12 +72,12 @@ pub(super) async fn end_all(
     Member(principal): Member,
     _: NoParams,
 ) -> Result<StatusCode, Problem> {
-    let account = account_of(&state, &principal).await?;
+    let account = state.accounts.own_account(&principal).await?;
     let but = match &principal.credential {
         Credential::Session(token) => Some(token),
         _ => None,
     };
-    state.registry.end_sessions(account.id, but).await?;
+    state.accounts.end_other_sessions(account.id, but).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -93,11 +92,8 @@ pub(super) async fn end(
     _: NoParams,
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
-    let account = account_of(&state, &principal).await?;
-    let sessions = state.registry.sessions(account.id, state.links.now()).await?;
-    let wanted = sessions.iter().find(|session| handle(&session.token) == id);
-    let wanted = wanted.ok_or_else(|| Problem::new(&NOT_FOUND, "there is no such session"))?;
-    state.registry.end_session(&wanted.token).await?;
+    let account = state.accounts.own_account(&principal).await?;
+    state.accounts.end_session_where(account.id, |token| handle(token) == id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

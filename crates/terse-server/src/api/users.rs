@@ -4,20 +4,20 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use terse_core::registry::{Account, AccountChange, ChangeAccount, NewAccount, Role, Suspension};
+use terse_core::accounts::{AccountDraft, AccountEdit, reason};
 use terse_core::{Cursor, OwnerId};
 use utoipa::ToSchema;
 
-use super::account::erase_account;
-use super::account_bodies::{UserBody, hash_password, reason, user_name, user_numbered};
+use super::account::erased;
+use super::account_bodies::{UserBody, account_id};
 use super::answers::{AdminListProblems, UserChangeProblems, UserReadProblems};
 use super::cursor::Seal;
 use super::schemas;
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Moderator, Name, Operator};
 use crate::http::params::{NoParams, Params, whole_number};
-use crate::http::problem::{CONFLICT, FORBIDDEN, Problem};
-use crate::http::state::{App, Web};
+use crate::http::problem::{FORBIDDEN, Problem};
+use crate::http::state::Web;
 
 /// An account to be made.
 #[derive(Deserialize, ToSchema)]
@@ -107,20 +107,20 @@ pub(crate) struct UserList {
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
-    Operator(caller): Operator,
+    Operator(principal): Operator,
     mut params: Params,
 ) -> Result<axum::Json<UserList>, Problem> {
     let (cursor, limit, name) = (params.take("cursor"), params.take("limit"), params.take("name"));
     params.done()?;
     if let Some(name) = name {
-        let found = state.registry.user_named(&user_name(&name)?).await?;
+        let found = state.accounts.named(&name).await?;
         return Ok(axum::Json(UserList {
             users: found.iter().map(UserBody::from).collect(),
             next_cursor: None,
         }));
     }
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))? as usize;
-    let mut seal = Seal::new(&state.cursor_key, caller);
+    let mut seal = Seal::new(&state.cursor_key, principal.caller);
     seal.bind(Some("users"));
     let bad_cursor = || {
         Problem::invalid(
@@ -133,7 +133,7 @@ pub(super) async fn list(
             .and_then(|Cursor(id)| Some(OwnerId(u64::from_be_bytes(id.try_into().ok()?))))
     };
     let after = cursor.map(|text| read(text).ok_or_else(bad_cursor)).transpose()?;
-    let mut users = state.registry.accounts(after, limit + 1).await?;
+    let mut users = state.accounts.accounts(after, limit + 1).await?;
     let more = users.len() > limit;
     users.truncate(limit);
     let last =
@@ -151,19 +151,13 @@ pub(super) async fn list(
     security(("key" = [])))]
 pub(super) async fn create(
     State(state): Web,
-    Operator(caller): Operator,
+    Operator(principal): Operator,
     _: NoParams,
     Json(body): Json<SMALL>,
 ) -> Result<Response, Problem> {
     let CreateUser { name, role, password } = parse_object(&body)?;
-    let (name, role) = (user_name(&name)?, role.map_or(Ok(Role::User), |word| role_of(&word))?);
-    let password = match password {
-        Some(password) => Some(hash_password(&state, password).await?),
-        None => None,
-    };
-    let now = state.links.now();
-    let new = NewAccount { name, role, password, identity: None, created_at: now };
-    let account = state.registry.add_account(new, state.by(caller.owner(), None)).await?;
+    let draft = AccountDraft { name, role, password };
+    let account = state.accounts.create(&principal, draft).await?;
     let mut response = (StatusCode::CREATED, axum::Json(UserBody::from(&account))).into_response();
     let place = HeaderValue::try_from(format!("/api/v1/admin/users/{}", account.id.0));
     response.headers_mut().extend(place.ok().map(|place| (header::LOCATION, place)));
@@ -181,7 +175,7 @@ pub(super) async fn get(
     _: NoParams,
     Name(id): Name,
 ) -> Result<axum::Json<UserBody>, Problem> {
-    Ok(axum::Json(UserBody::from(&user_numbered(&state, &id).await?)))
+    Ok(axum::Json(UserBody::from(&state.accounts.account(account_id(&id)?).await?)))
 }
 
 /// Change an account
@@ -193,36 +187,15 @@ pub(super) async fn get(
     security(("key" = [])))]
 pub(super) async fn patch(
     State(state): Web,
-    Operator(caller): Operator,
+    Operator(principal): Operator,
     _: NoParams,
     Name(id): Name,
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<UserBody>, Problem> {
     let PatchUser { name, role, password, suspended, why } = parse_object(&body)?;
-    let (name, role) = (
-        name.map(|name| user_name(&name)).transpose()?,
-        role.map(|word| role_of(&word)).transpose()?,
-    );
-    let why = why.as_deref().map(reason).transpose()?;
-    let account = user_numbered(&state, &id).await?;
-    let suspended = match suspended {
-        None => None,
-        // Nobody locks themselves out by accident.
-        Some(_) if account.id == caller.owner() => return Err(not_yourself().on("suspended")),
-        Some(false) => Some(None),
-        Some(true) => {
-            let why = why
-                .clone()
-                .ok_or_else(|| Problem::invalid("why", "a suspension needs a reason"))?;
-            Some(Some(suspension(&state, &account, why)))
-        }
-    };
-    let password = match password {
-        Some(password) => Some(Some(hash_password(&state, password).await?)),
-        None => None,
-    };
-    let change = AccountChange { name, role, password, suspended, ..AccountChange::default() };
-    change_account(&state, &account, change, caller.owner(), why).await
+    let edit = AccountEdit { name, role, password, suspended, why };
+    let changed = state.accounts.edit(&principal, account_id(&id)?, edit).await?;
+    Ok(axum::Json(UserBody::from(&changed)))
 }
 
 /// Erase an account
@@ -236,18 +209,18 @@ pub(super) async fn patch(
     security(("key" = [])))]
 pub(super) async fn erase(
     State(state): Web,
-    Operator(caller): Operator,
+    Operator(principal): Operator,
     _: NoParams,
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
-    let account = user_numbered(&state, &id).await?;
-    if account.id == caller.owner() {
+    let account = state.accounts.account(account_id(&id)?).await?;
+    if account.id == principal.owner() {
         return Err(Problem::new(
             &FORBIDDEN,
             "this is your own account; DELETE /api/v1/account erases it",
         ));
     }
-    erase_account(&state, &account, state.by(caller.owner(), None)).await
+    Ok(erased(state.erase(&account, principal.owner(), None).await?))
 }
 
 /// Suspend an account
@@ -268,11 +241,8 @@ pub(super) async fn suspend(
     Json(body): Json<SMALL>,
 ) -> Result<axum::Json<UserBody>, Problem> {
     let SuspendUser { why } = parse_object(&body)?;
-    let why = reason(&why)?;
-    let account = judged(&state, &id, principal.role, principal.owner()).await?;
-    let suspended = Some(Some(suspension(&state, &account, why.clone())));
-    let change = AccountChange { suspended, ..AccountChange::default() };
-    change_account(&state, &account, change, principal.owner(), Some(why)).await
+    let changed = state.accounts.suspend(&principal, account_id(&id)?, reason(&why)?).await?;
+    Ok(axum::Json(UserBody::from(&changed)))
 }
 
 /// Reinstate an account
@@ -293,56 +263,6 @@ pub(super) async fn reinstate(
 ) -> Result<axum::Json<UserBody>, Problem> {
     let ReinstateUser { why } = parse_object(&body)?;
     let why = why.as_deref().map(reason).transpose()?;
-    let account = judged(&state, &id, principal.role, principal.owner()).await?;
-    let change = AccountChange { suspended: Some(None), ..AccountChange::default() };
-    change_account(&state, &account, change, principal.owner(), why).await
-}
-
-/// The account that somebody is about to judge, if it is theirs to judge.
-async fn judged(state: &App, id: &str, role: Role, judge: OwnerId) -> Result<Account, Problem> {
-    let account = user_numbered(state, id).await?;
-    if account.id == judge {
-        return Err(not_yourself());
-    }
-    if role < Role::Admin && account.role > Role::User {
-        return Err(Problem::new(&FORBIDDEN, "moderators judge users; this needs an admin"));
-    }
-    Ok(account)
-}
-
-/// Suspended, since when it already was.
-fn suspension(state: &App, account: &Account, why: String) -> Suspension {
-    let since =
-        account.suspended.as_ref().map_or_else(|| state.links.now(), |suspended| suspended.at);
-    Suspension { at: since, why }
-}
-
-/// Changes an account, if it is still as it was when that was allowed.
-async fn change_account(
-    state: &App,
-    account: &Account,
-    change: AccountChange,
-    actor: OwnerId,
-    why: Option<String>,
-) -> Result<axum::Json<UserBody>, Problem> {
-    if account.suspended.as_ref().is_some_and(Suspension::is_erasure) {
-        return Err(Problem::new(
-            &CONFLICT,
-            "this account is being erased, which cannot be undone",
-        ));
-    }
-    let change = ChangeAccount { id: account.id, change, expected: Some(account.revision) };
-    let changed = state.registry.change_account(change, state.by(actor, why)).await?;
-    if changed.suspended.is_some() != account.suspended.is_some() {
-        state.registry_refresh.refresh().await;
-    }
+    let changed = state.accounts.reinstate(&principal, account_id(&id)?, why).await?;
     Ok(axum::Json(UserBody::from(&changed)))
-}
-
-pub(super) fn role_of(word: &str) -> Result<Role, Problem> {
-    Role::parse(word).ok_or_else(|| Problem::invalid("role", "user, moderator or admin"))
-}
-
-pub(super) fn not_yourself() -> Problem {
-    Problem::new(&FORBIDDEN, "nobody judges themselves")
 }

@@ -4,20 +4,17 @@ use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use terse_core::registry::{
-    Delivery, Disabled, EventKind, Events, NewEvent, NewWebhook, RegistryError, Webhook,
-    WebhookChange, WebhookId, receiver,
-};
-use terse_core::{OwnerId, Timestamp};
+use terse_core::Timestamp;
+use terse_core::registry::{Delivery, EventKind, Webhook, WebhookId};
+use terse_core::webhooks::{OwnerWebhooks, WebhookEdit, WebhookError};
 use utoipa::ToSchema;
 
 use super::answers::{WebhookChangeProblems, WebhookListProblems, WebhookProblems};
 use crate::http::body::{Json, SMALL, parse_object};
 use crate::http::extract::{Keyed, Name};
 use crate::http::params::{NoParams, Params, whole_number};
-use crate::http::problem::{NOT_FOUND, Problem, WEBHOOKS_OFF};
+use crate::http::problem::{Problem, WEBHOOKS_OFF};
 use crate::http::state::{App, Web};
-use crate::webhooks::Webhooks;
 
 /// A webhook to be made.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
@@ -188,8 +185,7 @@ pub(super) async fn list(
     Keyed(caller): Keyed,
     _: NoParams,
 ) -> Result<Answer<WebhookList>, Problem> {
-    switched_on(&state)?;
-    let webhooks = state.registry.webhooks(caller.owner()).await?;
+    let webhooks = switched_on(&state)?.list(caller.owner()).await?;
     Ok(Answer(WebhookList {
         webhooks: webhooks.iter().map(|webhook| WebhookBody::new(webhook, None)).collect(),
     }))
@@ -211,17 +207,9 @@ pub(super) async fn create(
     Json(body): Json<SMALL>,
 ) -> Result<(StatusCode, Answer<WebhookBody>), Problem> {
     let webhooks = switched_on(&state)?;
-    let wish: CreateWebhook = parse_object(&body)?;
-    let events = wish
-        .events
-        .map_or_else(|| Ok(EventKind::ALL.into_iter().collect()), |format| events(&format))?;
-    let (owner, now) = (caller.owner(), state.links.now());
-    let webhook =
-        NewWebhook { owner, url: receiver(&wish.url, &webhooks.rules)?, events, created_at: now };
-    let webhook = state.registry.add_webhook(webhook, state.by(owner, None)).await?;
-    webhooks.owners.add(owner);
-    let secret = webhooks.key.secret(&webhook);
-    Ok((StatusCode::CREATED, Answer(WebhookBody::new(&webhook, Some(secret)))))
+    let CreateWebhook { url, events } = parse_object(&body)?;
+    let made = webhooks.create(caller.owner(), &url, events.as_deref()).await?;
+    Ok((StatusCode::CREATED, Answer(WebhookBody::new(&made.0, Some(made.1)))))
 }
 
 /// Look at a webhook
@@ -235,8 +223,7 @@ pub(super) async fn get(
     _: NoParams,
     Name(id): Name,
 ) -> Result<Answer<WebhookBody>, Problem> {
-    switched_on(&state)?;
-    let webhook = find(&state, caller.owner(), id_of(&id)?).await?;
+    let webhook = switched_on(&state)?.get(caller.owner(), id_of(&id)?).await?;
     Ok(Answer(WebhookBody::new(&webhook, None)))
 }
 
@@ -256,25 +243,10 @@ pub(super) async fn patch(
     Json(body): Json<SMALL>,
 ) -> Result<Answer<WebhookBody>, Problem> {
     let webhooks = switched_on(&state)?;
-    let wish: PatchWebhook = parse_object(&body)?;
-    let (owner, now) = (caller.owner(), state.links.now());
-    let rotates = wish.rotate_secret == Some(true);
-    let change = WebhookChange {
-        url: wish.url.as_deref().map(|url| receiver(url, &webhooks.rules)).transpose()?,
-        events: wish.events.as_deref().map(events).transpose()?,
-        disabled: wish
-            .enabled
-            .map(|on| (!on).then(|| Disabled { at: now, why: "switched off by its owner".into() })),
-        rotate: rotates.then_some(now),
-    };
-    let changed =
-        state.registry.change_webhook(owner, id_of(&id)?, change, state.by(owner, None)).await;
-    let webhook = changed.map_err(missing)?;
-    if webhook.disabled.is_none() {
-        webhooks.owners.add(owner);
-        webhooks.wake.notify_one();
-    }
-    let secret = rotates.then(|| webhooks.key.secret(&webhook));
+    let PatchWebhook { url, events, enabled, rotate_secret } = parse_object(&body)?;
+    let rotate_secret = rotate_secret == Some(true);
+    let edit = WebhookEdit { url, events, enabled, rotate_secret };
+    let (webhook, secret) = webhooks.edit(caller.owner(), id_of(&id)?, edit).await?;
     Ok(Answer(WebhookBody::new(&webhook, secret)))
 }
 
@@ -291,13 +263,7 @@ pub(super) async fn delete(
     _: NoParams,
     Name(id): Name,
 ) -> Result<StatusCode, Problem> {
-    switched_on(&state)?;
-    let owner = caller.owner();
-    state
-        .registry
-        .remove_webhook(owner, id_of(&id)?, state.by(owner, None))
-        .await
-        .map_err(missing)?;
+    switched_on(&state)?.remove(caller.owner(), id_of(&id)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -315,19 +281,7 @@ pub(super) async fn test(
     _: NoParams,
     Name(id): Name,
 ) -> Result<(StatusCode, Answer<TestSent>), Problem> {
-    let webhooks = switched_on(&state)?;
-    let (owner, at) = (caller.owner(), state.links.now());
-    let webhook = find(&state, owner, id_of(&id)?).await?;
-    if webhook.disabled.is_some() {
-        return Err(Problem::invalid("enabled", "the webhook is switched off; switch it on first"));
-    }
-    let Some(event) = NewEvent::new(EventKind::Test, owner, at, &[("webhook_id", id.into())])
-    else {
-        return Err(RegistryError::Store(terse_core::StoreError::Busy).into());
-    };
-    let event_id = event.id.clone();
-    state.registry.enqueue(NewEvent { only: Some(webhook.id), ..event }).await?;
-    webhooks.wake.notify_one();
+    let event_id = switched_on(&state)?.test(caller.owner(), id_of(&id)?).await?;
     Ok((StatusCode::ACCEPTED, Answer(TestSent { event_id })))
 }
 
@@ -347,27 +301,18 @@ pub(super) async fn deliveries(
     mut params: Params,
     Name(id): Name,
 ) -> Result<Answer<DeliveryList>, Problem> {
-    switched_on(&state)?;
+    let webhooks = switched_on(&state)?;
     let limit = params.take("limit");
     params.done()?;
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
-    let found = state
-        .registry
-        .deliveries(caller.owner(), id_of(&id)?, limit as usize)
-        .await
-        .map_err(missing)?;
+    let found = webhooks.deliveries(caller.owner(), id_of(&id)?, limit as usize).await?;
     Ok(Answer(DeliveryList { deliveries: found.into_iter().map(Into::into).collect() }))
 }
 
-fn switched_on(state: &App) -> Result<&Webhooks, Problem> {
+fn switched_on(state: &App) -> Result<&OwnerWebhooks, Problem> {
     let how = "webhooks are switched off on this server; its operator can switch them on with \
         outgoing.webhooks = true";
     state.webhooks.as_ref().ok_or_else(|| Problem::new(&WEBHOOKS_OFF, how))
-}
-
-async fn find(state: &App, owner: OwnerId, id: WebhookId) -> Result<Webhook, Problem> {
-    let mut webhooks = state.registry.webhooks(owner).await?.into_iter();
-    webhooks.find(|webhook| webhook.id == id).ok_or_else(no_webhook)
 }
 
 fn id_of(text: &str) -> Result<WebhookId, Problem> {
@@ -377,23 +322,7 @@ fn id_of(text: &str) -> Result<WebhookId, Problem> {
     digits.then(|| text.parse().ok()).flatten().map(WebhookId).ok_or_else(no_webhook)
 }
 
-fn events(format: &[String]) -> Result<Events, Problem> {
-    let known = |word: &String| EventKind::ALL.into_iter().find(|kind| kind.as_str() == word);
-    let events: Option<Events> = format.iter().map(known).collect();
-    events.filter(|events| !events.is_empty()).ok_or_else(|| {
-        let all = EventKind::ALL.map(EventKind::as_str).join(", ");
-        Problem::invalid("events", format!("expected one or more of {all}"))
-    })
-}
-
 /// Missing, or another's: the same words.
 fn no_webhook() -> Problem {
-    Problem::new(&NOT_FOUND, "there is no such webhook")
-}
-
-fn missing(error: RegistryError) -> Problem {
-    match error {
-        RegistryError::Missing => no_webhook(),
-        error => error.into(),
-    }
+    WebhookError::NotFound.into()
 }

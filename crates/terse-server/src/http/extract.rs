@@ -46,7 +46,7 @@ pub(crate) struct Member(pub(crate) Principal);
 /// A moderator or an admin.
 pub(crate) struct Moderator(pub(crate) Principal);
 /// An admin.
-pub(crate) struct Operator(pub(crate) Caller);
+pub(crate) struct Operator(pub(crate) Principal);
 
 impl FromRequestParts<Arc<App>> for Anyone {
     type Rejection = Problem;
@@ -124,7 +124,7 @@ impl FromRequestParts<Arc<App>> for Operator {
         request: &mut request::Parts,
         state: &Arc<App>,
     ) -> Result<Self, Problem> {
-        Ok(Self(known(request, state).await?.at_least(Role::Admin)?.caller))
+        Ok(Self(known(request, state).await?.at_least(Role::Admin)?))
     }
 }
 

@@ -2,14 +2,13 @@
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, Method, Uri};
-use terse_core::registry::{Account, Scope, Token};
-use terse_core::{Credential, Principal};
+use terse_core::Principal;
+use terse_core::accounts::AccountError;
 
 use super::cookies::{cookie, session_cookie};
 use super::origin::Origin;
-use super::problem::{FORBIDDEN, Problem, SUSPENDED, UNAUTHORIZED};
+use super::problem::{FORBIDDEN, Problem};
 use super::state::App;
-use crate::keys::Keys;
 
 /// Finds the principal of a request. A key that is presented must be valid, even where none is
 /// needed; an ended session counts as none.
@@ -41,18 +40,7 @@ async fn by_key(state: &App, key: &str) -> Result<Principal, Problem> {
     if state.keys.is_operator(key) {
         return Ok(Principal::OPERATOR);
     }
-    let hash = Keys::checked_hash(key).ok_or_else(unknown_key)?;
-    let Some((key, account)) = state.registry.key(&Token(hash)).await? else {
-        return Err(unknown_key());
-    };
-    let now = state.links.now();
-    if key.expires_at.is_some_and(|at| at <= now) {
-        return Err(Problem::new(&UNAUTHORIZED, "this key has expired").on("Authorization"));
-    }
-    let plan = key.plan.as_deref().and_then(|plan| plan.parse().ok());
-    let principal = active(&account, key.scope, Credential::Key { id: key.id, plan })?;
-    state.used_keys.note(key.id, now);
-    Ok(principal)
+    Ok(state.accounts.by_key(key).await?)
 }
 
 async fn by_session(
@@ -61,29 +49,21 @@ async fn by_session(
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<Principal, Problem> {
-    let Some(token) = cookie(headers, session_cookie(state)).and_then(Keys::checked_hash) else {
+    let Some(cookie) = cookie(headers, session_cookie(state)) else {
         return Ok(Principal::ANONYMOUS);
     };
-    let token = Token(token);
-    let Some((_, account)) = state.registry.session(&token, state.links.now()).await? else {
+    let Some(session) = state.accounts.session(cookie).await? else {
         return Ok(Principal::ANONYMOUS);
     };
     if !method.is_safe() && Origin::of(state, uri, headers) != Origin::Own {
         let detail = "a page of another site sent this request";
         return Err(Problem::new(&FORBIDDEN, detail).on("Origin"));
     }
-    active(&account, Scope::Full, Credential::Session(token))
-}
-
-fn active(account: &Account, scope: Scope, credential: Credential) -> Result<Principal, Problem> {
-    if account.suspended.is_some() {
-        return Err(Problem::new(&SUSPENDED, "this account is suspended"));
-    }
-    Ok(Principal::of_account(account, scope, credential))
+    Ok(state.accounts.principal(&session)?)
 }
 
 fn unknown_key() -> Problem {
-    Problem::new(&UNAUTHORIZED, "unknown key").on("Authorization")
+    AccountError::UnknownKey.into()
 }
 
 /// The key in a request, bare or as a bearer's.

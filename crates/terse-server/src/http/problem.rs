@@ -6,8 +6,11 @@ use std::borrow::Cow;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use terse_core::accounts::AccountError;
 use terse_core::limits::{LimitDecision, LimitReached};
+use terse_core::moderation::ModerationError;
 use terse_core::registry::RegistryError;
+use terse_core::webhooks::WebhookError;
 use terse_core::{
     AccessError, LinkError, PasswordError, StoreError, ValidationError, ValidationErrorKind,
 };
@@ -277,6 +280,80 @@ impl From<RegistryError> for Problem {
                 Self::new(&STORE_UNAVAILABLE, "another node does this now; try again")
             }
             RegistryError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<AccountError> for Problem {
+    fn from(error: AccountError) -> Self {
+        let kind = match &error {
+            AccountError::Invalid(_)
+            | AccountError::Limited(_)
+            | AccountError::Password(_)
+            | AccountError::Registry(_) => &INVALID_REQUEST,
+            AccountError::UnknownKey | AccountError::ExpiredKey => &UNAUTHORIZED,
+            AccountError::Suspended => &SUSPENDED,
+            AccountError::WrongCredentials | AccountError::Forbidden { .. } => &FORBIDDEN,
+            AccountError::WrongPassword { .. } => &WRONG_PASSWORD,
+            AccountError::NotFound(_) | AccountError::LinkOver => &NOT_FOUND,
+            AccountError::NoAccount => &NO_ACCOUNT,
+            AccountError::BeingErased => &CONFLICT,
+            AccountError::IdentityTaken => &NAME_TAKEN,
+            AccountError::Random(_) => &STORE_UNAVAILABLE,
+        };
+        let problem = Self::new(kind, error.to_string());
+        match error {
+            AccountError::Invalid(error) => error.into(),
+            AccountError::Limited(reached) => reached.into(),
+            AccountError::Password(error) => error.into(),
+            AccountError::Registry(error) => error.into(),
+            AccountError::UnknownKey | AccountError::ExpiredKey => problem.on("Authorization"),
+            AccountError::WrongPassword { field } => problem.on(field),
+            AccountError::Forbidden { field: Some(field), .. } => problem.on(field),
+            AccountError::NoAccount => {
+                let detail = "this is a key of the operator and belongs to no account; create an \
+                              account (POST /api/v1/admin/users) and use a key of its own";
+                Self::new(&NO_ACCOUNT, detail).on("Authorization")
+            }
+            AccountError::Random(error) => {
+                tracing::error!(%error, "the system gives no random numbers");
+                Self::new(&STORE_UNAVAILABLE, "this could not be done; try again")
+            }
+            _ => problem,
+        }
+    }
+}
+
+impl From<ModerationError> for Problem {
+    fn from(error: ModerationError) -> Self {
+        let (kind, field) = match error {
+            ModerationError::Invalid(error) => return error.into(),
+            ModerationError::Link(error) => return error.into(),
+            ModerationError::Account(error) => return error.into(),
+            ModerationError::Limited(reached) => return reached.into(),
+            ModerationError::Registry(error) => return error.into(),
+            ModerationError::NoOwner => (&NO_OWNER, None),
+            ModerationError::OperatorsLink => (&FORBIDDEN, None),
+            ModerationError::NotBlocked => (&NOT_FOUND, None),
+            ModerationError::TooManyHosts(_) => (&TOO_MANY, None),
+            ModerationError::NoDomain => (&NOT_FOUND, Some("domain")),
+            ModerationError::DomainInUse => (&DOMAIN_IN_USE, Some("domain")),
+            ModerationError::TooManyDomains(_) => (&TOO_MANY, Some("domain")),
+        };
+        let problem = Self::new(kind, error.to_string());
+        match field {
+            Some(field) => problem.on(field),
+            None => problem,
+        }
+    }
+}
+
+impl From<WebhookError> for Problem {
+    fn from(error: WebhookError) -> Self {
+        match error {
+            WebhookError::Invalid(error) => error.into(),
+            WebhookError::NotFound => Self::new(&NOT_FOUND, error.to_string()),
+            WebhookError::Registry(error) => error.into(),
         }
     }
 }

@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use terse_core::accounts::{Accounts, RefreshHook};
 use terse_core::clicks::{ClickStore, Live};
 use terse_core::limits::Limits;
-use terse_core::registry::{Actor, Attribution, Registry};
+use terse_core::moderation::Moderation;
+use terse_core::registry::{Account, Actor, Attribution, Registry, RegistryError};
 use terse_core::rules::VisitorClassifier;
+use terse_core::webhooks::OwnerWebhooks;
 use terse_core::{LinkCreation, Links, OwnerId};
 use tokio::sync::watch;
 
-use crate::accounts::Accounts;
+use crate::accounts::AccountSettings;
+use crate::erasure::{Erased, Erasures};
 use crate::keys::Keys;
+use crate::oidc::Oidc;
 use crate::passwords::Passwords;
 use crate::registry_refresh::RegistryRefresh;
 use crate::stats::ApiStats;
@@ -33,7 +38,7 @@ pub struct AppState {
     /// Hashes and checks passwords.
     pub passwords: Passwords,
     /// How people come to have an account.
-    pub accounts: Accounts,
+    pub accounts: AccountSettings,
     /// Where it is noted that a key was used.
     pub used_keys: Arc<UsedKeys>,
     /// Looks closer at visitors, where rules are tried on them.
@@ -64,20 +69,20 @@ pub(crate) struct App {
     pub(crate) links: Arc<Links>,
     pub(crate) creation: LinkCreation,
     pub(crate) keys: Keys,
-    pub(crate) registry: Arc<dyn Registry>,
-    pub(crate) registry_refresh: RegistryRefresh,
+    refresh: Arc<dyn RefreshHook>,
     pub(crate) passwords: Passwords,
-    pub(crate) accounts: Accounts,
-    pub(crate) used_keys: Arc<UsedKeys>,
+    pub(crate) accounts: Arc<Accounts>,
+    pub(crate) moderation: Moderation,
+    pub(crate) erasures: Erasures,
+    pub(crate) oidc: Option<Arc<Oidc>>,
     pub(crate) classifier: Arc<dyn VisitorClassifier>,
     pub(crate) cursor_key: [u8; 32],
     pub(crate) pass_key: [u8; 32],
-    pub(crate) reporter_key: [u8; 32],
     pub(crate) limits: Limits,
     pub(crate) stats: Arc<ApiStats>,
     pub(crate) clicks: Arc<dyn ClickStore>,
     pub(crate) live: Arc<Live>,
-    pub(crate) webhooks: Option<Webhooks>,
+    pub(crate) webhooks: Option<OwnerWebhooks>,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -90,26 +95,73 @@ impl App {
             Arc::new(state.passwords.clone()),
             state.stats.clone(),
         );
+        let refresh: Arc<dyn RefreshHook> = Arc::new(state.registry_refresh);
+        let accounts = Arc::new(Accounts::new(
+            Arc::clone(&state.registry),
+            Arc::new(state.passwords.clone()),
+            state.limits.clone(),
+            state.accounts.policy(),
+            Arc::clone(&refresh),
+            state.used_keys.clone(),
+            state.links.clock().clone(),
+        ));
+        let moderation = Moderation::new(
+            Arc::clone(&state.links),
+            Arc::clone(&accounts),
+            Arc::clone(&state.registry),
+            state.limits.clone(),
+            Arc::clone(&refresh),
+            state.reporter_key,
+        );
+        let erasures = Erasures::new(
+            Arc::clone(&state.links),
+            Arc::clone(&state.clicks),
+            Arc::clone(&state.registry),
+        );
+        let webhooks = state.webhooks.map(|webhooks| {
+            OwnerWebhooks::new(
+                Arc::clone(&state.registry),
+                webhooks.key.clone(),
+                webhooks.rules.clone(),
+                Arc::new(webhooks),
+                state.links.clock().clone(),
+            )
+        });
         Self {
             links: state.links,
             creation,
             keys: state.keys,
-            registry: state.registry,
-            registry_refresh: state.registry_refresh,
+            refresh,
             passwords: state.passwords,
-            accounts: state.accounts,
-            used_keys: state.used_keys,
+            accounts,
+            moderation,
+            erasures,
+            oidc: state.accounts.oidc,
             classifier: state.classifier,
             cursor_key: state.cursor_key,
             pass_key: state.pass_key,
-            reporter_key: state.reporter_key,
             limits: state.limits,
             stats: state.stats,
             clicks: state.clicks,
             live: state.live,
-            webhooks: state.webhooks,
+            webhooks,
             stop: state.stop,
         }
+    }
+
+    /// The name of the OpenID Connect provider that accounts can sign in with.
+    pub(crate) fn provider(&self) -> Option<String> {
+        self.oidc.as_ref().map(|oidc| oidc.settings().name.clone())
+    }
+
+    /// Erases an account on behalf of another or of itself.
+    pub(crate) async fn erase(
+        &self,
+        account: &Account,
+        actor: OwnerId,
+        why: Option<String>,
+    ) -> Result<Erased, RegistryError> {
+        self.erasures.erase(&*self.refresh, account, self.by(actor, why)).await
     }
 
     /// Attributes an act to an owner, now, for the audit log.

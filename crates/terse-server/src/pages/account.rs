@@ -7,23 +7,18 @@ use askama::Template;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use terse_core::PasswordHasher as _;
 use terse_core::Timestamp;
-use terse_core::registry::{
-    Account, AccountChange, ApiKey, ChangeAccount, KeyId, RegistryError, Scope,
-};
+use terse_core::accounts::{AccountError, ErasureProof, KeyDraft, SignedIn};
+use terse_core::registry::{Account, ApiKey, KeyId, Scope};
 
 use super::form::{OwnForm, Wrong, sentence, shown_again};
 use super::format::{ago, moment};
 use super::html;
-use super::login::{away, try_password};
-use super::session::{SignedIn, begin, go, go_with, guard, no_cookie, private_page, signed_in};
-use super::signup::check_new;
-use crate::api::account::erase_account;
-use crate::api::keys::{Wanted, mint};
-use crate::http::extract::Peer;
+use super::login::away;
+use super::session::{begin, go, go_with, guard, no_cookie, private_page, signed_in};
+use super::signup::mismatch;
 use crate::http::params::Params;
-use crate::http::problem::{FORBIDDEN, Problem};
+use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
 /// How long keys can be made to live, in days.
@@ -88,18 +83,15 @@ impl Key {
 }
 
 impl AccountPage {
-    async fn of(state: &App, account: &Account) -> Result<Self, RegistryError> {
+    async fn of(state: &App, account: &Account) -> Result<Self, AccountError> {
         let now = state.links.now();
-        let keys = state.registry.keys(account.id).await?;
+        let keys = state.accounts.keys(account.id).await?;
         Ok(Self {
             name: account.name.to_string(),
             role: account.role.as_str(),
             since: moment(account.created_at),
             has_password: account.password.is_some(),
-            provider: state
-                .accounts
-                .provider()
-                .map(|provider| (provider, account.identity.is_some())),
+            provider: state.provider().map(|provider| (provider, account.identity.is_some())),
             keys: keys.into_iter().map(|key| Key::new(key, now)).collect(),
             fresh: None,
             done: None,
@@ -204,7 +196,7 @@ pub(super) async fn make_key(State(state): Web, form: AccountForm) -> Response {
     let mut take = |name| fields.take(name).unwrap_or_default();
     let form = KeyForm { name: take("key"), scope: take("scope"), days: take("days") };
     let made = match fields.done() {
-        Ok(()) => new_key(&state, &here.account, &form).await,
+        Ok(()) => new_key(&state, &here, &form).await,
         Err(problem) => Err(problem),
     };
     match made {
@@ -219,46 +211,36 @@ pub(super) async fn make_key(State(state): Web, form: AccountForm) -> Response {
     }
 }
 
-async fn new_key(state: &App, account: &Account, form: &KeyForm) -> Result<String, Problem> {
-    let name = form.name.trim();
-    if !(1..=64).contains(&name.chars().count()) || name.chars().any(char::is_control) {
-        return Err(Problem::invalid(
-            "key",
-            "the name must have 1 to 64 characters and no control characters",
-        ));
-    }
-    let scope = Scope::parse(&form.scope)
-        .ok_or_else(|| Problem::invalid("key", "choose the key's permissions"))?;
+async fn new_key(state: &App, here: &SignedIn, form: &KeyForm) -> Result<String, Problem> {
     let offered =
         LIVES.into_iter().map(|(days, _)| days).find(|days| days.to_string() == form.days);
     let days = offered.ok_or_else(|| Problem::invalid("key", "choose when the key expires"))?;
-    let now = state.links.now();
-    let expires_at = (days > 0)
-        .then(|| now.checked_add(Duration::from_secs(days * 86_400)).unwrap_or(Timestamp::MAX));
-    state.limits.make_key(account).await?;
-    let wish = Wanted { name: name.to_owned(), scope, expires_at, plan: None };
-    mint(state, account.id, wish, account.id).await.map(|(key, _)| key)
+    let end = state.links.now().checked_add(Duration::from_secs(days * 86_400));
+    let expires_at = end.filter(|_| days > 0).map(|at| at.to_string());
+    let (name, scope) = (form.name.clone(), form.scope.clone());
+    let draft = KeyDraft { name, scope, expires_at, plan: None };
+    let principal = state.accounts.principal(here)?;
+    let (key, _) = state.accounts.create_own_key(&principal, draft).await?;
+    Ok(key)
 }
 
 pub(super) async fn revoke_key(State(state): Web, form: AccountForm) -> Response {
     let AccountForm { here, mut fields } = form;
     let id = fields.take("id").and_then(|id| id.parse().ok()).map(KeyId);
     let revoked = match id {
-        Some(id) => {
-            state.registry.revoke_key(here.account.id, id, state.by(here.account.id, None)).await
-        }
-        None => Err(RegistryError::Missing),
+        Some(id) => state.accounts.revoke_key(here.account.id, here.account.id, id).await,
+        None => Ok(()),
     };
     match revoked {
         // One that is gone already is as good.
-        Ok(()) | Err(RegistryError::Missing) => go("/account?done=revoked"),
+        Ok(()) | Err(AccountError::NotFound(_)) => go("/account?done=revoked"),
         Err(error) => away(&error),
     }
 }
 
 pub(super) async fn end_sessions(State(state): Web, form: AccountForm) -> Response {
     let AccountForm { here, .. } = form;
-    match state.registry.end_sessions(here.account.id, Some(&here.token)).await {
+    match state.accounts.end_other_sessions(here.account.id, Some(&here.token)).await {
         Ok(()) => go("/account?done=signed-out"),
         Err(error) => away(&error),
     }
@@ -266,7 +248,6 @@ pub(super) async fn end_sessions(State(state): Web, form: AccountForm) -> Respon
 
 pub(super) async fn change_password(
     State(state): Web,
-    peer: Peer,
     headers: HeaderMap,
     form: AccountForm,
 ) -> Response {
@@ -275,7 +256,13 @@ pub(super) async fn change_password(
     let (current, password, again_typed) = (take("current"), take("password"), take("again"));
     // For programs that keep passwords.
     take("username");
-    match new_password(&state, peer, &here.account, current, password, &again_typed).await {
+    let changed = async {
+        if password != again_typed {
+            return Err(mismatch());
+        }
+        Ok(state.accounts.change_password(&here.account, current, password).await?)
+    };
+    match changed.await {
         // All sessions have ended with the old password, this one too.
         Ok(account) => match begin(&state, &headers, &account).await {
             Ok(cookie) => go_with("/account?done=password", cookie),
@@ -291,49 +278,7 @@ pub(super) async fn change_password(
     }
 }
 
-async fn new_password(
-    state: &App,
-    peer: Peer,
-    account: &Account,
-    current: String,
-    password: String,
-    again: &str,
-) -> Result<Account, Problem> {
-    check_new(&account.name, &password, again)?;
-    let account = prove(state, peer, account, current).await?;
-    let password = Some(Some(state.passwords.hash(password).await?));
-    let change = AccountChange { password, ..AccountChange::default() };
-    let expected = Some(account.revision);
-    Ok(state
-        .registry
-        .change_account(
-            ChangeAccount { id: account.id, change, expected },
-            state.by(account.id, None),
-        )
-        .await?)
-}
-
-/// Somebody who sits at another's open browser does not know their password. Where there is none,
-/// the session is all there is.
-async fn prove(
-    state: &App,
-    Peer(address): Peer,
-    account: &Account,
-    password: String,
-) -> Result<Account, Problem> {
-    if account.password.is_none() {
-        return Ok(account.clone());
-    }
-    let proven = try_password(state, address, account.name.as_str(), password).await;
-    proven.map_err(|problem| match problem.verdict() {
-        None if problem.status() == FORBIDDEN.status => {
-            Problem::new(&FORBIDDEN, "the password is wrong")
-        }
-        _ => problem,
-    })
-}
-
-pub(super) async fn delete(State(state): Web, peer: Peer, form: AccountForm) -> Response {
+pub(super) async fn delete(State(state): Web, form: AccountForm) -> Response {
     let AccountForm { here, mut fields } = form;
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (typed, password) = (take("typed"), take("proof"));
@@ -344,15 +289,16 @@ pub(super) async fn delete(State(state): Web, peer: Peer, form: AccountForm) -> 
                 "type your account name to confirm the deletion",
             ));
         }
-        let account = prove(&state, peer, &here.account, password)
-            .await
-            .map_err(|problem| problem.on("proof"))?;
-        erase_account(&state, &account, state.by(account.id, None)).await.map(|_| ())
+        let proof =
+            ErasureProof { password: Some(password), confirm: Some(here.account.name.to_string()) };
+        state.accounts.confirm_erasure(&here.account, proof).await?;
+        state.erase(&here.account, here.account.id, None).await?;
+        Ok(())
     };
     match erased.await {
         Ok(()) => go_with("/", no_cookie(&state)),
         Err(problem) => {
-            let field = if problem.field() == Some("proof") { "proof" } else { "typed" };
+            let field = if problem.field() == Some("typed") { "typed" } else { "proof" };
             again(&state, &here.account, KeyForm::default(), field, &problem).await
         }
     }

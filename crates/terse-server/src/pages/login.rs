@@ -4,15 +4,14 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use terse_core::PasswordHasher as _;
-use terse_core::registry::{Account, AccountName, RegistryError};
+use terse_core::accounts::AccountError;
 
 use super::form::{OwnForm, Wrong, sentence, shown_again};
 use super::session::{begin, end, go, go_with, guard, private_page, signed_in};
 use super::{UNAVAILABLE, html, message};
 use crate::http::extract::Peer;
 use crate::http::params::Params;
-use crate::http::problem::{FORBIDDEN, Problem};
+use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
 /// Where somebody goes who has signed in and did not want to go elsewhere.
@@ -33,8 +32,8 @@ struct Login {
 impl Login {
     fn new(state: &App, name: String, next: String) -> Self {
         Self {
-            open: state.accounts.open,
-            provider: state.accounts.provider(),
+            open: state.accounts.policy().open,
+            provider: state.provider(),
             name,
             next,
             wrong: None,
@@ -66,16 +65,13 @@ pub(super) async fn sign_in(
 ) -> Response {
     let mut take = |name| fields.take(name).unwrap_or_default();
     let (name, password, next) = (take("name"), take("password"), take("next"));
-    let result = match fields.done() {
-        Ok(()) => try_password(&state, address, &name, password).await,
-        Err(problem) => Err(problem),
+    let signed_in = async {
+        fields.done()?;
+        let account = state.accounts.check_password(address, &name, password).await?;
+        Ok(begin(&state, &headers, &account).await?)
     };
-    match result {
-        Ok(account) => match begin(&state, &headers, &account).await {
-            Ok(cookie) => go_with(inside(&next), cookie),
-            Err(RegistryError::Missing) => again(&state, name, next, &suspended()),
-            Err(error) => again(&state, name, next, &error.into()),
-        },
+    match signed_in.await {
+        Ok(cookie) => go_with(inside(&next), cookie),
         Err(problem) => again(&state, name, next, &problem),
     }
 }
@@ -87,35 +83,6 @@ pub(super) async fn sign_out(State(state): Web, headers: HeaderMap, _: OwnForm) 
     }
 }
 
-/// Whose name and password these are. It takes as long, and says the same, whether nobody has the
-/// name, or the password is wrong, or there is none.
-pub(super) async fn try_password(
-    state: &App,
-    address: std::net::IpAddr,
-    name: &str,
-    password: String,
-) -> Result<Account, Problem> {
-    let attempt = state.limits.sign_in(address, Some(name)).await?;
-    let account = match AccountName::parse(name) {
-        Some(name) => state.registry.user_named(&name).await?,
-        None => None,
-    };
-    let kept = account.as_ref().and_then(|account| account.password.clone());
-    let right = state.passwords.verify(password, kept).await?;
-    let account = account.filter(|_| right).ok_or_else(wrong)?;
-    state.limits.succeeded(attempt).await;
-    Ok(account)
-}
-
-fn wrong() -> Problem {
-    Problem::new(&FORBIDDEN, "the name or the password is wrong")
-}
-
-/// For those who have shown who they are.
-pub(super) fn suspended() -> Problem {
-    Problem::new(&FORBIDDEN, "this account is suspended; ask the administrator of this server")
-}
-
 fn again(state: &App, name: String, next: String, problem: &Problem) -> Response {
     let mut login = Login::new(state, name.chars().take(64).collect(), next);
     login.wrong = Some(("name", sentence(problem)));
@@ -125,7 +92,7 @@ fn again(state: &App, name: String, next: String, problem: &Problem) -> Response
 }
 
 /// The registry does not answer.
-pub(super) fn away(error: &RegistryError) -> Response {
+pub(super) fn away(error: &AccountError) -> Response {
     tracing::error!(%error, "account lookup failed");
     message(&UNAVAILABLE)
 }

@@ -7,10 +7,8 @@ use axum::extract::State;
 use axum::http::header::{HOST, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
-use terse_core::registry::{
-    Account, AccountChange, AccountName, Actor, Attribution, ChangeAccount, NewAccount,
-    RegistryError, Role, Token,
-};
+use terse_core::accounts::{AccountError, ForeignAccount, SignUp};
+use terse_core::registry::RegistryError;
 use terse_core::{Domain, OwnerId};
 
 use super::form::OwnForm;
@@ -19,11 +17,9 @@ use super::session::{begin, go, go_with, guard, private_page, signed_in};
 use super::{Message, html, message};
 use crate::http::cookies::{cookie, is_secure, set_cookie};
 use crate::http::extract::Peer;
-use crate::http::host::hex;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
-use crate::keys::Keys;
 use crate::oidc::{Flow, Oidc, OidcError, ProviderAccount, Purpose};
 use crate::router::nothing_here;
 
@@ -88,7 +84,7 @@ pub(super) async fn leave(
     headers: HeaderMap,
     params: Result<Params, Problem>,
 ) -> Response {
-    let Some(oidc) = &state.accounts.oidc else { return nothing_here(uri, headers).await };
+    let Some(oidc) = &state.oidc else { return nothing_here(uri, headers).await };
     // The provider sends everybody back to one address: only there is the cookie seen again.
     let base = state.links.rules().hosts.base_of(&Domain::primary());
     let base = base.trim_end_matches('/');
@@ -111,7 +107,7 @@ pub(super) async fn join(
     headers: HeaderMap,
     form: Result<OwnForm, Response>,
 ) -> Response {
-    let Some(oidc) = &state.accounts.oidc else { return nothing_here(uri, headers).await };
+    let Some(oidc) = &state.oidc else { return nothing_here(uri, headers).await };
     match form {
         Ok(OwnForm(mut fields)) => {
             let token = fields.take("token").filter(|token| token.len() <= 512).unwrap_or_default();
@@ -128,7 +124,7 @@ pub(super) async fn connect(
     headers: HeaderMap,
     form: Result<OwnForm, Response>,
 ) -> Response {
-    let Some(oidc) = &state.accounts.oidc else { return nothing_here(uri, headers).await };
+    let Some(oidc) = &state.oidc else { return nothing_here(uri, headers).await };
     if let Err(response) = form {
         return response;
     }
@@ -146,19 +142,9 @@ pub(super) async fn disconnect(State(state): Web, headers: HeaderMap, _: OwnForm
         Ok(None) => return go("/login"),
         Err(error) => return away(&error),
     };
-    if account.password.is_none() {
-        return message(&ONLY_WAY);
-    }
-    let change = AccountChange { identity: Some(None), ..AccountChange::default() };
-    match state
-        .registry
-        .change_account(
-            ChangeAccount { id: account.id, change, expected: Some(account.revision) },
-            state.by(account.id, None),
-        )
-        .await
-    {
+    match state.accounts.disconnect(&account).await {
         Ok(_) => go("/account?done=disconnected"),
+        Err(AccountError::Forbidden { .. }) => message(&ONLY_WAY),
         Err(error) => away(&error),
     }
 }
@@ -183,11 +169,11 @@ pub(super) async fn arrive(
     headers: HeaderMap,
     params: Result<Params, Problem>,
 ) -> Response {
-    let Some(oidc) = &state.accounts.oidc else { return nothing_here(uri, headers).await };
+    let Some(oidc) = &state.oidc else { return nothing_here(uri, headers).await };
     let mut response = match come(&state, oidc, address, &headers, params).await {
         Ok(response) => response,
-        Err(Turned::Told(told)) => message(told),
-        Err(Turned::Response(response)) => *response,
+        Err(Rejected::Message(shown)) => message(shown),
+        Err(Rejected::Response(response)) => *response,
     };
     // Good for one way back, whatever came of it.
     response.headers_mut().append(SET_COOKIE, flow_cookie(&state, oidc, None));
@@ -195,21 +181,27 @@ pub(super) async fn arrive(
     response
 }
 
-/// Why somebody was turned away.
-enum Turned {
-    Told(&'static Message),
+/// Why a sign-in was refused.
+enum Rejected {
+    Message(&'static Message),
     Response(Box<Response>),
 }
 
-impl From<&'static Message> for Turned {
-    fn from(told: &'static Message) -> Self {
-        Self::Told(told)
+impl From<&'static Message> for Rejected {
+    fn from(message: &'static Message) -> Self {
+        Self::Message(message)
     }
 }
 
-impl From<RegistryError> for Turned {
-    fn from(error: RegistryError) -> Self {
-        Self::Response(Box::new(away(&error)))
+impl From<AccountError> for Rejected {
+    fn from(error: AccountError) -> Self {
+        match error {
+            AccountError::Suspended => Self::Message(&SUSPENDED),
+            AccountError::IdentityTaken => Self::Message(&OTHERS),
+            AccountError::LinkOver => Self::Message(&OVER),
+            AccountError::Registry(RegistryError::NameTaken) => Self::Message(&FAILED),
+            error => Self::Response(Box::new(away(&error))),
+        }
     }
 }
 
@@ -219,7 +211,7 @@ async fn come(
     address: std::net::IpAddr,
     headers: &HeaderMap,
     params: Result<Params, Problem>,
-) -> Result<Response, Turned> {
+) -> Result<Response, Rejected> {
     let mut params = params.map_err(|_| &FAILED)?;
     let flow_state = params.take("state").unwrap_or_default();
     let held = cookie(headers, flow_name(state)).and_then(|held| {
@@ -236,107 +228,44 @@ async fn come(
         params.take("code").filter(|code| !code.is_empty() && code.len() <= 4096).ok_or(&FAILED)?;
     let attempt = state.limits.sign_in(address, None).await.map_err(|reached| {
         let shown = super::form::shown_again(&reached.into(), html(&super::LIMITED));
-        Turned::Response(Box::new(shown))
+        Rejected::Response(Box::new(shown))
     })?;
     let purpose = flow.purpose.clone();
     let person = oidc
         .finish(flow, code)
         .await
-        .map_err(|error| Turned::Response(Box::new(failed(&error))))?;
+        .map_err(|error| Rejected::Response(Box::new(failed(&error))))?;
     state.limits.succeeded(attempt).await;
+    let accounts = &state.accounts;
     match purpose {
         Purpose::SignIn { next } => {
-            let account = match state.registry.account_by_identity(&person.identity).await? {
+            let account = match accounts.by_identity(&person.identity).await? {
                 Some(account) => account,
-                None if oidc.settings().sign_up => make(state, &person, None).await?,
+                None if oidc.settings().sign_up => {
+                    accounts.sign_up_foreign(&SignUp::Open, &foreign(person)).await?
+                }
                 None => return Err((&UNKNOWN).into()),
             };
-            enter(state, headers, &account, inside(&next)).await
+            Ok(go_with(inside(&next), begin(state, headers, &account).await?))
         }
         Purpose::Join { token } => {
-            let account = make(state, &person, Some(Token(Keys::hash(&token)))).await?;
-            enter(state, headers, &account, HOME).await
+            let way = SignUp::Invitation(&token);
+            let account = accounts.sign_up_foreign(&way, &foreign(person)).await?;
+            Ok(go_with(HOME, begin(state, headers, &account).await?))
         }
         Purpose::Connect { owner } => {
             let here = signed_in(state, headers)
                 .await?
                 .filter(|here| here.account.id == OwnerId(owner))
                 .ok_or(&FAILED)?;
-            let change =
-                AccountChange { identity: Some(Some(person.identity)), ..AccountChange::default() };
-            let change = ChangeAccount {
-                id: here.account.id,
-                change,
-                expected: Some(here.account.revision),
-            };
-            match state.registry.change_account(change, state.by(here.account.id, None)).await {
-                Ok(_) => Ok(go("/account?done=connected")),
-                Err(RegistryError::NameTaken) => Err((&OTHERS).into()),
-                Err(error) => Err(error.into()),
-            }
+            accounts.connect(&here.account, person.identity).await?;
+            Ok(go("/account?done=connected"))
         }
     }
 }
 
-async fn enter(
-    state: &App,
-    headers: &HeaderMap,
-    account: &Account,
-    next: &str,
-) -> Result<Response, Turned> {
-    match begin(state, headers, account).await {
-        Ok(cookie) => Ok(go_with(next, cookie)),
-        Err(RegistryError::Missing) => Err((&SUSPENDED).into()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Makes an account for somebody, by an invitation or without: under the name they have there, or
-/// one like it.
-async fn make(
-    state: &App,
-    person: &ProviderAccount,
-    invitation: Option<Token>,
-) -> Result<Account, Turned> {
-    // An identity has one account. Two at once end in `NameTaken`, and the second look finds it.
-    let mut random = [0; 4];
-    let _ = getrandom::fill(&mut random);
-    let suffix = hex(&random);
-    let known = person.names.iter().filter_map(|name| AccountName::parse(name));
-    let spare = person
-        .names
-        .iter()
-        .filter_map(|name| AccountName::parse(&format!("{name}-{}", &suffix[..4])));
-    let last = AccountName::parse(&format!("user-{suffix}"));
-    let created_at = state.links.now();
-    for name in known.chain(spare).chain(last) {
-        let identity = Some(person.identity.clone());
-        let account = NewAccount { name, role: Role::User, password: None, identity, created_at };
-        let made = match &invitation {
-            Some(token) => state.registry.accept(token, account).await,
-            None => {
-                state
-                    .registry
-                    .add_account(
-                        account,
-                        Attribution { actor: Actor::Terse, at: created_at, why: None },
-                    )
-                    .await
-            }
-        };
-        match made {
-            Err(RegistryError::NameTaken)
-                if state.registry.account_by_identity(&person.identity).await?.is_some() =>
-            {
-                return Err((&OTHERS).into());
-            }
-            Err(RegistryError::NameTaken) => {}
-            Err(RegistryError::Missing) => return Err((&OVER).into()),
-            Err(error) => return Err(error.into()),
-            Ok(account) => return Ok(account),
-        }
-    }
-    Err((&FAILED).into())
+fn foreign(person: ProviderAccount) -> ForeignAccount {
+    ForeignAccount { identity: person.identity, names: person.names }
 }
 
 fn flow_name(state: &App) -> &'static str {

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::Response;
+use terse_core::moderation::MAX_REPORT_TEXT;
 use terse_core::{Caller, LinkKey, Status};
 
 use super::form::{fields, sentence, shown_again};
@@ -18,7 +19,7 @@ use crate::http::origin::Origin;
 use crate::http::principal::principal_of;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
-use crate::reporting::{self, MAX_REPORT_TEXT, Reason, Reporter};
+use crate::reporting::{self, Reason, Reporter};
 
 #[derive(Template)]
 #[template(path = "report.html")]

@@ -3,71 +3,39 @@
 use axum::http::header::{CACHE_CONTROL, LOCATION, REFERRER_POLICY, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use terse_core::registry::{Account, RegistryError, Session, Token};
-use terse_core::{StoreError, Timestamp};
+use terse_core::accounts::{AccountError, SignedIn};
+use terse_core::registry::Account;
 
 use super::page;
 use crate::http::cookies::{cookie, session_cookie, set_cookie};
 use crate::http::state::App;
-use crate::keys::Keys;
 
-/// Somebody whose browser is signed in.
-pub(super) struct SignedIn {
-    pub(super) token: Token,
-    pub(super) account: Account,
-}
-
-/// Who is signed in, if anybody is.
+/// Who is signed in, if anybody is. A suspended account is not.
 pub(super) async fn signed_in(
     state: &App,
     headers: &HeaderMap,
-) -> Result<Option<SignedIn>, RegistryError> {
-    let Some(token) = token(state, headers) else { return Ok(None) };
-    let found = state.registry.session(&token, state.links.now()).await?;
-    Ok(found
-        .filter(|(_, account)| account.suspended.is_none())
-        .map(|(_, account)| SignedIn { token, account }))
+) -> Result<Option<SignedIn>, AccountError> {
+    let Some(cookie) = cookie(headers, session_cookie(state)) else { return Ok(None) };
+    let session = state.accounts.session(cookie).await?;
+    Ok(session.filter(|session| session.account.suspended.is_none()))
 }
 
-fn token(state: &App, headers: &HeaderMap) -> Option<Token> {
-    cookie(headers, session_cookie(state)).and_then(Keys::checked_hash).map(Token)
-}
-
-/// Begins a session of somebody who has shown who they are, in place of the one their browser had,
-/// and gives back what the cookie is set with. The account must still be as it was when that was
-/// checked.
+/// Begins a session of an account that has proved itself, in place of the one that the browser had:
+/// the cookie to set.
 pub(super) async fn begin(
     state: &App,
     headers: &HeaderMap,
     account: &Account,
-) -> Result<HeaderValue, RegistryError> {
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret)
-        .map_err(|error| StoreError::Unavailable(error.to_string().into()))?;
-    let secret = URL_SAFE_NO_PAD.encode(secret);
-    let (now, ttl) = (state.links.now(), state.accounts.session_ttl);
-    let (token, expires_at) =
-        (Token(Keys::hash(&secret)), now.checked_add(ttl).unwrap_or(Timestamp::MAX));
-    state
-        .registry
-        .add_session(
-            Session { token, owner: account.id, created_at: now, expires_at },
-            account.revision,
-        )
-        .await?;
-    // Whoever has set a cookie in this browser before gains nothing by it.
-    if let Some(before) = self::token(state, headers) {
-        state.registry.end_session(&before).await?;
-    }
-    Ok(set_cookie(state, session_cookie(state), &secret, ttl.as_secs()))
+) -> Result<HeaderValue, AccountError> {
+    let name = session_cookie(state);
+    let begun = state.accounts.begin_session(account, cookie(headers, name)).await?;
+    Ok(set_cookie(state, name, &begun.secret, begun.ttl.as_secs()))
 }
 
-/// Ends the session of this browser, and gives back what takes its cookie away.
-pub(super) async fn end(state: &App, headers: &HeaderMap) -> Result<HeaderValue, RegistryError> {
-    if let Some(token) = token(state, headers) {
-        state.registry.end_session(&token).await?;
+/// Ends the session of this browser: the cookie to set.
+pub(super) async fn end(state: &App, headers: &HeaderMap) -> Result<HeaderValue, AccountError> {
+    if let Some(cookie) = cookie(headers, session_cookie(state)) {
+        state.accounts.end_session(cookie).await?;
     }
     Ok(no_cookie(state))
 }

@@ -21,6 +21,18 @@ fn the_common_module_knows_neither_the_api_nor_the_pages() {
 }
 
 #[test]
-fn the_api_does_not_know_the_pages() {
+fn the_api_and_the_pages_do_not_know_each_other() {
     assert_eq!(lines_with("api", &["crate::pages"]), Vec::<String>::new());
+    assert_eq!(lines_with("pages", &["crate::api"]), Vec::<String>::new());
+}
+
+/// Rules live in the services: a handler that writes to the registry itself would go past limits,
+/// permissions and the audit log.
+#[test]
+fn no_handler_asks_the_registry_itself() {
+    for folder in ["api", "pages", "http"] {
+        let found = lines_with(folder, &["state.registry.", "        .registry"]);
+        let found: Vec<_> = found.into_iter().filter(|line| !line.contains("state.rs")).collect();
+        assert_eq!(found, Vec::<String>::new());
+    }
 }

@@ -15,7 +15,7 @@ use terse_core::registry::{
 };
 use terse_core::*;
 use terse_server::{
-    Accounts, ApiStats, AppState, Erasures, Keys, Limits, Passwords, Peer, RegistryRefresh,
+    AccountSettings, ApiStats, AppState, Erasures, Keys, Limits, Passwords, Peer, RegistryRefresh,
     Webhooks, router,
 };
 use terse_testkit::MemoryRegistry;
@@ -195,7 +195,7 @@ impl Web {
             registry: registry.clone(),
             registry_refresh: RegistryRefresh::default(),
             passwords: Passwords::new(1),
-            accounts: Accounts::closed(),
+            accounts: AccountSettings::closed(),
             used_keys: Arc::default(),
             classifier: Arc::new(Onlooking),
             cursor_key: [9; 32],
