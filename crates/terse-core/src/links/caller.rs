@@ -2,27 +2,27 @@
 
 use crate::link::{Link, OwnerId};
 
-/// Who is asking.
+/// Whose links a caller sees and creates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Caller {
-    /// No key was shown.
+    /// A caller without a credential.
     Anonymous,
     /// An owner.
     Owner(OwnerId),
-    /// An admin, who sees everything. What they make is theirs.
+    /// An admin, who sees all links. Links that they create are their own.
     Admin(OwnerId),
 }
 
 impl Caller {
-    /// Whoever runs this server.
+    /// The operator.
     pub const OPERATOR: Self = Self::Admin(OwnerId::ADMIN);
 
-    /// Whether everyone's links are shown, not only the caller's own.
+    /// Whether the caller sees all links.
     pub fn sees_all(self) -> bool {
         matches!(self, Self::Admin(_))
     }
 
-    /// Whose links this caller makes.
+    /// The owner of links that this caller creates.
     pub fn owner(self) -> OwnerId {
         match self {
             Self::Anonymous => OwnerId::ANONYMOUS,
@@ -30,8 +30,8 @@ impl Caller {
         }
     }
 
-    /// Whether this caller may see and change the link. Nobody owns anonymous links, not even
-    /// whoever made them.
+    /// Whether this caller may see and change the link. Anonymous links have no owner, so their
+    /// creators may not.
     pub(super) fn may_touch(self, link: &Link) -> bool {
         match self {
             Self::Anonymous => false,

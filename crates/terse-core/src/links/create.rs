@@ -1,6 +1,6 @@
 //! Creating a link.
 
-use super::screening::asked_for;
+use super::screening::targets_of_new;
 use super::{Caller, LinkError, Links};
 use crate::code::Code;
 use crate::codes::{CodeSourceError, Wanted};
@@ -13,23 +13,24 @@ use crate::store::StoreError;
 use crate::time::Timestamp;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// How often a generated code may turn out to be taken before something must be wrong.
+/// How many generated codes may be taken already before the generator counts as broken.
 const CODE_ATTEMPTS: u32 = 32;
 
-/// A link that was asked for.
+/// What a create request came to.
 #[derive(Clone, Debug)]
 pub struct Created {
     /// The link.
     pub link: Link,
-    /// Whether it is new; otherwise one that existed was given back.
+    /// Whether it is new; otherwise it existed before.
     pub new: bool,
-    /// Whether it is the answer to an earlier attempt of the same request.
+    /// Whether an earlier attempt of the same request created it.
     pub replayed: bool,
 }
 
 impl Links {
-    /// Makes a link, or gives back the caller's own for the same target. `Ok` means durable and
-    /// visible everywhere.
+    /// Creates a link, or returns the caller's own for the same target. `Ok` means durable and
+    /// visible everywhere. Nothing is limited here: adapters use
+    /// [`LinkCreation`](super::LinkCreation).
     pub async fn create(
         &self,
         caller: Caller,
@@ -54,9 +55,9 @@ impl Links {
         created_at: Timestamp,
     ) -> Result<Created, LinkError> {
         let owner = caller.owner();
-        self.prepare(asked_for(&new).map(|asked| asked.target)).await;
+        self.prepare(targets_of_new(&new).map(|asked| asked.target)).await;
         let version = self.screen.version();
-        let (standing, flags) = self.judge(caller, owner, asked_for(&new))?;
+        let (standing, flags) = self.judge(caller, owner, targets_of_new(&new))?;
         for attempt in 0..CODE_ATTEMPTS {
             let code = match &new.alias {
                 Some(alias) => alias.clone(),
@@ -110,7 +111,7 @@ impl Links {
     }
 }
 
-/// A new link as the store will keep it.
+/// A new link as the store keeps it.
 fn stored_form(
     new: &NewLink,
     code: Code,
@@ -146,7 +147,7 @@ fn stored_form(
         reusable: false,
         revision: Revision(1),
     };
-    // Strangers share the anonymous owner, so what one of them made is nothing to give to another.
+    // Anonymous callers share one owner, so a link of one is never returned to another.
     let plain = new.title.is_none() && new.tags.is_empty() && link.is_plain();
     link.reusable =
         new.reuse && plain && standing == ModerationStatus::Clear && owner != OwnerId::ANONYMOUS;

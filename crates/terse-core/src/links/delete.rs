@@ -5,11 +5,11 @@ use crate::link::{Link, LinkKey, OwnerId};
 use crate::text::Tags;
 use crate::time::Timestamp;
 
-/// When erased links were deleted: whatever the grace time is, they are not restored.
+/// The deletion time of erased links. No grace time reaches back to it, so they are never restored.
 const LONG_AGO: Timestamp = Timestamp::EPOCH;
 
 impl Links {
-    /// Deletes a link softly. Deleting it again is fine.
+    /// Deletes a link; it can be restored within the grace time. Deleting it again changes nothing.
     pub async fn delete(&self, caller: Caller, key: &LinkKey) -> Result<(), LinkError> {
         let deleted = self.change(caller, key, None, |link, now| {
             let mut new = link.clone();
@@ -23,7 +23,7 @@ impl Links {
         deleted.await.map(|_| ())
     }
 
-    /// Undoes a delete within the grace time.
+    /// Restores a deleted link within the grace time.
     pub async fn restore(&self, caller: Caller, key: &LinkKey) -> Result<Link, LinkError> {
         self.change(caller, key, None, |link, now| {
             let mut new = link.clone();
@@ -34,7 +34,7 @@ impl Links {
                 new.deleted_at = None;
                 new.updated_at = now.max(link.updated_at);
                 new.revision.0 += 1;
-                // Nobody looked at it while it was gone.
+                // Re-scans skip deleted links.
                 if let Some(screened) = self.screened(&new) {
                     new = Link { revision: new.revision, ..screened };
                 }
@@ -45,10 +45,9 @@ impl Links {
         .inspect(|link| self.revisit_if_unscreened(link))
     }
 
-    /// Takes a link of an owner who leaves out of the world: nobody can restore it, and
-    /// [`Links::purge_erased`] deletes it. A blocked one stays, so that its code never leads
-    /// anywhere again, but without its owner's words. Doing it again is fine, as is a link that is
-    /// gone.
+    /// Erases a link of an owner who leaves: it cannot be restored, and [`Links::purge_erased`]
+    /// deletes it. A blocked link stays, so that its code is never issued again, but without its
+    /// owner's texts. Erasing again, or a link that is gone, changes nothing.
     pub async fn erase(&self, owner: OwnerId, key: &LinkKey) -> Result<(), LinkError> {
         let erased = self.change(Caller::Owner(owner), key, None, |link, _| {
             let mut new = link.clone();
@@ -61,7 +60,7 @@ impl Links {
             Ok(new)
         });
         match erased.await {
-            // Their words were in what the link was before, too.
+            // Earlier versions contain the owner's texts, too.
             Ok(_) => Ok(self.store.forget_history(key).await?),
             Err(LinkError::NotFound) => Ok(()),
             Err(error) => Err(error),

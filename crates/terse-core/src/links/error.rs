@@ -7,13 +7,13 @@ use crate::principal::AccessError;
 use crate::store::StoreError;
 use crate::validation::ValidationError;
 
-/// Why something could not be done.
+/// Why something was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// The input was refused; nothing changed.
+    /// The input is invalid; nothing changed.
     #[error(transparent)]
     Refused(#[from] ValidationError),
-    /// No such link, or none of the caller's.
+    /// There is no such link, or the caller may not see it.
     #[error("there is no such link")]
     NotFound,
     /// An anonymous caller needs a credential.
@@ -28,16 +28,16 @@ pub enum LinkError {
     /// The password was not hashed.
     #[error(transparent)]
     Password(#[from] PasswordError),
-    /// Others kept changing the same link.
+    /// Concurrent changes of the same link won.
     #[error("the link was changed by somebody else")]
     Conflict,
-    /// The same idempotency key was used for something else.
+    /// The idempotency key was used for another request.
     #[error("this idempotency key was used for another request")]
     RequestMismatch,
-    /// The store did not do it.
+    /// The store failed.
     #[error(transparent)]
     Store(StoreError),
-    /// No code could be made.
+    /// No code could be generated.
     #[error("no code could be made")]
     NoCode(#[source] CodeSourceError),
 }

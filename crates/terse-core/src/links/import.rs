@@ -7,8 +7,8 @@ use crate::time::Timestamp;
 use crate::validation::ValidationErrorKind;
 
 impl Links {
-    /// Takes over a link made elsewhere, with its code and its age. Taking over the same link twice
-    /// is fine: the second time it is given back as not new.
+    /// Imports a link with its code and its creation time. Importing the same link again returns it
+    /// as not new.
     pub async fn import(
         &self,
         caller: Caller,

@@ -40,19 +40,20 @@ use crate::time::Timestamp;
 pub struct LinkPolicy {
     /// Which targets are allowed.
     pub targets: TargetRules,
-    /// Which domains are ours.
+    /// The short domains of this server.
     pub hosts: Hosts,
-    /// Whether links can be made without a key.
+    /// Whether links can be created without a key.
     pub anonymous_create: bool,
     /// How long such links live.
     pub anonymous_ttl: Duration,
     /// How long deleted links can be restored.
     pub grace: Duration,
-    /// How long an alias stays its former owner's once its link is gone; zero for not at all.
+    /// How long an alias stays reserved for its former owner once its link is gone; zero for not at
+    /// all.
     pub quarantine: Duration,
 }
 
-/// The back office: everything that creates or changes links goes through here.
+/// The service. Everything that creates or changes a link goes through it.
 pub struct Links {
     store: Arc<dyn LinkStore>,
     codes: Arc<dyn CodeSource>,
@@ -65,7 +66,7 @@ pub struct Links {
 }
 
 impl LinkPolicy {
-    /// Until when aliases of links that go now are held.
+    /// Until when the aliases of links that are deleted now stay reserved.
     pub fn quarantine_until(&self, now: Timestamp) -> Option<Timestamp> {
         (!self.quarantine.is_zero())
             .then(|| now.checked_add(self.quarantine).unwrap_or(Timestamp::MAX))
@@ -73,7 +74,7 @@ impl LinkPolicy {
 }
 
 impl Links {
-    /// Puts the parts together.
+    /// Wires the service.
     pub fn new(
         store: Arc<dyn LinkStore>,
         codes: Arc<dyn CodeSource>,
@@ -86,7 +87,7 @@ impl Links {
         Self { store, codes, cache, screen, events, rules, suspended, clock }
     }
 
-    /// The same, with somebody who is told what happens.
+    /// The same, with a listener for events.
     pub fn telling(self, events: Arc<dyn LinkEvents>) -> Self {
         Self { events, ..self }
     }
@@ -96,7 +97,7 @@ impl Links {
         &self.rules
     }
 
-    /// Who is suspended, to be told by whoever asks the registry.
+    /// The suspended owners, which the registry watcher keeps up to date.
     pub fn suspended(&self) -> &Suspended {
         &self.suspended
     }
@@ -106,7 +107,7 @@ impl Links {
         &self.clock
     }
 
-    /// The time.
+    /// The time now.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }

@@ -6,28 +6,28 @@ use crate::link::{Link, LinkKey};
 use crate::store::{ListQuery, Page, Sort, StoreError};
 use crate::time::Timestamp;
 
-/// A part of a caller's list.
+/// A page of a caller's list.
 #[derive(Clone, Debug)]
 pub struct Listing {
-    /// The links and where to go on.
+    /// The links, and the cursor of the next page.
     pub page: Page,
-    /// The moment by which their states were judged.
+    /// The time that their statuses refer to.
     pub now: Timestamp,
 }
 
 impl Links {
-    /// A link of the caller's.
+    /// A link that the caller may see.
     pub async fn get(&self, caller: Caller, key: &LinkKey) -> Result<Link, LinkError> {
         let link = self.store.get(key).await?.filter(|link| caller.may_touch(link));
         link.ok_or(LinkError::NotFound)
     }
 
-    /// What anyone may see of a link before following it.
+    /// A link as visitors get it: blocked while its owner is suspended.
     pub async fn preview(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         Ok(self.store.get(key).await?.map(|link| self.suspended.applied(link)))
     }
 
-    /// The caller's links; an admin sees everyone's.
+    /// The caller's links; an admin lists all.
     pub async fn list(&self, caller: Caller, mut query: ListQuery) -> Result<Listing, LinkError> {
         match caller {
             Caller::Anonymous => return Err(LinkError::KeyNeeded),
@@ -38,7 +38,7 @@ impl Links {
         Ok(Listing { page: self.store.list(&query).await?, now })
     }
 
-    /// Whether there is any link on a domain, but for deleted ones.
+    /// Whether a domain has links, deleted ones aside.
     pub async fn any_on(&self, domain: &Domain) -> Result<bool, StoreError> {
         let (now, domain) = (self.clock.now(), Some(domain.clone()));
         let (owner, tag, text, status, archived, after) = (None, None, None, None, None, None);

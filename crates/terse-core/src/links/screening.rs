@@ -14,12 +14,12 @@ use crate::target::Target;
 use crate::time::Timestamp;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// About how many targets of one link others are asked before it is made; the rest are looked at
-/// again later.
+/// How many targets of one link the screen may look up before the link is created. The rest are
+/// scanned later.
 const PREPARED: usize = 4;
 
 impl Links {
-    /// What is odd about a link, in sentences for whoever wonders whether to follow it.
+    /// The reasons for a link's warning, in sentences for visitors.
     pub fn reasons(&self, link: &Link) -> Vec<&'static str> {
         let sentence = |flag: &str| match flag {
             REPORTED => Some("Several people have reported it."),
@@ -28,15 +28,15 @@ impl Links {
         link.flags.iter().filter_map(sentence).collect()
     }
 
-    /// A host as a moderator typed it, canonical; or why it cannot be blocked with all names below
-    /// it.
+    /// The canonical form of a host that a moderator wants to block with all names below it, or why
+    /// it cannot be blocked.
     pub fn blockable(&self, typed: &str) -> Result<String, ValidationError> {
         let refuse = |detail: &'static str| {
             ValidationError::new(ValidationErrorKind::InvalidRequest, "host", detail)
         };
         let host = canonical_host(typed)
             .ok_or_else(|| refuse("a host name or an address, without scheme, port or path"))?;
-        // Nobody means a host by these: it would be in the list and match nothing.
+        // Such a name would be in the list and match nothing.
         if host.contains('*') || host.split('.').any(str::is_empty) {
             return Err(refuse(
                 "a host with all names below it is meant anyway; leave out stars and empty labels",
@@ -55,7 +55,7 @@ impl Links {
         Ok(host)
     }
 
-    /// A target of something other than a link, under the same rules.
+    /// A target that is not a link's, such as a domain's fallback, under the same rules.
     pub fn target(
         &self,
         caller: Caller,
@@ -64,19 +64,19 @@ impl Links {
     ) -> Result<Target, ValidationError> {
         let target =
             Target::parse(text, &self.rules.targets).map_err(|refusal| refusal.on(field))?;
-        let asked = Asked { field, target: &target, evidence: Evidence::Typed(text) };
+        let asked = TargetToScreen { field, target: &target, evidence: Evidence::Typed(text) };
         self.judge(caller, caller.owner(), [asked])?;
         Ok(target)
     }
 
-    /// A stored link as the screen would have it now, or `None` if it is so already. A moderator's
-    /// word is not touched.
+    /// A stored link with the screen's present verdict, or `None` if that changes nothing. A
+    /// moderator's decision stays.
     pub fn screened(&self, link: &Link) -> Option<Link> {
         screening::screened(&*self.screen, link, self.clock.now())
     }
 
-    /// Has a link judged again, soon, if asking elsewhere would tell more of the places it leads to
-    /// than is known here.
+    /// Queues a link for another scan if a look-up would tell more about its targets than is known
+    /// here.
     pub fn revisit_if_unsure(&self, link: &Link) {
         if link.judged == ModerationSource::Screen {
             self.unsure_of(link).for_each(|target| self.screen.revisit(&link.key, target));
@@ -88,36 +88,34 @@ impl Links {
             return;
         }
         let mut unsure = self.unsure_of(link).peekable();
-        // It may have been told in between: then there is nothing to ask, and still something to
-        // judge.
+        // If the answers have arrived meanwhile, nothing is left to look up, but the link is still
+        // to be scanned.
         if unsure.peek().is_none() {
             self.screen.revisit(&link.key, &link.target);
         }
         unsure.for_each(|target| self.screen.revisit(&link.key, target));
     }
 
-    /// Each of them is to be asked about: a visitor may be led to any.
+    /// A visitor may be redirected to any of them.
     fn unsure_of<'a>(&'a self, link: &'a Link) -> impl Iterator<Item = &'a Target> {
         link.targets().filter(|target| self.screen.is_unsure(target))
     }
 
-    /// Gives the screen a moment to ask elsewhere about targets that it is unsure of; about few, so
-    /// that nobody waits long.
+    /// Lets the screen look up targets that it is unsure of, only a few, so that the caller does
+    /// not wait long.
     pub(super) async fn prepare<'a>(&self, targets: impl Iterator<Item = &'a Target>) {
         for target in targets.filter(|target| self.screen.is_unsure(target)).take(PREPARED) {
             self.screen.prepare(target).await;
         }
     }
 
-    /// Judges a stored link again, by what is known now. `None` if that changes nothing, or if the
-    /// link is gone.
+    /// Scans a stored link again. `None` if that changes nothing, or if the link is gone.
     pub async fn rejudge(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         self.judge_stored(key, |link| self.screened(link)).await
     }
 
-    /// Puts a warning page before a link that enough people have reported. A moderator's word
-    /// stands above theirs. `None` if that changes nothing, or if the link that was made at that
-    /// moment is gone.
+    /// Puts a warning page before a link that has enough reports. A moderator's decision stays.
+    /// `None` if that changes nothing, or if the link created at that time is gone.
     pub async fn warn(&self, key: &LinkKey, born: Timestamp) -> Result<Option<Link>, StoreError> {
         let reported = |link: &Link| screening::reported(&*self.screen, link, self.clock.now());
         self.judge_stored(key, |link| (link.created_at == born).then(|| reported(link)).flatten())
@@ -150,17 +148,17 @@ impl Links {
         Err(StoreError::Conflict)
     }
 
-    /// Judges targets that are about to become a link's.
+    /// Screens targets that are to become a link's.
     pub(super) fn judge<'a>(
         &self,
         caller: Caller,
         owner: OwnerId,
-        asked: impl IntoIterator<Item = Asked<'a>>,
+        asked: impl IntoIterator<Item = TargetToScreen<'a>>,
     ) -> Result<(ModerationStatus, Flags), ValidationError> {
         let mut all: Option<Judgement> = None;
-        for Asked { field, target, evidence } in asked {
+        for TargetToScreen { field, target, evidence } in asked {
             let one = match self.screen.judge(target, evidence) {
-                // Which list it was would help a stranger to find a way around it.
+                // The name of the list would help to find a way around it.
                 Judgement::Blocked { source } if caller.sees_all() => {
                     let detail = format!("this destination is blocked by {source}");
                     return Err(ValidationError::new(
@@ -191,9 +189,8 @@ impl Links {
         ))
     }
 
-    /// A link that was judged before something new was learned and written after everybody else was
-    /// judged again would be missed. If it cannot be judged again right now, that is left to the
-    /// next time everybody is.
+    /// Scans a link again if the lists changed while it was written: a re-scan of all links may
+    /// have passed it before it was there. If that fails, the next re-scan finds it.
     pub(super) async fn learned_since(&self, version: u64, link: Link) -> Link {
         if self.screen.version() == version {
             return link;
@@ -202,36 +199,39 @@ impl Links {
     }
 }
 
-/// A target that is about to become a link's, and where it stands in what was sent.
-pub(super) struct Asked<'a> {
+/// A target that is to become a link's, and the field it came in.
+pub(super) struct TargetToScreen<'a> {
     pub(super) field: &'a str,
     pub(super) target: &'a Target,
     pub(super) evidence: Evidence<'a>,
 }
 
-/// All targets of a new link.
-pub(super) fn asked_for(new: &NewLink) -> impl Iterator<Item = Asked<'_>> {
-    let own =
-        Asked { field: "long_url", target: &new.target, evidence: Evidence::Typed(&new.typed) };
+/// The targets of a new link.
+pub(super) fn targets_of_new(new: &NewLink) -> impl Iterator<Item = TargetToScreen<'_>> {
+    let own = TargetToScreen {
+        field: "long_url",
+        target: &new.target,
+        evidence: Evidence::Typed(&new.typed),
+    };
     let ruled = new.rules.iter().flat_map(|drafted| drafted.rules.targets().zip(&drafted.inputs));
-    std::iter::once(own).chain(ruled.map(|(target, typed)| Asked {
+    std::iter::once(own).chain(ruled.map(|(target, typed)| TargetToScreen {
         field: &typed.field,
         target,
         evidence: Evidence::Typed(&typed.text),
     }))
 }
 
-/// All targets of a changed link. Those that stay are judged by what was found when they were
-/// typed; which of them it was is no longer known, so that it counts for each.
-pub(super) fn asked_anew<'a>(
+/// The targets of a changed link. Those that stay are screened with the flags found when they were
+/// typed. The link does not record which target a flag was for, so it counts for each.
+pub(super) fn targets_of_change<'a>(
     patch: &'a Patch,
     old: &'a Link,
     new: &'a Link,
     typed: &'a [TargetInput],
-) -> impl Iterator<Item = Asked<'a>> {
+) -> impl Iterator<Item = TargetToScreen<'a>> {
     let kept = Evidence::Kept { flags: &old.flags, standing: old.standing };
     let text = patch.long_url.as_deref().filter(|_| new.target != old.target);
-    let own = Asked {
+    let own = TargetToScreen {
         field: "long_url",
         target: &new.target,
         evidence: text.map_or(kept, Evidence::Typed),
@@ -239,8 +239,8 @@ pub(super) fn asked_anew<'a>(
     let ruled = new.rules.iter().flat_map(rules::Rules::targets).enumerate();
     std::iter::once(own).chain(ruled.map(move |(place, target)| match typed.get(place) {
         Some(TargetInput { field, text }) => {
-            Asked { field, target, evidence: Evidence::Typed(text) }
+            TargetToScreen { field, target, evidence: Evidence::Typed(text) }
         }
-        None => Asked { field: "rules", target, evidence: kept },
+        None => TargetToScreen { field: "rules", target, evidence: kept },
     }))
 }

@@ -5,7 +5,7 @@ use crate::link::{Link, LinkKey};
 use crate::store::TagCount;
 
 impl Links {
-    /// The caller's own tags, those of most links first.
+    /// The caller's tags, by number of links, the most first.
     pub async fn tags(&self, caller: Caller, limit: usize) -> Result<Vec<TagCount>, LinkError> {
         match caller {
             Caller::Anonymous => Err(LinkError::KeyNeeded),
@@ -13,7 +13,7 @@ impl Links {
         }
     }
 
-    /// Puts another tag in the place of one, or none. Doing it again changes nothing.
+    /// Replaces a tag of a link by another, or removes it. Repeating it changes nothing.
     pub async fn retag(
         &self,
         caller: Caller,

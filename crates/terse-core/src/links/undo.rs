@@ -1,6 +1,6 @@
-//! What a link was before its changes, and the way back.
+//! Earlier versions of a link, and going back to one.
 
-use super::screening::Asked;
+use super::screening::TargetToScreen;
 use super::{Caller, LinkError, Links};
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, Revision};
 use crate::patch::check_window;
@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
 impl Links {
-    /// A link of the caller's, and what it was before each of its last changes, the latest first.
+    /// A link of the caller's, and its earlier versions, the latest first.
     pub async fn history(
         &self,
         caller: Caller,
@@ -26,9 +26,9 @@ impl Links {
         Ok((link, history))
     }
 
-    /// Takes a link back to what it was before its last change, or at an earlier revision. That is
-    /// a change like any other: under all rules, and itself to be undone. What moderation thinks of
-    /// the link stays, but for what is thought of its target. With `expected`, only if it is still
+    /// Takes a link back to its version before the last change, or to an earlier revision. That is
+    /// a change like any other: it obeys all rules and can itself be undone. The moderation status
+    /// stays, except for what follows from the target. With `expected`, only if the link is still
     /// at that revision.
     pub async fn undo(
         &self,
@@ -53,8 +53,7 @@ impl Links {
                 .ok_or_else(|| refuse("nothing is known of the link at that revision"))?,
         };
         self.prepare(past.targets()).await;
-        // Only what was looked at is taken back: with a change in between, another one would be the
-        // last.
+        // Without this, a concurrent change would be undone instead of the one that the caller saw.
         let expected = Some(expected.unwrap_or(seen.revision));
         let undone = self
             .change(caller, key, expected, |link, now| self.back_to(caller, &past, link, now))
@@ -62,7 +61,7 @@ impl Links {
         undone.inspect(|link| self.revisit_if_unscreened(link))
     }
 
-    /// The link with the wishes of an earlier one.
+    /// The link with the settings of an earlier version.
     fn back_to(
         &self,
         caller: Caller,
@@ -88,7 +87,7 @@ impl Links {
         if new == *link {
             return Ok(new);
         }
-        // It would be gone at once, and perhaps for good.
+        // The link would expire at once.
         if new.expires_at != link.expires_at && new.expires_at.is_some_and(|at| at <= now) {
             return Err(ValidationError::new(
                 ValidationErrorKind::InvalidExpiry,
@@ -99,23 +98,23 @@ impl Links {
         }
         check_window(new.valid_from, new.expires_at)?;
         if new.target != link.target || new.rules != link.rules {
-            // What targets may be can be decided otherwise by now.
+            // The rules for targets may have changed since.
             Target::parse(past.target.as_str(), &self.rules.targets)?;
             if let Some(rules) = &past.rules {
                 Rules::parse(&rules.to_json(), &self.rules.targets)?;
             }
             let fields = std::iter::once("long_url").chain(std::iter::repeat("rules"));
-            let asked = new.targets().zip(fields);
-            let asked = asked.map(|(target, field)| Asked {
+            let targets = new.targets().zip(fields);
+            let targets = targets.map(|(target, field)| TargetToScreen {
                 field,
                 target,
                 evidence: Evidence::Kept { flags: &past.flags, standing: past.standing },
             });
-            let judged = self.judge(caller, link.owner, asked)?;
-            // What people said since then was said of this link.
+            let judged = self.judge(caller, link.owner, targets)?;
+            // Reports since then are about this link.
             let (standing, flags) = screening::still_reported(link, judged);
             new.flags = flags;
-            // As for any new target: a moderator who took the link down meant its owner.
+            // As for any new target: a block by a moderator meant the owner, and stays.
             if link.judged == ModerationSource::Screen || link.standing == ModerationStatus::Clear {
                 (new.standing, new.judged) = (standing, ModerationSource::Screen);
             }

@@ -1,6 +1,6 @@
 //! Changing a link.
 
-use super::screening::asked_anew;
+use super::screening::targets_of_change;
 use super::{Caller, LinkError, Links};
 use crate::events::kind_of;
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, Revision};
@@ -12,7 +12,7 @@ use crate::target::Target;
 use crate::text::Title;
 use crate::time::Timestamp;
 
-/// How often a change is tried again when others change the same link.
+/// How often a change is tried again when concurrent changes win.
 pub(super) const UPDATE_ATTEMPTS: u32 = 8;
 
 impl Links {
@@ -37,7 +37,7 @@ impl Links {
         };
         self.prepare(target.iter().chain(drafted.iter().flat_map(rules::Rules::targets))).await;
         let changed = self.change(caller, key, expected, |link, now| {
-            // A deleted link can only be judged: its owner could restore it.
+            // Only moderation changes a deleted link, as its owner could restore it.
             if link.deleted_at.is_some() && patch.standing.is_none() {
                 return Err(LinkError::NotFound);
             }
@@ -47,13 +47,13 @@ impl Links {
                     PatchField::Set(drafted) => drafted.inputs,
                     PatchField::Keep | PatchField::Clear => Vec::new(),
                 };
-                let asked = asked_anew(patch, link, &new, &drafted);
-                let judged = self.judge(caller, link.owner, asked)?;
-                // Or whoever was reported would only have to lead the link elsewhere and back.
+                let targets = targets_of_change(patch, link, &new, &drafted);
+                let judged = self.judge(caller, link.owner, targets)?;
+                // Reports stay, or else an owner would shed them by changing the target and back.
                 let (standing, flags) = screening::still_reported(link, judged);
                 new.flags = flags;
-                // A moderator who cleared the old target knew nothing of the new one. One who took
-                // the link down meant its owner.
+                // A moderator who cleared the link did not know the new target. One who blocked it
+                // meant the owner, so a block stays.
                 if patch.standing.is_none()
                     && (link.judged == ModerationSource::Screen
                         || link.standing == ModerationStatus::Clear)
@@ -67,7 +67,8 @@ impl Links {
         changed.await.inspect(|link| self.revisit_if_unscreened(link))
     }
 
-    /// Gives a link the title of its target, unless it has one, leads elsewhere by now, or is gone.
+    /// Gives a link the title of its target, unless it has a title, has another target by now, or
+    /// is gone.
     pub async fn entitle(
         &self,
         key: &LinkKey,
@@ -90,8 +91,8 @@ impl Links {
         }
     }
 
-    /// Notes that a link's target has not answered for long, or answers again; not if it leads
-    /// elsewhere by now, or is gone.
+    /// Sets or clears the flag that a link's target does not answer. Does nothing if the link has
+    /// another target by now, or is gone.
     pub async fn mark_reach(
         &self,
         key: &LinkKey,
