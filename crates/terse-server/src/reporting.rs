@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use crate::http::problem::{Problem, STORE_UNAVAILABLE};
 use crate::http::state::App;
 
-/// Why a link is reported.
+/// The reason of a report.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reason {

@@ -18,7 +18,7 @@ use crate::http::params::NoParams;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
-/// Your account, and what you showed.
+/// Your account, and what this request's credential permits.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AccountBody {
     #[serde(flatten)]
@@ -26,7 +26,7 @@ pub(crate) struct AccountBody {
     /// How many keys it has.
     #[schema(minimum = 0, maximum = 100)]
     keys: usize,
-    /// What this request may do.
+    /// What the credential of this request permits.
     #[schema(schema_with = schemas::scope)]
     scope: &'static str,
 }
@@ -42,13 +42,13 @@ pub(crate) struct PatchAccount {
     /// Another password. All other sessions end.
     #[schema(min_length = 10, max_length = 1024)]
     password: Option<String>,
-    /// The password until now, where another one is given.
+    /// The current password, if `password` is given.
     #[serde(alias = "currentPassword")]
     #[schema(max_length = 1024)]
     current_password: Option<String>,
 }
 
-/// That you mean it.
+/// The confirmation of an erasure.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "password": "correct horse battery staple" }))]
@@ -61,7 +61,7 @@ pub(crate) struct EraseAccount {
     confirm: Option<String>,
 }
 
-/// Who am I?
+/// Read your account
 #[utoipa::path(get, path = "/api/v1/account", operation_id = "get_account", tag = "Account",
     responses((status = 200, description = "Your account", body = AccountBody), OwnReadProblems),
     security(("key" = [])))]
@@ -76,8 +76,8 @@ pub(super) async fn get(
 
 /// Change your account
 ///
-/// A new password needs the old one. An account without one gets its first in the browser or from
-/// an admin, not by a key.
+/// A new password needs the current one. An account without a password gets its first in the
+/// browser or from an admin, not with a key.
 #[utoipa::path(patch, path = "/api/v1/account", operation_id = "change_account", tag = "Account",
     request_body(content = PatchAccount),
     responses((status = 200, description = "Your account as it is \
@@ -97,11 +97,11 @@ pub(super) async fn patch(
 
 /// Erase your account
 ///
-/// With all its links, their clicks, its keys and sessions. Nothing of it can be restored: export
-/// it first. Needs your password, or where there is none the account's name as `confirm`.
+/// With all its links, their clicks, its keys and sessions. Nothing can be restored: export it
+/// first. Needs your password, or the account's name as `confirm` if it has none.
 #[utoipa::path(delete, path = "/api/v1/account", operation_id = "erase_account", tag = "Account",
     request_body(content = EraseAccount),
-    responses((status = 204, description = "All is gone"),
+    responses((status = 204, description = "Everything is erased"),
         (status = 202, description = "The account is closed, and the rest is being \
             erased"), OwnChangeProblems),
     security(("key" = [])))]

@@ -16,38 +16,38 @@ use crate::http::problem::Problem;
     "suspended": null, "revision": 1
 }))]
 pub(crate) struct UserBody {
-    /// Stays the same for ever.
+    /// The id. It never changes.
     #[schema(minimum = 1000)]
     id: u64,
-    /// What they sign in with.
+    /// The name to sign in with.
     #[schema(min_length = 3, max_length = 64)]
     name: String,
-    /// What they may do.
+    /// The role.
     #[schema(schema_with = schemas::role)]
     role: &'static str,
-    /// When the account was made.
+    /// When the account was created.
     #[schema(format = DateTime)]
     created_at: String,
-    /// Whether they can sign in with a password.
+    /// Whether the account has a password.
     has_password: bool,
-    /// Who they are elsewhere, if they sign in from there.
+    /// The identity at an OpenID Connect provider, if the account has one.
     #[schema(required = true)]
     identity: Option<IdentityBody>,
     /// Since when and why the account is suspended.
     #[schema(required = true)]
     suspended: Option<SuspensionBody>,
-    /// Which change of the account this is.
+    /// The revision of the account.
     #[schema(minimum = 1)]
     revision: u64,
 }
 
-/// Who somebody is elsewhere.
+/// An identity at an OpenID Connect provider.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Identity)]
 pub(crate) struct IdentityBody {
     /// The provider.
     issuer: String,
-    /// Its name for the person.
+    /// The provider's id of the person.
     subject: String,
 }
 

@@ -20,14 +20,14 @@ pub(crate) struct ModeratedList {
     /// The links. May be fewer than asked for, even none, although there are more.
     #[schema(max_items = 100)]
     links: Vec<ModeratedLink>,
-    /// Give it as `cursor` to go on; null at the end.
+    /// Pass it as `cursor` for the next page; null at the end.
     #[schema(required = true)]
     next_cursor: Option<String>,
 }
 
-/// List everyone's links
+/// List all links
 ///
-/// As `GET /api/v1/urls`, and by owner: 0 is nobody, 1 the operator.
+/// As `GET /api/v1/urls`, and by owner: 0 is anonymous, 1 the operator.
 #[utoipa::path(get, path = "/api/v1/admin/links", operation_id = "list_all_links", tag = "Admin",
     params(
         ("owner" = Option<u64>, Query, description = "Only of this owner", nullable = false),
@@ -42,8 +42,7 @@ pub(crate) struct ModeratedList {
             tag", min_length = 1, max_length = 50, nullable = false),
         ("domain" = Option<String>, Query, description = "Only those on this short \
             domain", max_length = 253, nullable = false),
-        ("status" = inline(Option<StatusWord>), Query, description = "Only those in this \
-            state", nullable = false),
+        ("status" = inline(Option<StatusWord>), Query, description = "Only those with this status", nullable = false),
         ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is \
             newest first", nullable = false)),
     responses((status = 200, description = "A part of the \

@@ -106,7 +106,7 @@ fn problem_answer(status: u16) -> RefOr<Response> {
             wait,
             ("RateLimit-Limit", "How many are allowed."),
             ("RateLimit-Remaining", "How many of them are left."),
-            ("RateLimit-Reset", "Seconds until all of them are there again."),
+            ("RateLimit-Reset", "Seconds until the whole limit is available again."),
         ],
         503 => &[wait],
         _ => &[],

@@ -15,7 +15,7 @@ use crate::http::params::{Params, whole_number};
 use crate::http::problem::Problem;
 use crate::http::state::Web;
 
-/// A line of the log.
+/// A record of the audit log.
 #[derive(Serialize, ToSchema)]
 struct AuditLine {
     /// Its place in the log.
@@ -34,10 +34,10 @@ struct AuditLine {
     /// Why.
     #[schema(required = true)]
     why: Option<String>,
-    /// How it was before; null if it was not.
+    /// The value before; null if there was none.
     #[schema(required = true)]
     before: Option<Value>,
-    /// How it is since; null if it is not any more.
+    /// The value after; null if there is none.
     #[schema(required = true)]
     after: Option<Value>,
 }
@@ -46,18 +46,18 @@ struct AuditLine {
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "entries": [], "next_cursor": null }))]
 pub(crate) struct AuditLog {
-    /// The lines, the latest first.
+    /// The records, the latest first.
     #[schema(max_items = 100)]
     entries: Vec<AuditLine>,
-    /// Give it as `cursor` to go on; null at the end.
+    /// Pass it as `cursor` for the next page; null at the end.
     #[schema(required = true)]
     next_cursor: Option<String>,
 }
 
 /// Read the audit log
 ///
-/// The latest first. A line is written before its act: after a crash it may speak of something that
-/// was not done, or done later.
+/// The latest first. A record is written before its act: after a crash it may describe something
+/// that was not done, or done later.
 #[utoipa::path(get, path = "/api/v1/admin/audit", operation_id = "read_audit", tag = "Admin",
     params(
         ("subject" = Option<String>, Query, description = "Only about this, such as \

@@ -31,7 +31,7 @@ pub(crate) struct BlockHost {
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "host": "evil.example", "since": "2026-11-15T21:00:00Z", "why": "phishing kits" }))]
 pub(crate) struct BlockedBody {
-    /// The host, as machines write it.
+    /// The host in ASCII (punycode).
     host: String,
     /// Since when.
     #[schema(format = DateTime)]
@@ -71,8 +71,8 @@ pub(super) async fn list(
 
 /// Block a host
 ///
-/// With all names below it. From now on no link can be made to it, and links that lead there answer
-/// 451; on other machines of yours within seconds. Blocking it again changes nothing.
+/// With all its subdomains. From now on no link to it can be created, and links to it answer 451;
+/// on other nodes within seconds. Blocking it again changes nothing.
 #[utoipa::path(post, path = "/api/v1/admin/blocklist", operation_id = "block_host", tag = "Admin",
     request_body(content = BlockHost),
     responses((status = 201, description = "It is blocked", body = BlockedBody),
@@ -93,12 +93,12 @@ pub(super) async fn block(
 
 /// Unblock a host
 ///
-/// Links that were taken down because of it work again within minutes, unless a list names it too.
+/// Links that were blocked because of it work again within minutes, unless a list contains it too.
 #[utoipa::path(delete, path = "/api/v1/admin/blocklist/{host}", operation_id = "unblock_host", tag = "Admin",
     params(("host" = String, Path, description = "The host", min_length = 1, max_length = 253),
         ("why" = Option<String>, Query, description = "For the audit \
             log", min_length = 1, max_length = 1000, nullable = false)),
-    responses((status = 204, description = "It is not blocked any more"), UnblockProblems),
+    responses((status = 204, description = "It is unblocked"), UnblockProblems),
     security(("key" = [])))]
 pub(super) async fn unblock(
     State(state): Web,

@@ -31,7 +31,7 @@ const TOGETHER: usize = 256;
 /// How many of them may have a password: each takes its time, on purpose.
 const MAX_PASSWORDS: usize = 50;
 
-/// What became of each item, in the order they were given.
+/// The results, in the order of the items.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "results": [
     { "index": 0, "status": 201, "link": { "short_code": "x7Kq2Lm", "short_url": "https://go.example/x7Kq2Lm",
@@ -50,10 +50,10 @@ pub(crate) struct Results {
     results: Vec<ItemResult>,
 }
 
-/// What became of one item.
+/// The result of one item.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ItemResult {
-    /// Its place in the request, from 0.
+    /// Its index in the request, from 0.
     #[schema(minimum = 0)]
     index: usize,
     /// The status it would have been answered with alone.
@@ -67,22 +67,21 @@ pub(crate) struct ItemResult {
     problem: Option<ProblemBody>,
 }
 
-/// Make up to 1,000 links
+/// Create up to 1,000 links
 ///
 /// The body is an array of what `POST /api/v1/urls` takes, or an object with that array as `links`
-/// or `urls`. One item's problem does not keep the others from being made. With an
-/// `Idempotency-Key` the whole request is safe to send again. Where making links is limited, each
-/// item counts, and a request for more than is left is refused as a whole.
+/// or `urls`. A problem of one item does not affect the others. With an `Idempotency-Key` the whole
+/// request is safe to repeat. Where creating links is limited, each item counts, and a request for
+/// more links than are left is refused as a whole.
 #[utoipa::path(post, path = "/api/v1/urls/bulk", operation_id = "create_links", tag = "Links",
     request_body(content = CreateLinks, content_type = "application/json",
         example = json!([{ "long_url": "https://example.com/" }, { "long_url": "https://example.org/", "custom_alias": "org" }])),
     params(("Idempotency-Key" = Option<String>, Header, description = "As for `POST /api/v1/urls`.",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
     responses((status = 207, description = "One result per item, in order", body = Results, headers(
-            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is \
-                limited"),
+            ("RateLimit-Limit" = u32, description = "How many links may be created, where that is limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
-            ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
+            ("RateLimit-Reset" = u64, description = "Seconds until the whole limit is available again"))),
         BulkProblems),
     security((), ("key" = [])))]
 pub(super) async fn create_many(
@@ -121,10 +120,10 @@ fn parse_item(item: &RawValue, passwords: &AtomicUsize) -> Result<CreateLinkBody
     Ok(create)
 }
 
-/// Take over up to 1,000 links from elsewhere
+/// Import up to 1,000 links
 ///
-/// Each keeps its code and its age. Importing the same link twice is fine: the second time it is
-/// answered with 200.
+/// Each keeps its code and its creation time. Importing the same link again answers 200 and changes
+/// nothing.
 #[utoipa::path(post, path = "/api/v1/admin/import", operation_id = "import_links", tag = "Admin",
     request_body(content = ImportLinks, content_type = "application/json",
         example = json!([{ "long_url": "https://example.com/", "short_code": "x7Kq2Lm", "created_at": "2021-05-04T03:02:01Z" }])),

@@ -53,7 +53,7 @@ pub(crate) struct ClickRow<'a> {
     /// As the visitor's query had it.
     #[schema(required = true)]
     utm_content: Option<&'a str>,
-    /// Why it is taken for a machine's; null for people.
+    /// Why it counts as a bot's; null for humans.
     #[schema(required = true)]
     bot: Option<&'static str>,
     /// The address, as much of it as is kept.

@@ -38,23 +38,21 @@ enum Format {
     Csv,
 }
 
-/// The clicks of a link, one by one
+/// List the clicks of a link
 ///
-/// The earliest first, as long as they are kept. JSON lines, or CSV with a row of names first;
-/// cells that a spreadsheet would take for a formula begin with an apostrophe. If something goes
-/// wrong on the way, the answer is broken off, not ended.
+/// The earliest first, as long as they are kept. JSON lines, or CSV with a header row; cells that a
+/// spreadsheet would take for a formula begin with an apostrophe. If reading fails on the way, the
+/// connection is closed without a proper end.
 #[utoipa::path(get, path = "/api/v1/urls/{code}/clicks", operation_id = "link_clicks", tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("format" = inline(Option<FormatWord>), Query, description = "`json` (the default) is a \
             JSON object per line", nullable = false),
-        ("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or from \
-            this date 00:00 UTC",
+        ("from" = Option<String>, Query, description = "From this time (RFC 3339), or from this date 00:00 UTC",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("to" = Option<String>, Query, description = "To before this moment, or this date 00:00 \
-            UTC",
+        ("to" = Option<String>, Query, description = "Until before this time, or this date 00:00 UTC",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
@@ -177,7 +175,7 @@ fn written(page: &ClickPage, format: Format, head: bool) -> Option<Bytes> {
     }
 }
 
-/// How clicks can be written.
+/// The formats of clicks.
 #[derive(utoipa::ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]

@@ -29,17 +29,17 @@ pub(crate) struct DomainBody {
     domain: String,
     /// What its short links begin with.
     base_url: String,
-    /// Whether it is the one that links are made on unless another is asked for.
+    /// Whether it is the primary domain, which new links get by default.
     primary: bool,
     /// Whether it is in the settings, so that it cannot be removed here.
     settled: bool,
-    /// Where `/` leads; null is our own page.
+    /// The target of `/`; null is the server's own page.
     #[schema(required = true)]
     root: Option<String>,
-    /// Where a code leads that no link has; null is our own page.
+    /// The target of unknown codes; null is the server's own page.
     #[schema(required = true)]
     not_found: Option<String>,
-    /// Where a link leads that has expired or is used up; null is our own page.
+    /// The target of links that are expired or used up; null is the server's own page.
     #[schema(required = true)]
     expired: Option<String>,
 }
@@ -51,19 +51,19 @@ pub(crate) struct DomainList {
     domains: Vec<DomainBody>,
 }
 
-/// Where a domain sends those whom no link is for. What is left out is our own page.
+/// The fallbacks of a domain. Without one the server shows its own page.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(example = json!({ "root": "https://example.com/", "not_found": "https://example.com/lost" }))]
 pub(crate) struct PutDomain {
-    /// Where `/` leads.
+    /// The target of `/`.
     #[schema(max_length = 8192)]
     root: Option<String>,
-    /// Where a code leads that no link has.
+    /// The target of unknown codes.
     #[serde(alias = "notFound")]
     #[schema(max_length = 8192)]
     not_found: Option<String>,
-    /// Where a link leads that has expired or is used up.
+    /// The target of links that are expired or used up.
     #[schema(max_length = 8192)]
     expired: Option<String>,
 }
@@ -88,7 +88,7 @@ impl DomainBody {
 
 /// List the short domains
 ///
-/// Those that links can be made on, and where each sends those whom no link is for.
+/// The domains that links can be created on, with their fallbacks.
 #[utoipa::path(get, path = "/api/v1/domains", operation_id = "list_domains", tag = "Domains",
     responses((status = 200, description = "All of them", body = DomainList), ListProblems),
     security(("key" = [])))]
@@ -117,9 +117,8 @@ pub(super) async fn list(
 
 /// Add or change a short domain
 ///
-/// A domain that is new is answered for at once on this node, and within seconds on all others; its
-/// name must lead here. For a domain of the settings, only where it sends those whom no link is for
-/// is kept.
+/// A new domain works at once on this node and within seconds on all others; its DNS name must
+/// point here. For a domain from the settings, only the fallbacks are stored.
 #[utoipa::path(put, path = "/api/v1/domains/{domain}", operation_id = "put_domain", tag = "Domains",
     request_body(content = PutDomain),
     params(("domain" = String, Path, description = "A host name, without a \
@@ -142,12 +141,11 @@ pub(super) async fn put(
 
 /// Remove a short domain
 ///
-/// Refused while there are links on it. Of a domain of the settings, only where it sends those whom
-/// no link is for is removed.
+/// Refused while it has links. For a domain from the settings, only the fallbacks are removed.
 #[utoipa::path(delete, path = "/api/v1/domains/{domain}", operation_id = "remove_domain", tag = "Domains",
     params(("domain" = String, Path, description = "A host name, without a \
         port", min_length = 1, max_length = 253)),
-    responses((status = 204, description = "It is gone"), RemoveDomainProblems),
+    responses((status = 204, description = "It is removed"), RemoveDomainProblems),
     security(("key" = [])))]
 pub(super) async fn remove(
     State(state): Web,

@@ -22,7 +22,7 @@ use crate::resolve_target;
 const MAX_TEXT_LEN: usize = 8192;
 const MAX_ID_LEN: usize = 200;
 
-/// Somebody who might follow a link. What is not said is not known; null means absent.
+/// A visitor to try rules on. Absent fields are unknown; null means absent.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -31,49 +31,49 @@ const MAX_ID_LEN: usize = 200;
     "country": "AT", "accept_language": "de-AT,de;q=0.9", "query": "utm_source=mail"
 }))]
 pub(crate) struct TriedVisitor {
-    /// As in `User-Agent`: tells device and operating system.
+    /// The `User-Agent` header: determines device and operating system.
     #[serde(alias = "userAgent")]
     #[schema(max_length = 8192)]
     user_agent: Option<String>,
-    /// Where the visitor is: two letters (ISO 3166). Not together with `address`.
+    /// The country: two letters (ISO 3166). Not together with `address`.
     #[schema(pattern = "^[A-Za-z]{2}$")]
     country: Option<String>,
-    /// From where the visitor comes: tells the country, and which branch of a split is theirs.
+    /// The address: determines the country and the branch of a split.
     #[schema(max_length = 45)]
     address: Option<String>,
-    /// As in `Accept-Language`.
+    /// The `Accept-Language` header.
     #[serde(alias = "acceptLanguage")]
     #[schema(max_length = 8192)]
     accept_language: Option<String>,
-    /// What follows the question mark.
+    /// The query string, without the question mark.
     #[schema(max_length = 8192)]
     query: Option<String>,
     /// When: RFC 3339 with an offset, or a date. Now by default.
     #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
             ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     at: Option<String>,
-    /// Any name: the same one takes the same branch of a split. Without it, address and user agent
+    /// Any text: the same text takes the same branch of a split. Without it, address and user agent
     /// decide, as for real visitors.
     #[serde(alias = "visitorId")]
     #[schema(max_length = 200)]
     visitor_id: Option<String>,
 }
 
-/// Rules that no link has yet, and somebody to try them on.
+/// Rules without a link, and a visitor to try them on.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
     "long_url": "https://example.com/", "rules": [{ "country": "AT", "to": "https://example.com/at" }], "visitor": { "country": "DE" }
 }))]
 pub(crate) struct TryRules {
-    /// Where those go for whom no rule matches.
+    /// The target if no rule matches.
     #[serde(alias = "longUrl")]
     #[schema(min_length = 8, max_length = 8192, pattern = "^https?://", nullable = false)]
     long_url: String,
     /// The rules.
     #[schema(schema_with = rule_schemas::rules_or_null)]
     rules: Option<RawRules>,
-    /// Who comes by.
+    /// The visitor.
     visitor: Option<TriedVisitor>,
 }
 
@@ -100,29 +100,29 @@ pub(crate) struct Trial {
     location: String,
     /// Why, in a sentence.
     why: String,
-    /// What the link is right now: only an active one redirects. Null for rules that no link has.
+    /// The link's status now: only an active link redirects. Null for rules without a link.
     #[schema(schema_with = schemas::status_or_null)]
     status: Option<&'static str>,
-    /// Each rule that was looked at, up to the one that matched.
+    /// Each rule that was tried, up to the one that matched.
     #[schema(max_items = 20)]
     steps: Vec<TrialStep>,
-    /// What could be told of the visitor.
+    /// What is known of the visitor.
     seen: SeenVisitor,
 }
 
-/// What was thought of one rule.
+/// The result of one rule.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TrialStep {
-    /// Which, from 0.
+    /// Its index, from 0.
     #[schema(minimum = 0)]
     rule: usize,
     /// Whether all its conditions hold.
     matched: bool,
-    /// If so, each of them; else each that does not hold.
+    /// The conditions that hold if all do, else those that do not.
     why: Vec<String>,
 }
 
-/// What could be told of a visitor.
+/// What is known of a visitor.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SeenVisitor {
     /// The kind of device.
@@ -144,8 +144,8 @@ pub(crate) struct SeenVisitor {
 
 /// Try a link's rules on a visitor
 ///
-/// Says where the visitor would go and, for each rule before, why not. Nobody is redirected and
-/// nothing is counted.
+/// Says where the visitor would go and, for each earlier rule, why it did not match. Nothing is
+/// redirected or counted.
 #[utoipa::path(post, path = "/api/v1/urls/{code}/try", operation_id = "try_link", tag = "Links",
     request_body(content = TriedVisitor),
     params(("code" = String, Path, description = "The link's \
@@ -175,7 +175,7 @@ pub(super) async fn try_link(
 
 /// Try rules on a visitor
 ///
-/// The same for rules that no link has yet.
+/// The same for rules without a link.
 #[utoipa::path(post, path = "/api/v1/rules/try", operation_id = "try_rules", tag = "Links",
     request_body(content = TryRules),
     responses((status = 200, description = "Where the visitor would \

@@ -38,15 +38,14 @@ const PORTION: usize = 32 * 1024;
 /// How long a client may take for a portion.
 const TAKING: Duration = Duration::from_secs(60);
 
-/// Take all your data away
+/// Export your data
 ///
-/// One JSON object a line, each with a `type`: your `account`, your `key`s and `webhook`s without
-/// their secrets, your `session`s, your `link`s (deleted ones too, as long as they are kept) with
-/// each `click` that is kept behind its link, the `report`s you wrote, and what the `audit` log
-/// says about you. The last line is `{"type":"end"}`; without it something is missing.
+/// One JSON object per line, each with a `type`: your `account`, your `key`s and `webhook`s without
+/// their secrets, your `session`s, your `link`s (including deleted ones that are still kept), each
+/// followed by its `click`s, the `report`s you wrote, and the records of the `audit` log about you.
+/// The last line is `{"type":"end"}`; without it the export is incomplete.
 #[utoipa::path(get, path = "/api/v1/account/export", operation_id = "export_account", tag = "Account",
-    responses((status = 200, description = "All of \
-        it", headers(("Content-Disposition" = String, description = "A name for the file")),
+    responses((status = 200, description = "The export", headers(("Content-Disposition" = String, description = "A name for the file")),
             content((String = "application/x-ndjson"))),
         OwnReadProblems),
     security(("key" = [])))]

@@ -17,15 +17,15 @@ use crate::http::params::NoParams;
 use crate::http::problem::Problem;
 use crate::http::state::Web;
 
-/// An invitation to be written.
+/// An invitation to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "role": "user", "ttl": 604_800 }))]
 pub(crate) struct CreateInvitation {
-    /// What whoever takes it may do; `user` by default. Moderators invite users.
+    /// The role of the new account; `user` by default. Moderators invite users only.
     #[schema(schema_with = schemas::role_or_null)]
     role: Option<String>,
-    /// How long it is good for, in seconds; a week by default.
+    /// How long it is valid, in seconds; a week by default.
     #[schema(minimum = 1, maximum = 2_592_000)]
     ttl: Option<u64>,
 }
@@ -36,30 +36,30 @@ pub(crate) struct CreateInvitation {
     "id": "5f2b8a90c1d3e4f7", "role": "user", "by": 1000, "expires_at": "2026-11-22T21:00:00Z"
 }))]
 pub(crate) struct InvitationBody {
-    /// Names it.
+    /// Its id.
     #[schema(pattern = "^[0-9a-f]{16}$")]
     id: String,
-    /// What whoever takes it may do.
+    /// The role of the new account.
     #[schema(schema_with = schemas::role)]
     role: &'static str,
-    /// The account that wrote it; 1 is whoever runs this server.
+    /// The account that created it; 1 is the operator.
     #[schema(minimum = 1)]
     by: u64,
-    /// Until when it is good.
+    /// When it expires.
     #[schema(format = DateTime)]
     expires_at: String,
 }
 
-/// An invitation that was just written.
+/// A new invitation.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct MadeInvitation {
-    /// The link to send to whoever is invited. It is shown this once, and good once.
+    /// The link to send to the invited person. It is shown this once and works once.
     url: String,
     #[serde(flatten)]
     about: InvitationBody,
 }
 
-/// Invitations that nobody has taken yet, the first to end first.
+/// Open invitations, by expiry.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "invitations": [] }))]
 pub(crate) struct InvitationList {
@@ -95,10 +95,10 @@ pub(super) async fn list(
     Ok(axum::Json(InvitationList { invitations: open.iter().map(InvitationBody::from).collect() }))
 }
 
-/// Invite somebody
+/// Create an invitation
 ///
-/// The answer has a link that makes one account. It is worth no more than whoever wrote it is when
-/// it is taken.
+/// The answer has a link that creates one account. The link fails if its author may no longer
+/// invite with that role when it is used.
 #[utoipa::path(post, path = "/api/v1/invitations", operation_id = "create_invitation", tag = "Admin",
     request_body(content = CreateInvitation),
     responses((status = 201, description = "The \
@@ -118,10 +118,10 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, axum::Json(MadeInvitation { url, about: (&invitation).into() })))
 }
 
-/// Take an invitation back
+/// Revoke an invitation
 #[utoipa::path(delete, path = "/api/v1/invitations/{id}", operation_id = "revoke_invitation", tag = "Admin",
     params(("id" = String, Path, description = "The invitation", pattern = "^[0-9a-f]{16}$")),
-    responses((status = 204, description = "It is good for nothing now"), UserChangeProblems),
+    responses((status = 204, description = "It is revoked"), UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn revoke(
     State(state): Web,

@@ -17,26 +17,26 @@ use crate::http::params::NoParams;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
-/// A key to be made.
+/// A key to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "name": "newsletter", "scope": "create", "expires_at": "2030-01-31T12:00:00Z", "plan": "100/h" }))]
 pub(crate) struct CreateKey {
-    /// What it is for.
+    /// Its name.
     #[schema(min_length = 1, max_length = 100)]
     name: String,
-    /// What it opens: `create` makes links and nothing else, `read` looks and nothing else, `full`
-    /// does all that its owner may.
+    /// What it permits: `create` only creates links, `read` only reads, `full` permits everything
+    /// that its owner may do.
     #[schema(schema_with = schemas::scope)]
     scope: String,
-    /// From this moment on it opens nothing: RFC 3339 with an offset, or a date meaning that day
-    /// 00:00 UTC. A key that ends makes no key that ends later.
+    /// When it expires: RFC 3339 with an offset, or a date meaning that day 00:00 UTC. A key that
+    /// expires creates no key that expires later.
     #[serde(alias = "expiresAt")]
     #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
             ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     expires_at: Option<String>,
-    /// How many links it may make, such as `100/h`; the server's setting by default. More than your
-    /// own key, or than the setting, only admins give; `0` is no limit.
+    /// How many links it may create, such as `100/h`; the server's setting by default. Only admins
+    /// give more than their own key or the setting allows; `0` is no limit.
     #[schema(max_length = 32)]
     plan: Option<String>,
 }
@@ -51,20 +51,20 @@ pub(crate) struct KeyBody {
     /// Its number.
     #[schema(minimum = 1)]
     id: u64,
-    /// What it is for.
+    /// Its name.
     name: String,
     /// How it begins.
     prefix: String,
-    /// What it opens.
+    /// What it permits.
     #[schema(schema_with = schemas::scope)]
     scope: &'static str,
-    /// When it was made.
+    /// When it was created.
     #[schema(format = DateTime)]
     created_at: String,
-    /// From when on it opens nothing.
+    /// When it expires.
     #[schema(required = true, format = DateTime)]
     expires_at: Option<String>,
-    /// How many links it may make; the server's setting if null.
+    /// How many links it may create; the server's setting if null.
     #[schema(required = true)]
     plan: Option<String>,
     /// When it was last used, to about a minute.
@@ -72,10 +72,10 @@ pub(crate) struct KeyBody {
     last_used_at: Option<String>,
 }
 
-/// A key that was just made.
+/// A new key.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct MadeKey {
-    /// The key itself. It is shown this once and kept nowhere.
+    /// The key itself. It is shown this once and not stored.
     key: String,
     #[serde(flatten)]
     about: KeyBody,
@@ -118,9 +118,9 @@ pub(super) async fn list(
     keys_of(&state, account.id).await
 }
 
-/// Make a key
+/// Create a key
 ///
-/// The answer shows the key; it is never shown again. At most 100 an account.
+/// The answer shows the key; it is never shown again. At most 100 per account.
 #[utoipa::path(post, path = "/api/v1/keys", operation_id = "create_key", tag = "Account",
     request_body(content = CreateKey),
     responses((status = 201, description = "The new key", body = MadeKey), OwnChangeProblems),
@@ -137,7 +137,7 @@ pub(super) async fn create(
 
 /// Revoke a key
 ///
-/// It opens nothing from now on.
+/// It stops working at once.
 #[utoipa::path(delete, path = "/api/v1/keys/{id}", operation_id = "revoke_key", tag = "Account",
     params(("id" = u64, Path, description = "The key's number", minimum = 1)),
     responses((status = 204, description = "It is revoked"), OwnChangeProblems),
@@ -168,9 +168,9 @@ pub(super) async fn list_of_user(
     keys_of(&state, account.id).await
 }
 
-/// Make a key for an account
+/// Create a key for an account
 ///
-/// With any plan. The answer shows the key; it is never shown again.
+/// With any limit. The answer shows the key; it is never shown again.
 #[utoipa::path(post, path = "/api/v1/admin/users/{id}/keys", operation_id = "create_user_key", tag = "Admin",
     request_body(content = CreateKey),
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),

@@ -22,33 +22,28 @@ use crate::http::state::{App, Web};
 
 const REPLAYED: &str = "idempotency-replayed";
 
-/// Make a link
+/// Create a link
 ///
 /// Answers once the link is on stable storage and can be followed everywhere. Shortening the same
-/// target again, with no other wishes, gives back the same link (200) unless `reuse` is false.
-/// Without a key this works where the operator allows it, and such links do not live long.
+/// target again, without other options, returns the same link (200) unless `reuse` is false.
+/// Without a key this works where the operator allows it, and such links expire soon.
 #[utoipa::path(post, path = "/api/v1/urls", operation_id = "create_link", tag = "Links",
     request_body(content = CreateLinkBody),
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to send the \
-        same request again for 24 \
-        hours: the first answer is given once more. 1 to 255 visible ASCII characters.",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to repeat the same request for 24 hours: it gets the first answer again. 1 to 255 visible ASCII characters.",
         min_length = 1, max_length = 255, pattern = "^[!-~]+$", nullable = false)),
     responses(
         (status = 201, description = "The new link", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
-            ("Location" = String, description = "Where the API knows the link"),
-            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is \
-                limited"),
+            ("Location" = String, description = "The link's address in the API"),
+            ("RateLimit-Limit" = u32, description = "How many links may be created, where that is limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
-            ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
+            ("RateLimit-Reset" = u64, description = "Seconds until the whole limit is available again"))),
         (status = 200, description = "A link that existed before", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
-            ("Idempotency-Replayed" = String, description = "`true` where an earlier request is \
-                answered again"),
-            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is \
-                limited"),
+            ("Idempotency-Replayed" = String, description = "`true` if this repeats the answer to an earlier request"),
+            ("RateLimit-Limit" = u32, description = "How many links may be created, where that is limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
-            ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
+            ("RateLimit-Reset" = u64, description = "Seconds until the whole limit is available again"))),
         CreateProblems),
     security((), ("key" = [])))]
 pub(super) async fn create(
@@ -61,7 +56,7 @@ pub(super) async fn create(
     create_one(&state, &creator, &headers, &body).await
 }
 
-/// Make a link (the same as `POST /api/v1/urls`)
+/// Create a link (the same as `POST /api/v1/urls`)
 #[utoipa::path(post, path = "/api/v1/shorten", operation_id = "shorten", tag = "Links",
     request_body(content = CreateLinkBody),
     params(("Idempotency-Key" = Option<String>, Header, description = "As for `POST /api/v1/urls`.",
@@ -69,19 +64,16 @@ pub(super) async fn create(
     responses(
         (status = 201, description = "The new link", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
-            ("Location" = String, description = "Where the API knows the link"),
-            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is \
-                limited"),
+            ("Location" = String, description = "The link's address in the API"),
+            ("RateLimit-Limit" = u32, description = "How many links may be created, where that is limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
-            ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
+            ("RateLimit-Reset" = u64, description = "Seconds until the whole limit is available again"))),
         (status = 200, description = "A link that existed before", body = LinkBody, headers(
             ("ETag" = String, description = "The revision"),
-            ("Idempotency-Replayed" = String, description = "`true` where an earlier request is \
-                answered again"),
-            ("RateLimit-Limit" = u32, description = "How many links may be made, where that is \
-                limited"),
+            ("Idempotency-Replayed" = String, description = "`true` if this repeats the answer to an earlier request"),
+            ("RateLimit-Limit" = u32, description = "How many links may be created, where that is limited"),
             ("RateLimit-Remaining" = u32, description = "How many of them are left"),
-            ("RateLimit-Reset" = u64, description = "Seconds until all of them are there again"))),
+            ("RateLimit-Reset" = u64, description = "Seconds until the whole limit is available again"))),
         CreateProblems),
     security((), ("key" = [])))]
 pub(super) async fn shorten(
@@ -185,8 +177,7 @@ pub(super) async fn get(
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false),
-        ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you know \
-            it, or `*`",
+        ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you read it, or `*`",
             min_length = 1, pattern = "^(\"[0-9]{1,19}\"|[0-9]{1,19}|[*])$", nullable = false)),
     responses((status = 200, description = "The link as it is now", body = LinkBody,
             headers(("ETag" = String, description = "The revision"))),

@@ -22,14 +22,14 @@ pub(crate) struct LinkList {
     /// The links. May be fewer than asked for, even none, although there are more.
     #[schema(max_items = 100)]
     links: Vec<LinkBody>,
-    /// Give it as `cursor` to go on; null at the end.
+    /// Pass it as `cursor` for the next page; null at the end.
     #[schema(required = true)]
     next_cursor: Option<String>,
 }
 
 /// List your links
 ///
-/// Newest first unless asked otherwise. Deleted links are listed only with `status=deleted`,
+/// Newest first unless `sort` says otherwise. Deleted links are listed only with `status=deleted`,
 /// archived ones only with `archived`.
 #[utoipa::path(get, path = "/api/v1/urls", operation_id = "list_links", tag = "Links",
     params(
@@ -44,12 +44,8 @@ pub(crate) struct LinkList {
             tag", min_length = 1, max_length = 50, nullable = false),
         ("domain" = Option<String>, Query, description = "Only those on this short \
             domain", max_length = 253, nullable = false),
-        ("status" = inline(Option<StatusWord>), Query, description = "Only those in this \
-            state", nullable = false),
-        ("archived" = inline(Option<ArchivedWord>), Query, description = "`true` is only those \
-            that are put away, `all` these too. \
-            `false` is the default, but for deleted links, which are listed either \
-            way", nullable = false),
+        ("status" = inline(Option<StatusWord>), Query, description = "Only those with this status", nullable = false),
+        ("archived" = inline(Option<ArchivedWord>), Query, description = "`true` lists only archived links, `all` these too, `false` (the default) none. Deleted links are listed in any case", nullable = false),
         ("sort" = inline(Option<SortWord>), Query, description = "`-created_at` (the default) is \
             newest first", nullable = false)),
     responses((status = 200, description = "A part of the list", body = LinkList), ListProblems),
@@ -133,7 +129,7 @@ pub(super) fn read_query(
     Ok((query, seal))
 }
 
-/// What a link can be at a given moment.
+/// The status of a link.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
@@ -147,7 +143,7 @@ pub(super) enum StatusWord {
     Deleted,
 }
 
-/// Whether what is put away is listed.
+/// Whether archived links are listed.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]

@@ -42,7 +42,8 @@ const TOGETHER: usize = 64;
 ///
 /// Server-sent events: `click` with `at`, `country`, `city`, `device`, `browser`,
 /// `operating_system`, `language`, `referrer` and `bot` as JSON, from now on, as they are counted.
-/// One who reads too slowly misses some. Ends when the server stops; come again.
+/// A client that reads too slowly misses some. The stream ends when the server stops; connect
+/// again.
 #[utoipa::path(get, path = "/api/v1/urls/{code}/live", operation_id = "watch_link", tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),

@@ -61,12 +61,12 @@ use crate::http::state::App;
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
     servers((url = "/")),
-    tags((name = "Links", description = "Make links and look after them."),
-         (name = "Clicks", description = "See what becomes of links."),
-         (name = "Webhooks", description = "Be told what happens to your links."),
-         (name = "Pages", description = "What anyone can see of a link."),
-         (name = "Tags", description = "The words that you find links by."),
-         (name = "Domains", description = "The short domains that links live on."),
+    tags((name = "Links", description = "Create and manage links."),
+         (name = "Clicks", description = "Statistics and clicks."),
+         (name = "Webhooks", description = "Events about your links."),
+         (name = "Pages", description = "Public pages of a link."),
+         (name = "Tags", description = "Tags of your links."),
+         (name = "Domains", description = "Short domains."),
          (name = "Account", description = "Your account, its keys and sessions."),
          (name = "Admin", description = "For moderators and admins.")),
     components(schemas(problem::ProblemBody, rule_schemas::Rule))

@@ -34,14 +34,14 @@ impl Names {
     }
 }
 
-/// Whose a link is.
+/// The owner of a link.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Owner)]
 pub(crate) struct OwnerBody {
-    /// 0 is nobody, 1 the operator.
+    /// 0 is anonymous, 1 the operator.
     #[schema(minimum = 0)]
     id: u64,
-    /// Their name; null for strangers, the operator, and accounts that were erased.
+    /// The name; null for anonymous links, the operator, and erased accounts.
     #[schema(required = true)]
     name: Option<String>,
 }
@@ -54,46 +54,46 @@ pub(crate) struct ModeratedLink {
     short_code: String,
     /// The short link itself.
     short_url: String,
-    /// The host it lives under.
+    /// Its short domain.
     domain: String,
     /// Where it leads.
     #[schema(max_length = 8192, pattern = "^https?://")]
     long_url: String,
-    /// The host it leads to, as machines write it.
+    /// The host of its target in ASCII (punycode).
     host: String,
     /// The same in its own script, where that differs.
     #[schema(required = true)]
     host_unicode: Option<String>,
-    /// A name for people.
+    /// A title.
     #[schema(required = true)]
     title: Option<String>,
-    /// Whose it is.
+    /// Its owner.
     #[schema(inline)]
     owner: OwnerBody,
-    /// When it was made.
+    /// When it was created.
     #[schema(format = DateTime)]
     created_at: String,
     /// When it was last changed.
     #[schema(format = DateTime)]
     updated_at: String,
-    /// When it ends.
+    /// When it expires.
     #[schema(required = true, format = DateTime)]
     expires_at: Option<String>,
     /// When it was deleted.
     #[schema(required = true, format = DateTime)]
     deleted_at: Option<String>,
-    /// What it is right now.
+    /// Its status now.
     #[schema(schema_with = schemas::status)]
     status: &'static str,
     /// What is thought of it.
     #[schema(schema_with = schemas::standing)]
     standing: &'static str,
-    /// Whose word that is: `moderator`, or `screen` for lists, flags and reports.
+    /// Who decided: `moderator`, or `screen` for lists, flags and reports.
     judged_by: &'static str,
-    /// What is odd about it. `reported`: several people have reported it.
+    /// Its flags. `reported`: several people have reported it.
     #[schema(max_items = 32)]
     flags: Vec<String>,
-    /// Which change of it this is.
+    /// Its revision.
     #[schema(minimum = 0)]
     pub(super) revision: u64,
 }

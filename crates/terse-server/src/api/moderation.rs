@@ -19,7 +19,7 @@ use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
-/// Why something is done.
+/// A reason.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Because, example = json!({ "why": "imitates a bank" }))]
@@ -29,7 +29,7 @@ pub(crate) struct RequiredReason {
     why: String,
 }
 
-/// Judge a link
+/// Set the moderation status of a link
 #[utoipa::path(put, path = "/api/v1/admin/links/{code}/standing", operation_id = "judge_link", tag = "Admin",
     request_body(content = SetStanding),
     params(("code" = String, Path, description = "The link's \
@@ -53,9 +53,9 @@ pub(super) async fn set_standing(
     judge(&state, &principal, &key, standing.into(), why).await
 }
 
-/// Confirm reports: take the link down
+/// Confirm reports and block the link
 ///
-/// It answers 451 from now on, and its code is never given out again. Its open reports are settled.
+/// It answers 451 from now on, and its code is never issued again. Its open reports are settled.
 #[utoipa::path(post, path = "/api/v1/admin/links/{code}/confirm", operation_id = "confirm_reports", tag = "Admin",
     request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's \
@@ -78,10 +78,10 @@ pub(super) async fn confirm(
     judge(&state, &principal, &key, ModerationStatus::Blocked, Some(why)).await
 }
 
-/// Clear a link: nothing is wrong with it
+/// Clear a link
 ///
 /// It redirects from now on, whatever lists, flags and reports say, until its target changes or a
-/// moderator thinks otherwise. Its open reports are settled.
+/// moderator decides otherwise. Its open reports are settled.
 #[utoipa::path(post, path = "/api/v1/admin/links/{code}/clear", operation_id = "clear_link", tag = "Admin",
     request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's \
@@ -120,16 +120,15 @@ pub(crate) struct BannedOwner {
 
 /// Suspend a link's owner
 ///
-/// Their keys and sessions open nothing and their links lead nowhere, until they are reinstated.
-/// Only an admin suspends a moderator or an admin.
+/// The account's keys and sessions stop working and its links stop redirecting until it is
+/// reinstated. Only an admin suspends a moderator or an admin.
 #[utoipa::path(post, path = "/api/v1/admin/links/{code}/ban_owner", operation_id = "ban_owner", tag = "Admin",
     request_body(content = RequiredReason),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false)),
-    responses((status = 200, description = "The owner as they are \
-        now", body = BannedOwner), BanProblems),
+    responses((status = 200, description = "The owner as it is now", body = BannedOwner), BanProblems),
     security(("key" = [])))]
 pub(super) async fn ban_owner(
     State(state): Web,

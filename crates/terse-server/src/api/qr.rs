@@ -83,14 +83,10 @@ fn colour(field: &'static str, text: &str) -> Result<[u8; 3], Problem> {
             fit.", minimum = 64, maximum = 2048, nullable = false),
         ("margin" = Option<u32>, Query, description = "The quiet zone in modules, 4 by \
             default", minimum = 0, maximum = 16, nullable = false),
-        ("level" = inline(Option<LevelWord>), Query, description = "How much damage it survives, \
-            `M` by default", nullable = false),
-        ("fg" = Option<String>, Query, description = "The ink, 000000 by \
-            default", pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false),
-        ("bg" = Option<String>, Query, description = "The paper, ffffff by \
-            default", pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false)),
-    responses((status = 200, description = "The \
-        picture", content((String = "image/svg+xml"), (String = "image/png"))),
+        ("level" = inline(Option<LevelWord>), Query, description = "The error correction level, `M` by default", nullable = false),
+        ("fg" = Option<String>, Query, description = "The foreground colour, 000000 by default", pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false),
+        ("bg" = Option<String>, Query, description = "The background colour, ffffff by default", pattern = "^#?[0-9A-Fa-f]{6}$", nullable = false)),
+    responses((status = 200, description = "The image", content((String = "image/svg+xml"), (String = "image/png"))),
         QrProblems))]
 pub(super) async fn draw(
     State(state): Web,
@@ -139,7 +135,7 @@ async fn existing(
     Ok(link.map(|link| short_url(&link.key, &state.links.rules().hosts)))
 }
 
-/// How the picture is written.
+/// The image formats.
 #[derive(utoipa::ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
@@ -148,7 +144,7 @@ enum FormatWord {
     Png,
 }
 
-/// How much of the code may be lost: about 7, 15, 25 or 30 %.
+/// How much of the code may be damaged: about 7, 15, 25 or 30 %.
 #[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "its names are what matters")]
 enum LevelWord {

@@ -20,7 +20,7 @@ use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 use crate::reporting::{self, Reason, Reporter};
 
-/// What is wrong with a link.
+/// A report.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "reason": "phishing", "text": "It imitates my bank." }))]
@@ -28,15 +28,15 @@ pub(crate) struct WriteReport {
     /// In a word.
     #[schema(schema_with = schemas::reason)]
     reason: Reason,
-    /// What else there is to say.
+    /// Details.
     #[schema(max_length = 2000)]
     text: Option<String>,
 }
 
 /// Report a link
 ///
-/// Answers once the report is on stable storage. When three people report a link, each from an
-/// account or a network of their own, its visitors are warned; then a moderator decides.
+/// Answers once the report is on stable storage. Three reports from different accounts or networks
+/// put a warning page before the link; then a moderator decides.
 #[utoipa::path(post, path = "/api/v1/urls/{code}/report", operation_id = "report_link", tag = "Links",
     request_body(content = WriteReport),
     params(("code" = String, Path, description = "The link's \
@@ -60,7 +60,7 @@ pub(super) async fn write(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// How often a reason was given.
+/// A reason and how often it was given.
 #[derive(Serialize, ToSchema)]
 struct ReasonCount {
     /// The reason.
@@ -76,7 +76,7 @@ struct ReasonCount {
 struct ReportedBody {
     /// The link's code.
     short_code: String,
-    /// The host it lives under.
+    /// Its short domain.
     domain: String,
     /// The link; null if it is gone for good.
     #[schema(required = true)]
@@ -84,31 +84,31 @@ struct ReportedBody {
     /// How many reporters there are.
     #[schema(minimum = 1)]
     count: u64,
-    /// Why they say it should not be.
+    /// The reasons.
     reasons: Vec<ReasonCount>,
-    /// What else they said, the latest first; the last few of it.
+    /// The last few texts, the latest first.
     texts: Vec<String>,
-    /// When the first of them wrote.
+    /// When the first report arrived.
     #[schema(format = DateTime)]
     first_at: String,
-    /// When the last of them wrote.
+    /// When the last report arrived.
     #[schema(format = DateTime)]
     last_at: String,
 }
 
-/// A part of the queue.
+/// A page of reported links.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "reports": [], "next_cursor": null }))]
 pub(crate) struct ReportList {
-    /// Link by link.
+    /// The reported links.
     #[schema(max_items = 100)]
     reports: Vec<ReportedBody>,
-    /// Give it as `cursor` to go on; null at the end.
+    /// Pass it as `cursor` for the next page; null at the end.
     #[schema(required = true)]
     next_cursor: Option<String>,
 }
 
-/// What became of a report.
+/// The state of a report.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]

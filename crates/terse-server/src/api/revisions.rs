@@ -43,21 +43,21 @@ pub(crate) struct Revisions {
     /// The revision that the link is at.
     #[schema(minimum = 0)]
     revision: u64,
-    /// Of the earlier ones, the last fifty at which its owner changed something.
+    /// The last fifty revisions at which its owner changed something.
     #[schema(max_items = 50)]
     revisions: Vec<Earlier>,
 }
 
-/// An earlier revision, and what came after it.
+/// An earlier revision, and the change that followed.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Earlier {
-    /// Its number: `undo` leads back to it.
+    /// Its number, for `undo`.
     #[schema(minimum = 0)]
     revision: u64,
     /// When it was changed.
     #[schema(format = DateTime)]
     until: String,
-    /// What was changed then.
+    /// The changes.
     #[schema(max_items = 13)]
     changes: Vec<FieldChange>,
 }
@@ -67,9 +67,9 @@ pub(crate) struct Earlier {
 pub(crate) struct FieldChange {
     /// Its name. `has_password` is named whenever the password changed, also from one to another.
     field: &'static str,
-    /// What it was.
+    /// The value before.
     before: Value,
-    /// What it became.
+    /// The value after.
     after: Value,
 }
 
@@ -93,9 +93,9 @@ impl Earlier {
     }
 }
 
-/// See what a link was before
+/// List earlier revisions of a link
 ///
-/// What its owner changed, and when. What moderation thinks of a link is not among it.
+/// What its owner changed, and when. Changes by moderation are not listed.
 #[utoipa::path(get, path = "/api/v1/urls/{code}/revisions", operation_id = "list_revisions", tag = "Links",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
@@ -122,29 +122,29 @@ pub(super) async fn list(
     Ok(axum::Json(Revisions { revision: link.revision.0, revisions }))
 }
 
-/// Where to go back to.
+/// The revision to go back to.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "revision": 2 }))]
 pub(crate) struct Undo {
-    /// An earlier revision. Without it, what the link was before its last change.
+    /// An earlier revision; the one before the last change by default.
     #[schema(minimum = 0)]
     revision: Option<u64>,
 }
 
 /// Undo a change
 ///
-/// Takes a link back to what it was before its last change, or at an earlier revision: all that its
-/// owner can change, its password too. That is a change like any other, under the same rules, and
-/// can itself be undone. With `If-Match`, only if the link is still at that revision.
+/// Takes a link back to the version before its last change, or to an earlier revision: everything
+/// that its owner can change, including the password. This is a change like any other: it obeys the
+/// same rules and can itself be undone. With `If-Match`, only if the link is still at that
+/// revision.
 #[utoipa::path(post, path = "/api/v1/urls/{code}/undo", operation_id = "undo_change", tag = "Links",
     request_body(content = Option<Undo>),
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
         ("domain" = Option<String>, Query, description = "The link's short domain, if not the \
             primary one", max_length = 253, nullable = false),
-        ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you know \
-            it, or `*`",
+        ("If-Match" = Option<String>, Header, description = "The `ETag` of the link as you read it, or `*`",
             min_length = 1, pattern = "^(\"[0-9]{1,19}\"|[0-9]{1,19}|[*])$", nullable = false)),
     responses((status = 200, description = "The link as it is now", body = LinkBody,
             headers(("ETag" = String, description = "The revision"))),

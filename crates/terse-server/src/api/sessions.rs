@@ -19,7 +19,7 @@ use terse_core::Credential;
     "id": "5f2b8a90c1d3e4f7", "created_at": "2026-11-15T21:00:00Z", "expires_at": "2026-12-15T21:00:00Z", "current": true
 }))]
 pub(crate) struct SessionBody {
-    /// Names it.
+    /// Its id.
     #[schema(pattern = "^[0-9a-f]{16}$")]
     id: String,
     /// Since when.
@@ -28,7 +28,7 @@ pub(crate) struct SessionBody {
     /// Until when.
     #[schema(format = DateTime)]
     expires_at: String,
-    /// Whether it is the one that asks.
+    /// Whether it is the session of this request.
     current: bool,
 }
 
@@ -42,8 +42,7 @@ pub(crate) struct SessionList {
 
 /// List your sessions
 #[utoipa::path(get, path = "/api/v1/account/sessions", operation_id = "list_sessions", tag = "Account",
-    responses((status = 200, description = "Where you are signed \
-        in", body = SessionList), OwnReadProblems),
+    responses((status = 200, description = "The sessions", body = SessionList), OwnReadProblems),
     security(("key" = [])))]
 pub(super) async fn list(
     State(state): Web,
@@ -61,7 +60,7 @@ pub(super) async fn list(
     Ok(axum::Json(SessionList { sessions: sessions.iter().map(told).collect() }))
 }
 
-/// End all your sessions but this one
+/// End all your other sessions
 ///
 /// With a key, all of them.
 #[utoipa::path(delete, path = "/api/v1/account/sessions", operation_id = "end_sessions", tag = "Account",

@@ -14,8 +14,8 @@ use super::password_fields::PasswordFields;
 use super::{rule_schemas, schemas};
 use crate::http::host::short_url;
 
-/// A link to be made. Only `long_url` is required; null means absent. The camelCase spelling of
-/// each name is accepted too.
+/// A link to create. Only `long_url` is required; null means absent. The camelCase spelling of each
+/// name is accepted too.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = CreateLink, example = json!({
@@ -28,41 +28,41 @@ pub(crate) struct CreateLinkBody {
     #[serde(alias = "longUrl")]
     #[schema(min_length = 8, max_length = 8192, pattern = "^https?://", nullable = false)]
     pub(crate) long_url: String,
-    /// A code of your own choice (also `alias`). Without it, one is made.
+    /// A custom alias (also `alias`). Without it, a code is generated.
     #[serde(alias = "customAlias", alias = "alias")]
     #[schema(min_length = 3, max_length = 64, pattern = "^[A-Za-z0-9_-]{3,64}$")]
     pub(crate) custom_alias: Option<String>,
-    /// When the link ends: RFC 3339 with an offset, or a date meaning that day 00:00 UTC. Not
+    /// When the link expires: RFC 3339 with an offset, or a date meaning that day 00:00 UTC. Not
     /// together with `ttl`.
     #[serde(alias = "expiresAt")]
     #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
             ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     pub(crate) expires_at: Option<String>,
-    /// When the link ends, in seconds from now. Not together with `expires_at`.
+    /// When the link expires, in seconds from now. Not together with `expires_at`.
     #[schema(minimum = 1, maximum = 250_000_000_000_usize)]
     pub(crate) ttl: Option<u64>,
-    /// When the link begins. Before, visitors are told that it does not exist.
+    /// When the link begins to work. Before, visitors get 404.
     #[serde(alias = "validFrom")]
     #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
             ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     pub(crate) valid_from: Option<String>,
-    /// How many visits the link is good for.
+    /// How many visits the link allows.
     #[serde(alias = "maxClicks")]
     #[schema(minimum = 1, maximum = 9_223_372_036_854_775_807_usize)]
     pub(crate) max_clicks: Option<u64>,
     /// The status the link redirects with. 302 by default; browsers remember 301 and 308 for long.
     #[schema(schema_with = schemas::redirect_or_null)]
     pub(crate) redirect: Option<u64>,
-    /// A name for people.
+    /// A title.
     #[schema(max_length = 1000)]
     pub(crate) title: Option<String>,
     /// Words to find the link by.
     #[schema(schema_with = schemas::tags_or_null)]
     pub(crate) tags: Option<Vec<String>>,
-    /// What you want to remember about the link. Nobody else sees it.
+    /// Notes. Only you see them.
     #[schema(max_length = 2000)]
     pub(crate) notes: Option<String>,
-    /// What visitors must know to follow the link: 1 to 1,024 octets. Kept only as a hash.
+    /// The password that visitors must enter: 1 to 1,024 octets. Only its hash is stored.
     #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 1024)]
     pub(crate) password: Option<PasswordFields>,
     /// Which visitors go elsewhere than to `long_url`.
@@ -76,7 +76,7 @@ pub(crate) struct CreateLinkBody {
     pub(crate) forward_query: Option<bool>,
     /// Whether search engines may follow the link.
     pub(crate) crawlable: Option<bool>,
-    /// `false` asks for a new link even where you have one for the same target already.
+    /// `false` creates a new link even if you have one for the same target.
     pub(crate) reuse: Option<bool>,
 }
 
@@ -132,7 +132,7 @@ impl CreateLinkBody {
     }
 }
 
-/// A link made elsewhere: as for a new one, with the code and the age it has there.
+/// A link to import: as for a new one, with its code and creation time.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({
@@ -143,45 +143,45 @@ pub(crate) struct ImportLink {
     #[serde(alias = "longUrl")]
     #[schema(min_length = 8, max_length = 8192, pattern = "^https?://", nullable = false)]
     long_url: String,
-    /// The code it has. Without it, one is made.
+    /// Its code. Without it, one is generated.
     #[serde(alias = "shortCode")]
     #[schema(min_length = 3, max_length = 64, pattern = "^[A-Za-z0-9_-]{3,64}$")]
     short_code: Option<String>,
-    /// When it was made; now by default, and never later than now.
+    /// When it was created; now by default, and never later than now.
     #[serde(alias = "createdAt")]
     #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
             ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     pub(crate) created_at: Option<String>,
-    /// When the link ends.
+    /// When the link expires.
     #[serde(alias = "expiresAt")]
     #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
             ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     expires_at: Option<String>,
-    /// When the link ends, in seconds from now.
+    /// When the link expires, in seconds from now.
     #[schema(minimum = 1, maximum = 250_000_000_000_usize)]
     ttl: Option<u64>,
-    /// When the link begins.
+    /// When the link begins to work.
     #[serde(alias = "validFrom")]
     #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
             ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     valid_from: Option<String>,
-    /// How many visits the link is good for.
+    /// How many visits the link allows.
     #[serde(alias = "maxClicks")]
     #[schema(minimum = 1, maximum = 9_223_372_036_854_775_807_usize)]
     max_clicks: Option<u64>,
     /// The status the link redirects with.
     #[schema(schema_with = schemas::redirect_or_null)]
     redirect: Option<u64>,
-    /// A name for people.
+    /// A title.
     #[schema(max_length = 1000)]
     title: Option<String>,
     /// Words to find the link by.
     #[schema(schema_with = schemas::tags_or_null)]
     tags: Option<Vec<String>>,
-    /// What you want to remember about the link.
+    /// Notes.
     #[schema(max_length = 2000)]
     notes: Option<String>,
-    /// Whether it is put away.
+    /// Whether it is archived.
     archived: Option<bool>,
     /// Which visitors go elsewhere than to `long_url`.
     #[schema(schema_with = rule_schemas::rules_or_null)]
@@ -194,7 +194,7 @@ pub(crate) struct ImportLink {
     forward_query: Option<bool>,
     /// Whether search engines may follow the link.
     crawlable: Option<bool>,
-    /// Whether the link may be given back when you shorten the same target again.
+    /// Whether the link may be returned when you shorten the same target again.
     reuse: Option<bool>,
 }
 
@@ -233,16 +233,16 @@ pub(crate) struct PatchLink {
     #[serde(alias = "longUrl", default, deserialize_with = "given")]
     #[schema(min_length = 8, max_length = 8192, pattern = "^https?://", nullable = false)]
     long_url: Option<String>,
-    /// A new end; null for none.
+    /// A new expiry; null for never.
     #[serde(alias = "expiresAt", default, deserialize_with = "given")]
     #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
             ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
     expires_at: Option<Option<String>>,
-    /// A new end, in seconds from now.
+    /// A new expiry, in seconds from now.
     #[serde(default, deserialize_with = "given")]
     #[schema(minimum = 1, maximum = 250_000_000_000_usize, nullable = false)]
     ttl: Option<u64>,
-    /// A new beginning; null for none.
+    /// A new start; null for none.
     #[serde(alias = "validFrom", default, deserialize_with = "given")]
     #[schema(pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
             ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$")]
@@ -267,11 +267,11 @@ pub(crate) struct PatchLink {
     #[serde(default, deserialize_with = "given")]
     #[schema(max_length = 2000)]
     notes: Option<Option<String>>,
-    /// A new password; null for none. It ends all passes that the old one gave.
+    /// A new password; null for none. Visitors who knew the old one must enter the new one.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, format = Password, min_length = 1, max_length = 1024)]
     pub(crate) password: Option<Option<PasswordFields>>,
-    /// Whether the link is put away: it goes on working, and is left out of lists.
+    /// Whether the link is archived: it still works, and is left out of lists.
     #[serde(default, deserialize_with = "given")]
     #[schema(nullable = false)]
     archived: Option<bool>,
@@ -327,12 +327,12 @@ fn change<T>(field: Option<Option<T>>) -> PatchField<T> {
     }
 }
 
-/// Moderation's word on a link.
+/// A moderation decision.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "standing": "blocked", "why": "imitates a bank" }))]
 pub(crate) struct SetStanding {
-    /// `suspicious` puts a warning page before the link, `blocked` takes it down.
+    /// `suspicious` puts a warning page before the link, `blocked` answers 451.
     #[schema(schema_with = schemas::standing)]
     pub(crate) standing: StandingWord,
     /// For the audit log.
@@ -377,30 +377,30 @@ pub(crate) struct LinkBody {
     /// Where it leads.
     #[schema(max_length = 8192, pattern = "^https?://")]
     pub(crate) long_url: String,
-    /// The host it lives under.
+    /// Its short domain.
     domain: String,
-    /// A name for people.
+    /// A title.
     #[schema(required = true, max_length = 1000)]
     title: Option<String>,
-    /// Words to find it by.
+    /// Tags.
     #[schema(max_items = 20)]
     tags: Vec<String>,
-    /// When it was made.
+    /// When it was created.
     #[schema(format = DateTime)]
     created_at: String,
     /// When it was last changed.
     #[schema(format = DateTime)]
     updated_at: String,
-    /// When it ends.
+    /// When it expires.
     #[schema(required = true, format = DateTime)]
     expires_at: Option<String>,
-    /// When it begins.
+    /// When it begins to work.
     #[schema(required = true, format = DateTime)]
     valid_from: Option<String>,
-    /// How many visits it is good for.
+    /// How many visits it allows.
     #[schema(required = true, minimum = 1)]
     max_clicks: Option<u64>,
-    /// How many clicks it has had; null while that cannot be said.
+    /// How many clicks it has had; null while the click store does not answer.
     #[schema(required = true, minimum = 0)]
     click_count: Option<u64>,
     /// The status it redirects with.
@@ -415,16 +415,16 @@ pub(crate) struct LinkBody {
     crawlable: bool,
     /// Whether visitors are asked for a password.
     has_password: bool,
-    /// What its owner wants to remember about it.
+    /// The owner's notes.
     #[schema(required = true, max_length = 2000)]
     notes: Option<String>,
-    /// Whether it is put away: it works, and is left out of lists.
+    /// Whether it is archived: it works, and is left out of lists.
     archived: bool,
-    /// What it is right now.
+    /// Its status now.
     #[schema(schema_with = schemas::status)]
     status: &'static str,
-    /// What is odd about where it leads, such as `look_alike` or `shortener`. Some of them put a
-    /// warning page before the link.
+    /// Flags of its targets, such as `look_alike` or `shortener`. Some of them put a warning page
+    /// before the link.
     #[schema(max_items = 32)]
     flags: Vec<String>,
     /// When it was deleted.
@@ -432,9 +432,9 @@ pub(crate) struct LinkBody {
     deleted_at: Option<String>,
     /// Its QR code.
     qr_url: String,
-    /// A page that tells where it leads, without going there.
+    /// A page that shows the target without redirecting.
     preview_url: String,
-    /// Which change of it this is; also its `ETag`.
+    /// Its revision; also its `ETag`.
     #[schema(minimum = 0)]
     pub(crate) revision: u64,
 }

@@ -26,29 +26,24 @@ const MONTH: Duration = Duration::from_secs(30 * 86_400);
 /// More links than any answer shows; the filter for machines may leave few of them.
 const CANDIDATES: usize = 1000;
 
-/// The clicks of a link, summed up
+/// Statistics of a link
 ///
-/// From its creation until now, unless asked otherwise. Clicks are counted within about two
-/// seconds. Old ones are kept by the day rather than by the hour, in UTC; where such a day reaches
-/// into another one of the time zone, it counts where it begins.
+/// From its creation until now, unless `from` and `to` say otherwise. Clicks are counted within
+/// about two seconds. Old clicks are kept by UTC day instead of by hour; where such a day spans two
+/// days of the time zone, it counts for the one in which it begins.
 #[utoipa::path(get, path = "/api/v1/urls/{code}/stats", operation_id = "link_stats", tag = "Clicks",
     params(("code" = String, Path, description = "The link's \
         code", pattern = "^[A-Za-z0-9_-]{3,64}$"),
-        ("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or from \
-            the beginning of this date in the time zone",
+        ("from" = Option<String>, Query, description = "From this time (RFC 3339), or from the beginning of this date in the time zone",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("to" = Option<String>, Query, description = "To before this moment, or this date; now by \
-            default",
+        ("to" = Option<String>, Query, description = "Until before this time or date; now by default",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("interval" = inline(Option<IntervalWord>), Query, description = "How the series is put \
-            together; fitting the period by default", nullable = false),
-        ("bots" = inline(Option<BotsWord>), Query, description = "Whether clicks by machines are \
-            included (the default), excluded, or the only ones. Also true and \
-            false", nullable = false),
+        ("interval" = inline(Option<IntervalWord>), Query, description = "The interval of the series; by default it fits the period", nullable = false),
+        ("bots" = inline(Option<BotsWord>), Query, description = "Whether clicks by bots are included (the default), excluded, or the only ones. Also true and false", nullable = false),
         ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
             `+05:30`", min_length = 1, max_length = 64, nullable = false),
@@ -70,25 +65,20 @@ pub(super) async fn link_stats(
         .map(Json)
 }
 
-/// The clicks of all your links, summed up
+/// Statistics of all your links
 ///
-/// Of the last 30 days, unless asked otherwise. Links that have been deleted are part of the sums.
+/// Of the last 30 days, unless `from` and `to` say otherwise. Deleted links are included.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "all_stats", tag = "Clicks",
-    params(("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or \
-        from the beginning of this date in the time zone",
+    params(("from" = Option<String>, Query, description = "From this time (RFC 3339), or from the beginning of this date in the time zone",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("to" = Option<String>, Query, description = "To before this moment, or this date; now by \
-            default",
+        ("to" = Option<String>, Query, description = "Until before this time or date; now by default",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("interval" = inline(Option<IntervalWord>), Query, description = "How the series is put \
-            together; fitting the period by default", nullable = false),
-        ("bots" = inline(Option<BotsWord>), Query, description = "Whether clicks by machines are \
-            included (the default), excluded, or the only ones. Also true and \
-            false", nullable = false),
+        ("interval" = inline(Option<IntervalWord>), Query, description = "The interval of the series; by default it fits the period", nullable = false),
+        ("bots" = inline(Option<BotsWord>), Query, description = "Whether clicks by bots are included (the default), excluded, or the only ones. Also true and false", nullable = false),
         ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
             `+05:30`", min_length = 1, max_length = 64, nullable = false)),
@@ -110,26 +100,20 @@ pub(super) async fn all_stats(
     AllStats::new(busy, &state.links.rules().hosts, &asked, &report).map(Json)
 }
 
-/// The visits that led nowhere, summed up
+/// Statistics of visits without a redirect
 ///
-/// Unknown codes, links that have ended, and links that were taken down. Under a flood they are
-/// counted by samples.
+/// Unknown codes, expired links and blocked links. Under a flood they are sampled.
 #[utoipa::path(get, path = "/api/v1/admin/orphans", operation_id = "orphan_stats", tag = "Admin",
-    params(("from" = Option<String>, Query, description = "From this moment on (RFC 3339), or \
-        from the beginning of this date in the time zone",
+    params(("from" = Option<String>, Query, description = "From this time (RFC 3339), or from the beginning of this date in the time zone",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("to" = Option<String>, Query, description = "To before this moment, or this date; now by \
-            default",
+        ("to" = Option<String>, Query, description = "Until before this time or date; now by default",
             max_length = 40, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt \
                 ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?([Zz]|[+ \
                 -][0-9]{2}:[0-9]{2}))?$", nullable = false),
-        ("interval" = inline(Option<IntervalWord>), Query, description = "How the series is put \
-            together; fitting the period by default", nullable = false),
-        ("bots" = inline(Option<BotsWord>), Query, description = "Whether visits by machines are \
-            included (the default), excluded, or the only ones. Also true and \
-            false", nullable = false),
+        ("interval" = inline(Option<IntervalWord>), Query, description = "The interval of the series; by default it fits the period", nullable = false),
+        ("bots" = inline(Option<BotsWord>), Query, description = "Whether visits by bots are included (the default), excluded, or the only ones. Also true and false", nullable = false),
         ("tz" = Option<String>, Query, description = "The time zone of dates and days: \
             `Europe/Berlin`, `UTC` (the default), \
             `+05:30`", min_length = 1, max_length = 64, nullable = false)),
@@ -151,7 +135,7 @@ pub(super) async fn orphan_stats(
     "short_url": "https://go.example/spring-sale", "clicks": 812, "human_clicks": 790, "bot_clicks": 22,
     "last_click_at": "2026-11-15T21:00:00Z" }] }))]
 pub(crate) struct Top {
-    /// How many minutes were looked at, the present one included.
+    /// The number of minutes, the present one included.
     #[schema(minimum = 1, maximum = 60)]
     minutes: u64,
     /// The busiest first.
@@ -159,21 +143,21 @@ pub(crate) struct Top {
     links: Vec<BusyLink>,
 }
 
-/// A link and how busy it has been.
+/// A link and its recent clicks.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct BusyLink {
     /// The code.
     #[schema(pattern = "^[A-Za-z0-9_-]{3,64}$")]
     short_code: String,
-    /// The host it lives under.
+    /// Its short domain.
     domain: String,
     /// The short link itself.
     short_url: String,
     /// Its clicks in these minutes.
     clicks: u64,
-    /// Those by people.
+    /// Clicks by humans.
     human_clicks: u64,
-    /// Those by machines.
+    /// Clicks by bots.
     bot_clicks: u64,
     /// The latest of them.
     #[schema(format = DateTime)]
@@ -182,7 +166,7 @@ pub(crate) struct BusyLink {
 
 /// The links that are busiest right now
 ///
-/// As this server has seen it since it was started.
+/// As counted by this node since it started.
 #[utoipa::path(get, path = "/api/v1/top", operation_id = "top_links", tag = "Clicks",
     params(("minutes" = Option<u8>, Query, description = "Of how many minutes, the present one \
         included; 5 by default", minimum = 1, maximum = 60, nullable = false),
@@ -238,7 +222,7 @@ async fn report(
     Ok(state.clicks.report(subject, asked.period(), state.links.now()).await?)
 }
 
-/// How clicks can be put together.
+/// The intervals of a series.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]
@@ -249,7 +233,7 @@ enum IntervalWord {
     Month,
 }
 
-/// Whose clicks can be shown.
+/// Which clicks are counted.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 #[expect(dead_code, reason = "its names are what matters")]

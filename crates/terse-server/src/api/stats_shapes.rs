@@ -17,26 +17,26 @@ const MAX_LISTED: usize = 20;
 /// How many of the busiest links are told.
 pub(super) const BUSIEST: usize = 20;
 
-/// A value and how often it came.
+/// A value and its number of clicks.
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Named {
-    /// The value; `unknown` where it is not known, `other` for all that had no room.
+    /// The value; `unknown` where it is not known, `other` for all values beyond the limit.
     name: String,
     /// How many clicks.
     clicks: u64,
 }
 
-/// A stretch of time.
+/// An interval.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Stretch {
     /// When it begins, with the offset of the time zone.
     #[schema(format = DateTime)]
     start: String,
-    /// Its clicks, by the `bots` that were asked for.
+    /// Its clicks, as selected by `bots`.
     clicks: u64,
-    /// Those by people.
+    /// Clicks by humans.
     human_clicks: u64,
-    /// Those by machines.
+    /// Clicks by bots.
     bot_clicks: u64,
 }
 
@@ -46,11 +46,11 @@ pub(crate) struct TopLink {
     /// The code.
     #[schema(pattern = "^[A-Za-z0-9_-]{3,64}$")]
     short_code: String,
-    /// The host it lives under.
+    /// Its short domain.
     domain: String,
     /// The short link itself.
     short_url: String,
-    /// Its clicks in the last hour, by the `bots` that were asked for.
+    /// Its clicks in the last hour, as selected by `bots`.
     clicks: u64,
 }
 
@@ -77,7 +77,7 @@ fn interval_word() -> utoipa::openapi::schema::Object {
     super::schemas::word("How the series is put together.", &["hour", "day", "week", "month"])
 }
 
-/// Whose clicks are shown.
+/// Which clicks are counted.
 fn bots_word() -> utoipa::openapi::schema::Object {
     super::schemas::word("Whose clicks are shown.", &["include", "exclude", "only"])
 }
@@ -90,29 +90,29 @@ macro_rules! stats_bodies {
         $(#[$about])*
         pub(crate) struct $name {
             $($first)*
-            /// Where the stretch that is shown begins.
+            /// The beginning of the period.
             #[schema(format = DateTime)]
             pub(super) from: String,
-            /// Where it ends.
+            /// The end of the period.
             #[schema(format = DateTime)]
             pub(super) to: String,
-            /// How the series is put together.
+            /// The interval of the series.
             #[schema(schema_with = interval_word)]
             pub(super) interval: &'static str,
-            /// The time zone whose days are shown.
+            /// The time zone of days.
             pub(super) time_zone: String,
-            /// Whose clicks are shown.
+            /// Which clicks are counted.
             #[schema(schema_with = bots_word)]
             pub(super) bots: &'static str,
-            /// All clicks, by the `bots` that were asked for.
+            /// All clicks, as selected by `bots`.
             pub(super) total_clicks: u64,
-            /// Those of the last 24 hours, whatever the stretch, by the `bots` that were asked for.
+            /// Clicks of the last 24 hours, whatever the period, as selected by `bots`.
             pub(super) clicks_24h: u64,
-            /// About how many different people, each counted once a day.
+            /// Unique human visitors (an estimate), each counted once a day.
             pub(super) unique_visitors: u64,
-            /// Clicks by people.
+            /// Clicks by humans.
             pub(super) human_clicks: u64,
-            /// Clicks by machines.
+            /// Clicks by bots.
             pub(super) bot_clicks: u64,
             /// How long answers took on average, in milliseconds; null if there were none.
             #[schema(required = true, minimum = 0.0)]
@@ -120,7 +120,7 @@ macro_rules! stats_bodies {
             /// The latest click; null if there was none.
             #[schema(required = true, format = DateTime)]
             pub(super) last_click_at: Option<String>,
-            /// Clicks over time, the empty stretches too.
+            /// Clicks over time, including empty intervals.
             #[schema(max_items = 2000)]
             pub(super) series: Vec<Stretch>,
             /// The hosts that visitors came from.
@@ -159,7 +159,7 @@ macro_rules! stats_bodies {
             /// Values of `utm_content`.
             #[schema(max_items = 21)]
             pub(super) utm_contents: Vec<Named>,
-            /// Why clicks were taken for machines'.
+            /// Why clicks count as bots'.
             #[schema(max_items = 21)]
             pub(super) bot_reasons: Vec<Named>,
             $($last)*
@@ -193,19 +193,19 @@ stats_bodies! {
         short_url: String,
     } {}
 
-    /// The clicks of all links, summed up.
+    /// Statistics of all links.
     AllStats {} {
         /// The busiest links of the last hour.
         #[schema(max_items = 20)]
         top_links: Vec<TopLink>,
     }
 
-    /// The visits that led nowhere, summed up.
+    /// Statistics of visits without a redirect.
     OrphanStats {} {
-        /// What became of them.
+        /// By outcome.
         #[schema(max_items = 21)]
         outcomes: Vec<Named>,
-        /// What was asked for.
+        /// By code.
         #[schema(max_items = 21)]
         top_codes: Vec<Named>,
     }

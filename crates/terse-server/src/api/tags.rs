@@ -40,7 +40,7 @@ pub(crate) struct TagBody {
 /// Your tags.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TagList {
-    /// Those of most links first.
+    /// By number of links, the most first.
     #[schema(max_items = 1000)]
     tags: Vec<TagBody>,
 }
@@ -50,24 +50,24 @@ pub(crate) struct TagList {
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "name": "summer" }))]
 pub(crate) struct RenameTag {
-    /// What the tag is to be. If a link has it already, it still has it once.
+    /// The new name. A link that has it already keeps it once.
     #[schema(min_length = 1, max_length = 50, pattern = "^[^,\\u0000-\\u001f\\u007f-\\u009f]*$")]
     name: String,
 }
 
-/// How far a change of many links has come.
+/// The progress of a change of many links.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "changed": 12, "more": false }))]
 pub(crate) struct Retagged {
     /// How many links were changed.
     changed: usize,
-    /// Whether there may be more: call again to go on.
+    /// Whether there may be more: call again to continue.
     more: bool,
 }
 
 /// List your tags
 ///
-/// With how many of your links have each, but for deleted ones.
+/// With the number of your links that have each, not counting deleted ones.
 #[utoipa::path(get, path = "/api/v1/tags", operation_id = "list_tags", tag = "Tags",
     responses((status = 200, description = "Your tags", body = TagList), ListProblems),
     security(("key" = [])))]
@@ -83,13 +83,12 @@ pub(super) async fn list(
 
 /// Rename a tag
 ///
-/// On all your links that have it, but for deleted ones; up to 1,000 a call. Calling again goes on
-/// where it ended, and changes nothing when all is done.
+/// On all your links that have it, except deleted ones; up to 1,000 a call. Call again to continue;
+/// when all is done, a call changes nothing.
 #[utoipa::path(patch, path = "/api/v1/tags/{tag}", operation_id = "rename_tag", tag = "Tags",
     request_body(content = RenameTag),
     params(("tag" = String, Path, description = "The tag", min_length = 1, max_length = 50)),
-    responses((status = 200, description = "How far it has \
-        come", body = Retagged), RenameTagProblems),
+    responses((status = 200, description = "The progress", body = Retagged), RenameTagProblems),
     security(("key" = [])))]
 pub(super) async fn rename(
     State(state): Web,
@@ -113,8 +112,7 @@ pub(super) async fn rename(
 /// From all your links that have it, as renaming does. The links stay.
 #[utoipa::path(delete, path = "/api/v1/tags/{tag}", operation_id = "remove_tag", tag = "Tags",
     params(("tag" = String, Path, description = "The tag", min_length = 1, max_length = 50)),
-    responses((status = 200, description = "How far it has \
-        come", body = Retagged), TouchTagProblems),
+    responses((status = 200, description = "The progress", body = Retagged), TouchTagProblems),
     security(("key" = [])))]
 pub(super) async fn remove(
     State(state): Web,

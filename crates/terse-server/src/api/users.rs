@@ -19,20 +19,19 @@ use crate::http::params::{NoParams, Params, whole_number};
 use crate::http::problem::{FORBIDDEN, Problem};
 use crate::http::state::Web;
 
-/// An account to be made.
+/// An account to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "name": "ann", "role": "user", "password": "correct horse battery \
     staple" }))]
 pub(crate) struct CreateUser {
-    /// What they sign in with: letters, digits and `. _ - + @`. Two that differ only by case are
-    /// the same.
+    /// The name to sign in with: letters, digits and `. _ - + @`. Case does not matter.
     #[schema(min_length = 3, max_length = 64)]
     name: String,
-    /// What they may do; `user` by default.
+    /// The role; `user` by default.
     #[schema(schema_with = schemas::role_or_null)]
     role: Option<String>,
-    /// What they prove it with. Without one they have only the keys that you make for them.
+    /// The password. Without one the account has only the keys that you create for it.
     #[schema(min_length = 10, max_length = 1024)]
     password: Option<String>,
 }
@@ -45,10 +44,10 @@ pub(crate) struct PatchUser {
     /// Another name.
     #[schema(min_length = 3, max_length = 64)]
     name: Option<String>,
-    /// Another role. A lesser one ends all their sessions.
+    /// Another role. A lesser one ends all sessions of the account.
     #[schema(schema_with = schemas::role_or_null)]
     role: Option<String>,
-    /// Another password. It ends all their sessions.
+    /// Another password. It ends all sessions of the account.
     #[schema(min_length = 10, max_length = 1024)]
     password: Option<String>,
     /// Whether the account is suspended. `true` needs a `why`.
@@ -85,7 +84,7 @@ pub(crate) struct UserList {
     /// The accounts.
     #[schema(max_items = 100)]
     users: Vec<UserBody>,
-    /// Give it as `cursor` to go on; null at the end.
+    /// Pass it as `cursor` for the next page; null at the end.
     #[schema(required = true)]
     next_cursor: Option<String>,
 }
@@ -142,11 +141,11 @@ pub(super) async fn list(
     Ok(axum::Json(UserList { users: users.iter().map(UserBody::from).collect(), next_cursor }))
 }
 
-/// Make an account
+/// Create an account
 #[utoipa::path(post, path = "/api/v1/admin/users", operation_id = "create_user", tag = "Admin",
     request_body(content = CreateUser),
     responses((status = 201, description = "The new account", body = UserBody,
-            headers(("Location" = String, description = "Where the API knows it"))),
+            headers(("Location" = String, description = "Its address in the API"))),
         UserChangeProblems),
     security(("key" = [])))]
 pub(super) async fn create(
@@ -200,10 +199,10 @@ pub(super) async fn patch(
 
 /// Erase an account
 ///
-/// With all its links, their clicks, its keys and sessions. Nothing of it can be restored.
+/// With all its links, their clicks, its keys and sessions. Nothing can be restored.
 #[utoipa::path(delete, path = "/api/v1/admin/users/{id}", operation_id = "erase_user", tag = "Admin",
     params(("id" = u64, Path, description = "The account's number", minimum = 1)),
-    responses((status = 204, description = "All is gone"),
+    responses((status = 204, description = "Everything is erased"),
         (status = 202, description = "The account is closed, and the rest is being \
             erased"), UserChangeProblems),
     security(("key" = [])))]
@@ -225,7 +224,7 @@ pub(super) async fn erase(
 
 /// Suspend an account
 ///
-/// Its links lead nowhere, its keys open nothing and its sessions end, in one step. Moderators
+/// Its links stop redirecting, its keys stop working and its sessions end, in one step. Moderators
 /// suspend users, admins anyone but themselves.
 #[utoipa::path(post, path = "/api/v1/admin/users/{id}/suspend", operation_id = "suspend_user", tag = "Admin",
     request_body(content = SuspendUser),

@@ -16,7 +16,7 @@ use crate::http::params::{NoParams, Params, whole_number};
 use crate::http::problem::{Problem, WEBHOOKS_OFF};
 use crate::http::state::{App, Web};
 
-/// A webhook to be made.
+/// A webhook to create.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "url": "https://hooks.example.com/terse", "events": ["link.created", "link.deleted"] }))]
@@ -43,7 +43,7 @@ pub(crate) struct PatchWebhook {
     /// Switches it off, or on again.
     #[schema(nullable = false)]
     enabled: Option<bool>,
-    /// `true` makes a new secret, which is in the answer. The one before signs along for a day.
+    /// `true` creates a new secret, which is in the answer. For a day the previous one signs too.
     #[serde(alias = "rotateSecret")]
     #[schema(nullable = false)]
     rotate_secret: Option<bool>,
@@ -62,7 +62,7 @@ pub(crate) struct WebhookBody {
     url: String,
     /// Which events.
     events: Vec<&'static str>,
-    /// When it was made.
+    /// When it was created.
     #[schema(format = DateTime)]
     created_at: String,
     /// Whether events are sent.
@@ -76,13 +76,13 @@ pub(crate) struct WebhookBody {
     /// How many events wait to be sent.
     #[schema(minimum = 0)]
     waiting: u64,
-    /// How many events were dropped, because too many waited.
+    /// How many events were dropped because too many waited.
     #[schema(minimum = 0)]
     dropped: u64,
-    /// When the receiver last took an event.
+    /// When the receiver last accepted an event.
     #[schema(required = true, format = DateTime)]
     last_delivered_at: Option<String>,
-    /// What signatures are made with. Shown when it is made, and never again.
+    /// The signing secret. Shown when it is created, and never again.
     #[schema(required = true)]
     secret: Option<String>,
 }
@@ -118,7 +118,7 @@ pub(crate) struct WebhookList {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Delivery)]
 pub(crate) struct DeliveryBody {
-    /// The event's name, as in its body and in `Terse-Delivery`.
+    /// The id of the event, as in its body and in `Terse-Delivery`.
     event_id: String,
     /// What happened.
     event: &'static str,
@@ -139,7 +139,7 @@ pub(crate) struct DeliveryBody {
     /// What the receiver answered last.
     #[schema(required = true)]
     last_status: Option<u16>,
-    /// Why it did not answer, in a word.
+    /// Why it did not answer, as a code.
     #[schema(required = true)]
     last_problem: Option<String>,
 }
@@ -161,7 +161,7 @@ impl From<Delivery> for DeliveryBody {
     }
 }
 
-/// A part of what was sent.
+/// A page of deliveries.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DeliveryList {
     /// The latest first.
@@ -169,10 +169,10 @@ pub(crate) struct DeliveryList {
     deliveries: Vec<DeliveryBody>,
 }
 
-/// An event that is on its way.
+/// An event that was queued.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TestSent {
-    /// The event's name.
+    /// The id of the event.
     event_id: String,
 }
 
@@ -191,10 +191,10 @@ pub(super) async fn list(
     }))
 }
 
-/// Make a webhook
+/// Create a webhook
 ///
-/// From now on the receiver is told what happens to your links. The secret in the answer is shown
-/// only this once.
+/// From now on the receiver gets events about your links. The secret in the answer is shown only
+/// this once.
 #[utoipa::path(post, path = "/api/v1/webhooks", operation_id = "create_webhook", tag = "Webhooks",
     request_body(content = CreateWebhook),
     responses((status = 201, description = "The new webhook, with its \
@@ -212,7 +212,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Answer(WebhookBody::new(&made.0, Some(made.1)))))
 }
 
-/// Look at a webhook
+/// Read a webhook
 #[utoipa::path(get, path = "/api/v1/webhooks/{id}", operation_id = "get_webhook", tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
     responses((status = 200, description = "The webhook", body = WebhookBody), WebhookProblems),
@@ -252,10 +252,10 @@ pub(super) async fn patch(
 
 /// Remove a webhook
 ///
-/// What waits for it is dropped.
+/// Events that wait for it are dropped.
 #[utoipa::path(delete, path = "/api/v1/webhooks/{id}", operation_id = "delete_webhook", tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
-    responses((status = 204, description = "It is gone"), WebhookProblems),
+    responses((status = 204, description = "It is removed"), WebhookProblems),
     security(("key" = [])))]
 pub(super) async fn delete(
     State(state): Web,
@@ -267,9 +267,9 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Try a webhook
+/// Test a webhook
 ///
-/// Sends an event `webhook.test`, whatever the webhook is for. What became of it is among its
+/// Sends an event `webhook.test`, whichever events the webhook is for. The result is in its
 /// deliveries.
 #[utoipa::path(post, path = "/api/v1/webhooks/{id}/test", operation_id = "test_webhook", tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$")),
@@ -285,9 +285,9 @@ pub(super) async fn test(
     Ok((StatusCode::ACCEPTED, Answer(TestSent { event_id })))
 }
 
-/// See what was sent
+/// List deliveries
 ///
-/// The latest first: all that waits, and the last hundred that were delivered or given up.
+/// The latest first: all that wait, and the last hundred that were delivered or failed.
 #[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries", operation_id = "list_deliveries", tag = "Webhooks",
     params(("id" = String, Path, description = "The webhook", pattern = "^[0-9]{1,19}$"),
         ("limit" = Option<u16>, Query, description = "At most this many; 50 by \

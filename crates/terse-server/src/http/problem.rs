@@ -35,38 +35,37 @@ macro_rules! kinds {
 }
 
 kinds! {
-    INVALID_REQUEST = 400 "invalid_request" "The request is not well-formed";
-    INVALID_URL = 400 "invalid_url" "The URL cannot be used";
+    INVALID_REQUEST = 400 "invalid_request" "Invalid request";
+    INVALID_URL = 400 "invalid_url" "Invalid URL";
     SCHEME_NOT_ALLOWED = 400 "scheme_not_allowed" "Only http and https URLs can be shortened";
-    INVALID_ALIAS = 400 "invalid_alias" "The alias is not well-formed";
-    RESERVED_ALIAS = 400 "reserved_alias" "The alias is a word of our own";
-    INVALID_EXPIRY = 400 "invalid_expiry" "The link cannot end then";
+    INVALID_ALIAS = 400 "invalid_alias" "Invalid alias";
+    RESERVED_ALIAS = 400 "reserved_alias" "Reserved alias";
+    INVALID_EXPIRY = 400 "invalid_expiry" "Invalid expiry";
     PASSWORD_NEEDED = 401 "password_needed" "The link has a password";
     UNAUTHORIZED = 401 "unauthorized" "A valid key is needed";
-    WRONG_PASSWORD = 403 "wrong_password" "The password is wrong";
-    FORBIDDEN = 403 "forbidden" "This key may not do that";
+    WRONG_PASSWORD = 403 "wrong_password" "Wrong password";
+    FORBIDDEN = 403 "forbidden" "Not permitted";
     SUSPENDED = 403 "suspended" "The account is suspended";
     WEBHOOKS_OFF = 403 "webhooks_off" "Webhooks are switched off";
-    NOT_FOUND = 404 "not_found" "There is nothing here";
-    METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The method is not known here";
+    NOT_FOUND = 404 "not_found" "Not found";
+    METHOD_NOT_ALLOWED = 405 "method_not_allowed" "Method not allowed";
     ALIAS_TAKEN = 409 "alias_taken" "The alias is taken";
-    NAME_TAKEN = 409 "name_taken" "Somebody else has this name";
-    LAST_ADMIN = 409 "last_admin" "There would be no admin left";
-    TOO_MANY = 409 "too_many" "There are as many as there may be";
-    NO_ACCOUNT = 409 "no_account" "No account belongs to this key";
-    DOMAIN_IN_USE = 409 "domain_in_use" "There are links on the domain";
-    NO_OWNER = 409 "no_owner" "Nobody with an account owns the link";
-    CONFLICT = 409 "conflict" "Somebody else changed it";
-    PRECONDITION_FAILED = 412 "precondition_failed" "The link is not at that revision any more";
+    NAME_TAKEN = 409 "name_taken" "The name is taken";
+    LAST_ADMIN = 409 "last_admin" "This is the last admin";
+    TOO_MANY = 409 "too_many" "Limit reached";
+    NO_ACCOUNT = 409 "no_account" "The key belongs to no account";
+    DOMAIN_IN_USE = 409 "domain_in_use" "The domain has links";
+    NO_OWNER = 409 "no_owner" "No account owns the link";
+    CONFLICT = 409 "conflict" "Conflicting change";
+    PRECONDITION_FAILED = 412 "precondition_failed" "The link has changed";
     TOO_LARGE = 413 "too_large" "The body is too large";
-    UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body should be plain JSON";
-    SELF_REFERENCE = 422 "self_reference" "The URL leads back to us";
+    UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body must be plain JSON";
+    SELF_REFERENCE = 422 "self_reference" "The URL leads back to this server";
     DESTINATION_NOT_PUBLIC = 422 "destination_not_public" "The destination is not public";
     BLOCKED_DESTINATION = 422 "blocked_destination" "The destination is blocked";
-    IDEMPOTENCY_MISMATCH = 422 "idempotency_mismatch" "The idempotency key was used for something \
-        else";
-    RATE_LIMITED = 429 "rate_limited" "Too much was asked for";
-    STORE_UNAVAILABLE = 503 "store_unavailable" "The store is away or busy";
+    IDEMPOTENCY_MISMATCH = 422 "idempotency_mismatch" "The idempotency key was used for another request";
+    RATE_LIMITED = 429 "rate_limited" "Too many requests";
+    STORE_UNAVAILABLE = 503 "store_unavailable" "Service unavailable";
 }
 
 /// A problem about to be answered.
@@ -87,17 +86,17 @@ pub(crate) struct Problem {
     "detail": "this alias is taken", "field": "custom_alias"
 }))]
 pub(crate) struct ProblemBody {
-    /// Where this kind of problem is explained.
+    /// Where this kind of problem is documented.
     #[serde(rename = "type")]
     about: String,
-    /// The kind of problem, in words.
+    /// The kind of problem, as text.
     title: &'static str,
     /// The HTTP status, again.
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
     /// The kind of problem, for programs; stable.
     code: &'static str,
-    /// What is wrong this time, in words.
+    /// What is wrong this time, as text.
     detail: Cow<'static, str>,
     /// The field, parameter or header it is about.
     #[schema(required = true)]
@@ -212,16 +211,16 @@ impl From<LinkError> for Problem {
             LinkError::Access(error) => error.into(),
             LinkError::Limited(reached) => reached.into(),
             LinkError::Password(error) => Self::from(error).on("password"),
-            LinkError::Conflict => Self::new(
-                &CONFLICT,
-                "somebody else changed the link at the same time; read it and try again",
-            ),
-            LinkError::RequestMismatch => {
-                Self::new(&IDEMPOTENCY_MISMATCH, "this key was used for another request")
-                    .on("Idempotency-Key")
+            LinkError::Conflict => {
+                Self::new(&CONFLICT, "the link changed at the same time; read it and try again")
             }
+            LinkError::RequestMismatch => Self::new(
+                &IDEMPOTENCY_MISMATCH,
+                "this idempotency key was used for another request",
+            )
+            .on("Idempotency-Key"),
             LinkError::Store(StoreError::Busy) => {
-                Self::new(&STORE_UNAVAILABLE, "too much is waiting to be written; try again")
+                Self::new(&STORE_UNAVAILABLE, "the store is busy; try again")
             }
             // Corrupt and unavailable look alike from outside: nothing can be done but to try
             // later. Inside they do not.
@@ -262,18 +261,17 @@ impl From<RegistryError> for Problem {
     fn from(error: RegistryError) -> Self {
         match error {
             RegistryError::NameTaken => {
-                Self::new(&NAME_TAKEN, "somebody else has this name").on("name")
+                Self::new(&NAME_TAKEN, "another account has this name").on("name")
             }
-            RegistryError::Conflict => Self::new(
-                &CONFLICT,
-                "somebody else changed this at the same time; read it and try again",
-            ),
-            RegistryError::Missing => Self::new(&NOT_FOUND, "there is no such thing"),
+            RegistryError::Conflict => {
+                Self::new(&CONFLICT, "this changed at the same time; read it and try again")
+            }
+            RegistryError::Missing => Self::new(&NOT_FOUND, "not found"),
             RegistryError::LastAdmin => {
-                Self::new(&LAST_ADMIN, "this is the last admin; make another one first")
+                Self::new(&LAST_ADMIN, "this is the last admin; create another one first")
             }
             RegistryError::TooMany => {
-                Self::new(&TOO_MANY, "there are as many as there may be; remove one first")
+                Self::new(&TOO_MANY, "the limit is reached; remove one first")
             }
             // Only jobs send fencing tokens.
             RegistryError::Fenced => {

@@ -195,7 +195,7 @@ async fn the_operators_key_has_no_account_and_is_told_so() {
     ] {
         let answer = web.api(line, body).await;
         answer.is_problem(409, "no_account", "Authorization");
-        assert!(answer.text().contains("make an account first"), "{}", answer.text());
+        assert!(answer.text().contains("create an account"), "{}", answer.text());
     }
 }
 

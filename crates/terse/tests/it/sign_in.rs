@@ -499,7 +499,7 @@ fn an_invitation_is_good_once_and_for_its_role() {
     let (taken, _) = join(&token, "ANN");
     assert_eq!(taken.status, 409);
     assert!(
-        taken.text().contains("Somebody else has this name.")
+        taken.text().contains("Another account has this name.")
             && taken.text().contains("value=\"ANN\"")
     );
     assert!(taken.text().contains(&token), "the way in is not lost");
