@@ -1,4 +1,4 @@
-//! What somebody asks for when creating a link, and what of it is granted.
+//! A request to create a link, before and after validation.
 
 use std::time::Duration;
 
@@ -13,32 +13,32 @@ use crate::text::{Notes, Tags, Title};
 use crate::time::{Timestamp, parse_expiry, parse_start};
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// A create request as it arrives, whichever door it came through.
+/// A link to create, not yet checked.
 #[derive(Clone, Debug, Default)]
 pub struct CreateLink {
     /// The target; required.
     pub long_url: String,
-    /// A chosen code.
+    /// A custom alias.
     pub custom_alias: Option<String>,
-    /// When it ends; a moment as text.
+    /// When it expires, as text.
     pub expires_at: Option<String>,
-    /// When it ends; seconds from now.
+    /// When it expires, in seconds from now.
     pub ttl: Option<u64>,
-    /// When it begins; a moment as text.
+    /// When it begins to work, as text.
     pub valid_from: Option<String>,
-    /// How many visits it is good for.
+    /// How many visits it allows.
     pub max_clicks: Option<u64>,
     /// The redirect status.
     pub redirect: Option<u64>,
-    /// A name for people.
+    /// A title.
     pub title: Option<String>,
-    /// Words to find it by.
+    /// Tags.
     pub tags: Option<Vec<String>>,
-    /// What the owner wants to remember about it.
+    /// The owner's notes.
     pub notes: Option<String>,
-    /// The hash of what a visitor must know.
+    /// The hash of the password that visitors must enter.
     pub password: Option<PasswordHash>,
-    /// Which visitors go elsewhere.
+    /// Redirect rules.
     pub rules: Option<RawRules>,
     /// The short domain; the primary one if absent.
     pub domain: Option<String>,
@@ -46,53 +46,53 @@ pub struct CreateLink {
     pub forward_query: Option<bool>,
     /// Whether search engines may follow.
     pub crawlable: Option<bool>,
-    /// Whether it is put away from the start.
+    /// Whether it is archived from the start.
     pub archived: Option<bool>,
-    /// `false` asks for a new link even where an old one would do.
+    /// `false` asks for a new link even if the owner has one for this target.
     pub reuse: Option<bool>,
 }
 
-/// A wish that passed every rule that can be checked without a store.
+/// A link to create that passed every check that needs no store.
 #[derive(Clone, Debug)]
 pub struct NewLink {
-    /// Where it leads.
+    /// The target.
     pub target: Target,
-    /// What was typed for it.
+    /// The text that the target was parsed from.
     pub typed: String,
-    /// The chosen code, if any.
+    /// The custom alias, if any.
     pub alias: Option<Code>,
     /// The domain.
     pub domain: Domain,
-    /// When it ends.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
-    /// When it begins.
+    /// When it begins to work.
     pub valid_from: Option<Timestamp>,
-    /// How many visits it is good for.
+    /// How many visits it allows.
     pub max_clicks: Option<u64>,
     /// The redirect status.
     pub redirect: RedirectKind,
-    /// A name for people.
+    /// A title.
     pub title: Option<Title>,
-    /// Words to find it by.
+    /// Tags.
     pub tags: Tags,
-    /// What the owner wants to remember about it.
+    /// The owner's notes.
     pub notes: Option<Notes>,
-    /// The hash of what a visitor must know.
+    /// The hash of the password that visitors must enter.
     pub password: Option<PasswordHash>,
-    /// Whether it is put away from the start, as links from elsewhere may be.
+    /// Whether it is archived from the start, as imported links may be.
     pub archived: bool,
-    /// Which visitors go elsewhere, and what was typed for that.
+    /// Redirect rules, with the texts of their targets.
     pub rules: Option<ParsedRules>,
     /// Whether a visitor's query is passed on.
     pub forward_query: bool,
     /// Whether search engines may follow.
     pub crawlable: bool,
-    /// Whether an existing link may be given back.
+    /// Whether an existing link may be returned.
     pub reuse: bool,
 }
 
 impl CreateLink {
-    /// Checks every field. `longest` bounds the life of the link, as for links without an owner.
+    /// Checks every field. `longest` bounds the life of the link, as for anonymous links.
     pub fn parse(
         self,
         rules: &TargetRules,

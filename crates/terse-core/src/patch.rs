@@ -12,28 +12,28 @@ use crate::target::{Target, TargetRules};
 use crate::text::{Notes, Tags, Title};
 use crate::validation::{ValidationError, ValidationErrorKind};
 
-/// What happens to a field that may be absent: left alone, cleared, or given a value.
+/// A change of a field that may be absent.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum PatchField<T> {
-    /// Not mentioned.
+    /// Stays as it is.
     #[default]
     Keep,
-    /// Explicitly nothing.
+    /// Becomes absent.
     Clear,
-    /// A value.
+    /// Gets a value.
     Set(T),
 }
 
-/// The wished changes, as they arrive. The code, the owner and the domain of a link never change.
+/// Changes to a link, not yet checked. The code, the owner and the domain never change.
 #[derive(Clone, Debug, Default)]
 pub struct Patch {
     /// A new target.
     pub long_url: Option<String>,
-    /// A new end; a moment as text.
+    /// A new expiry, as text.
     pub expires_at: PatchField<String>,
-    /// A new end, in seconds from now.
+    /// A new expiry, in seconds from now.
     pub ttl: Option<u64>,
-    /// A new beginning; a moment as text.
+    /// A new start, as text.
     pub valid_from: PatchField<String>,
     /// A new limit.
     pub max_clicks: PatchField<u64>,
@@ -47,21 +47,21 @@ pub struct Patch {
     pub notes: PatchField<String>,
     /// The hash of a new password.
     pub password: PatchField<PasswordHash>,
-    /// Whether to put it away or take it out again.
+    /// Whether it is archived.
     pub archived: Option<bool>,
     /// New rules, replacing the old ones.
     pub rules: PatchField<RawRules>,
-    /// Whether to pass the query on.
+    /// Whether a visitor's query is passed on.
     pub forward_query: Option<bool>,
     /// Whether search engines may follow.
     pub crawlable: Option<bool>,
-    /// Moderation's word; only the operator may say it.
+    /// The moderation status; only admins and moderators may set it.
     pub standing: Option<ModerationStatus>,
 }
 
 impl Patch {
-    /// The link with the changes made, or why they cannot be made. A patch that changes nothing
-    /// leaves the link as it is. What is to be thought of a new target is another question.
+    /// The changed link, or why the change is invalid. A patch that changes nothing returns the
+    /// link as it is. Screening a new target is up to the caller.
     pub fn apply(
         &self,
         link: &Link,
@@ -117,7 +117,7 @@ impl Patch {
             PatchField::Set(hash) => new.password = Some(hash.clone()),
         }
         if let Some(archived) = self.archived {
-            // Since when it is away does not change by putting it away again.
+            // Archiving an archived link keeps its time.
             new.archived_at = archived.then(|| link.archived_at.unwrap_or(now));
         }
         match self.rules(rules)? {
@@ -129,14 +129,13 @@ impl Patch {
         new.crawlable = self.crawlable.unwrap_or(new.crawlable);
         if let Some(standing) = self.standing {
             (new.standing, new.judged) = (standing, ModerationSource::Moderator);
-            // Whoever cleared it has heard those who reported it.
+            // A moderator who clears the link has considered the reports.
             if standing == ModerationStatus::Clear {
                 new.flags = new.flags.without(REPORTED);
             }
         }
         check_window(new.valid_from, new.expires_at)?;
-        // A link that became something else is no longer what shortening its target again should
-        // give back.
+        // A link with options is not returned when its target is shortened again.
         new.reusable = link.reusable
             && new.target == link.target
             && new.is_plain()
@@ -148,7 +147,7 @@ impl Patch {
         Ok(new)
     }
 
-    /// The new rules, with what was typed for them.
+    /// The new rules, with the texts of their targets.
     pub(crate) fn rules(
         &self,
         targets: &TargetRules,

@@ -39,13 +39,13 @@ pub enum ValidationErrorKind {
     InvalidUrl,
     /// Another scheme than http and https.
     SchemeNotAllowed,
-    /// Points at one of our own short domains.
+    /// A URL on a short domain of this server.
     SelfReference,
     /// A private, loopback or otherwise unreachable address or name.
     DestinationNotPublic,
     /// On a blocklist.
     BlockedDestination,
-    /// Not shaped like an alias.
+    /// Not a well-formed alias.
     InvalidAlias,
     /// A reserved word.
     ReservedAlias,

@@ -11,7 +11,7 @@ use terse_core::accounts::{
     AccountDraft, AccountError, AccountPolicy, Accounts, KeyDraft, KeyUse, MAX_KEY_NAME,
     RefreshHook, SignUp,
 };
-use terse_core::limits::{Limit, LimitDecision, LimitSubject, Limiter, Limits};
+use terse_core::limits::{Limit, LimitDecision, LimitSubject, Limiter, Limits, Take};
 use terse_core::registry::{Account, KeyId, Registry, Role, Scope};
 use terse_core::{Clock, Credential, OwnerId, PasswordError, PasswordHasher, Principal, Timestamp};
 use terse_testkit::MemoryRegistry;
@@ -36,22 +36,30 @@ struct Once(Mutex<HashMap<LimitSubject, u32>>);
 
 #[async_trait]
 impl Limiter for Once {
-    async fn take(&self, subject: LimitSubject, limit: Limit, count: u32) -> LimitDecision {
+    async fn take(&self, takes: &[Take]) -> LimitDecision {
         let mut taken = self.0.lock().unwrap();
-        let taken = taken.entry(subject).or_default();
-        let allowed = *taken + count <= limit.count();
-        *taken += if allowed { count } else { 0 };
-        LimitDecision {
-            allowed,
-            limit: limit.count(),
-            remaining: limit.count() - *taken,
-            reset: Duration::ZERO,
-            retry: Duration::ZERO,
+        let mut decision = LimitDecision::UNLIMITED;
+        for Take { subject, limit, count } in takes {
+            let before = taken.get(subject).copied().unwrap_or_default();
+            let allowed = before + count <= limit.count();
+            let after = before + if allowed { *count } else { 0 };
+            decision = decision.and(LimitDecision {
+                allowed,
+                limit: limit.count(),
+                remaining: limit.count() - after,
+                reset: limit.interval() * after,
+                retry: if allowed { Duration::ZERO } else { limit.interval() },
+            });
         }
+        if decision.allowed {
+            takes.iter().for_each(|take| *taken.entry(take.subject).or_default() += take.count);
+        }
+        decision
     }
 
-    async fn give_back(&self, subject: LimitSubject, _: Limit, count: u32) {
-        *self.0.lock().unwrap().get_mut(&subject).unwrap() -= count;
+    async fn give_back(&self, takes: &[Take]) {
+        let mut taken = self.0.lock().unwrap();
+        takes.iter().for_each(|take| *taken.get_mut(&take.subject).unwrap() -= take.count);
     }
 }
 

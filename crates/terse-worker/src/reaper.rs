@@ -6,29 +6,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::clicks::ClickStore;
-use terse_core::{BoxError, Clock, LinkStore, Links, RouteCache, StoreError};
+use terse_core::{BoxError, Links, StoreError};
 
 use crate::job::{Context, Job, Next};
 
-/// How long a request id is remembered: the promised day and an hour to spare.
-const REMEMBER_REQUESTS: Duration = Duration::from_hours(25);
-
 /// Marks expired links, and deletes links that have been deleted or expired for the grace time.
 pub struct Reaper {
-    /// The links.
-    pub store: Arc<dyn LinkStore>,
-    /// Their rules and their event listeners.
+    /// The service that expires and deletes links.
     pub links: Arc<Links>,
     /// Their clicks, which are deleted with them.
     pub clicks: Arc<dyn ClickStore>,
-    /// Drops what this node caches of them.
-    pub cache: Arc<dyn RouteCache>,
-    /// The time.
-    pub clock: Clock,
     /// How often.
     pub every: Duration,
-    /// How long deleted and expired links are kept.
-    pub grace: Duration,
     /// Links per write, so that no other writer waits long for the store.
     pub batch: usize,
     /// What the reaper has done.
@@ -70,12 +59,9 @@ impl Job for Reaper {
 impl Reaper {
     /// Reaps everything that is due: how many links expired, how many were deleted for good.
     async fn reap(&self) -> Result<(usize, usize), StoreError> {
-        let now = self.clock.now();
         let (mut expired, mut purged) = (0, 0);
-        let hold = self.links.rules().quarantine_until(now);
         loop {
-            let keys = self.store.mark_expired(now, self.batch).await?;
-            keys.iter().for_each(|key| self.cache.forget(key));
+            let keys = self.links.expire(self.batch).await?;
             // The links have expired even if no event could be written.
             if let Err(error) = self.links.tell_expired(&keys).await {
                 tracing::warn!(%error, "the events of expired links could not be written");
@@ -87,10 +73,9 @@ impl Reaper {
             }
         }
         loop {
-            let keys = self.store.purge(now.saturating_sub(self.grace), self.batch, hold).await?;
-            keys.iter().for_each(|key| self.cache.forget(key));
+            let keys = self.links.purge(self.batch).await?;
             // The sweep of the click store finds clicks that are left.
-            if let Err(error) = self.clicks.erase_links(&keys, now, now).await {
+            if let Err(error) = self.clicks.forget_links(&keys, self.links.now()).await {
                 tracing::warn!(%error, "the clicks of deleted links could not be deleted; trying \
                     again later");
             }
@@ -100,10 +85,8 @@ impl Reaper {
                 break;
             }
         }
-        while self.store.release(now, self.batch).await? > 0 {}
-        while self.store.forget_requests(now.saturating_sub(REMEMBER_REQUESTS), self.batch).await?
-            > 0
-        {}
+        while self.links.release_aliases(self.batch).await? > 0 {}
+        while self.links.forget_requests(self.batch).await? > 0 {}
         Ok((expired, purged))
     }
 }

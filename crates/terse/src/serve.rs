@@ -221,13 +221,9 @@ impl Server {
             (Arc::new(ReaperCounts::default()), Arc::new(RescanCounts::default()));
         if config.roles.worker {
             jobs.add(Reaper {
-                store: Arc::clone(&metrics_store),
                 links: Arc::clone(&links),
                 clicks: Arc::clone(&store.clicks),
-                cache,
-                clock: clock.clone(),
                 every: config.links.reap_every.get(),
-                grace: config.links.grace.get(),
                 batch: config.links.reap_batch as usize,
                 counts: Arc::clone(&reaper),
             });

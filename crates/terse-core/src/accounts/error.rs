@@ -52,6 +52,14 @@ pub enum AccountError {
     /// The account is being erased, which cannot be undone.
     #[error("this account is being erased, which cannot be undone")]
     BeingErased,
+    /// There are as many as there may be.
+    #[error("limit of {limit} {what} reached; remove one first")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        limit: usize,
+    },
     /// Another account has this identity.
     #[error("another account has this identity")]
     IdentityTaken,

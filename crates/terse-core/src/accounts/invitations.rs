@@ -54,7 +54,8 @@ impl Accounts {
         let own = open.iter().filter(|invitation| invitation.by == principal.owner()).count();
         let is_admin = principal.role == Role::Admin;
         if open.len() >= MAX_INVITATIONS || !is_admin && own >= MAX_PER_MODERATOR {
-            return Err(RegistryError::TooMany.into());
+            let limit = if is_admin { MAX_INVITATIONS } else { MAX_PER_MODERATOR };
+            return Err(AccountError::TooMany { what: "invitations", limit });
         }
         let secret = BearerSecret::key()?;
         let token = secret.token();

@@ -4,7 +4,9 @@ use super::{AccountError, Accounts, BearerSecret, invalid, one_line};
 use crate::limits::Limit;
 use crate::link::OwnerId;
 use crate::principal::{Credential, Principal};
-use crate::registry::{Account, ApiKey, KeyId, NewKey, RegistryError, Role, Scope};
+use crate::registry::{
+    Account, ApiKey, KeyId, MAX_KEYS_PER_OWNER, NewKey, RegistryError, Role, Scope,
+};
 use crate::time::Timestamp;
 
 /// The longest name of a key, in characters.
@@ -118,7 +120,12 @@ impl Accounts {
             expires_at,
             plan: plan.map(|plan| plan.to_string()),
         };
-        let made = self.registry.add_key(new, by).await?;
+        let made = match self.registry.add_key(new, by).await {
+            Err(RegistryError::TooMany) => {
+                return Err(AccountError::TooMany { what: "keys", limit: MAX_KEYS_PER_OWNER });
+            }
+            made => made?,
+        };
         Ok((secret.reveal(), made))
     }
 

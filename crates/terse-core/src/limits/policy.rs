@@ -104,7 +104,10 @@ impl Limits {
         }
         // The headers show the limit of links, which the documentation names.
         let verdict = LimitDecision { limit: allowance.limit.count(), remaining: 0, ..verdict };
-        Err(LimitReached::new(verdict, format!("too many requests; try again in {}", wait(verdict.retry))))
+        Err(LimitReached::new(
+            verdict,
+            format!("too many requests; try again in {}", wait(verdict.retry)),
+        ))
     }
 
     /// Counts links that are about to be created: all of them, or none and an error.
@@ -177,7 +180,10 @@ impl Limits {
         if verdict.allowed {
             return Ok(());
         }
-        Err(LimitReached::new(verdict, format!("too many new keys; try again in {}", wait(verdict.retry))))
+        Err(LimitReached::new(
+            verdict,
+            format!("too many new keys; try again in {}", wait(verdict.retry)),
+        ))
     }
 
     /// Counts an attempt at a link's password, before it is checked: for the address, and for the
@@ -252,7 +258,10 @@ impl Limits {
         if verdict.allowed {
             return Ok(());
         }
-        Err(LimitReached::new(verdict, format!("too many reports; try again in {}", wait(verdict.retry))))
+        Err(LimitReached::new(
+            verdict,
+            format!("too many reports; try again in {}", wait(verdict.retry)),
+        ))
     }
 
     async fn count(
@@ -293,7 +302,7 @@ enum Whose {
     Key(u64),
 }
 
-/// An attempt to sign in that was counted.
+/// A counted sign-in.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt {
     address: IpAddr,
@@ -306,7 +315,7 @@ fn number_of(name: &str) -> u64 {
     hash.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }
 
-/// What was taken of an allowance.
+/// Tokens taken from an allowance.
 #[derive(Debug)]
 pub struct LimitOutcome {
     allowance: Allowance,

@@ -85,20 +85,23 @@ pub(super) fn read_query(
     let domain = params.take("domain").map(|host| domain_of(hosts, &host)).transpose()?;
     let status = params
         .take("status")
-        .map(|word| Status::parse(&word).ok_or_else(|| bad_word("status")))
+        .map(|word| {
+            Status::parse(&word)
+                .ok_or_else(|| not_allowed("status", &Status::ALL.map(Status::as_str)))
+        })
         .transpose()?;
     let archived = match params.take("archived").as_deref() {
-        // Whoever wants to restore a link need not know that it was away.
+        // To restore a link, its owner need not know whether it was archived.
         None if status == Some(Status::Deleted) => None,
         None | Some("false") => Some(false),
         Some("true") => Some(true),
         Some("all") => None,
-        Some(_) => return Err(bad_word("archived")),
+        Some(_) => return Err(not_allowed("archived", &["true", "false", "all"])),
     };
     let sort = match params.take("sort").as_deref() {
         None | Some("-created_at") => Sort::Newest,
         Some("created_at") => Sort::Oldest,
-        Some(_) => return Err(bad_word("sort")),
+        Some(_) => return Err(not_allowed("sort", &["-created_at", "created_at"])),
     };
     params.done()?;
     let limit = limit.map_or(Ok(50), |text| whole_number("limit", &text, 100))?;
@@ -163,8 +166,8 @@ pub(super) enum SortWord {
     Oldest,
 }
 
-fn bad_word(field: &'static str) -> Problem {
-    Problem::invalid(field, "not one of the words known here")
+fn not_allowed(field: &'static str, allowed: &[&str]) -> Problem {
+    Problem::invalid(field, format!("must be one of {}", allowed.join(", ")))
 }
 
 fn short_enough(

@@ -296,6 +296,7 @@ impl From<AccountError> for Problem {
             AccountError::NotFound(_) | AccountError::LinkOver => &NOT_FOUND,
             AccountError::NoAccount => &NO_ACCOUNT,
             AccountError::BeingErased => &CONFLICT,
+            AccountError::TooMany { .. } => &TOO_MANY,
             AccountError::IdentityTaken => &NAME_TAKEN,
             AccountError::Random(_) => &STORE_UNAVAILABLE,
         };
