@@ -16,16 +16,16 @@ use tokio::runtime::Runtime;
 use crate::click_jobs::{DailySalt, salt_of_today};
 use crate::config::{Addresses, Config};
 
-/// Small enough that little is lost with one that is dropped, large enough that a busy server makes
-/// only a few a second: each costs the file system a handful of entries in its own journal, and
-/// these can wait for the disk.
+/// The size of a segment: small enough that dropping one loses little, large enough that a busy
+/// server creates only a few a second. Each costs the file system some entries in its own journal,
+/// which can wait for the disk.
 const SEGMENT: usize = 4 << 20;
 
 /// Everything that counts clicks in this process.
 pub(crate) struct ClickPlane {
     /// Where the serving threads write; `None` if visits are not counted here.
     pub(crate) journal: Option<Arc<Journal>>,
-    /// Where counted clicks are made known.
+    /// Publishes counted clicks within this process.
     pub(crate) live: Arc<Live>,
     shipper: Mutex<Option<Shipper>>,
     counts: Arc<ShipperCounts>,
@@ -43,7 +43,7 @@ pub(crate) struct Counted {
     pub(crate) unreadable: u64,
     /// Batches that the store did not take.
     pub(crate) failures: u64,
-    /// Whether the thread that counts has ended although nobody told it to.
+    /// Whether the thread that counts has ended without an order.
     pub(crate) dead: bool,
     /// Bytes of the journal that wait to be counted.
     pub(crate) waiting: u64,
@@ -51,12 +51,12 @@ pub(crate) struct Counted {
     pub(crate) aged: u64,
     /// Hours that became part of a day.
     pub(crate) compacted: u64,
-    /// Links whose clicks were forgotten with them.
+    /// Erased links whose clicks were deleted.
     pub(crate) forgotten: u64,
 }
 
 impl ClickPlane {
-    /// Starts what the settings ask for. To be called before the serving threads begin.
+    /// Starts what the settings ask for. To be called before the serving threads start.
     pub(crate) fn start(
         config: &Config,
         clicks: &Arc<dyn ClickStore>,
@@ -75,7 +75,7 @@ impl ClickPlane {
             Addresses::Nothing => (AddressDetail::Drop, AddressPrecision::Omitted),
             Addresses::Full => (AddressDetail::Full, AddressPrecision::Full),
         };
-        // What an earlier run has written is counted even if nothing is written any more.
+        // Clicks that an earlier run has written are counted even if counting is off now.
         let shipper = if wanted || folder.exists() {
             let parts = ShipperParts {
                 folder: folder.clone(),
@@ -109,8 +109,8 @@ impl ClickPlane {
             };
             let journal =
                 Journal::start(journal, threads, clock.clone()).context("making the journal")?;
-            // Without one, on a full disk for example, visits are counted but nobody is told apart
-            // until there is one.
+            // Without a salt, on a full disk for example, visits are counted, but have no visitor
+            // hash until there is one.
             let day = match runtime.block_on(salt_of_today(&**clicks, clock)) {
                 Ok((day, salt)) => {
                     journal.set_salt(salt);
@@ -152,7 +152,7 @@ impl ClickPlane {
         ClickRetention::new(clicks, links, clock.clone(), settings, Arc::clone(&self.pruned))
     }
 
-    /// What was counted, for whoever asks.
+    /// Reads the counters, for metrics and health checks.
     pub(crate) fn counted(&self) -> impl Fn() -> Counted + Send + Sync + 'static {
         let (counts, pruned) = (Arc::clone(&self.counts), Arc::clone(&self.pruned));
         move || Counted {
@@ -168,8 +168,8 @@ impl ClickPlane {
         }
     }
 
-    /// Counts what there is and ends. To be called when the serving threads are gone, or have been
-    /// waited for in vain. What is left is counted at the next start.
+    /// Counts what there is and ends. To be called when the serving threads have ended or timed
+    /// out. The rest is counted at the next start.
     pub(crate) fn stop(self, patience: Duration, all_gone: bool) {
         if let Some(journal) = &self.journal {
             journal.stop();
