@@ -384,7 +384,12 @@ async fn no_acknowledged_owner_or_key_is_lost_when_the_process_is_killed() {
     let mut acknowledged: Vec<(OwnerId, String)> = Vec::new();
     for cycle in 0..6 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_life_that_is_cut_short", "--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "registry_file::a_life_that_is_cut_short",
+                "--ignored",
+                "--nocapture",
+            ])
             .env(LIFE, folder.db())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -404,7 +404,7 @@ async fn killed_at_any_time_it_has_counted_exactly_the_acknowledged_batches() {
     let mut done = 0;
     for round in 0..15_u64 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "one_who_counts_until_killed", "--nocapture"])
+            .args(["--exact", "clicks_file::one_who_counts_until_killed", "--nocapture"])
             .env("TERSE_TEST_CLICKS_TO_KILL", folder.db())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

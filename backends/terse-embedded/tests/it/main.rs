@@ -1,0 +1,9 @@
+//! The embedded stores: the contract suites, and tests of their files. One binary, since each links
+//! SQLite and the test kit.
+
+mod clicks_file;
+mod contract;
+mod file;
+mod limits;
+mod registry_contract;
+mod registry_file;

@@ -1,0 +1,7 @@
+//! The core's services on fakes. One binary, which links faster than one per file.
+
+mod codes;
+mod erasing;
+mod events;
+mod link_codec;
+mod screening;
