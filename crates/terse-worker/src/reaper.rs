@@ -75,7 +75,8 @@ impl Reaper {
         loop {
             let keys = self.links.purge(self.batch).await?;
             // The sweep of the click store finds clicks that are left.
-            if let Err(error) = self.clicks.forget_links(&keys, self.links.now()).await {
+            let now = self.links.now();
+            if let Err(error) = self.clicks.erase_links(&keys, now, now).await {
                 tracing::warn!(%error, "the clicks of deleted links could not be deleted; trying \
                     again later");
             }
