@@ -26,10 +26,9 @@ const CRAWLABLE: i64 = 8;
 const SUSPICIOUS: i64 = 16;
 const BLOCKED: i64 = 32;
 const GENERATED: i64 = 64;
-/// The standing is not the word of whoever it usually is: a clear link's is the screen's, any other
-/// a moderator's. So it was for every link before there was a screen, and their rows say nothing of
-/// it.
-const OTHER_JUDGE: i64 = 128;
+/// The moderation source is not the default one. The default is the screening for clear links and a
+/// moderator for all others, as in rows from before screening existed.
+const OTHER_SOURCE: i64 = 128;
 
 /// A row as it lies in the file, its texts not yet copied.
 pub(crate) struct RawRow<'a> {
@@ -136,7 +135,7 @@ impl<'a> RawRow<'a> {
             forward_query: flags & FORWARD_QUERY != 0,
             crawlable: flags & CRAWLABLE != 0,
             standing,
-            judged: if (standing == ModerationStatus::Clear) != (flags & OTHER_JUDGE != 0) {
+            judged: if (standing == ModerationStatus::Clear) != (flags & OTHER_SOURCE != 0) {
                 ModerationSource::Screen
             } else {
                 ModerationSource::Moderator
@@ -203,7 +202,7 @@ impl<'a> NewRow<'a> {
                 | flag(
                     (link.standing == ModerationStatus::Clear)
                         != (link.judged == ModerationSource::Screen),
-                    OTHER_JUDGE,
+                    OTHER_SOURCE,
                 ),
             reuse: link.reusable.then(|| reuse_hash(link.owner, &link.key.domain, &link.target)),
             revision: Some(link.revision.0 as i64).filter(|revision| *revision != 1),

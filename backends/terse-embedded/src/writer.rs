@@ -1,13 +1,13 @@
-//! The one thread that writes.
+//! The writer thread.
 //!
-//! It takes what is waiting, writes all of it in one transaction, and answers when that is on the
-//! disk: many callers share one fsync, and none waits for a timer. Where the disk fails, everyone
-//! in the batch is told that it cannot be known whether their write happened; then the connection
-//! is thrown away, and no write is taken on before there is a new one.
+//! It takes all waiting jobs, writes them in one transaction, and answers after the sync: many
+//! callers share one fsync, and none waits for a timer. If the disk fails, every caller in the
+//! batch gets an error that the outcome is unknown; the connection is closed, and no job is
+//! accepted before there is a new one.
 //!
-//! A sync that failed once proves nothing when it succeeds later, as the kernel may have dropped
-//! the pages. After an error of the disk, therefore, every connection is closed, so that SQLite
-//! forgets what it believes to be in the file, and the whole log is moved into the file anew.
+//! After a failed sync, a later success proves nothing, because the kernel may have dropped the
+//! pages. After a disk error every connection is therefore closed, so that SQLite discards its
+//! cached state, and the whole log is checkpointed again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,14 +30,14 @@ const TOO_LONG: u32 = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// A write somebody waits for.
+/// A queued write.
 pub(crate) trait Job<S>: Send {
     /// Does the work inside a transaction, and keeps the answer. May be called again after a
     /// rollback.
     fn run(&mut self, writes: &mut S) -> Result<(), rusqlite::Error>;
     /// The work is on the disk.
     fn answer(self: Box<Self>);
-    /// The work was not done, or nobody can tell.
+    /// The write failed, or its outcome is unknown.
     fn refuse(self: Box<Self>, error: StoreError);
     /// Nobody waits any more.
     fn is_abandoned(&self) -> bool;
@@ -148,8 +148,7 @@ impl<T: Database> Writer<T> {
                 Ok(()) => Some(seated),
                 Err((WriterFailed(error), jobs)) => {
                     drop(seated);
-                    // Known to be broken before anyone hears of it, so that nobody who heard tries
-                    // in vain.
+                    // Recorded before the callers get their error, so that their retries fail fast.
                     self.health.broke(&error.to_string());
                     refuse(jobs, &error.to_string());
                     self.recover(error.into())
@@ -205,7 +204,8 @@ impl<T: Database> Writer<T> {
                     return Some(desk);
                 }
                 Ok(None) => {
-                    why = "somebody keeps the file open, so its log cannot be read anew".into();
+                    why = "another process keeps the file open, so its log cannot be checkpointed"
+                        .into();
                     begin_anew = true;
                     pause = (pause * 2).min(MAX_PAUSE);
                     continue;
@@ -228,7 +228,7 @@ impl<T: Database> Writer<T> {
         let desk = self.sit_down()?;
         let conn = desk.writes.conn();
         if !pages_dropped {
-            // Whether the disk takes anything. A reader that stands in the way matters to nobody.
+            // Checks whether the disk accepts writes. A blocking reader does not matter.
             checkpoint(conn, "PASSIVE")?;
             return Ok(Some(desk));
         }
@@ -249,7 +249,7 @@ fn refuse<S>(jobs: Jobs<S>, why: &str) {
 }
 
 impl<S: Writes> WriterState<S> {
-    /// Writes and answers all of them, or gives back those that nobody has answered.
+    /// Writes and answers all jobs, or returns those without an answer.
     fn write(&mut self, mut jobs: Jobs<S>) -> Result<(), (WriterFailed, Jobs<S>)> {
         loop {
             match self.commit(&mut jobs) {
@@ -302,7 +302,7 @@ impl<S: Writes> WriterState<S> {
             conn.busy_timeout(Duration::from_millis(100))?;
             let done = checkpoint(conn, "TRUNCATE");
             conn.busy_timeout(Duration::from_secs(5))?;
-            // A backup reads for minutes: waiting for it after every batch would help nobody.
+            // A backup reads for minutes; the writer does not wait for it after every batch.
             self.restart_at =
                 if done? { TOO_LONG * self.checkpoint_at } else { pages.saturating_mul(2) };
         }

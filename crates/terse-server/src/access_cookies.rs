@@ -14,7 +14,7 @@ use terse_core::{Link, Timestamp};
 /// How long a pass is good for.
 const LIFE: Duration = Duration::from_secs(600);
 const NAME: &str = "terse_pass";
-/// A browser sends one; whoever sends many is looked at no longer.
+/// A browser sends one cookie per link; further ones are ignored.
 const MAX_COOKIES: usize = 4;
 
 /// Signs passes and knows them again. Nothing is kept of them: a pass says until when it is good,

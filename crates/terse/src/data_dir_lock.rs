@@ -1,8 +1,8 @@
-//! The data folder: who is using it, and how to reach them.
+//! The lock of the data folder and the address of the running server.
 //!
-//! Whoever works on the folder holds its lock. A server also leaves a note, `run.json`, that tells
-//! commands started on the same machine how to reach it; the note counts only while the lock is
-//! held, so that one left by a crash misleads nobody.
+//! A process that uses the folder holds its lock. A server also writes `run.json`, so that commands
+//! on the same machine can reach it. The file counts only while the lock is held, so a file left by
+//! a crash is ignored.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -83,7 +83,7 @@ impl DataDir {
     }
 
     /// Takes the folder for this process, and removes a note that a crash left. The error is
-    /// [`InUse`] if somebody else has the folder.
+    /// Fails with [`InUse`] if another process uses the folder.
     pub fn lock(&self) -> anyhow::Result<LockGuard> {
         let path = self.0.join(LOCK);
         let mut options = OpenOptions::new();
@@ -179,7 +179,7 @@ mod tests {
         let server = dir.lock().unwrap();
         dir.write_run(&RunInfo { pid: 1, url: "http://127.0.0.1:1".into(), key: "k".into() })
             .unwrap();
-        drop(server); // a crash: nobody took the note away
+        drop(server); // a crash leaves run.json
         let _next = dir.lock().unwrap();
         assert!(dir.read_run().unwrap().is_none());
     }

@@ -82,11 +82,11 @@ fn number(row: &Row<'_>, at: usize) -> Read<u64> {
     Ok(row.get::<_, i64>(at)?.cast_unsigned())
 }
 
-fn moment(row: &Row<'_>, at: usize) -> Read<Timestamp> {
+fn timestamp(row: &Row<'_>, at: usize) -> Read<Timestamp> {
     Ok(Timestamp::from_ms(row.get(at)?))
 }
 
-fn maybe_moment(row: &Row<'_>, at: usize) -> Read<Option<Timestamp>> {
+fn maybe_timestamp(row: &Row<'_>, at: usize) -> Read<Option<Timestamp>> {
     Ok(row.get::<_, Option<i64>>(at)?.map(Timestamp::from_ms))
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn account(row: &Row<'_>, at: usize) -> Read<Account> {
         (None, None) => None,
         _ => return Err(half().into()),
     };
-    let suspended = match (maybe_moment(row, at + 7)?, row.get(at + 8)?) {
+    let suspended = match (maybe_timestamp(row, at + 7)?, row.get(at + 8)?) {
         (Some(at), Some(why)) => Some(Suspension { at, why }),
         (None, None) => None,
         _ => return Err(half().into()),
@@ -115,7 +115,7 @@ pub(crate) fn account(row: &Row<'_>, at: usize) -> Read<Account> {
         id: OwnerId(id),
         name: word(row, at + 1, "user's name", AccountName::parse)?,
         role: word(row, at + 2, "user's role", Role::parse)?,
-        created_at: moment(row, at + 3)?,
+        created_at: timestamp(row, at + 3)?,
         password: row.get(at + 4)?,
         identity,
         suspended,
@@ -131,10 +131,10 @@ pub(crate) fn key(row: &Row<'_>, at: usize) -> Read<ApiKey> {
         name: row.get(at + 2)?,
         prefix: row.get(at + 3)?,
         scope: word(row, at + 4, "key's scope", Scope::parse)?,
-        created_at: moment(row, at + 5)?,
-        expires_at: maybe_moment(row, at + 6)?,
+        created_at: timestamp(row, at + 5)?,
+        expires_at: maybe_timestamp(row, at + 6)?,
         plan: row.get(at + 7)?,
-        last_used_at: maybe_moment(row, at + 8)?,
+        last_used_at: maybe_timestamp(row, at + 8)?,
     })
 }
 
@@ -143,8 +143,8 @@ pub(crate) fn session(row: &Row<'_>, at: usize) -> Read<Session> {
     Ok(Session {
         token: Token(row.get(at)?),
         owner: OwnerId(number(row, at + 1)?),
-        created_at: moment(row, at + 2)?,
-        expires_at: moment(row, at + 3)?,
+        created_at: timestamp(row, at + 2)?,
+        expires_at: timestamp(row, at + 3)?,
     })
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn invitation(row: &Row<'_>) -> Read<Invitation> {
         token: Token(row.get(0)?),
         role: word(row, 1, "role of an invitation", Role::parse)?,
         by: OwnerId(number(row, 2)?),
-        expires_at: moment(row, 3)?,
+        expires_at: timestamp(row, 3)?,
     })
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn place(row: &Row<'_>) -> Read<DomainConfig> {
 
 /// From host, at, why.
 pub(crate) fn blocked_host(row: &Row<'_>) -> Read<BlockedHost> {
-    Ok(BlockedHost { host: row.get(0)?, at: moment(row, 1)?, why: row.get(2)? })
+    Ok(BlockedHost { host: row.get(0)?, at: timestamp(row, 1)?, why: row.get(2)? })
 }
 
 /// From [`report_columns`].
@@ -180,11 +180,11 @@ pub(crate) fn report(row: &Row<'_>) -> Read<AbuseReport> {
     Ok(AbuseReport {
         id: ReportId(number(row, 0)?),
         link: LinkKey { domain, code: word(row, 2, "reported link's code", Code::parse)? },
-        born: moment(row, 3)?,
+        born: timestamp(row, 3)?,
         account: row.get::<_, Option<i64>>(4)?.map(|id| OwnerId(id.cast_unsigned())),
         reason: row.get(5)?,
         text: row.get(6)?,
-        at: moment(row, 7)?,
+        at: timestamp(row, 7)?,
         state: word(row, 8, "report's state", ReportState::parse)?,
     })
 }
@@ -192,7 +192,7 @@ pub(crate) fn report(row: &Row<'_>) -> Read<AbuseReport> {
 /// From [`webhook_columns`].
 pub(crate) fn webhook(row: &Row<'_>) -> Read<Webhook> {
     let id = number(row, 0)?;
-    let disabled = match (maybe_moment(row, 7)?, row.get(8)?) {
+    let disabled = match (maybe_timestamp(row, 7)?, row.get(8)?) {
         (Some(at), Some(why)) => Some(Disabled { at, why }),
         (None, None) => None,
         _ => return Err(corrupt(format!("webhook {id} is half written")).into()),
@@ -202,13 +202,13 @@ pub(crate) fn webhook(row: &Row<'_>) -> Read<Webhook> {
         owner: OwnerId(number(row, 1)?),
         url: Target::from_stored(row.get(2)?),
         events: word(row, 3, "webhook's events", Events::from_stored)?,
-        created_at: moment(row, 4)?,
+        created_at: timestamp(row, 4)?,
         generation: row.get(5)?,
-        rotated_at: maybe_moment(row, 6)?,
+        rotated_at: maybe_timestamp(row, 6)?,
         disabled,
         waiting: number(row, 9)?,
         dropped: number(row, 10)?,
-        delivered_at: maybe_moment(row, 11)?,
+        delivered_at: maybe_timestamp(row, 11)?,
     })
 }
 
@@ -220,11 +220,11 @@ pub(crate) fn delivery(row: &Row<'_>) -> Read<Delivery> {
         event: row.get(2)?,
         kind: word(row, 3, "delivery's kind", EventKind::parse)?,
         body: row.get(4)?,
-        created_at: moment(row, 5)?,
+        created_at: timestamp(row, 5)?,
         state: word(row, 6, "delivery's state", DeliveryState::parse)?,
         attempts: row.get(7)?,
-        next_at: moment(row, 8)?,
-        tried_at: maybe_moment(row, 9)?,
+        next_at: timestamp(row, 8)?,
+        tried_at: maybe_timestamp(row, 9)?,
         status: row.get(10)?,
         problem: row.get(11)?,
     })
@@ -234,7 +234,7 @@ pub(crate) fn delivery(row: &Row<'_>) -> Read<Delivery> {
 pub(crate) fn entry(row: &Row<'_>) -> Read<AuditEntry> {
     Ok(AuditEntry {
         number: number(row, 0)?,
-        at: moment(row, 1)?,
+        at: timestamp(row, 1)?,
         actor: row
             .get::<_, Option<i64>>(2)?
             .map_or(Actor::Terse, |id| Actor::Owner(OwnerId(id.cast_unsigned()))),

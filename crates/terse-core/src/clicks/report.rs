@@ -46,9 +46,9 @@ pub struct ClickCursor {
 pub struct RawQuery {
     /// Of this link.
     pub link: LinkId,
-    /// At this moment or later.
+    /// The start, inclusive.
     pub from: Option<Timestamp>,
-    /// Before this moment.
+    /// The end, exclusive.
     pub to: Option<Timestamp>,
     /// Behind this place.
     pub after: Option<ClickCursor>,
@@ -83,7 +83,7 @@ impl Unit {
         }
     }
 
-    /// The beginning of the bucket that contains a moment.
+    /// The start of the bucket that contains a time.
     pub fn floor(self, at: Timestamp) -> Timestamp {
         Timestamp::from_ms(at.as_ms().div_euclid(self.ms()) * self.ms())
     }
@@ -150,8 +150,8 @@ impl Bots {
 ///
 /// Sums are kept per subject and hour, capped in the number of values of each dimension: the most
 /// frequent ones by name, all others as "other". Each click is counted for its link, its owner and
-/// everything; an orphan for the orphans alone. Each answer is as of one moment: a batch is in it
-/// whole or not at all.
+/// everything; an orphan for the orphans alone. Each answer comes from one snapshot: it contains
+/// a batch completely or not at all.
 ///
 /// Each promise has a test in `terse_testkit::click_store!`.
 #[async_trait]

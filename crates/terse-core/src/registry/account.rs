@@ -5,8 +5,8 @@ use std::fmt;
 use crate::link::{OwnerId, Revision};
 use crate::time::Timestamp;
 
-/// What somebody signs in with: 3 to 64 of letters, digits and `. _ - + @`. Kept as it was given;
-/// two that differ only by case are the same.
+/// The sign-in name of an account: 3 to 64 of letters, digits and `. _ - + @`. Kept as it was
+/// given; two that differ only by case are the same.
 #[derive(Clone, Debug)]
 pub struct AccountName(Box<str>);
 
@@ -44,13 +44,13 @@ impl fmt::Display for AccountName {
     }
 }
 
-/// What somebody may do.
+/// What an account may do.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Role {
     /// Their own links.
     #[default]
     User,
-    /// Also judges everyone's links and reports.
+    /// Also moderates all links and reports.
     Moderator,
     /// Everything.
     Admin,
@@ -75,7 +75,7 @@ impl Role {
     }
 }
 
-/// Who somebody is elsewhere: the issuer of an OpenID Connect token and the subject it names.
+/// An OpenID Connect identity: the issuer and the subject of a token.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ForeignIdentity {
     /// The provider.
@@ -93,13 +93,13 @@ pub struct Suspension {
     pub why: String,
 }
 
-/// The reason of a suspension that ends in an erasure. It begins with a character that nobody can
-/// type, so that it is never somebody's own words.
+/// The reason of a suspension that ends in an erasure. It begins with a control character, so that
+/// no entered reason can equal it.
 const ERASURE: &str = "\u{1}the account is being erased";
 
 impl Suspension {
-    /// The first step of an erasure: from now on the account opens nothing, and whoever finds it
-    /// like this goes on erasing it.
+    /// The first step of an erasure: the account is suspended, and any node that finds it continues
+    /// the erasure.
     pub fn of_erasure(at: Timestamp) -> Self {
         Self { at, why: ERASURE.to_owned() }
     }

@@ -68,9 +68,9 @@ pub struct AuditRecord {
 }
 
 impl AuditRecord {
-    /// An account was made, maybe by an invitation of somebody.
+    /// An account was created, possibly by an invitation.
     pub fn user_added(account: &Account, invited_by: Option<OwnerId>) -> Self {
-        let mut after = told(account);
+        let mut after = account_json(account);
         if let Some(OwnerId(by)) = invited_by {
             after["invited_by"] = by.into();
         }
@@ -84,16 +84,16 @@ impl AuditRecord {
         after: &Account,
         new_password: bool,
     ) -> Self {
-        let mut now = told(after);
+        let mut now = account_json(after);
         if new_password && after.password.is_some() {
             now["password"] = "new".into();
         }
-        Self::about(act, after.id, Some(told(before)), Some(now))
+        Self::about(act, after.id, Some(account_json(before)), Some(now))
     }
 
     /// An account was erased.
     pub fn user_erased(account: &Account) -> Self {
-        let mut before = told(account);
+        let mut before = account_json(account);
         let _name = clear(&mut before);
         Self::about(AuditAction::UserErased, account.id, Some(before), None)
     }
@@ -173,8 +173,8 @@ impl AuditRecord {
         Self::new(
             AuditAction::DomainChanged,
             subject::domain(&after.domain),
-            before.map(told_place),
-            Some(told_place(after)),
+            before.map(domain_json),
+            Some(domain_json(after)),
         )
     }
 
@@ -183,7 +183,7 @@ impl AuditRecord {
         Self::new(
             AuditAction::DomainRemoved,
             subject::domain(&place.domain),
-            Some(told_place(place)),
+            Some(domain_json(place)),
             None,
         )
     }
@@ -205,12 +205,12 @@ impl AuditRecord {
 
     /// Reports about a link were settled.
     pub fn reports_settled(link: &LinkKey, count: u64, state: ReportState) -> Self {
-        let told = |state: ReportState| json!({ "reports": count, "state": state.as_str() });
+        let reports = |state: ReportState| json!({ "reports": count, "state": state.as_str() });
         Self::new(
             AuditAction::ReportSettled,
             subject::link(link),
-            Some(told(ReportState::Open)),
-            Some(told(state)),
+            Some(reports(ReportState::Open)),
+            Some(reports(state)),
         )
     }
 
@@ -234,11 +234,11 @@ impl AuditRecord {
     }
 }
 
-fn moment(at: Option<Timestamp>) -> Option<String> {
+fn timestamp_text(at: Option<Timestamp>) -> Option<String> {
     at.map(|at| at.to_string())
 }
 
-fn told(account: &Account) -> Value {
+fn account_json(account: &Account) -> Value {
     let identity = account
         .identity
         .as_ref()
@@ -262,7 +262,7 @@ fn told_key(key: &ApiKey) -> Value {
         "name": key.name,
         "prefix": key.prefix,
         "scope": key.scope.as_str(),
-        "expires_at": moment(key.expires_at),
+        "expires_at": timestamp_text(key.expires_at),
         "plan": key.plan,
     })
 }
@@ -284,9 +284,12 @@ fn told_webhook(webhook: &Webhook) -> Value {
     })
 }
 
-fn told_place(place: &DomainConfig) -> Value {
+fn domain_json(place: &DomainConfig) -> Value {
     let target = |target: &Option<Target>| target.as_ref().map(|target| target.as_str().to_owned());
-    json!({ "root": target(&place.root), "not_found": target(&place.not_found), "expired": target(&place.expired) })
+    json!({
+        "root": target(&place.root), "not_found": target(&place.not_found),
+        "expired": target(&place.expired)
+    })
 }
 
 fn told_host(host: &BlockedHost) -> Value {
@@ -320,7 +323,7 @@ pub fn redact_account(lines: &mut [AuditEntry], name: &AccountName) {
     }
 }
 
-/// Takes out what names somebody, and says the name.
+/// Removes the name of an account and returns it.
 fn clear(value: &mut Value) -> Option<String> {
     let fields = value.as_object_mut()?;
     fields.get_mut("identity").map(Value::take);

@@ -1,4 +1,4 @@
-//! What opens doors: keys for programs, sessions for browsers, invitations for those who come.
+//! Credentials: API keys, sessions and invitations.
 
 use std::fmt;
 
@@ -66,7 +66,7 @@ pub struct ApiKey {
     pub scope: Scope,
     /// When it was made.
     pub created_at: Timestamp,
-    /// From this moment on it opens nothing.
+    /// When the key expires.
     pub expires_at: Option<Timestamp>,
     /// How many links it may make, written `100/h`; the operator's setting if `None`.
     pub plan: Option<String>,
@@ -116,14 +116,14 @@ pub struct Session {
     pub expires_at: Timestamp,
 }
 
-/// A way in for somebody without an account, good once.
+/// A single-use invitation to create an account.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Invitation {
-    /// What is kept of the link that was sent.
+    /// The hash of the token in the invitation link.
     pub token: Token,
-    /// What whoever takes it may do.
+    /// The role of the new account.
     pub role: Role,
-    /// Who wrote it.
+    /// The account that created it.
     pub by: OwnerId,
     /// Until when.
     pub expires_at: Timestamp,

@@ -1,4 +1,4 @@
-//! Webhooks: who is told what happens to an owner's links, and how.
+//! Webhooks: receivers of events about an owner's links.
 
 use std::fmt;
 
@@ -116,8 +116,8 @@ impl fmt::Display for Events {
     }
 }
 
-/// Reads the address of a receiver. By https only, unless private receivers are allowed: what is
-/// told there is the owner's own.
+/// Parses the URL of a receiver. It must use https unless private receivers are allowed, because
+/// events contain the owner's data.
 pub fn receiver(text: &str, rules: &TargetRules) -> Result<Target, ValidationError> {
     let refuse = |kind, detail: &'static str| Err(ValidationError::new(kind, "url", detail));
     let target = Target::parse(text, rules).map_err(|refusal| refusal.on("url"))?;
@@ -157,7 +157,7 @@ pub struct Disabled {
 pub struct Webhook {
     /// Its name.
     pub id: WebhookId,
-    /// Whose links it is told about.
+    /// The owner whose links it receives events for.
     pub owner: OwnerId,
     /// Where events are sent.
     pub url: Target,
@@ -221,7 +221,7 @@ pub struct WebhookChange {
     pub events: Option<Events>,
     /// Switched off with a reason, or on again.
     pub disabled: Option<Option<Disabled>>,
-    /// A new secret from this moment on.
+    /// Creates a new secret.
     pub rotate: Option<Timestamp>,
 }
 
@@ -264,7 +264,7 @@ impl WebhookKey {
         self.of(webhook, webhook.generation)
     }
 
-    /// The secrets to sign with at a moment, the one in force first.
+    /// The secrets to sign with at this time, the current one first.
     pub fn secrets(&self, webhook: &Webhook, now: Timestamp) -> Vec<String> {
         let mut secrets = vec![self.secret(webhook)];
         if webhook.rotated_at.is_some_and(|at| now.saturating_sub(Self::OVERLAP) < at) {
@@ -273,8 +273,8 @@ impl WebhookKey {
         secrets
     }
 
-    /// The moment is part of it: ids begin anew where somebody throws the registry away and keeps
-    /// the links.
+    /// The creation time is part of the key, because ids restart when the registry is replaced and
+    /// the links are kept.
     fn of(&self, webhook: &Webhook, generation: u32) -> String {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(Events::from_stored("link.eaten"), None);
         assert!(
             [EventKind::Test].into_iter().collect::<Events>().is_empty(),
-            "nobody subscribes to tests"
+            "tests cannot be subscribed to"
         );
     }
 

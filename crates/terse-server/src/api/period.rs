@@ -65,7 +65,7 @@ impl Words {
         let to = self.to.map(|text| moment("to", &text, &zone)).transpose()?;
         let begin =
             from.unwrap_or_else(|| since(to.unwrap_or(now)).max(now.saturating_sub(MAX_PERIOD)));
-        // What has just begun has lasted for a moment at least.
+        // A period that has just begun is at least one millisecond long.
         let end = to.unwrap_or_else(|| if from.is_none() { now.max(after(begin)) } else { now });
         if begin >= end {
             let field = if from.is_some() { "from" } else { "to" };
@@ -155,7 +155,8 @@ fn bad_bots() -> Problem {
     Problem::invalid("bots", "one of include, exclude and only")
 }
 
-/// A moment, or a date: that day's beginning in the zone, which is not midnight everywhere.
+/// Parses a time or a date. A date means the start of that day in the zone, which is not always
+/// midnight.
 pub(super) fn moment(
     field: &'static str,
     text: &str,
@@ -235,7 +236,7 @@ mod tests {
             ("2026-01-01", "-03:00", "2026-01-01T03:00:00Z"),
             // Here the clocks went from 23:59:59 to 01:00: the day has no midnight.
             ("2018-11-04", "America/Sao_Paulo", "2018-11-04T03:00:00Z"),
-            // A moment is what it is wherever one looks from.
+            // A time with an offset does not depend on the zone.
             ("2026-03-29T12:00:00+02:00", "Asia/Tokyo", "2026-03-29T10:00:00Z"),
             ("2026-03-29T12:00:00 02:00", "Asia/Tokyo", "2026-03-29T10:00:00Z"),
         ] {

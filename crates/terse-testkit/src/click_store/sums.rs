@@ -40,7 +40,7 @@ pub async fn every_subject_gets_its_sum(store: Store) {
     assert_eq!(
         of_link(&store, &link("none"), ALWAYS).await.tally.clicks,
         Count::default(),
-        "an orphan is nobody's click"
+        "an orphan has no owner"
     );
 }
 

@@ -37,11 +37,11 @@ pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
     }
     let before = store.version().await.unwrap();
     store.erase_account(ann.id, by()).await.unwrap();
-    // That somebody reported a link stays true; who it was and in which words is theirs.
+    // The report stays; the reporter and the text are erased.
     let reports = store.reports(ReportState::Open, None, 10).await.unwrap();
-    let told: Vec<_> =
+    let reports: Vec<_> =
         reports.iter().map(|report| (report.account, report.text.is_some())).collect();
-    assert_eq!(told, [(None, false), (Some(bob.id), true), (None, true)]);
+    assert_eq!(reports, [(None, false), (Some(bob.id), true), (None, true)]);
     assert_eq!(store.account(ann.id).await.unwrap(), None);
     assert_eq!(store.user_named(&name("ann")).await.unwrap(), None);
     assert_eq!(store.account_by_identity(&identity).await.unwrap(), None);
@@ -51,7 +51,7 @@ pub async fn an_erased_account_leaves_nothing_but_its_id(store: Store) {
     let same = Invitation { token: token(5), role: Role::User, by: bob.id, expires_at: moment(9) };
     store.invite(same, by()).await.unwrap();
     refused!(store.erase_account(ann.id, by()).await, Missing);
-    assert_eq!(store.version().await.unwrap(), before, "nobody who answers visitors is concerned");
+    assert_eq!(store.version().await.unwrap(), before, "redirects are not affected");
     // Everyone else's is as it was.
     assert!(store.key(&token(2)).await.unwrap().is_some() && is_signed_in(&store, 4).await);
     store.accept(&token(6), new("cid")).await.unwrap();

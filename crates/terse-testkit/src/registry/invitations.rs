@@ -91,8 +91,8 @@ pub async fn an_invitation_is_worth_what_its_writer_is(store: Store) {
 }
 
 pub async fn the_operator_and_nobody_else_invites_without_an_account(store: Store) {
-    for nobody in [OwnerId::ANONYMOUS, OwnerId(1000), OwnerId(u64::MAX)] {
-        refused!(store.invite(invitation(1, Role::User, nobody), by()).await, Missing);
+    for owner in [OwnerId::ANONYMOUS, OwnerId(1000), OwnerId(u64::MAX)] {
+        refused!(store.invite(invitation(1, Role::User, owner), by()).await, Missing);
     }
     assert!(acts(&store).await.is_empty());
     store.invite(invitation(1, Role::Admin, OwnerId::ADMIN), by()).await.unwrap();

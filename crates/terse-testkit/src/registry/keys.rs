@@ -28,8 +28,8 @@ pub async fn a_key_needs_an_owner_and_a_token_of_its_own(store: Store) {
     let ann = add(&store, "ann").await;
     add_key(&store, ann.id, 1).await;
     refused!(store.add_key(new_key(ann.id, 1), by()).await, Conflict);
-    for nobody in [OwnerId::ANONYMOUS, OwnerId::ADMIN, OwnerId(u64::MAX)] {
-        refused!(store.add_key(new_key(nobody, 2), by()).await, Missing);
+    for owner in [OwnerId::ANONYMOUS, OwnerId::ADMIN, OwnerId(u64::MAX)] {
+        refused!(store.add_key(new_key(owner, 2), by()).await, Missing);
     }
     assert_eq!(acts(&store).await, [AuditAction::UserAdded, AuditAction::KeyAdded]);
 }

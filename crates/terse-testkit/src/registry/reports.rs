@@ -31,15 +31,15 @@ async fn open(store: &Store) -> Vec<AbuseReport> {
 }
 
 pub async fn one_reporter_counts_once_while_open(store: Store) {
-    let told = NewReport {
+    let report = NewReport {
         account: Some(OwnerId(1000)),
         text: Some("see\u{e9}".into()),
         ..report("abc", 1)
     };
-    let first = store.report(told.clone()).await.unwrap();
+    let first = store.report(report.clone()).await.unwrap();
     assert_eq!(first.reporters, 1);
-    assert_eq!(store.report(NewReport { text: None, ..told.clone() }).await.unwrap(), first);
-    let NewReport { link, born, reporter: _, account, reason, text, at } = told;
+    assert_eq!(store.report(NewReport { text: None, ..report.clone() }).await.unwrap(), first);
+    let NewReport { link, born, reporter: _, account, reason, text, at } = report;
     let kept = AbuseReport {
         id: first.id,
         link,
@@ -54,7 +54,7 @@ pub async fn one_reporter_counts_once_while_open(store: Store) {
     assert_eq!(reporters(&store, "abc", 2).await, 2);
     assert_eq!(reporters(&store, "abc", 3).await, 3);
     assert_eq!(reporters(&store, "abc", 2).await, 3);
-    assert!(acts(&store).await.is_empty(), "to report is no act of somebody in charge");
+    assert!(acts(&store).await.is_empty(), "reports are not audited");
 }
 
 pub async fn reporters_are_counted_per_link(store: Store) {
@@ -73,9 +73,9 @@ pub async fn racing_reports_are_counted_exactly(store: Store) {
         let store = Arc::clone(&store);
         async move { store.report(report("abc", n % 20)).await.unwrap() }
     });
-    let told = race(racing).await;
-    assert_eq!(told.iter().map(|one| one.reporters).max(), Some(20));
-    let mut ids: Vec<_> = told.iter().map(|one| one.id).collect();
+    let reports = race(racing).await;
+    assert_eq!(reports.iter().map(|one| one.reporters).max(), Some(20));
+    let mut ids: Vec<_> = reports.iter().map(|one| one.id).collect();
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 20);

@@ -103,8 +103,8 @@ pub async fn a_sign_in_does_not_outlive_a_change(store: Store) {
 }
 
 pub async fn nobody_and_the_suspended_cannot_sign_in(store: Store) {
-    for nobody in [OwnerId::ANONYMOUS, OwnerId::ADMIN, OwnerId(u64::MAX)] {
-        refused!(store.add_session(session(nobody, 1), Revision(1)).await, Missing);
+    for owner in [OwnerId::ANONYMOUS, OwnerId::ADMIN, OwnerId(u64::MAX)] {
+        refused!(store.add_session(session(owner, 1), Revision(1)).await, Missing);
     }
     let ann = add(&store, "ann").await.id;
     let suspended = change(&store, ann, suspend()).await.unwrap();

@@ -81,13 +81,13 @@ pub async fn a_webhook_is_made_changed_and_removed(store: Store) {
     assert!(other.id > made.id);
     let events: Events = [EventKind::LinkDeleted].into_iter().collect();
     let url = Target::from_stored("https://other.example/".into());
-    let wish = WebhookChange {
+    let change = WebhookChange {
         url: Some(url.clone()),
         events: Some(events),
         rotate: Some(moment(9)),
         ..WebhookChange::default()
     };
-    let changed = store.change_webhook(ann, made.id, wish, by()).await.unwrap();
+    let changed = store.change_webhook(ann, made.id, change, by()).await.unwrap();
     assert_eq!(
         (&changed.url, changed.events, changed.generation, changed.rotated_at),
         (&url, events, 2, Some(moment(9)))
@@ -120,8 +120,8 @@ pub async fn a_webhook_is_made_changed_and_removed(store: Store) {
 pub async fn webhooks_belong_to_their_owner(store: Store) {
     let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
     let (of_ann, of_operator) = (hook(&store, ann).await, hook(&store, OwnerId::ADMIN).await);
-    for nobody in [OwnerId::ANONYMOUS, OwnerId(u64::MAX)] {
-        refused!(store.add_webhook(new_webhook(nobody, &EventKind::ALL), by()).await, Missing);
+    for owner in [OwnerId::ANONYMOUS, OwnerId(u64::MAX)] {
+        refused!(store.add_webhook(new_webhook(owner, &EventKind::ALL), by()).await, Missing);
     }
     refused!(store.change_webhook(bob, of_ann.id, off(), by()).await, Missing);
     refused!(store.remove_webhook(bob, of_ann.id, by()).await, Missing);
@@ -217,7 +217,7 @@ pub async fn what_is_due_is_lent_to_one(store: Store) {
     assert!(settle(&store, &lent[0], 200, 20).await);
     let next = due(&store, 30).await;
     assert_eq!((names(&next), next[0].webhook.id), (vec!["evt_2"], one.id));
-    // When the lease is over, whoever had it is too late.
+    // After the lease has expired, its holder is too late.
     let late = LEASE.as_millis() as i64 + 10;
     let again = due(&store, late).await;
     assert_eq!((names(&again), again[0].webhook.id), (vec!["evt_1"], two.id));

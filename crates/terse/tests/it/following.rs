@@ -192,12 +192,12 @@ fn the_warning_of_a_further_domain_is_its_own_over_http_2() {
     terse.create(json!({
         "long_url": "https://further.example.net/", "alias": "flagged1", "domain": "b.example"
     }));
-    let judged = terse.api(
+    let moderated = terse.api(
         "PUT",
         "/admin/links/flagged1/standing?domain=b.example",
         Some(json!({"standing": "suspicious"})),
     );
-    assert_eq!(judged.status, 200, "{}", judged.text());
+    assert_eq!(moderated.status, 200, "{}", moderated.text());
     let url = format!("http://b.example:{}/flagged1", terse.address.port());
     let resolve = format!("b.example:{}:127.0.0.1", terse.address.port());
     let curl = ["-s", "--http2-prior-knowledge", "--resolve", &resolve, &url];

@@ -81,12 +81,12 @@ fn fixtures() -> TestTerse {
         [("disabled1", "blocked"), ("banned1", "blocked"), ("flagged1", "suspicious")]
     {
         terse.alias(code, "https://example.com/secret-b");
-        let judged = terse.api(
+        let moderated = terse.api(
             "PUT",
             &format!("/admin/links/{code}/standing"),
             Some(json!({"standing": standing})),
         );
-        assert_eq!(judged.status, 200);
+        assert_eq!(moderated.status, 200);
     }
     terse.clock().advance(Duration::from_secs(2));
     terse
@@ -340,7 +340,7 @@ fn warned(terse: &TestTerse, body: &[u8], warns: bool) -> Result<(), String> {
     match (visit.status, visit.location(), warns) {
         (200, None, true) if visit.text().contains("class=\"reasons\"") => Ok(()),
         (302, Some(_), false) => Ok(()),
-        other => Err(format!("a stranger's link gets {other:?}")),
+        other => Err(format!("an anonymous link gets {other:?}")),
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn bytes(input: &str) -> Vec<u8> {
             b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\xc9\xcf\x4b\x8f\x2f\x2d\xca\xe1\x02\x00"
                 .to_vec()
         }
-        other => panic!("nobody knows how to build gen:{other}"),
+        other => panic!("unknown generator gen:{other}"),
     }
 }
 

@@ -125,7 +125,7 @@ fn an_unknown_identity_gets_an_account_if_sign_up_is_allowed() {
     assert_eq!(sign_in(&terse, &provider, &mut other, "bob").status, 303);
     assert!(
         other.open(&terse, "/account").text().contains("<h1>bob@example.com<"),
-        "nobody is taken for bob by name alone"
+        "a name alone does not identify an account"
     );
     // The only sign-in method cannot be disconnected.
     assert_eq!(cookies.post(&terse, "/account/disconnect", &[]).status, 409);

@@ -96,7 +96,7 @@ fn health_and_numbers_can_have_a_listener_of_their_own() {
         TestTerse::with(|config| config.admin.listen = Some("127.0.0.1:0".parse().unwrap()));
     let admin = terse.admin_address().expect("a second listener");
     for path in ["/livez", "/readyz", "/metrics"] {
-        assert_eq!(terse.get(path).status, 404, "{path} is no longer for everybody");
+        assert_eq!(terse.get(path).status, 404, "{path} is no longer public");
         let answer = ureq::get(format!("http://{admin}{path}")).call().expect("an answer");
         assert_eq!(answer.status().as_u16(), 200, "{path}");
     }
@@ -215,7 +215,7 @@ fn when_all_seats_are_taken_others_wait_outside_and_come_in_later() {
     let begun = Instant::now();
     let request = format!("GET /ok1234 HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
     while terse.exchange(request.as_bytes()).map(|answer| answer.status) != Some(302) {
-        assert!(begun.elapsed() < Duration::from_secs(10), "nobody is let in any more");
+        assert!(begun.elapsed() < Duration::from_secs(10), "no connection is accepted any more");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -272,7 +272,7 @@ fn ten_thousand_slow_clients_do_not_keep_others_waiting() {
         assert_eq!(server.get(&format!("/{code}")).1.as_ref(), Some(&target));
         slowest = slowest.max(took).max(begun.elapsed());
     }
-    assert!(slowest < Duration::from_secs(1), "somebody waited {slowest:?}");
+    assert!(slowest < Duration::from_secs(1), "a client waited {slowest:?}");
     let open: f64 = {
         let text = server.get("/metrics").2;
         text.lines()
@@ -289,7 +289,7 @@ fn ten_thousand_slow_clients_do_not_keep_others_waiting() {
     assert_eq!(read_answer(&mut patient, false).map(|answer| answer.status), Some(404));
     drop(held);
     assert_eq!(server.get("/livez").0, 200);
-    println!("with {MANY} slow clients nobody else waited longer than {slowest:?}");
+    println!("with {MANY} slow clients no other client waited longer than {slowest:?}");
 }
 
 #[test]

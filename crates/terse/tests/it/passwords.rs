@@ -122,7 +122,7 @@ fn the_right_password_leads_on_and_the_pass_does_for_a_while() {
         assert_eq!(
             answer.header("cache-control"),
             Some("private, max-age=0, no-store"),
-            "nobody else may be given it"
+            "the response must not be cached"
         );
     }
     // The cookie is valid for this link and this password only.
@@ -306,10 +306,7 @@ fn a_suspicious_link_warns_before_and_after_its_password() {
     assert_eq!((right.status, right.location()), (303, Some("/locked12")));
     let page = with_pass(&terse, "GET", "/locked12", &pass(&right));
     assert_eq!((page.status, page.location()), (200, None));
-    assert!(
-        page.text().contains("secret.example.net"),
-        "the real host is shown to whoever knows the password"
-    );
+    assert!(page.text().contains("secret.example.net"), "the password reveals the host");
     for (standing, status) in [("blocked", 451), ("clear", 302)] {
         terse.api("PUT", "/admin/links/locked12/standing", Some(json!({"standing": standing})));
         assert_eq!(with_pass(&terse, "GET", "/locked12", &pass(&right)).status, status);

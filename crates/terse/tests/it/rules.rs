@@ -298,7 +298,7 @@ fn a_visit_by_a_rule_is_counted_once_and_for_the_links_owner() {
     assert_eq!(
         bob.api(&terse, "GET", "/stats", None).json()["total_clicks"],
         0,
-        "they are nobody else's"
+        "other accounts do not see them"
     );
 }
 

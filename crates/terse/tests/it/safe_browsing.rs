@@ -127,8 +127,8 @@ fn links_are_taken_down_when_they_become_dangerous_and_come_back() {
     server.list(&["bad.example.net/", "z.example.net/"]);
     let rounds = metric(&terse, "terse_rescans_total");
     turn(&terse, HALF_AN_HOUR);
-    until("all links are judged again", || metric(&terse, "terse_rescans_total") > rounds);
-    until("nobody answers", || {
+    until("all links are scanned again", || metric(&terse, "terse_rescans_total") > rounds);
+    until("the service does not answer", || {
         metric(&terse, "terse_safe_browsing_questions_total{outcome=\"failed\"}") >= 1
     });
     assert_eq!((terse.get("/link1").status, status(&terse, "link1")), (451, json!("blocked")));
@@ -166,7 +166,7 @@ fn a_link_is_created_while_safe_browsing_is_down_and_scanned_later() {
         }
         server.change(|state| state.search = Behaviour::Well);
         // After the back-off and after the cached responses have expired.
-        until("both are judged", || {
+        until("both are scanned", || {
             turn(&terse, Duration::from_secs(60));
             terse.get(&format!("/{bad}")).status == 451 && flags(&terse, &chance) == json!([])
         });
@@ -194,7 +194,7 @@ fn without_lists_or_with_old_ones_new_links_are_unscreened_until_they_are_back()
     }
     server.change(|state| state.lists = Behaviour::Well);
     turn(&terse, 2 * HALF_AN_HOUR);
-    until("both are judged", || {
+    until("both are scanned", || {
         terse.get("/bad1").status == 451 && flags(&terse, "good1") == json!([])
     });
 
@@ -209,7 +209,7 @@ fn without_lists_or_with_old_ones_new_links_are_unscreened_until_they_are_back()
         );
         assert_eq!(flags(&terse, "good1"), json!([]), "it was screened once");
         server.change(|state| state.lists = Behaviour::Well);
-        until("it is judged, though the lists are the same", || {
+        until("it is scanned, although the lists are unchanged", || {
             turn(&terse, HALF_AN_HOUR);
             flags(&terse, &alias) == json!([])
         });

@@ -127,7 +127,7 @@ fn a_block_takes_effect_before_the_links_are_scanned_again() {
     assert_eq!((terse.get("/hot1").status, terse.get("/byhand1").status), (302, 302));
     file.write("bad.example.net\n");
     let took = until("the remembered link is not followed", || terse.get("/hot1").status == 451);
-    println!("felt after {took:?}");
+    println!("in effect after {took:?}");
     assert_eq!(terse.get("/cold1").status, 451, "and it was never in memory");
     assert_eq!(terse.get("/byhand1").status, 302, "a moderator cleared it");
     assert_eq!(
@@ -162,7 +162,7 @@ fn a_list_that_changed_while_the_server_was_down_is_noticed_at_start() {
     terse.config.safety.blocked_hosts.push("also.example.net".into());
     terse.alias("link2", "https://also.example.net/");
     terse.restart();
-    until("both are judged", || {
+    until("both are scanned", || {
         (terse.get("/link1").status, terse.get("/link2").status) == (302, 451)
     });
 }
@@ -238,7 +238,7 @@ fn the_operator_says_what_is_worth_a_warning() {
     assert_eq!(terse.get("/short1").status, 302);
     terse.config.safety.warn_on = vec!["shortener".into()];
     terse.restart();
-    until("it is judged by the new settings", || terse.get("/short1").status == 200);
+    until("it is scanned with the new settings", || terse.get("/short1").status == 200);
 }
 
 /// A blocklist server: each request gets the next response; the last one repeats.
@@ -431,12 +431,12 @@ fn a_million_links_are_judged_again() {
     };
     let before = rounds();
     file.write("bad.example.net\n");
-    slow("judged, one in a hundred taken down", &|| rounds() > before);
+    slow("scanned, one in a hundred blocked", &|| rounds() > before);
     assert_eq!(metric(&terse, "terse_rescanned_total{what=\"blocked\"}"), count as u64 / 100);
     let before = rounds();
     file.write("other.example.net\n");
-    slow("judged, and given back", &|| rounds() > before);
+    slow("scanned, all unblocked", &|| rounds() > before);
     let before = rounds();
     file.write("another.example.net\n");
-    slow("judged, nothing changed", &|| rounds() > before);
+    slow("scanned, nothing changed", &|| rounds() > before);
 }

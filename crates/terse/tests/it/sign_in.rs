@@ -366,7 +366,11 @@ fn who_guesses_is_slowed_down_by_place_and_by_name() {
         .map(|n| attempt(&format!("203.0.113.{n}"), ["ann", "ANN"][n % 2], "wrong").status)
         .collect();
     assert_eq!(statuses, [403, 403, 403, 403, 403, 429]);
-    assert_eq!(attempt("203.0.113.77", "nobody", "wrong").status, 403, "others are not held up");
+    assert_eq!(
+        attempt("203.0.113.77", "nobody", "wrong").status,
+        403,
+        "other accounts are not limited"
+    );
     // The same for an unknown name, so that limits reveal nothing.
     let statuses: Vec<_> =
         (0..6).map(|n| attempt(&format!("192.0.2.{n}"), "ghost", "wrong").status).collect();
@@ -613,7 +617,7 @@ pub(crate) fn suspend(terse: &TestTerse, name: &str) {
             .user_named(&AccountName::parse(name).expect("a name"))
             .await
             .expect("an answer")
-            .expect("somebody");
+            .expect("the account");
         let suspended = Some(Some(Suspension { at: terse.clock().now(), why: "spam".into() }));
         let change = ChangeAccount {
             id: user.id,
@@ -649,7 +653,11 @@ fn links_created_on_the_home_page_belong_to_the_signed_in_account() {
     set_up(&terse, "admin");
     let mut ann = join(&terse, "ann");
     let form = [("long_url", "https://example.com/mine"), ("alias", "mine-1"), ("ttl", "")];
-    assert_eq!(Browser::default().send(&terse, "/", &form).status, 401, "strangers make none here");
+    assert_eq!(
+        Browser::default().send(&terse, "/", &form).status,
+        401,
+        "anonymous creates are off"
+    );
     assert!(
         !Browser { cookie: "terse_session=ended".into() }
             .send(&terse, "/", &form)

@@ -98,19 +98,19 @@ fn states() -> Vec<State> {
             ..fails("deleted", 404, "not_found")
         },
         State {
-            then: |terse, code| judge(terse, code, "blocked"),
+            then: |terse, code| moderate(terse, code, "blocked"),
             ..fails("blocked", 451, "blocked")
         },
         State {
             made_with: || json!({"rules": [{"to": TARGET}], "password": "open sesame"}),
-            then: |terse, code| judge(terse, code, "blocked"),
+            then: |terse, code| moderate(terse, code, "blocked"),
             ..fails("blocked-with-all", 451, "blocked")
         },
         fails(SUSPENDED, 451, "blocked"),
         // No redirect: the page shows the target, and continuing takes a click.
         State {
             name: "suspicious",
-            then: |terse, code| judge(terse, code, "suspicious"),
+            then: |terse, code| moderate(terse, code, "suspicious"),
             page: 200,
             program: 200,
             leads: false,
@@ -130,7 +130,7 @@ fn states() -> Vec<State> {
         State {
             name: "suspicious-with-password",
             made_with: || json!({"password": "open sesame", "title": SECRET}),
-            then: |terse, code| judge(terse, code, "suspicious"),
+            then: |terse, code| moderate(terse, code, "suspicious"),
             page: 200,
             program: 200,
             leads: false,
@@ -147,13 +147,13 @@ fn patch(terse: &TestTerse, code: &str, change: Value) {
     assert_eq!(terse.api("PATCH", &format!("/urls/{code}"), Some(change)).status, 200);
 }
 
-fn judge(terse: &TestTerse, code: &str, standing: &str) {
-    let judged = terse.api(
+fn moderate(terse: &TestTerse, code: &str, standing: &str) {
+    let moderated = terse.api(
         "PUT",
         &format!("/admin/links/{code}/standing"),
         Some(json!({"standing": standing})),
     );
-    assert_eq!(judged.status, 200, "{}", judged.text());
+    assert_eq!(moderated.status, 200, "{}", moderated.text());
 }
 
 /// The kinds of clients.
