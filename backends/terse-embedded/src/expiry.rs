@@ -1,7 +1,10 @@
 //! What happens to links at their end.
 
+use std::collections::HashSet;
+
 use rusqlite::params;
-use terse_core::{Link, LinkKey, Timestamp};
+use terse_core::registry::EventKind;
+use terse_core::{Link, LinkKey, OutboxEvent, OwnerId, Status, Timestamp};
 
 use crate::failure::Failure;
 use crate::row::{COLUMNS, FIRST_NAMED};
@@ -24,6 +27,7 @@ impl LinkWrites {
         &mut self,
         now: Timestamp,
         limit: usize,
+        subscribers: &HashSet<OwnerId>,
     ) -> Result<Vec<LinkKey>, Failure> {
         let due = self.due(
             "expires_at IS NOT NULL AND marked IS NULL AND expires_at <= ?1 ORDER BY expires_at",
@@ -31,12 +35,17 @@ impl LinkWrites {
             limit.min(MAX_BATCH),
         )?;
         let mut keys = Vec::with_capacity(due.len());
-        for (id, link) in due {
-            if link.reusable {
-                self.rewrite(id, &Link { reusable: false, ..link.clone() })?;
+        for (id, was) in due {
+            let was_reusable = was.reusable;
+            let link = Link { reusable: false, ..was };
+            if was_reusable {
+                self.rewrite(id, &link)?;
             }
             self.conn.prepare_cached("UPDATE links SET marked = 1 WHERE id = ?1")?.execute([id])?;
             self.record_change(&link.key, link.revision)?;
+            if link.status(now) == Status::Expired && subscribers.contains(&link.owner) {
+                self.post(OutboxEvent { kind: EventKind::LinkExpired, at: now }, &link)?;
+            }
             keys.push(link.key);
         }
         Ok(keys)

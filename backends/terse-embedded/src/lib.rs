@@ -25,6 +25,7 @@ mod limiter;
 mod list;
 mod memory;
 mod options;
+mod outbox;
 mod quarantined_aliases;
 mod queries;
 mod queue;

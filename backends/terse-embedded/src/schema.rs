@@ -147,6 +147,7 @@ pub(crate) mod tests {
     use crate::expiry::{DELETED, MARKED, UNMARKED};
     use crate::history::TOO_OLD;
     use crate::list::{ListPosition, steps};
+    use crate::outbox::WAITING;
     use crate::quarantined_aliases::{OVER, QUARANTINED_ALIAS, QUARANTINED_CODE};
     use crate::tags::TAGS;
     use crate::writes::ALIAS_ALIKE;
@@ -180,6 +181,7 @@ pub(crate) mod tests {
             (QUARANTINED_ALIAS, "held_folded (domain=? AND <expr>=?)"),
             (ALIAS_ALIKE, "aliases_folded (domain=? AND <expr>=?)"),
             (OVER, "held_ending (until<?)"),
+            (WAITING, "INTEGER PRIMARY KEY (rowid>?)"),
             (CHANGES, "INTEGER PRIMARY KEY (rowid>?)"),
             (&format!("SELECT id FROM changes WHERE {OUTDATED}"), "INTEGER PRIMARY KEY (rowid<?)"),
             ("SELECT id FROM requests WHERE at < ?1 ORDER BY at LIMIT ?2", "requests_by_age"),

@@ -10,7 +10,8 @@ use rusqlite::Connection;
 use terse_core::{
     Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Domain, Identity,
     Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, Numbering,
-    OwnerId, Page, Revision, StoreError, TagCount, Timestamp, Updated,
+    Outbox, OutboxEvent, OutboxPage, OwnerId, Page, Revision, StoreError, TagCount, Timestamp,
+    Updated,
 };
 
 use crate::backup::BackupError;
@@ -207,6 +208,17 @@ impl ChangeFeed for Embedded {
 }
 
 #[async_trait]
+impl Outbox for Embedded {
+    async fn outbox(&self, after: u64, limit: usize) -> Result<OutboxPage, StoreError> {
+        self.threads.read(LIST, move |queries| queries.outbox(after, limit)).await
+    }
+
+    async fn outbox_done(&self, up_to: u64) -> Result<(), StoreError> {
+        self.threads.write(move |writes| writes.outbox_done(up_to)).await
+    }
+}
+
+#[async_trait]
 impl LinkStore for Embedded {
     fn identity(&self) -> &Identity {
         &self.identity
@@ -216,9 +228,14 @@ impl LinkStore for Embedded {
         self.threads.write(move |writes| writes.insert(&insert)).await
     }
 
-    async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError> {
-        let link = link.clone();
-        self.threads.write(move |writes| writes.update(&link, expected)).await
+    async fn update(
+        &self,
+        link: &Link,
+        expected: Revision,
+        events: &[OutboxEvent],
+    ) -> Result<Updated, StoreError> {
+        let (link, events) = (link.clone(), events.to_vec());
+        self.threads.write(move |writes| writes.update(&link, expected, &events)).await
     }
 
     async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError> {
@@ -258,8 +275,14 @@ impl LinkStore for Embedded {
         self.threads.write(move |writes| writes.raise_incarnation(seen)).await
     }
 
-    async fn mark_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
-        self.threads.write(move |writes| writes.mark_expired(now, limit)).await
+    async fn mark_expired(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        subscribers: &[OwnerId],
+    ) -> Result<Vec<LinkKey>, StoreError> {
+        let subscribers = subscribers.iter().copied().collect();
+        self.threads.write(move |writes| writes.mark_expired(now, limit, &subscribers)).await
     }
 
     async fn purge(

@@ -5,8 +5,8 @@ use std::ops::{Deref, Range};
 use rusqlite::{Connection, OptionalExtension, params};
 use terse_core::{
     ClickSpend, Domain, FoldedAlias, Insert, Inserted, Link, LinkKey, MAX_CODE_LENGTH,
-    MIN_CODE_LENGTH, MustBeAbsent, OwnerId, Request, ReuseKey, Revision, StoreError, Timestamp,
-    Updated,
+    MIN_CODE_LENGTH, MustBeAbsent, OutboxEvent, OwnerId, Request, ReuseKey, Revision, StoreError,
+    Timestamp, Updated,
 };
 
 use crate::failure::Failure;
@@ -99,7 +99,7 @@ impl LinkWrites {
     }
 
     pub(crate) fn insert(&mut self, insert: &Insert) -> Result<Inserted, Failure> {
-        let Insert { link, absent, alias, reuse, request } = insert;
+        let Insert { link, absent, alias, reuse, request, events } = insert;
         if let Some(request) = request
             && let Some(answer) = self.answered(request)?
         {
@@ -140,6 +140,9 @@ impl LinkWrites {
         let row = NewRow::new(id, domain, link, &texts);
         self.conn.prepare_cached(&self.insert_row)?.execute(&row.values(&spent)[..])?;
         self.remember(request.as_ref(), id, link, link.created_at)?;
+        for event in events {
+            self.post(*event, link)?;
+        }
         Ok(Inserted::Created)
     }
 
@@ -263,7 +266,12 @@ impl LinkWrites {
         Ok(id)
     }
 
-    pub(crate) fn update(&mut self, link: &Link, expected: Revision) -> Result<Updated, Failure> {
+    pub(crate) fn update(
+        &mut self,
+        link: &Link,
+        expected: Revision,
+        events: &[OutboxEvent],
+    ) -> Result<Updated, Failure> {
         let Some(id) = self.locate(&link.key)? else {
             return Ok(Updated::Missing);
         };
@@ -287,6 +295,9 @@ impl LinkWrites {
         }
         self.rewrite(id, &new)?;
         self.record_change(&new.key, new.revision)?;
+        for event in events {
+            self.post(*event, &new)?;
+        }
         if renewed {
             // With another end, it can expire once more.
             self.conn

@@ -3,21 +3,30 @@
 use async_trait::async_trait;
 
 use crate::link::{Link, ModerationStatus, OwnerId};
+use crate::outbox::OutboxEntry;
 use crate::registry::EventKind;
-use crate::time::Timestamp;
+use crate::store::BoxError;
 
-/// Receives events about links. Called after a change is durable and before the response, so it
-/// must return quickly; it cannot undo the change. If the process dies in between, the event is
-/// lost.
+/// Receives events about links.
 #[async_trait]
 pub trait LinkEvents: Send + Sync {
-    /// Whether events are wanted at all.
-    fn listens(&self) -> bool;
-    /// Whether events about this owner's links are wanted. Called for every change, so it must be
-    /// fast.
+    /// Whether events of this owner's links are written to the outbox. Asked at every change, so it
+    /// must be quick.
     fn wants(&self, owner: OwnerId) -> bool;
-    /// Reports an event. The link is in its new state.
-    async fn happened(&self, kind: EventKind, link: &Link, at: Timestamp);
+
+    /// All owners for whom [`LinkEvents::wants`] says yes.
+    fn subscribers(&self) -> Vec<OwnerId>;
+
+    /// A link was created. Called after the write is durable and before it is answered, so it must
+    /// not wait. A crash may lose it: what must not be lost goes through the outbox.
+    fn created(&self, link: &Link);
+
+    /// Events were written to the outbox by this node.
+    fn written(&self);
+
+    /// Takes one event over durably. After an error, and after a crash, the same event comes again
+    /// under the same id.
+    async fn deliver(&self, id: &str, entry: &OutboxEntry) -> Result<(), BoxError>;
 }
 
 /// Ignores all events.
@@ -26,15 +35,21 @@ pub struct NoEvents;
 
 #[async_trait]
 impl LinkEvents for NoEvents {
-    fn listens(&self) -> bool {
-        false
-    }
-
     fn wants(&self, _: OwnerId) -> bool {
         false
     }
 
-    async fn happened(&self, _: EventKind, _: &Link, _: Timestamp) {}
+    fn subscribers(&self) -> Vec<OwnerId> {
+        Vec::new()
+    }
+
+    fn created(&self, _: &Link) {}
+
+    fn written(&self) {}
+
+    async fn deliver(&self, _: &str, _: &OutboxEntry) -> Result<(), BoxError> {
+        Ok(())
+    }
 }
 
 /// The event of a change: its most important part.

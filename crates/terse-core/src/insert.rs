@@ -6,6 +6,7 @@
 use crate::code::Code;
 use crate::domain::Domain;
 use crate::link::{Link, OwnerId, Status};
+use crate::outbox::OutboxEvent;
 use crate::target::Target;
 use crate::time::Timestamp;
 
@@ -91,6 +92,8 @@ pub struct Insert {
     pub reuse: Option<ReuseKey>,
     /// If given, kept for at least 24 hours together with the link.
     pub request: Option<Request>,
+    /// What goes to the outbox if the link is new.
+    pub events: Vec<OutboxEvent>,
 }
 
 impl Insert {
@@ -123,7 +126,7 @@ impl Insert {
             target: link.target.clone(),
             active_at: link.created_at,
         });
-        Self { link, absent, alias, reuse, request }
+        Self { link, absent, alias, reuse, request, events: Vec::new() }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::identity::Identity;
 use crate::insert::{Insert, Inserted};
 use crate::link::{Link, LinkKey, OwnerId, Revision, Status};
 use crate::link_reader::{ClickSpender, LinkReader};
+use crate::outbox::{Outbox, OutboxEvent};
 
 /// How many earlier states of a link are kept.
 pub const MAX_REVISIONS: usize = 50;
@@ -148,7 +149,7 @@ impl TagCount {
 /// may not have happened, as with any database whose answer got lost. Dropping a future at any
 /// point leaves the write done or not done, never half.
 #[async_trait]
-pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed {
+pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     /// The store's own secret, made at its birth.
     fn identity(&self) -> &Identity;
 
@@ -160,8 +161,13 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed {
     /// Replaces the link if its stored revision is still `expected`; else `Conflict`. Key, owner,
     /// `generated`, `created_at` and `spent_clicks` are never changed by an update. In the same
     /// write, what the link was before is kept for [`LinkStore::history`], unless its owner would
-    /// see no difference ([`Link::owner_visible_eq`]).
-    async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError>;
+    /// see no difference ([`Link::owner_visible_eq`]). The events go to the outbox in the same write.
+    async fn update(
+        &self,
+        link: &Link,
+        expected: Revision,
+        events: &[OutboxEvent],
+    ) -> Result<Updated, StoreError>;
 
     /// What a link was before each of its last changes, the latest first: at most `limit` of them,
     /// and of the oldest nothing is left once there are more than [`MAX_REVISIONS`]. They go for
@@ -205,8 +211,14 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed {
     async fn raise_incarnation(&self, seen: u64) -> Result<u64, StoreError>;
 
     /// Frees up to `limit` links that expired by `now` from being reused, once each, and says
-    /// which.
-    async fn mark_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, StoreError>;
+    /// which. For those that are `Status::Expired` at `now`, a `LinkExpired` event goes to the
+    /// outbox in the same write if their owner is one of `subscribers`.
+    async fn mark_expired(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        subscribers: &[OwnerId],
+    ) -> Result<Vec<LinkKey>, StoreError>;
 
     /// Deletes for good up to `limit` links that expired or were deleted by `before`, and says
     /// which. Blocked links stay, so that their codes are never given out again. With

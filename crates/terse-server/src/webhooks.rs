@@ -51,9 +51,10 @@ impl HookedOwners {
         self.0.read().unwrap_or_else(PoisonError::into_inner).owners.contains(&owner)
     }
 
-    /// Whether nobody has one.
-    pub fn is_empty(&self) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).owners.is_empty()
+    /// All owners that have one.
+    pub fn all(&self) -> Vec<OwnerId> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.owners.iter().copied().collect()
     }
 
     /// Somebody has one from now on.
@@ -102,6 +103,6 @@ mod tests {
         owners.replace(vec![], before);
         assert!(owners.contains(OwnerId(3)));
         owners.replace(vec![], owners.added());
-        assert!(owners.is_empty());
+        assert!(owners.all().is_empty());
     }
 }

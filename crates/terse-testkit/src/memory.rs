@@ -7,12 +7,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use terse_core::registry::EventKind;
 use terse_core::{
     Absence, Alphabet, Change, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender,
     Clock, Code, Cursor, Domain, FoldedAlias, Identity, Insert, Inserted, Link, LinkKey,
     LinkReader, LinkStore, LinkVersion, ListQuery, MAX_CODE_LENGTH, MAX_REVISIONS, MIN_CODE_LENGTH,
-    ModerationStatus, MustBeAbsent, Numbering, OwnerId, Page, Revision, Sort, Status, StoreError,
-    TagCount, Timestamp, Updated,
+    ModerationStatus, MustBeAbsent, Numbering, Outbox, OutboxEntry, OutboxEvent, OutboxPage,
+    OwnerId, Page, Revision, Sort, Status, StoreError, TagCount, Timestamp, Updated,
 };
 
 /// The most numbers to skip of one length.
@@ -54,6 +55,9 @@ struct State {
     /// The first one has the number `pruned + 1`.
     changes: Vec<Change>,
     pruned: u64,
+    outbox: Vec<OutboxEntry>,
+    /// How many entries the outbox ever had.
+    posted: u64,
     /// How many times the incarnation was raised.
     raised: u64,
 }
@@ -130,6 +134,11 @@ impl MemoryStore {
         self.state().leased.clear();
     }
 
+    /// Puts an entry back into the outbox, as if its removal had failed.
+    pub fn put_back(&self, entry: OutboxEntry) {
+        self.state().outbox.push(entry);
+    }
+
     /// Removes all change rows, as happens to old ones.
     pub fn prune_changes(&self) {
         let mut state = self.state();
@@ -158,6 +167,11 @@ impl State {
     fn changed(&mut self, key: &LinkKey, revision: Revision) {
         let at = Clock::default().now();
         self.changes.push(Change { key: key.clone(), revision, at });
+    }
+
+    fn post(&mut self, event: OutboxEvent, link: &Link) {
+        self.posted += 1;
+        self.outbox.push(OutboxEntry { position: self.posted, event, link: link.clone() });
     }
 
     fn last_change(&self) -> u64 {
@@ -290,6 +304,24 @@ impl ChangeFeed for MemoryStore {
 }
 
 #[async_trait]
+impl Outbox for MemoryStore {
+    async fn outbox(&self, after: u64, limit: usize) -> Result<OutboxPage, StoreError> {
+        self.enter().await?;
+        let state = self.state();
+        let waiting = state.outbox.iter().filter(|entry| entry.position > after);
+        let entries: Vec<OutboxEntry> = waiting.take(limit).cloned().collect();
+        let last = entries.last().map_or(after, |entry| entry.position);
+        Ok(OutboxPage { entries, last })
+    }
+
+    async fn outbox_done(&self, up_to: u64) -> Result<(), StoreError> {
+        self.enter().await?;
+        self.state().outbox.retain(|entry| entry.position > up_to);
+        Ok(())
+    }
+}
+
+#[async_trait]
 impl LinkStore for MemoryStore {
     fn identity(&self) -> &Identity {
         &self.identity
@@ -298,7 +330,7 @@ impl LinkStore for MemoryStore {
     async fn insert(&self, insert: Insert) -> Result<Inserted, StoreError> {
         self.enter().await?;
         let mut state = self.state();
-        let Insert { link, absent, alias, reuse, request } = insert;
+        let Insert { link, absent, alias, reuse, request, events } = insert;
         let at = link.created_at;
         if let Some(request) = &request
             && let Some(answered) = state.requests.get(&request.id)
@@ -337,12 +369,18 @@ impl LinkStore for MemoryStore {
             let fingerprint = request.fingerprint;
             state.requests.insert(request.id, Answered { fingerprint, serial, at });
         }
+        events.into_iter().for_each(|event| state.post(event, &link));
         state.serials.insert(link.key.clone(), serial);
         state.links.insert(serial, link);
         Ok(Inserted::Created)
     }
 
-    async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError> {
+    async fn update(
+        &self,
+        link: &Link,
+        expected: Revision,
+        events: &[OutboxEvent],
+    ) -> Result<Updated, StoreError> {
         self.enter().await?;
         let mut state = self.state();
         let Some((serial, old)) = state.find(&link.key) else {
@@ -371,6 +409,7 @@ impl LinkStore for MemoryStore {
             history.drain(..too_many);
         }
         state.changed(&new.key, new.revision);
+        events.iter().for_each(|event| state.post(*event, &new));
         state.links.insert(serial, new);
         Ok(Updated::Done)
     }
@@ -482,7 +521,12 @@ impl LinkStore for MemoryStore {
         Ok(state.raised + 1)
     }
 
-    async fn mark_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
+    async fn mark_expired(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        subscribers: &[OwnerId],
+    ) -> Result<Vec<LinkKey>, StoreError> {
         self.enter().await?;
         let mut state = self.state();
         let State { links, marked, .. } = &mut *state;
@@ -492,13 +536,16 @@ impl LinkStore for MemoryStore {
         let mut newly = Vec::new();
         for (serial, link) in due.take(limit) {
             link.reusable = false;
-            newly.push((*serial, link.key.clone(), link.revision));
+            newly.push((*serial, link.clone()));
         }
-        for (serial, key, revision) in &newly {
+        for (serial, link) in &newly {
             state.marked.insert(*serial);
-            state.changed(key, *revision);
+            state.changed(&link.key, link.revision);
+            if link.status(now) == Status::Expired && subscribers.contains(&link.owner) {
+                state.post(OutboxEvent { kind: EventKind::LinkExpired, at: now }, link);
+            }
         }
-        Ok(newly.into_iter().map(|(_, key, _)| key).collect())
+        Ok(newly.into_iter().map(|(_, link)| link.key).collect())
     }
 
     async fn purge(

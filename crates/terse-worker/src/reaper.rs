@@ -62,10 +62,6 @@ impl Reaper {
         let (mut expired, mut purged) = (0, 0);
         loop {
             let keys = self.links.expire(self.batch).await?;
-            // The links have expired even if no event could be written.
-            if let Err(error) = self.links.tell_expired(&keys).await {
-                tracing::warn!(%error, "the events of expired links could not be written");
-            }
             expired += keys.len();
             self.counts.expired.fetch_add(keys.len() as u64, Ordering::Relaxed);
             if keys.is_empty() {
@@ -74,8 +70,8 @@ impl Reaper {
         }
         loop {
             let keys = self.links.purge(self.batch).await?;
-            // The sweep of the click store finds clicks that are left.
             let now = self.links.now();
+            // The sweep of the click store finds clicks that are left.
             if let Err(error) = self.clicks.erase_links(&keys, now, now).await {
                 tracing::warn!(%error, "the clicks of deleted links could not be deleted; trying \
                     again later");

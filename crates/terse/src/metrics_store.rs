@@ -12,8 +12,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use terse_core::{
     Absence, ChangeCursor, ChangeFeed, ChangePage, ClickSpend, ClickSpender, Domain, Identity,
-    Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, OwnerId, Page,
-    Revision, StoreError, TagCount, Timestamp, Updated,
+    Insert, Inserted, Link, LinkKey, LinkReader, LinkStore, LinkVersion, ListQuery, Outbox,
+    OutboxEvent, OutboxPage, OwnerId, Page, Revision, StoreError, TagCount, Timestamp, Updated,
 };
 
 /// One of the store's calls, and how it ended.
@@ -135,6 +135,17 @@ impl ChangeFeed for MetricsStore {
 }
 
 #[async_trait]
+impl Outbox for MetricsStore {
+    async fn outbox(&self, after: u64, limit: usize) -> Result<OutboxPage, StoreError> {
+        self.count("outbox", self.store.outbox(after, limit)).await
+    }
+
+    async fn outbox_done(&self, up_to: u64) -> Result<(), StoreError> {
+        self.count("outbox_done", self.store.outbox_done(up_to)).await
+    }
+}
+
+#[async_trait]
 impl LinkStore for MetricsStore {
     fn identity(&self) -> &Identity {
         self.store.identity()
@@ -144,8 +155,13 @@ impl LinkStore for MetricsStore {
         self.count("insert", self.store.insert(insert)).await
     }
 
-    async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError> {
-        self.count("update", self.store.update(link, expected)).await
+    async fn update(
+        &self,
+        link: &Link,
+        expected: Revision,
+        events: &[OutboxEvent],
+    ) -> Result<Updated, StoreError> {
+        self.count("update", self.store.update(link, expected, events)).await
     }
 
     async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError> {
@@ -182,8 +198,13 @@ impl LinkStore for MetricsStore {
         self.count("raise_incarnation", self.store.raise_incarnation(seen)).await
     }
 
-    async fn mark_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
-        self.count("mark_expired", self.store.mark_expired(now, limit)).await
+    async fn mark_expired(
+        &self,
+        now: Timestamp,
+        limit: usize,
+        subscribers: &[OwnerId],
+    ) -> Result<Vec<LinkKey>, StoreError> {
+        self.count("mark_expired", self.store.mark_expired(now, limit, subscribers)).await
     }
 
     async fn purge(

@@ -13,14 +13,14 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::Context as _;
 use terse_core::registry::{Registry, WebhookKey};
-use terse_core::{Clock, Hosts, Identity, LinkEvents, Links, TargetRules};
+use terse_core::{Clock, Hosts, Identity, LinkEvents, LinkStore, Links, OutboxDrain, TargetRules};
 use terse_outgoing::{Outgoing, OutgoingSettings};
 use terse_server::Webhooks;
 use terse_worker::Scheduler;
 use tokio::sync::mpsc;
 
 use crate::config::Config;
-use hooks::{Hooks, WebhookOwners};
+use hooks::{Hooks, OutboxDelivery, WebhookOwners};
 use link_checker::LinkChecker;
 pub(crate) use oidc::ProviderHttp;
 use sender::WebhookDelivery;
@@ -88,6 +88,7 @@ impl Integrations {
                 registry: Arc::clone(registry),
                 hosts: hosts.clone(),
                 counts: Arc::clone(&counts),
+                outbox: Arc::default(),
             };
             hooks.refresh().await.context("reading who has webhooks")?;
             Some(hooks)
@@ -126,14 +127,21 @@ impl Integrations {
     pub(crate) fn add_jobs(
         self,
         config: &Config,
+        store: &Arc<dyn LinkStore>,
         links: &Arc<Links>,
         clock: &Clock,
         scheduler: &mut Scheduler,
     ) {
+        let events = self.events();
         let Some(client) = self.client else { return };
         if let Some(hooks) = self.hooks {
             scheduler.add(WebhookOwners(hooks.clone()));
             if config.roles.worker {
+                if let Some(events) = events {
+                    let drain = OutboxDrain::new(Arc::clone(store), events);
+                    let wake = Arc::clone(&hooks.outbox);
+                    scheduler.add(OutboxDelivery { drain, wake });
+                }
                 let client = Arc::clone(&client);
                 scheduler.add(WebhookDelivery::new(hooks, client, clock.clone()));
             }

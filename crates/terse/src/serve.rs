@@ -27,7 +27,7 @@ use url::Url;
 
 use crate::account_jobs::{ErasureJob, UsedKeyFlush};
 use crate::backends::{self, Store};
-use crate::change_job;
+use crate::change_job::ChangeJob;
 use crate::click_plane::ClickPlane;
 use crate::config::{self, Config};
 use crate::data_dir_lock::{DataDir, LockGuard, RunInfo};
@@ -168,7 +168,7 @@ impl Server {
         let mut follower = ChangeFollower::new(metrics_store.clone(), Arc::clone(&cache));
         // Now, while nothing is cached: the first poll begins at the end of the feed.
         back_office.block_on(follower.poll()).context("reading the changes of links")?;
-        back_office.spawn(change_job::run(follower, stopped.clone()));
+        jobs.add(ChangeJob(follower));
         let (registry_refresh, receiver) = RegistryRefresh::new();
         back_office.spawn(watch.run(receiver, stopped.clone()));
         let click_plane =
@@ -249,7 +249,7 @@ impl Server {
         }
 
         let sent = Arc::clone(&outside.counts);
-        outside.add_jobs(config, &links, &clock, &mut jobs);
+        outside.add_jobs(config, &metrics_store, &links, &clock, &mut jobs);
         jobs.add(UsedKeyFlush { registry: Arc::clone(&store.registry), used_keys });
         if config.roles.worker {
             let (clicks, registry) = (Arc::clone(&store.clicks), Arc::clone(&store.registry));

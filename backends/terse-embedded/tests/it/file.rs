@@ -159,7 +159,7 @@ async fn a_damaged_link_is_an_error_and_never_a_redirect() {
     for code in [&code[..], "named"] {
         let found = store.get(&key(code)).await;
         assert!(matches!(found, Err(StoreError::Corrupt(_))), "{found:?}");
-        let updated = store.update(&alias(code, "https://example.com/"), Revision(1)).await;
+        let updated = store.update(&alias(code, "https://example.com/"), Revision(1), &[]).await;
         assert!(matches!(updated, Err(StoreError::Corrupt(_))), "{updated:?}");
     }
     assert!(store.get(&key("other")).await.unwrap().is_some());
@@ -674,7 +674,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
         ..plain
     };
     assert_eq!(store.tags(plain.owner, 9).await.unwrap(), [TagCount { tag: "a".into(), links: 1 }]);
-    assert_eq!(store.update(&flagged, Revision(1)).await.unwrap(), Updated::Done);
+    assert_eq!(store.update(&flagged, Revision(1), &[]).await.unwrap(), Updated::Done);
     drop(store);
     assert_eq!(folder.open().get(&flagged.key).await.unwrap(), Some(flagged));
     assert!(verify(&folder.db()).unwrap().is_clean());

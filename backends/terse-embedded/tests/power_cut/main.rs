@@ -132,7 +132,7 @@ impl BotKind {
                         reusable: false,
                         ..at
                     };
-                    if let Ok(updated) = store.update(&changed, Revision(1)).await {
+                    if let Ok(updated) = store.update(&changed, Revision(1), &[]).await {
                         assert_eq!(updated, Updated::Done);
                         acknowledged.lock().unwrap().push(changed);
                     }

@@ -70,11 +70,16 @@ impl Links {
                 }
             };
             let link = stored_form(&new, code, owner, created_at, standing, flags.clone());
-            let insert = Insert::new(link.clone(), request.clone());
+            let event = self.event(EventKind::LinkCreated, owner);
+            let insert = Insert {
+                events: event.into_iter().collect(),
+                ..Insert::new(link.clone(), request.clone())
+            };
             match self.store.insert(insert).await {
                 Ok(Inserted::Created) => {
                     self.cache.forget(&link.key);
-                    self.tell(EventKind::LinkCreated, &link).await;
+                    self.events.created(&link);
+                    self.written(event);
                     let link = self.learned_since(version, link).await;
                     self.revisit_if_unscreened(&link);
                     return Ok(Created { link, new: true, replayed: false });

@@ -28,7 +28,8 @@ use crate::clock::Clock;
 use crate::codes::CodeSource;
 use crate::domain::Hosts;
 use crate::events::{LinkEvents, NoEvents};
-use crate::link::Link;
+use crate::link::OwnerId;
+use crate::outbox::OutboxEvent;
 use crate::registry::{EventKind, Suspended};
 use crate::screening::Screening;
 use crate::store::LinkStore;
@@ -112,9 +113,15 @@ impl Links {
         self.clock.now()
     }
 
-    async fn tell(&self, kind: EventKind, link: &Link) {
-        if self.events.wants(link.owner) {
-            self.events.happened(kind, link, self.clock.now()).await;
+    /// The event to put into a write, if the link's owner wants to know.
+    fn event(&self, kind: EventKind, owner: OwnerId) -> Option<OutboxEvent> {
+        self.events.wants(owner).then(|| OutboxEvent { kind, at: self.clock.now() })
+    }
+
+    /// To be called once a write is durable.
+    fn written(&self, event: Option<OutboxEvent>) {
+        if event.is_some() {
+            self.events.written();
         }
     }
 }

@@ -4,35 +4,24 @@
 use std::time::Duration;
 
 use super::Links;
-use crate::link::{LinkKey, Status};
-use crate::registry::EventKind;
+use crate::link::LinkKey;
 use crate::store::StoreError;
 
 /// How long a request id is remembered: the promised day, and an hour to spare.
 const REMEMBER_REQUESTS: Duration = Duration::from_hours(25);
 
 impl Links {
-    /// Marks up to `limit` links whose time is over as expired, drops their cached routes, and says which.
+    /// Marks up to `limit` links whose time is over as expired, drops their cached routes, and says
+    /// which. Owners who want events get one for each, written in the same transaction. Expiring is
+    /// no change of a link: it happens by itself.
     pub async fn expire(&self, limit: usize) -> Result<Vec<LinkKey>, StoreError> {
-        let keys = self.store.mark_expired(self.clock.now(), limit).await?;
+        let subscribers = self.events.subscribers();
+        let keys = self.store.mark_expired(self.clock.now(), limit, &subscribers).await?;
         keys.iter().for_each(|key| self.cache.forget(key));
+        if !keys.is_empty() && !subscribers.is_empty() {
+            self.events.written();
+        }
         Ok(keys)
-    }
-
-    /// Sends events for links that have expired, if there are listeners. Expiring is no change of a
-    /// link: it happens by itself.
-    pub async fn tell_expired(&self, keys: &[LinkKey]) -> Result<(), StoreError> {
-        if !self.events.listens() {
-            return Ok(());
-        }
-        for key in keys {
-            let now = self.clock.now();
-            let link = self.store.get(key).await?;
-            if let Some(link) = link.filter(|link| link.status(now) == Status::Expired) {
-                self.tell(EventKind::LinkExpired, &link).await;
-            }
-        }
-        Ok(())
     }
 
     /// Deletes up to `limit` links for good whose grace time is over, quarantines their aliases,

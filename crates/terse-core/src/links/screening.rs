@@ -131,10 +131,11 @@ impl Links {
         for _ in 0..UPDATE_ATTEMPTS {
             let Some(old) = self.store.get(key).await? else { return Ok(None) };
             let Some(new) = judge(&old) else { return Ok(None) };
-            match self.store.update(&new, old.revision).await {
+            let event = self.event(kind_of(&old, &new), old.owner);
+            match self.store.update(&new, old.revision, event.as_slice()).await {
                 Ok(Updated::Done) => {
                     self.cache.forget(key);
-                    self.tell(kind_of(&old, &new), &new).await;
+                    self.written(event);
                     return Ok(Some(new));
                 }
                 Ok(Updated::Missing) => return Ok(None),

@@ -143,10 +143,11 @@ impl Links {
                 self.cache.forget(key);
                 return Ok(old);
             }
-            match self.store.update(&new, old.revision).await {
+            let event = self.event(kind_of(&old, &new), old.owner);
+            match self.store.update(&new, old.revision, event.as_slice()).await {
                 Ok(Updated::Done) => {
                     self.cache.forget(key);
-                    self.tell(kind_of(&old, &new), &new).await;
+                    self.written(event);
                     return Ok(self.learned_since(version, new).await);
                 }
                 Ok(Updated::Missing) => return Err(LinkError::NotFound),

@@ -231,10 +231,20 @@ impl NewEvent {
         let mut random = [0; 16];
         getrandom::fill(&mut random).ok()?;
         let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let id = format!("evt_{hex}");
+        Some(Self::named(format!("evt_{hex}"), kind, owner, at, fields))
+    }
+
+    /// An event with a given name, so that it can be written again under the same one.
+    pub fn named(
+        id: String,
+        kind: EventKind,
+        owner: OwnerId,
+        at: Timestamp,
+        fields: &[(&str, Value)],
+    ) -> Self {
         let mut body = json!({ "id": id, "type": kind.as_str(), "created_at": at.to_string() });
         fields.iter().for_each(|(name, value)| body[*name] = value.clone());
-        Some(Self { id, owner, kind, body: body.to_string(), at, only: None })
+        Self { id, owner, kind, body: body.to_string(), at, only: None }
     }
 
     /// One of its deliveries, as it begins.

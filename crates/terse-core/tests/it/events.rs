@@ -13,30 +13,45 @@ const OWNER: OwnerId = OwnerId(1000);
 const OTHER: OwnerId = OwnerId(1001);
 
 #[derive(Default)]
-struct Diary(Mutex<Vec<(EventKind, Revision)>>);
+struct Diary {
+    told: Mutex<Vec<(String, EventKind, Revision)>>,
+    refuses: std::sync::atomic::AtomicBool,
+    woken: std::sync::atomic::AtomicUsize,
+}
 
 impl Diary {
     fn take(&self) -> Vec<(EventKind, u64)> {
-        std::mem::take(&mut *self.0.lock().unwrap())
+        std::mem::take(&mut *self.told.lock().unwrap())
             .into_iter()
-            .map(|(kind, revision)| (kind, revision.0))
+            .map(|(_, kind, revision)| (kind, revision.0))
             .collect()
     }
 }
 
 #[async_trait]
 impl LinkEvents for Diary {
-    fn listens(&self) -> bool {
-        true
-    }
-
     fn wants(&self, owner: OwnerId) -> bool {
         owner == OWNER
     }
 
-    async fn happened(&self, kind: EventKind, link: &Link, _: Timestamp) {
-        assert_eq!(link.owner, OWNER);
-        self.0.lock().unwrap().push((kind, link.revision));
+    fn subscribers(&self) -> Vec<OwnerId> {
+        vec![OWNER]
+    }
+
+    fn created(&self, _: &Link) {}
+
+    fn written(&self) {
+        self.woken.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    async fn deliver(&self, id: &str, entry: &OutboxEntry) -> Result<(), BoxError> {
+        assert_eq!(entry.link.owner, OWNER);
+        if self.refuses.load(std::sync::atomic::Ordering::SeqCst) {
+            return Err("not now".into());
+        }
+        let told = (id.to_owned(), entry.event.kind, entry.link.revision);
+        self.told.lock().unwrap().push(told);
+        Ok(())
     }
 }
 
@@ -54,6 +69,8 @@ impl Screening for Learning {
 }
 
 struct Room {
+    store: Arc<MemoryStore>,
+    drain: OutboxDrain,
     links: Links,
     diary: Arc<Diary>,
     screen: Arc<Learning>,
@@ -74,10 +91,17 @@ fn room() -> Room {
     };
     let store = Arc::new(MemoryStore::new());
     let codes = Arc::new(Random::new(Alphabet::Base62, 7));
-    let links =
-        Links::new(store, codes, Arc::new(NoRouteCache), screen.clone(), rules, clock.clone())
-            .telling(diary.clone());
-    Room { links, diary, screen, clock }
+    let links = Links::new(
+        store.clone(),
+        codes,
+        Arc::new(NoRouteCache),
+        screen.clone(),
+        rules,
+        clock.clone(),
+    )
+    .telling(diary.clone());
+    let drain = OutboxDrain::new(store.clone(), diary.clone());
+    Room { store, drain, links, diary, screen, clock }
 }
 
 fn request() -> CreateLink {
@@ -86,28 +110,32 @@ fn request() -> CreateLink {
 
 #[tokio::test]
 async fn every_change_sends_one_event_and_no_change_sends_none() {
-    let Room { links, diary, screen, .. } = room();
+    let Room { links, diary, screen, drain, .. } = room();
+    let told = async || {
+        drain.poll().await.unwrap();
+        diary.take()
+    };
     let mine = Caller::Owner(OWNER);
     let key = links.create(mine, request(), None).await.unwrap().link.key;
-    assert_eq!(diary.take(), [(LinkCreated, 1)]);
+    assert_eq!(told().await, [(LinkCreated, 1)]);
     assert!(!links.create(mine, request(), None).await.unwrap().new);
     links.create(Caller::Owner(OTHER), request(), None).await.unwrap();
-    assert_eq!(diary.take(), []);
+    assert_eq!(told().await, []);
     let titled = Patch { title: PatchField::Set("Mine".into()), ..Patch::default() };
     for _ in 0..2 {
         links.patch(mine, &key, &titled, None).await.unwrap();
     }
-    assert_eq!(diary.take(), [(LinkChanged, 2)]);
+    assert_eq!(told().await, [(LinkChanged, 2)]);
     let judged = |standing| Patch { standing: Some(standing), ..Patch::default() };
     links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Suspicious), None).await.unwrap();
     links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Blocked), None).await.unwrap();
     links.patch(Caller::OPERATOR, &key, &judged(ModerationStatus::Clear), None).await.unwrap();
-    assert_eq!(diary.take(), [(LinkFlagged, 3), (LinkBlocked, 4), (LinkChanged, 5)]);
+    assert_eq!(told().await, [(LinkFlagged, 3), (LinkBlocked, 4), (LinkChanged, 5)]);
     for _ in 0..2 {
         links.delete(mine, &key).await.unwrap();
     }
     links.restore(mine, &key).await.unwrap();
-    assert_eq!(diary.take(), [(LinkDeleted, 6), (LinkChanged, 7)]);
+    assert_eq!(told().await, [(LinkDeleted, 6), (LinkChanged, 7)]);
     assert!(links.get(Caller::Owner(OTHER), &key).await.is_err());
     let other = links
         .create(mine, CreateLink { reuse: Some(false), ..request() }, None)
@@ -117,12 +145,16 @@ async fn every_change_sends_one_event_and_no_change_sends_none() {
         .key;
     screen.0.store(true, std::sync::atomic::Ordering::SeqCst);
     links.rejudge(&other).await.unwrap().unwrap();
-    assert_eq!(diary.take(), [(LinkCreated, 1), (LinkBlocked, 2)]);
+    assert_eq!(told().await, [(LinkCreated, 1), (LinkBlocked, 2)]);
 }
 
 #[tokio::test]
-async fn only_expired_links_send_expiry_events() {
-    let Room { links, diary, clock, .. } = room();
+async fn only_what_has_expired_is_told_to_have() {
+    let Room { links, diary, clock, drain, .. } = room();
+    let told = async || {
+        drain.poll().await.unwrap();
+        diary.take()
+    };
     let mine = Caller::Owner(OWNER);
     let short =
         links.create(mine, CreateLink { ttl: Some(60), ..request() }, None).await.unwrap().link.key;
@@ -135,10 +167,12 @@ async fn only_expired_links_send_expiry_events() {
     let gone =
         links.create(mine, CreateLink { ttl: Some(60), ..request() }, None).await.unwrap().link.key;
     links.delete(mine, &gone).await.unwrap();
-    diary.take();
+    told().await;
     clock.advance(Duration::from_secs(61));
-    links.tell_expired(&[short, long, gone]).await.unwrap();
-    assert_eq!(diary.take(), [(LinkExpired, 1)]);
+    let marked = links.expire(10).await.unwrap();
+    assert_eq!(marked.len(), 2);
+    assert!(marked.contains(&short) && marked.contains(&gone) && !marked.contains(&long));
+    assert_eq!(told().await, [(LinkExpired, 1)]);
 }
 
 #[tokio::test]
@@ -189,4 +223,81 @@ async fn a_mark_for_silence_survives_the_screen_and_goes_with_the_target() {
     assert!(!marked().await, "nobody has looked there yet");
     links.mark_reach(&link.key, &link.target, false).await.unwrap();
     assert!(!marked().await, "it was another target that did not answer");
+}
+
+/// The process dies right behind the write: nothing but the store is left of it.
+#[tokio::test]
+async fn a_crash_behind_the_write_loses_no_event() {
+    let Room { links, store, diary, drain, .. } = room();
+    let mine = Caller::Owner(OWNER);
+    let key = links.create(mine, request(), None).await.unwrap().link.key;
+    links.delete(mine, &key).await.unwrap();
+    links.create(Caller::Owner(OTHER), request(), None).await.unwrap();
+    assert_eq!(diary.woken.load(std::sync::atomic::Ordering::SeqCst), 2, "OTHER has no webhook");
+    drop((links, drain));
+    assert_eq!(diary.take(), []);
+    let next = Arc::new(Diary::default());
+    let drain = OutboxDrain::new(store, next.clone());
+    assert_eq!(drain.poll().await.unwrap(), 2);
+    assert_eq!(next.take(), [(LinkCreated, 1), (LinkDeleted, 2)]);
+    assert_eq!((drain.poll().await.unwrap(), next.take()), (0, vec![]));
+}
+
+/// Whoever goes away in the middle of a request takes no event along.
+#[tokio::test]
+async fn a_dropped_request_leaves_link_and_event_or_neither() {
+    let Room { links, store, diary, drain, .. } = room();
+    store.delay(Duration::from_millis(1));
+    let mut done = 0;
+    for polls in 0..20 {
+        let body = CreateLink { reuse: Some(false), ..request() };
+        let mut create = Box::pin(links.create(Caller::Owner(OWNER), body, None));
+        for _ in 0..polls {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            if create.as_mut().poll(&mut context).is_ready() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(create);
+        let query = ListQuery::all(Sort::Newest, 100, store_now());
+        let links = store.list(&query).await.unwrap().links.len();
+        done += drain.poll().await.unwrap();
+        assert_eq!(done, links, "after {polls} polls");
+    }
+    assert!(done > 0);
+    assert_eq!(diary.take().len(), done);
+}
+
+fn store_now() -> Timestamp {
+    Clock::default().now()
+}
+
+#[tokio::test]
+async fn an_event_that_is_not_taken_comes_again_under_the_same_name() {
+    let Room { links, store, diary, drain, .. } = room();
+    let mine = Caller::Owner(OWNER);
+    for code in ["one", "two"] {
+        let body = CreateLink { custom_alias: Some(code.to_owned() + "-x"), ..request() };
+        links.create(mine, body, None).await.unwrap();
+    }
+    diary.refuses.store(true, std::sync::atomic::Ordering::SeqCst);
+    assert!(drain.poll().await.is_err());
+    diary.refuses.store(false, std::sync::atomic::Ordering::SeqCst);
+    let entries = store.outbox(0, 10).await.unwrap().entries;
+    assert_eq!(entries.len(), 2, "none of them is gone");
+    assert_eq!(drain.poll().await.unwrap(), 2);
+    let first = std::mem::take(&mut *diary.told.lock().unwrap());
+    assert!(first[0].0 != first[1].0 && first[0].0.starts_with("evt_"), "{first:?}");
+    // As if it had died before it removed them.
+    for entry in entries {
+        drain_again(&store, &diary, &entry).await;
+    }
+    let again = std::mem::take(&mut *diary.told.lock().unwrap());
+    assert_eq!(again, first);
+}
+
+async fn drain_again(store: &Arc<MemoryStore>, diary: &Arc<Diary>, entry: &OutboxEntry) {
+    store.put_back(entry.clone());
+    OutboxDrain::new(store.clone(), diary.clone()).poll().await.unwrap();
 }

@@ -109,7 +109,7 @@ async fn a_change_during_a_look_up_is_not_overwritten_by_its_result() {
     fixture.store.delay(Duration::ZERO);
     let mut changed = alias("abc1234", "https://example.com/new");
     changed.revision = Revision(2);
-    fixture.store.update(&changed, Revision(1)).await.unwrap();
+    fixture.store.update(&changed, Revision(1), &[]).await.unwrap();
     fixture.redirector.forget(&key("abc1234"));
     assert_eq!(visit.await.unwrap().1.as_deref(), Some("https://example.com/new"));
     assert_eq!(fixture.visit("abc1234").await.1.as_deref(), Some("https://example.com/new"));
@@ -202,7 +202,7 @@ async fn a_link_in_use_is_refreshed_before_it_expires_from_the_cache() {
     fixture.visit("abc1234").await;
     let mut changed = alias("abc1234", "https://example.com/new");
     changed.revision = Revision(2);
-    fixture.store.update(&changed, Revision(1)).await.unwrap();
+    fixture.store.update(&changed, Revision(1), &[]).await.unwrap();
     // One second before the end of its five minutes: answered from memory and refreshed in the
     // background.
     fixture.clock.advance(Duration::from_secs(299));
@@ -306,7 +306,7 @@ async fn in_loose_mode_an_alias_is_found_whatever_its_case() {
         revision: Revision(2),
         ..alias("My-Link", TARGET)
     };
-    fixture.store.update(&blocked, Revision(1)).await.unwrap();
+    fixture.store.update(&blocked, Revision(1), &[]).await.unwrap();
     fixture.redirector.forget(&key("My-Link"));
     assert_eq!(fixture.visit("my-LINK").await.0, 451);
     fixture.insert(terse_core::Link { max_clicks: Some(1), ..alias("Limited", TARGET) }).await;

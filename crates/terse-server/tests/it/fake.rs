@@ -83,6 +83,17 @@ impl ChangeFeed for Fake {
 }
 
 #[async_trait]
+impl Outbox for Fake {
+    async fn outbox(&self, last: u64, _: usize) -> Result<OutboxPage, StoreError> {
+        Ok(OutboxPage { entries: vec![], last })
+    }
+
+    async fn outbox_done(&self, _: u64) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
 impl LinkStore for Fake {
     fn identity(&self) -> &Identity {
         &self.identity
@@ -118,7 +129,12 @@ impl LinkStore for Fake {
         Ok(Inserted::Created)
     }
 
-    async fn update(&self, link: &Link, expected: Revision) -> Result<Updated, StoreError> {
+    async fn update(
+        &self,
+        link: &Link,
+        expected: Revision,
+        _: &[OutboxEvent],
+    ) -> Result<Updated, StoreError> {
         let mut inner = self.open()?;
         let Inner { links, history, .. } = &mut *inner;
         match links.get_mut(&link.key) {
@@ -202,7 +218,12 @@ impl LinkStore for Fake {
         Ok(seen)
     }
 
-    async fn mark_expired(&self, _: Timestamp, _: usize) -> Result<Vec<LinkKey>, StoreError> {
+    async fn mark_expired(
+        &self,
+        _: Timestamp,
+        _: usize,
+        _: &[OwnerId],
+    ) -> Result<Vec<LinkKey>, StoreError> {
         Ok(vec![])
     }
 

@@ -26,24 +26,24 @@ pub async fn expired_links_are_marked_once(store: Store) {
     put(&store, &Link { expires_at: Some(moment(11)), ..alias("later", "https://example.com/") })
         .await;
     put(&store, &alias("forever", "https://example.com/")).await;
-    assert_eq!(store.mark_expired(moment(9), 10).await.unwrap(), []);
-    let first = store.mark_expired(moment(10), 3).await.unwrap();
-    let second = store.mark_expired(moment(10), 3).await.unwrap();
+    assert_eq!(store.mark_expired(moment(9), 10, &[]).await.unwrap(), []);
+    let first = store.mark_expired(moment(10), 3, &[]).await.unwrap();
+    let second = store.mark_expired(moment(10), 3, &[]).await.unwrap();
     assert_eq!((first.len(), second.len()), (3, 2));
     let all: HashSet<_> = first.into_iter().chain(second).collect();
     assert_eq!(all.len(), 5, "once each");
-    assert_eq!(store.mark_expired(moment(10), 3).await.unwrap(), []);
+    assert_eq!(store.mark_expired(moment(10), 3, &[]).await.unwrap(), []);
     assert_eq!(
-        store.mark_expired(moment(11), 3).await.unwrap(),
+        store.mark_expired(moment(11), 3, &[]).await.unwrap(),
         [alias("later", "https://x.y/").key]
     );
     // A link that was given a new end expires a second time.
     let mut renewed = store.get(&crate::key("brief-0")).await.unwrap().unwrap();
     renewed.expires_at = Some(moment(20));
     renewed.revision = Revision(2);
-    store.update(&renewed, Revision(1)).await.unwrap();
-    assert_eq!(store.mark_expired(moment(19), 3).await.unwrap(), []);
-    assert_eq!(store.mark_expired(moment(20), 3).await.unwrap(), [renewed.key]);
+    store.update(&renewed, Revision(1), &[]).await.unwrap();
+    assert_eq!(store.mark_expired(moment(19), 3, &[]).await.unwrap(), []);
+    assert_eq!(store.mark_expired(moment(20), 3, &[]).await.unwrap(), [renewed.key]);
 }
 
 pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
@@ -65,7 +65,7 @@ pub async fn purged_links_are_gone_and_their_aliases_free(store: Store) {
     for link in [&expired, &numbered, &deleted, &both, &later, &blocked, &forever] {
         put(&store, link).await;
     }
-    store.mark_expired(moment(10), 1).await.unwrap();
+    store.mark_expired(moment(10), 1, &[]).await.unwrap();
     assert_eq!(store.purge(moment(8), 10, None).await.unwrap(), []);
     let gone = sorted(store.purge(moment(10), 10, None).await.unwrap());
     assert_eq!(

@@ -9,7 +9,7 @@ use super::{Store, leased_code, put};
 use crate::{alias, generated, key, moment};
 
 async fn change(store: &Store, new: &Link) {
-    assert_eq!(store.update(new, Revision(new.revision.0 - 1)).await.unwrap(), Updated::Done);
+    assert_eq!(store.update(new, Revision(new.revision.0 - 1), &[]).await.unwrap(), Updated::Done);
 }
 
 fn past(link: &Link, until: i64) -> LinkVersion {
@@ -89,7 +89,7 @@ pub async fn what_no_owner_sees_is_not_kept(store: Store) {
     change(&store, &new).await;
     assert_eq!(store.history(&link.key, 10).await.unwrap(), []);
     assert!(matches!(
-        store.update(&Link { crawlable: true, ..link.clone() }, Revision(1)).await,
+        store.update(&Link { crawlable: true, ..link.clone() }, Revision(1), &[]).await,
         Err(StoreError::Conflict)
     ));
     assert_eq!(store.history(&link.key, 10).await.unwrap(), [], "a refused change keeps nothing");

@@ -89,7 +89,7 @@ pub async fn a_walk_sees_every_link_once_while_others_write(store: Store) {
                 let link = made_at(&store, (n as i64 * 7) % 40 - 5, n).await;
                 put(&store, &link).await;
                 let gone = Link { deleted_at: Some(moment(0)), revision: Revision(2), ..link };
-                store.update(&gone, Revision(1)).await.unwrap();
+                store.update(&gone, Revision(1), &[]).await.unwrap();
                 if n % 4 == 0 {
                     store.purge(moment(1), 2, None).await.unwrap();
                 }

@@ -77,6 +77,7 @@ macro_rules! link_store {
             a_follower_on_one_handle_forgets_what_the_other_changes
             a_store_never_continues_below_a_mark_that_a_node_knows
             an_incarnation_is_raised_once_for_all_who_notice
+            events_are_written_with_their_link_or_not_at_all
             ; |shared: $crate::link_store::Shared| shared.a =>
             a_link_comes_back_byte_for_byte
             many_are_found_as_one_by_one

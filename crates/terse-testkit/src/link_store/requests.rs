@@ -30,7 +30,7 @@ pub async fn a_repeated_request_gets_the_first_answer(store: Store) {
         revision: Revision(2),
         ..first
     };
-    store.update(&changed, Revision(1)).await.unwrap();
+    store.update(&changed, Revision(1), &[]).await.unwrap();
     assert_eq!(
         insert(&store, &again, request(1, 1)).await,
         Inserted::Replayed(Some(Box::new(changed)))
@@ -102,7 +102,7 @@ pub async fn a_request_answered_with_an_existing_link_is_remembered(store: Store
     assert_eq!(store.forget_requests(moment(100), 10).await.unwrap(), 0);
     let deleted =
         Link { deleted_at: Some(moment(101)), reusable: false, revision: Revision(2), ..first };
-    store.update(&deleted, Revision(1)).await.unwrap();
+    store.update(&deleted, Revision(1), &[]).await.unwrap();
     let again = wish(102).await;
     assert_eq!(
         insert(&store, &again, request(1, 1)).await,

@@ -80,7 +80,7 @@ pub async fn what_is_no_longer_reusable_is_not_given_back(store: Store) {
         put(&store, &first).await;
         let mut changed = Link { revision: Revision(2), ..first.clone() };
         change(&mut changed);
-        assert_eq!(store.update(&changed, Revision(1)).await.unwrap(), Updated::Done);
+        assert_eq!(store.update(&changed, Revision(1), &[]).await.unwrap(), Updated::Done);
         let second = reusable(&store, &target).await;
         put(&store, &second).await;
         let third = reusable(&store, &target).await;
@@ -95,7 +95,7 @@ pub async fn what_is_no_longer_reusable_is_not_given_back(store: Store) {
         ..reusable(&store, "https://example.com/brief").await
     };
     put(&store, &expiring).await;
-    assert_eq!(store.mark_expired(moment(10), 10).await.unwrap(), [expiring.key.clone()]);
+    assert_eq!(store.mark_expired(moment(10), 10, &[]).await.unwrap(), [expiring.key.clone()]);
     // Marking alone frees it, whatever the clock of the next one says.
     let early = reusable(&store, "https://example.com/brief").await;
     assert_eq!(early.created_at, moment(0));

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use terse_core::registry::EventKind;
 use terse_core::{
-    ChangeCursor, ChangeFollower, ClickSpend, Insert, Inserted, Link, LinkKey, OwnerId, Request,
-    Revision, RouteCache, StoreError, Updated,
+    ChangeCursor, ChangeFollower, ClickSpend, Insert, Inserted, Link, LinkKey, OutboxEvent,
+    OutboxPage, OwnerId, Request, Revision, RouteCache, StoreError, Updated,
 };
 
 use super::{Shared, leased_code, numbering, put};
@@ -86,8 +87,8 @@ pub async fn a_change_by_one_handle_is_a_conflict_for_the_other(shared: Shared) 
     put(&shared.a, &link).await;
     let by_a = Link { updated_at: moment(1), revision: Revision(2), ..link.clone() };
     let by_b = Link { updated_at: moment(2), revision: Revision(2), ..link.clone() };
-    assert_eq!(shared.a.update(&by_a, Revision(1)).await.unwrap(), Updated::Done);
-    let late = shared.b.update(&by_b, Revision(1)).await;
+    assert_eq!(shared.a.update(&by_a, Revision(1), &[]).await.unwrap(), Updated::Done);
+    let late = shared.b.update(&by_b, Revision(1), &[]).await;
     assert!(matches!(late, Err(StoreError::Conflict)), "{late:?}");
     assert_eq!(shared.b.get(&link.key).await.unwrap(), Some(by_a));
 }
@@ -147,18 +148,18 @@ pub async fn changes_through_one_handle_are_read_through_the_other(shared: Share
     // Every change of a stored link, whatever kind of link it is, in order.
     for link in [&numbered, &named] {
         let new = Link { updated_at: moment(1), revision: Revision(2), ..link.clone() };
-        assert_eq!(a.update(&new, Revision(1)).await.unwrap(), Updated::Done);
+        assert_eq!(a.update(&new, Revision(1), &[]).await.unwrap(), Updated::Done);
     }
     let (changes, after) = changed(b, after).await;
     assert_eq!(changes, [(numbered.key.clone(), 2), (named.key.clone(), 2)]);
     // What is refused changes nothing.
-    assert!(a.update(&named, Revision(1)).await.is_err());
+    assert!(a.update(&named, Revision(1), &[]).await.is_err());
     assert!(a.insert(Insert::new(named.clone(), None)).await.is_err());
     assert_eq!(changed(b, after).await, (vec![], after));
     // Expired, and removed for good.
     let expiring = Link { expires_at: Some(moment(5)), revision: Revision(3), ..named.clone() };
-    assert_eq!(a.update(&expiring, Revision(2)).await.unwrap(), Updated::Done);
-    assert_eq!(a.mark_expired(moment(6), 10).await.unwrap(), [named.key.clone()]);
+    assert_eq!(a.update(&expiring, Revision(2), &[]).await.unwrap(), Updated::Done);
+    assert_eq!(a.mark_expired(moment(6), 10, &[]).await.unwrap(), [named.key.clone()]);
     assert_eq!(a.purge(moment(6), 10, None).await.unwrap(), [named.key.clone()]);
     let (changes, after) = changed(b, after).await;
     assert_eq!(changes, vec![(named.key.clone(), 3); 3]);
@@ -192,7 +193,7 @@ pub async fn a_follower_on_one_handle_forgets_what_the_other_changes(shared: Sha
     assert_eq!(*cache.0.lock().unwrap(), (vec![], 1), "what was cached before may be stale");
     for revision in 1..=3 {
         let new = Link { revision: Revision(revision + 1), ..link.clone() };
-        shared.a.update(&new, Revision(revision)).await.unwrap();
+        shared.a.update(&new, Revision(revision), &[]).await.unwrap();
         assert_eq!(follower.poll().await.unwrap(), 1);
         assert_eq!(follower.poll().await.unwrap(), 0);
     }
@@ -226,4 +227,63 @@ pub async fn an_incarnation_is_raised_once_for_all_who_notice(shared: Shared) {
     }
     let after = shared.b.lease(6, 10, capacity, 0).await.unwrap();
     assert!(after.start > before.end + 1_000_000, "{before:?}, then {after:?}");
+}
+
+pub async fn events_are_written_with_their_link_or_not_at_all(shared: Shared) {
+    let (a, b) = (&shared.a, &shared.b);
+    let event = |kind| OutboxEvent { kind, at: moment(1) };
+    let carrying = |link: &Link, request| Insert {
+        events: vec![event(EventKind::LinkCreated)],
+        ..Insert::new(link.clone(), request)
+    };
+    let request = Request { id: [1; 32], fingerprint: [2; 32] };
+    assert_eq!(b.outbox(0, 10).await.unwrap(), OutboxPage { entries: vec![], last: 0 });
+    let named = Link {
+        expires_at: Some(moment(50)),
+        owner: OwnerId(7),
+        rules: crate::rules(),
+        ..alias("named", "https://example.com/")
+    };
+    a.insert(carrying(&named, Some(request.clone()))).await.unwrap();
+    // Replayed and refused writes leave nothing behind.
+    a.insert(carrying(&alias("other", "https://example.com/"), Some(request))).await.unwrap();
+    assert!(a.insert(carrying(&named, None)).await.is_err());
+    assert!(a.update(&named, Revision(9), &[event(EventKind::LinkBlocked)]).await.is_err());
+    let missing = alias("missing", "https://example.com/");
+    let outcome = a.update(&missing, Revision(1), &[event(EventKind::LinkBlocked)]).await;
+    assert_eq!(outcome.unwrap(), Updated::Missing);
+    let changed = Link { updated_at: moment(2), revision: Revision(2), ..named.clone() };
+    let events = [event(EventKind::LinkChanged), event(EventKind::LinkFlagged)];
+    assert_eq!(a.update(&changed, Revision(1), &events).await.unwrap(), Updated::Done);
+    // Of what expires, those of subscribers that were not deleted before.
+    let others = Link { owner: OwnerId(8), ..named.clone() };
+    let others = Link { key: key("others"), ..others };
+    put(a, &others).await;
+    let deleted = Link { key: key("deleted"), deleted_at: Some(moment(3)), ..named.clone() };
+    put(a, &deleted).await;
+    assert_eq!(a.mark_expired(moment(60), 10, &[OwnerId(7)]).await.unwrap().len(), 3);
+
+    let page = b.outbox(0, 10).await.unwrap();
+    let seen: Vec<_> =
+        page.entries.iter().map(|entry| (entry.event.kind, entry.link.clone())).collect();
+    let expected = [
+        (EventKind::LinkCreated, named),
+        (EventKind::LinkChanged, changed.clone()),
+        (EventKind::LinkFlagged, changed.clone()),
+        (EventKind::LinkExpired, changed),
+    ];
+    assert_eq!(seen, expected);
+    assert!(page.entries.windows(2).all(|pair| pair[0].position < pair[1].position));
+    assert_eq!(page.last, page.entries[3].position);
+    assert_eq!((page.entries[0].event.at, page.entries[3].event.at), (moment(1), moment(60)));
+    let first = b.outbox(0, 2).await.unwrap();
+    assert_eq!((&first.entries[..], first.last), (&page.entries[..2], page.entries[1].position));
+    assert_eq!(b.outbox(first.last, 10).await.unwrap().entries, page.entries[2..]);
+    b.outbox_done(first.last).await.unwrap();
+    assert_eq!(a.outbox(0, 10).await.unwrap().entries, page.entries[2..]);
+    b.outbox_done(page.last).await.unwrap();
+    assert_eq!(a.outbox(0, 10).await.unwrap().entries, []);
+    // A position is never used twice.
+    a.insert(carrying(&missing, None)).await.unwrap();
+    assert!(b.outbox(0, 10).await.unwrap().entries[0].position > page.last);
 }

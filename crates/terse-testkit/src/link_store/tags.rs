@@ -53,11 +53,11 @@ pub async fn tags_are_counted_by_owner(store: Store) {
     let two = tagged(7, "two", &["green"]);
     let mut changed = Link { tags: Tags::parse(&["blue"]).unwrap(), ..two.clone() };
     changed.revision.0 += 1;
-    assert_eq!(store.update(&changed, two.revision).await.unwrap(), Updated::Done);
+    assert_eq!(store.update(&changed, two.revision, &[]).await.unwrap(), Updated::Done);
     let one = tagged(7, "one", &["red", "green"]);
     let mut deleted = Link { deleted_at: Some(moment(5)), ..one.clone() };
     deleted.revision.0 += 1;
-    assert_eq!(store.update(&deleted, one.revision).await.unwrap(), Updated::Done);
+    assert_eq!(store.update(&deleted, one.revision, &[]).await.unwrap(), Updated::Done);
     assert_eq!(
         counted(&store, 7, 10).await,
         told(&[("Red", 1), ("blue", 1), ("green", 1), ("größe & co", 1)])

@@ -32,15 +32,15 @@ pub async fn an_update_needs_the_latest_revision(store: Store) {
             revision: Revision(2),
             ..link.clone()
         };
-        assert_eq!(store.update(&changed, Revision(1)).await.unwrap(), Updated::Done);
+        assert_eq!(store.update(&changed, Revision(1), &[]).await.unwrap(), Updated::Done);
         assert_eq!(store.get(&link.key).await.unwrap().as_ref(), Some(&changed));
         for stale in [Revision(0), Revision(1), Revision(3)] {
-            assert!(matches!(store.update(&link, stale).await, Err(StoreError::Conflict)));
+            assert!(matches!(store.update(&link, stale, &[]).await, Err(StoreError::Conflict)));
         }
         assert_eq!(store.get(&link.key).await.unwrap().as_ref(), Some(&changed));
         // And all the way back.
         let back = Link { revision: Revision(3), ..link.clone() };
-        assert_eq!(store.update(&back, Revision(2)).await.unwrap(), Updated::Done);
+        assert_eq!(store.update(&back, Revision(2), &[]).await.unwrap(), Updated::Done);
         assert_eq!(store.get(&link.key).await.unwrap(), Some(back));
     }
 }
@@ -61,7 +61,10 @@ pub async fn every_judgement_is_kept_with_its_judge(store: Store) {
                     revision: Revision(revision + 1),
                     ..link.clone()
                 };
-                assert_eq!(store.update(&new, Revision(revision)).await.unwrap(), Updated::Done);
+                assert_eq!(
+                    store.update(&new, Revision(revision), &[]).await.unwrap(),
+                    Updated::Done
+                );
                 assert_eq!(store.get(&link.key).await.unwrap().as_ref(), Some(&new));
                 revision += 1;
             }
@@ -72,7 +75,7 @@ pub async fn every_judgement_is_kept_with_its_judge(store: Store) {
 pub async fn an_update_of_nothing_says_so(store: Store) {
     let numbered = generated(&leased_code(&store).await, "https://example.com/");
     for link in [alias("absent", "https://example.com/"), numbered] {
-        assert_eq!(store.update(&link, Revision(1)).await.unwrap(), Updated::Missing);
+        assert_eq!(store.update(&link, Revision(1), &[]).await.unwrap(), Updated::Missing);
         assert_eq!(store.get(&link.key).await.unwrap(), None);
     }
 }
@@ -90,7 +93,7 @@ pub async fn what_identifies_a_link_never_changes(store: Store) {
         revision: Revision(2),
         ..link.clone()
     };
-    assert_eq!(store.update(&attempt, Revision(1)).await.unwrap(), Updated::Done);
+    assert_eq!(store.update(&attempt, Revision(1), &[]).await.unwrap(), Updated::Done);
     let want = Link { spent_clicks: 1, updated_at: moment(1), revision: Revision(2), ..link };
     assert_eq!(store.get(&want.key).await.unwrap(), Some(want));
 }
@@ -100,11 +103,11 @@ pub async fn a_deleted_link_holds_its_code_and_can_be_restored(store: Store) {
     for link in [alias("oops", "https://example.com/"), numbered] {
         put(&store, &link).await;
         let deleted = Link { deleted_at: Some(moment(5)), revision: Revision(2), ..link.clone() };
-        store.update(&deleted, Revision(1)).await.unwrap();
+        store.update(&deleted, Revision(1), &[]).await.unwrap();
         assert_eq!(store.get(&link.key).await.unwrap(), Some(deleted));
         put_in_vain(&store, &link).await;
         let restored = Link { revision: Revision(3), ..link };
-        store.update(&restored, Revision(2)).await.unwrap();
+        store.update(&restored, Revision(2), &[]).await.unwrap();
         assert_eq!(store.get(&restored.key).await.unwrap().as_ref(), Some(&restored));
         assert_eq!(
             store.purge(moment(1000), 10, None).await.unwrap(),
@@ -123,9 +126,9 @@ pub async fn of_racing_updates_one_wins(store: Store) {
                 let store = store.clone();
                 let target = alias("x23", &format!("https://example.com/{racer}")).target;
                 let new = Link { target, revision: Revision(revision + 1), ..link.clone() };
-                tokio::spawn(
-                    async move { (new.clone(), store.update(&new, Revision(revision)).await) },
-                )
+                tokio::spawn(async move {
+                    (new.clone(), store.update(&new, Revision(revision), &[]).await)
+                })
             })
             .collect();
         let mut winners = Vec::new();
@@ -165,7 +168,7 @@ pub async fn clicks_are_spent_exactly(store: Store) {
         assert_eq!(spent, Link { spent_clicks: 37, ..link }, "spending is no change of the link");
         // More may be allowed later.
         let more = Link { max_clicks: Some(38), revision: Revision(2), ..spent };
-        store.update(&more, Revision(1)).await.unwrap();
+        store.update(&more, Revision(1), &[]).await.unwrap();
         assert_eq!(store.spend(&more.key).await.unwrap(), ClickSpend::Yes);
         assert_eq!(store.spend(&more.key).await.unwrap(), ClickSpend::UsedUp);
     }
@@ -194,7 +197,7 @@ pub async fn a_change_does_not_undo_what_is_spent_meanwhile(store: Store) {
         let new =
             Link { updated_at: moment(revision as i64), revision: Revision(revision + 1), ..seen };
         assert_eq!(
-            store.update(&new, Revision(revision)).await.unwrap(),
+            store.update(&new, Revision(revision), &[]).await.unwrap(),
             Updated::Done,
             "a visit is no change"
         );

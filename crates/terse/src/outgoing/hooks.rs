@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use terse_core::registry::{EventKind, NewEvent, Registry, RegistryError};
-use terse_core::{BoxError, Hosts, Link, LinkEvents, OwnerId, Timestamp};
+use terse_core::registry::{NewEvent, Registry, RegistryError};
+use terse_core::{
+    BoxError, Hosts, Link, LinkEvents, OutboxDrain, OutboxEntry, OutboxEvent, OwnerId,
+};
 use terse_server::{Webhooks, link_json};
 use terse_worker::{Context, Job, Next};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::OutgoingCounts;
 use super::titles::Untitled;
@@ -17,7 +19,9 @@ use super::titles::Untitled;
 /// How often the owners with webhooks are read; other nodes learn of a first webhook within this
 /// time.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a change of a link waits for its event to be written.
+/// How often the outbox is read if nothing on this node wakes the job.
+const DRAIN_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the registry may take to write an event.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Writes events for the owners who have webhooks.
@@ -27,6 +31,8 @@ pub(super) struct Hooks {
     pub(super) registry: Arc<dyn Registry>,
     pub(super) hosts: Hosts,
     pub(super) counts: Arc<OutgoingCounts>,
+    /// Notified when this node has written events to the outbox.
+    pub(super) outbox: Arc<Notify>,
 }
 
 impl Hooks {
@@ -36,37 +42,49 @@ impl Hooks {
         Ok(())
     }
 
-    /// Writes the event in a task of its own: a caller that is cancelled must not lose the event.
-    async fn enqueue(&self, kind: EventKind, link: &Link, at: Timestamp) {
-        let event =
-            NewEvent::new(kind, link.owner, at, &[("link", link_json(link, &self.hosts, at))]);
-        let hooks = self.clone();
-        let written = tokio::spawn(async move {
-            let outcome = match event {
-                Some(event) => tokio::time::timeout(TIMEOUT, hooks.registry.enqueue(event))
-                    .await
-                    .map_err(|_| "it takes too long"),
-                None => Err("there are no random numbers"),
-            };
-            let why = match outcome {
-                Ok(Ok(count)) => {
-                    hooks.counts.enqueued.fetch_add(count, Ordering::Relaxed);
-                    if count > 0 {
-                        hooks.desk.wake.notify_one();
-                    }
-                    return;
-                }
-                Ok(Err(error)) => error.to_string(),
-                Err(why) => why.to_owned(),
-            };
-            hooks.counts.lost.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(
-                why,
-                event = kind.as_str(),
-                "an event could not be written; its webhooks do not receive it"
-            );
-        });
-        let _ = written.await;
+    /// Writes one delivery per webhook into the registry.
+    async fn enqueue(&self, id: &str, entry: &OutboxEntry) -> Result<(), BoxError> {
+        let OutboxEntry { event: OutboxEvent { kind, at }, link, .. } = entry;
+        let fields = [("link", link_json(link, &self.hosts, *at))];
+        let event = NewEvent::named(id.to_owned(), *kind, link.owner, *at, &fields);
+        let count = tokio::time::timeout(TIMEOUT, self.registry.enqueue(event)).await??;
+        self.counts.enqueued.fetch_add(count, Ordering::Relaxed);
+        if count > 0 {
+            self.desk.wake.notify_one();
+        }
+        Ok(())
+    }
+}
+
+/// Hands the events in the outbox of the link store to the registry.
+///
+/// It needs the lease: two nodes would hand over every event twice.
+pub(super) struct OutboxDelivery {
+    pub(super) drain: OutboxDrain,
+    pub(super) wake: Arc<Notify>,
+}
+
+#[async_trait]
+impl Job for OutboxDelivery {
+    fn name(&self) -> &'static str {
+        "webhook events"
+    }
+
+    fn interval(&self) -> Duration {
+        DRAIN_INTERVAL
+    }
+
+    fn needs_lease(&self) -> bool {
+        true
+    }
+
+    async fn wake(&mut self) {
+        self.wake.notified().await;
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        self.drain.poll().await?;
+        Ok(Next::Interval)
     }
 }
 
@@ -98,28 +116,33 @@ pub(super) struct Listeners {
 
 #[async_trait]
 impl LinkEvents for Listeners {
-    fn listens(&self) -> bool {
-        self.hooks.as_ref().is_some_and(|hooks| !hooks.desk.owners.is_empty())
-    }
-
     fn wants(&self, owner: OwnerId) -> bool {
-        self.titles.is_some()
-            || self.hooks.as_ref().is_some_and(|hooks| hooks.desk.owners.contains(owner))
+        self.hooks.as_ref().is_some_and(|hooks| hooks.desk.owners.contains(owner))
     }
 
-    async fn happened(&self, kind: EventKind, link: &Link, at: Timestamp) {
-        if let Some(titles) =
-            self.titles.as_ref().filter(|_| kind == EventKind::LinkCreated && link.title.is_none())
-        {
+    fn subscribers(&self) -> Vec<OwnerId> {
+        self.hooks.as_ref().map(|hooks| hooks.desk.owners.all()).unwrap_or_default()
+    }
+
+    fn created(&self, link: &Link) {
+        if let Some(titles) = self.titles.as_ref().filter(|_| link.title.is_none()) {
             let untitled = Untitled { key: link.key.clone(), target: link.target.clone() };
             if titles.try_send(untitled).is_err() {
                 self.counts.skipped.fetch_add(1, Ordering::Relaxed);
             }
         }
-        if let Some(hooks) =
-            self.hooks.as_ref().filter(|hooks| hooks.desk.owners.contains(link.owner))
-        {
-            hooks.enqueue(kind, link, at).await;
+    }
+
+    fn written(&self) {
+        if let Some(hooks) = &self.hooks {
+            hooks.outbox.notify_one();
+        }
+    }
+
+    async fn deliver(&self, id: &str, entry: &OutboxEntry) -> Result<(), BoxError> {
+        match &self.hooks {
+            Some(hooks) => hooks.enqueue(id, entry).await,
+            None => Ok(()),
         }
     }
 }

@@ -291,3 +291,31 @@ fn an_event_outlives_the_sender() {
     );
     assert_eq!(receiver.accepted(), 3);
 }
+
+/// The process dies between the commit of a link and the delivery of its event: the links file is
+/// all that is left.
+#[test]
+fn an_event_outlives_a_crash_behind_its_link() {
+    use terse_core::registry::EventKind;
+    use terse_core::{Insert, LinkStore as _, OutboxEvent};
+    let receiver = Receiver::responding(200);
+    let mut terse = terse();
+    hook(&terse, &receiver.url("/"), &["link.created"]);
+    let at = terse.clock().now();
+    terse.stop();
+    let link = terse_testkit::alias("survivor", "https://example.com/");
+    let events = vec![OutboxEvent { kind: EventKind::LinkCreated, at }];
+    let insert = Insert { events, ..Insert::new(link, None) };
+    let file = terse_embedded::Options::new(terse.config.store_file());
+    let store = terse_embedded::Embedded::open(file).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(store.insert(insert)).unwrap();
+    store.close();
+    terse.restart();
+    let got = receiver.next();
+    assert_eq!(kind(&got), "link.created");
+    assert_eq!(got.json()["link"]["short_code"], "survivor");
+    assert_eq!(got.json()["created_at"], at.to_string());
+    let next = terse.create(json!({ "long_url": "https://example.com/next" }));
+    assert_eq!(receiver.next().json()["link"]["short_code"], next, "and it came once");
+}

@@ -1,0 +1,55 @@
+//! Events that were written with a link and wait to be handed over.
+
+use rusqlite::params;
+use terse_core::registry::EventKind;
+use terse_core::{Link, OutboxEntry, OutboxEvent, OutboxPage, Timestamp, link_codec};
+
+use crate::failure::Failure;
+use crate::queries::LinkQueries;
+use crate::writes::LinkWrites;
+
+pub(crate) const WAITING: &str =
+    "SELECT id, kind, at, link FROM outbox WHERE id > ?1 ORDER BY id LIMIT ?2";
+/// How many rows are read at once at most.
+const MAX_PAGE: usize = 1000;
+
+impl LinkQueries {
+    pub(crate) fn outbox(&self, after: u64, limit: usize) -> Result<OutboxPage, Failure> {
+        let mut statement = self.conn.prepare_cached(WAITING)?;
+        let mut rows = statement.query(params![after as i64, limit.min(MAX_PAGE) as i64])?;
+        let mut page = OutboxPage { entries: Vec::new(), last: after };
+        while let Some(row) = rows.next()? {
+            let (position, kind) = (row.get::<_, i64>(0)? as u64, row.get::<_, String>(1)?);
+            let link: Vec<u8> = row.get(3)?;
+            page.last = position;
+            match (EventKind::parse(&kind), link_codec::decode(&link)) {
+                (Some(kind), Some(link)) => {
+                    let event = OutboxEvent { kind, at: Timestamp::from_ms(row.get(2)?) };
+                    page.entries.push(OutboxEntry { position, event, link });
+                }
+                _ => tracing::error!(position, kind, "left out an event that cannot be read"),
+            }
+        }
+        Ok(page)
+    }
+}
+
+impl LinkWrites {
+    /// To be called in the transaction of the write that the event is about.
+    pub(crate) fn post(&self, event: OutboxEvent, link: &Link) -> Result<(), Failure> {
+        let mut statement =
+            self.conn.prepare_cached("INSERT INTO outbox (kind, at, link) VALUES (?1, ?2, ?3)")?;
+        statement.execute(params![
+            event.kind.as_str(),
+            event.at.as_ms(),
+            link_codec::encode(link)
+        ])?;
+        Ok(())
+    }
+
+    pub(crate) fn outbox_done(&self, up_to: u64) -> Result<(), Failure> {
+        let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
+        self.conn.prepare_cached("DELETE FROM outbox WHERE id <= ?1")?.execute([up_to])?;
+        Ok(())
+    }
+}
