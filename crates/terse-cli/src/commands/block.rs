@@ -1,4 +1,4 @@
-//! `terse block`: hosts that nobody may shorten.
+//! `terse block`: hosts that links must not lead to.
 
 use clap::Args;
 use http::Method;
@@ -11,8 +11,8 @@ use crate::terminal::{one_line, say, table, width};
 
 const BLOCKLIST: &str = "/api/v1/admin/blocklist";
 
-/// Block a host with all names below it: links to it are refused, and links that lead there are
-/// taken down.
+/// Block a host and all its subdomains: new links to it are refused, and existing links to it are
+/// blocked.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -49,7 +49,7 @@ impl Block {
                 BLOCKLIST,
                 Some(&json!({ "host": host, "why": self.why })),
             )?;
-            let told = if answer.status == 201 { "blocked" } else { "blocked before" };
+            let told = if answer.status == 201 { "blocked" } else { "already blocked" };
             say(&match context.json {
                 true => answer.body.to_string(),
                 false => format!("{told}: {}", one_line(text(&answer.body, "host"))),
@@ -66,7 +66,7 @@ impl Block {
             let rows: Vec<_> =
                 answer.body["hosts"].as_array().into_iter().flatten().map(row).collect();
             say(&match rows.is_empty() {
-                true => "no host is blocked".to_owned(),
+                true => "No hosts are blocked.".to_owned(),
                 false => {
                     table(&["host", "since", "why"], &rows, &[2], width()).trim_end().to_owned()
                 }
@@ -76,8 +76,7 @@ impl Block {
     }
 }
 
-/// A host as one segment of a path, its dots as they are: none of its parts can be nothing but
-/// dots.
+/// A host as one segment of a path, with its dots as they are: a host never consists of dots alone.
 fn escaped(host: &str) -> String {
     segment(host).replace("%2E", ".").trim_matches('.').to_owned()
 }

@@ -14,7 +14,7 @@ use crate::problem::Usage;
 use crate::terminal::{one_line, say};
 use terse_core::Span;
 
-/// Change a link. Its code, owner and domain stay.
+/// Change a link. Its code, owner and domain cannot change.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,13 +40,13 @@ pub struct Edit {
     /// No title
     #[arg(long, conflicts_with = "title")]
     clear_title: bool,
-    /// New tags, in place of the old ones (may be repeated)
+    /// New tags, replacing the old ones (may be repeated)
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
     /// No tags
     #[arg(long, conflicts_with = "tags")]
     clear_tags: bool,
-    /// New notes, for you alone
+    /// New notes, visible only to you
     #[arg(long, value_name = "TEXT")]
     notes: Option<String>,
     /// No notes
@@ -58,35 +58,34 @@ pub struct Edit {
     /// No password
     #[arg(long, conflicts_with = "password_file")]
     clear_password: bool,
-    /// Put it away: it goes on working, and is left out of lists
+    /// Archive the link: it keeps working, but lists leave it out
     #[arg(long)]
     archive: bool,
-    /// Take it out again
+    /// Take the link out of the archive
     #[arg(long, conflicts_with = "archive")]
     unarchive: bool,
-    /// A new end: 2030-01-31 or 2030-01-31T12:00:00Z
-    #[arg(long, value_name = "MOMENT")]
+    /// A new expiry, as a date or a date and time: 2030-01-31 or 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "DATE")]
     expires: Option<String>,
-    /// A new end, from now: 30s, 15m, 8h, 90d
+    /// A new expiry, from now: 30s, 15m, 8h, 90d
     #[arg(long, value_name = "DURATION", conflicts_with = "expires")]
     ttl: Option<Span>,
-    /// No end
+    /// The link never expires
     #[arg(long, conflicts_with_all = ["expires", "ttl"])]
     clear_expiry: bool,
-    /// A new beginning
-    #[arg(long, value_name = "MOMENT")]
+    /// Valid from this date, or date and time
+    #[arg(long, value_name = "DATE")]
     valid_from: Option<String>,
-    /// Valid at once
+    /// Valid immediately
     #[arg(long, conflicts_with = "valid_from")]
     clear_valid_from: bool,
-    /// How many visits it is good for
+    /// The most visits the link allows
     #[arg(long, value_name = "COUNT")]
     max_clicks: Option<u64>,
-    /// As many visits as come
+    /// Any number of visits
     #[arg(long, conflicts_with = "max_clicks")]
     clear_max_clicks: bool,
-    /// Where some visitors go instead: a file with rules in JSON, in place of the old ones, or -
-    /// for standard input
+    /// Redirect rules that replace the old ones: a file with JSON, or - for standard input
     #[arg(long, value_name = "FILE|-")]
     rules: Option<PathBuf>,
     /// No rules
@@ -95,13 +94,13 @@ pub struct Edit {
     /// The redirect status: 301, 302, 307 or 308
     #[arg(long, value_name = "STATUS")]
     redirect: Option<u64>,
-    /// Whether a visitor's query is passed on
+    /// Whether to pass a visitor's query on to the target
     #[arg(long, value_name = "true|false")]
     forward_query: Option<bool>,
-    /// Whether search engines may follow
+    /// Whether search engines may follow the link
     #[arg(long, value_name = "true|false")]
     crawlable: Option<bool>,
-    /// Take back the last change, or all since a revision
+    /// Undo the last change, or all changes since a revision
     #[arg(long, value_name = "REVISION", num_args = 0..=1, require_equals = true)]
     undo: Option<Option<u64>>,
 }
@@ -142,12 +141,15 @@ impl Edit {
         let (method, after, body) = match (self.undo, body.as_object().is_none_or(Map::is_empty)) {
             (None, true) => {
                 return Err(Usage(
-                    "say what to change, as in --url or --title; `terse edit --help` lists it all",
+                    "nothing to change: use --url, --title or another option of `terse edit --help`",
                 )
                 .into());
             }
             (Some(_), false) => {
-                return Err(Usage("--undo goes alone: take back a change, or make one").into());
+                return Err(Usage(
+                    "--undo cannot be combined with changes: undo a change, or make one",
+                )
+                .into());
             }
             (None, false) => (Method::PATCH, "", body),
             (Some(revision), true) => (Method::POST, "/undo", json!({ "revision": revision })),

@@ -28,19 +28,19 @@ pub struct Export {
     /// The file, or - for standard output
     #[arg(value_name = "FILE|-", default_value = "-")]
     file: PathBuf,
-    /// How to write it [default: jsonl if the file's name ends so, else csv]
+    /// The format of the file [default: jsonl if its name ends in .jsonl, .ndjson or .json, else csv]
     #[arg(long)]
     format: Option<Format>,
-    /// Deleted links that can still be brought back, too
+    /// Include deleted links that can still be restored
     #[arg(long)]
     deleted: bool,
-    /// Only those with this tag
+    /// Only links with this tag
     #[arg(long)]
     tag: Option<String>,
-    /// Only those on this domain
+    /// Only links on this domain
     #[arg(long, value_name = "HOST")]
     domain: Option<String>,
-    /// Write over a file that exists
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
 }
@@ -62,7 +62,7 @@ impl Export {
         }
         ensure!(
             self.force || !self.file.exists(),
-            "{} exists; --force writes over it",
+            "{} exists already; --force overwrites it",
             self.file.display()
         );
         let api = open()?;

@@ -19,18 +19,18 @@ use crate::terminal::{one_line, say};
 use crate::transfer::{Done, Format, Position, Refused, Row, RowResult, Rows, guard};
 
 const IMPORT: &str = "/api/v1/admin/import";
-/// How many links are handed over at once…
+/// Links per request.
 const BATCH: usize = 500;
-/// …and how many bytes.
+/// Bytes per request.
 const BATCH_BYTES: usize = 1 << 20;
-/// How often a server that is busy is asked again.
+/// How often a request to a busy server is repeated.
 const ATTEMPTS: u32 = 8;
-/// The longest wait in between.
+/// The longest wait between two attempts.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-/// How many refused rows are shown; `--report` has them all.
+/// How many refused rows are printed; `--report` writes all of them.
 const SHOWN: usize = 20;
 
-/// Take over links from a CSV or JSON lines file, with their codes and ages.
+/// Import links from a CSV or JSON lines file, with their codes and creation dates.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +45,7 @@ pub struct Import {
     /// The file, or - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// How the file is written [default: what it looks like]
+    /// The format of the file [default: detected]
     #[arg(long)]
     format: Option<Format>,
     /// Write every refused row to this file, as CSV if it ends in .csv, else as JSON lines
@@ -54,7 +54,7 @@ pub struct Import {
     /// Exit 0 even if rows were refused
     #[arg(long)]
     lenient: bool,
-    /// Pass over columns and fields that nobody knows
+    /// Ignore unknown columns and fields
     #[arg(long)]
     ignore_unknown: bool,
     /// Put every link on this domain, whatever the file says
@@ -63,7 +63,7 @@ pub struct Import {
     /// Put every link on the primary domain, whatever the file says
     #[arg(long, conflicts_with = "domain")]
     no_domain: bool,
-    /// Begin at the first row, even if an earlier import was interrupted
+    /// Start at the first row, even if an earlier import was interrupted
     #[arg(long)]
     restart: bool,
 }
@@ -81,7 +81,7 @@ impl Import {
         self.through(|| context.api(Absent::Make), context)
     }
 
-    /// The door is opened only once the file has been found to be one.
+    /// Opens the API only after the file was opened and its header read.
     fn through(
         &self,
         open: impl FnOnce() -> anyhow::Result<ApiClient>,
@@ -109,13 +109,13 @@ impl Import {
         let mut work = Work { api: &api, done, shown: Vec::new(), report };
         let bar = progress(size, context.json);
         if resumed {
-            bar.suspend(|| eprintln!("going on at line {}", rows.at().1));
+            bar.suspend(|| eprintln!("continuing at line {}", rows.at().1));
         }
         let outcome = self.all(&mut work, &mut rows, file, &bar);
         bar.finish_and_clear();
         if let Err(error) = outcome {
             let again = if file.is_some() && work.done.rows() > 0 {
-                "; the same command goes on from there"
+                "; repeat the command to continue from there"
             } else {
                 ""
             };
@@ -191,8 +191,8 @@ impl Import {
     }
 }
 
-/// Where to begin: at the beginning, or where an earlier import of the same file to the same place
-/// had come.
+/// Where to start: at the first row, or where an interrupted import of the same file to the same
+/// server stopped.
 fn resume(path: &Path, api: &ApiClient, rows: &mut Rows) -> anyhow::Result<Done> {
     let Some(position) = Position::read(path)?.filter(|position| position.place == api.place())
     else {
@@ -201,15 +201,15 @@ fn resume(path: &Path, api: &ApiClient, rows: &mut Rows) -> anyhow::Result<Done>
     rows.skip_to(position.offset, position.line)?;
     ensure!(
         rows.digest() == position.sha256,
-        "{} has changed since its import was interrupted; --restart begins anew",
+        "{} has changed since its import was interrupted; --restart starts at the first row",
         path.display()
     );
     Ok(position.done)
 }
 
 impl Work<'_> {
-    /// Hands rows over until each is acknowledged or refused. Rows that a busy server turned away
-    /// are tried again.
+    /// Sends rows until the server has accepted or refused each. Rows that a busy server did not
+    /// take are sent again.
     fn hand_over(&mut self, batch: &[Row]) -> anyhow::Result<()> {
         let mut left: Vec<&Row> = batch.iter().collect();
         let mut attempt = 0;
@@ -236,21 +236,21 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Counts the results; gives back the rows that were neither taken nor refused.
+    /// Counts the results. Returns the rows that were neither accepted nor refused.
     fn read<'r>(&mut self, rows: &[&'r Row], body: &Value) -> anyhow::Result<Vec<&'r Row>> {
         let Some(results) = body
             .get("results")
             .and_then(Value::as_array)
             .filter(|results| results.len() == rows.len())
         else {
-            bail!("the answer does not say what became of every row: is this a terse server?");
+            bail!("the response does not cover every row: is this a terse server?");
         };
         let mut busy = Vec::new();
         for (place, result) in results.iter().enumerate() {
             let number = |name: &str| result.get(name).and_then(Value::as_u64);
             let index =
                 number("index").and_then(|index| usize::try_from(index).ok()).unwrap_or(place);
-            let row = *rows.get(index).context("the answer speaks of a row that was not sent")?;
+            let row = *rows.get(index).context("the response names a row that was not sent")?;
             match number("status").unwrap_or_default() {
                 201 => self.done.created += 1,
                 200 => self.done.existing += 1,
@@ -311,7 +311,7 @@ impl Work<'_> {
             eprintln!("… and {hidden} more{how}");
         }
         say(&format!(
-            "{created} made, {existing} there already, {refused} refused, {skipped} skipped"
+            "{created} created, {existing} already existed, {refused} refused, {skipped} skipped"
         ))
     }
 }

@@ -143,7 +143,7 @@ fn an_interrupted_import_goes_on_where_it_stopped() {
     std::fs::write(&file, &text).unwrap();
     let error = format!("{:#}", bench.import(&file, &[]).unwrap_err());
     assert!(
-        error.contains("after 500 rows; the same command goes on from there: no more (full)"),
+        error.contains("after 500 rows; repeat the command to continue from there: no more (full)"),
         "{error}"
     );
     assert!(Position::path(&file).exists());

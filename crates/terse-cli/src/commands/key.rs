@@ -1,4 +1,4 @@
-//! `terse key …`: keys for programs.
+//! `terse key …`: API keys.
 
 use clap::{Args, Subcommand};
 use http::Method;
@@ -11,7 +11,7 @@ use crate::client::{Absent, ApiClient};
 use crate::terminal::{is_out, one_line, say, table, width};
 use terse_core::Span;
 
-/// Make, list and revoke keys for programs: your own, or those of an account with --user.
+/// Create, list and revoke API keys: your own, or those of an account with --user.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -25,31 +25,31 @@ pub struct Key {
 
 #[derive(Debug, Subcommand)]
 enum Act {
-    /// List keys, the oldest first
+    /// List API keys, oldest first
     List {
         #[command(flatten)]
         whose: Whose,
     },
-    /// Make a key and print it; it is never shown again
+    /// Create an API key and print it; it is never shown again
     Add {
-        /// What it is for
+        /// Name
         name: String,
         #[command(flatten)]
         whose: Whose,
-        /// What it opens: create, read or full
+        /// Permissions: create, read or full
         #[arg(long, default_value = "full")]
         scope: String,
-        /// When it ends: 2030-01-31 or 2030-01-31T12:00:00Z
-        #[arg(long, value_name = "MOMENT", conflicts_with = "ttl")]
+        /// When it expires, as a date or a date and time: 2030-01-31 or 2030-01-31T12:00:00Z
+        #[arg(long, value_name = "DATE", conflicts_with = "ttl")]
         expires: Option<String>,
-        /// How long it is good: 8h, 90d
+        /// How long until it expires: 8h, 90d
         #[arg(long, value_name = "DURATION")]
         ttl: Option<Span>,
-        /// How many links it may make, as in 100/h
+        /// How many links it may create, as in 100/h
         #[arg(long)]
         plan: Option<String>,
     },
-    /// Revoke a key
+    /// Revoke an API key
     Revoke {
         /// Its number
         id: u64,
@@ -60,7 +60,7 @@ enum Act {
 
 #[derive(Args, Debug)]
 struct Whose {
-    /// Whose it is: a name or a number; without it, that of the key that --server is asked with
+    /// The account, by name or number [default: the account of the key that is sent to --server]
     #[arg(long)]
     user: Option<String>,
 }
@@ -69,9 +69,11 @@ impl Whose {
     fn path(&self, context: &Context, api: &ApiClient) -> anyhow::Result<String> {
         match &self.user {
             Some(user) => Ok(format!("{}/keys", path_of(api, user)?)),
-            // The key of a folder is the operator's, who has no account and so no keys.
+            // Without --server, commands use the operator's key, which belongs to no account.
             None if context.remote.is_none() => {
-                anyhow::bail!("say whose key: --user NAME (`terse user list` shows who there is)")
+                anyhow::bail!(
+                    "--user NAME is missing: name the account (`terse user list` shows all)"
+                )
             }
             None => Ok("/api/v1/keys".into()),
         }
@@ -94,8 +96,8 @@ impl Key {
                         .checked_add(ttl.get())
                         .map(|at| at.to_string())
                 });
-                if let Some(moment) = expires.clone().or(ends.flatten()) {
-                    body["expires_at"] = json!(moment);
+                if let Some(expiry) = expires.clone().or(ends.flatten()) {
+                    body["expires_at"] = json!(expiry);
                 }
                 if let Some(plan) = plan {
                     body["plan"] = json!(plan);
@@ -105,7 +107,7 @@ impl Key {
                 say(if context.json { made.to_string() } else { one_line(text(&made, "key")) }
                     .as_str())?;
                 if !context.json && is_out() {
-                    eprintln!("It is never shown again. Its number is {}.", made["id"]);
+                    eprintln!("The key is not shown again. Its number is {}.", made["id"]);
                 }
             }
             Act::Revoke { id, whose } => {
@@ -125,7 +127,7 @@ impl Key {
 fn list(keys: &Value) -> anyhow::Result<()> {
     let keys = keys["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
     if keys.is_empty() {
-        eprintln!("There are no keys yet.");
+        eprintln!("There are no API keys yet.");
         return Ok(());
     }
     let or = |key: &Value, field: &str, nothing: &str| match text(key, field) {

@@ -9,10 +9,10 @@ use crate::Context;
 use crate::client::{Absent, ApiClient, query};
 use crate::terminal::{say, table, width};
 
-/// How many links are asked for at once.
+/// Links per request.
 pub(crate) const PAGE: usize = 100;
-/// How many pages may be empty in a row before something must be wrong; a store may stop looking
-/// after a while.
+/// How many empty pages in a row are an error. A store may return an empty page when a search takes
+/// long.
 const EMPTY_PAGES: usize = 10_000;
 
 /// List links, newest first.
@@ -23,33 +23,33 @@ Examples:
   terse list --q spring --tag sale --status active
   terse list --all --json | jq -r '.links[].short_url'")]
 pub struct List {
-    /// Only those whose code, target or title contains this text
+    /// Only links whose code, target or title contains this text
     #[arg(long, value_name = "TEXT")]
     q: Option<String>,
-    /// Only those with this tag
+    /// Only links with this tag
     #[arg(long)]
     tag: Option<String>,
-    /// Only those on this domain
+    /// Only links on this domain
     #[arg(long, value_name = "HOST")]
     domain: Option<String>,
-    /// Only those that are active, scheduled, expired, used_up, suspicious, blocked or deleted
+    /// Only links that are active, scheduled, expired, used_up, suspicious, blocked or deleted
     #[arg(long)]
     status: Option<String>,
-    /// Only those that are put away
+    /// Only archived links
     #[arg(long)]
     archived: bool,
     /// Oldest first
     #[arg(long)]
     oldest: bool,
-    /// How many at most
+    /// The most links to list
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Every one of them
+    /// List all links
     #[arg(long, conflicts_with = "limit")]
     all: bool,
 }
 
-/// Which links, for a walk through them.
+/// Which links to read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Which {
     pub(crate) q: Option<String>,
@@ -61,7 +61,7 @@ pub(crate) struct Which {
     pub(crate) limit: Option<usize>,
 }
 
-/// Walks through links page by page. Gives back the cursor of what is left.
+/// Reads links page by page. Returns the cursor of what is left.
 pub(crate) fn walk(
     api: &ApiClient,
     which: &Which,
@@ -84,7 +84,7 @@ pub(crate) fn walk(
         let mut body = api.expect(&Method::GET, &format!("{URLS}{path}"), None)?.body;
         let next = body.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
         let Some(Value::Array(links)) = body.get_mut("links").map(Value::take) else {
-            anyhow::bail!("the answer holds no links: is this a terse server?");
+            anyhow::bail!("the response contains no links: is this a terse server?");
         };
         let links = &links[..links.len().min(left)];
         each(links)?;
@@ -92,7 +92,7 @@ pub(crate) fn walk(
         empty = if links.is_empty() { empty + 1 } else { 0 };
         anyhow::ensure!(
             empty < EMPTY_PAGES && (next.is_none() || next != cursor),
-            "the list does not come to an end"
+            "the server returned only empty pages; try again later"
         );
         if next.is_none() || left == 0 {
             return Ok(next);
@@ -135,11 +135,11 @@ impl List {
             (0, _) => {
                 eprintln!(
                     "There are no links{}.",
-                    if self.q.is_some() || self.tag.is_some() { " like that" } else { " yet" }
+                    if self.q.is_some() || self.tag.is_some() { " that match" } else { " yet" }
                 );
             }
             (_, Some(_)) => eprintln!(
-                "There are more: --limit {} or --all shows them.",
+                "There are more links: --limit {} or --all shows them.",
                 self.limit.saturating_mul(5)
             ),
             _ => {}
@@ -148,7 +148,7 @@ impl List {
     }
 }
 
-/// As they come, so that a million links do not have to fit in memory.
+/// Prints links as they arrive, so that a million links need not fit in memory.
 fn json(api: &ApiClient, which: &Which) -> anyhow::Result<bool> {
     use std::io::Write as _;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());

@@ -1,5 +1,4 @@
-//! One file per command. Each prints for people, or JSON with `--json`, and says whether all went
-//! well.
+//! One file per command. Each prints text, or JSON with `--json`, and returns whether it succeeded.
 
 mod block;
 mod chart;
@@ -27,31 +26,31 @@ use crate::client::{Absent, ApiClient, Remote, query, segment};
 /// The commands that work through the API.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a short link
+    /// Create a short link
     Shorten(shorten::Shorten),
-    /// Say where a short link leads, without following it
+    /// Show where a short link leads, without following it
     Resolve(resolve::Resolve),
     /// List links, newest first
     List(list::List),
     /// Change a link
     Edit(edit::Edit),
-    /// Delete links; `undelete` brings them back within the grace time
+    /// Delete links; `undelete` restores them within the grace period
     Delete(delete::Delete),
-    /// Bring deleted links back
+    /// Restore deleted links
     Undelete(delete::Undelete),
     /// Show the clicks of a link, or of all links
     Stats(stats::Stats),
-    /// Show the links that are busiest right now
+    /// Show the links with the most clicks right now
     Top(top::Top),
-    /// Take over links from a CSV or JSON lines file
+    /// Import links from a CSV or JSON lines file
     Import(import::Import),
-    /// Write all links to a CSV or JSON lines file
+    /// Export all links to a CSV or JSON lines file
     Export(export::Export),
-    /// Look after accounts
+    /// Manage accounts
     User(user::User),
-    /// Make, list and revoke keys
+    /// Create, list and revoke API keys
     Key(key::Key),
-    /// Block a host, or list and unblock blocked ones
+    /// Block a host, list blocked hosts, or unblock one
     Block(block::Block),
 }
 
@@ -96,15 +95,15 @@ impl Context {
     }
 }
 
-/// Where links are made and listed.
+/// The path of links in the API.
 const URLS: &str = "/api/v1/urls";
 
-/// A field of a link as text; nothing where there is none.
+/// A field of a link as text; empty if it is missing.
 fn text<'a>(link: &'a Value, field: &str) -> &'a str {
     link.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A code, however it was typed: alone, or as a whole short URL, also of the preview page.
+/// The code in what was typed: a code, or a whole short URL, also of the preview page.
 fn code_of(typed: &str) -> &str {
     let path = typed
         .trim()
@@ -115,10 +114,13 @@ fn code_of(typed: &str) -> &str {
     last.strip_suffix('+').unwrap_or(last)
 }
 
-/// The path of a link, by whatever was typed.
+/// The API path of the link that was typed.
 fn link_path(typed: &str, domain: Option<&str>, below: &str) -> anyhow::Result<String> {
     let code = code_of(typed);
-    anyhow::ensure!(!code.is_empty(), "{typed:?} holds no code");
+    anyhow::ensure!(
+        !code.is_empty(),
+        "{typed:?} contains no code: a code or a short URL is expected"
+    );
     Ok(format!(
         "{URLS}/{}{below}{}",
         segment(code),
@@ -126,25 +128,24 @@ fn link_path(typed: &str, domain: Option<&str>, below: &str) -> anyhow::Result<S
     ))
 }
 
-/// A password out of a file, or from standard input: what is typed as an argument, others on the
-/// machine can see.
+/// Reads a password from a file or from standard input: other users of the machine can see
+/// arguments.
 fn read_password(file: &Path) -> anyhow::Result<String> {
-    // More than the longest password and a line break; what is longer is refused by whoever gets
-    // it.
+    // More than the longest password and a line break; the API refuses a longer one.
     let text = read_text(file, 4096)?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
 
-/// The rules in a file: JSON, as the API takes them. Whether they are good ones, the server knows.
+/// Reads redirect rules from a file with JSON. The API checks them.
 fn read_rules(file: &Path) -> anyhow::Result<Value> {
-    // More than the API takes.
+    // More than the API accepts.
     let text = read_text(file, 1 << 20)?;
     serde_json::from_str(&text)
-        .with_context(|| format!("reading rules, which are JSON, in {}", file.display()))
+        .with_context(|| format!("reading the JSON of the rules in {}", file.display()))
 }
 
-/// At most so much of a file, or of standard input.
+/// Reads at most `most` bytes of a file or of standard input.
 fn read_text(file: &Path, most: u64) -> anyhow::Result<String> {
     let mut text = String::new();
     match file == Path::new("-") {

@@ -9,7 +9,7 @@ use crate::Context;
 use crate::client::Absent;
 use crate::terminal::{is_out, one_line, say};
 
-/// Say where a short link leads, without following it.
+/// Show where a short link leads, without following it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,34 +30,34 @@ pub struct Resolve {
     visitor: Visitor,
 }
 
-/// Whom to try the link's rules on.
+/// The visitor to evaluate the link's rules for.
 #[derive(Args, Debug)]
 struct Visitor {
-    /// As somebody with this user agent
+    /// As a visitor with this user agent
     #[arg(long, value_name = "TEXT")]
     as_agent: Option<String>,
-    /// As somebody in this country
+    /// As a visitor from this country
     #[arg(long, value_name = "CC", conflicts_with = "as_address")]
     as_country: Option<String>,
-    /// As somebody who comes from this address
+    /// As a visitor from this address
     #[arg(long, value_name = "IP")]
     as_address: Option<String>,
-    /// As somebody with these languages, as in Accept-Language
+    /// As a visitor with these languages, as in Accept-Language
     #[arg(long, value_name = "TAGS")]
     as_language: Option<String>,
-    /// As somebody who brings this query
+    /// As a visitor with this query
     #[arg(long, value_name = "QUERY")]
     as_query: Option<String>,
-    /// As somebody who comes at this moment
+    /// As a visitor at this date and time
     #[arg(long, value_name = "TIME")]
     as_at: Option<String>,
-    /// As somebody of this name, in splits
+    /// As the visitor with this name, for splits
     #[arg(long, value_name = "NAME")]
     as_visitor: Option<String>,
 }
 
 impl Visitor {
-    /// As the API wants it; `None` if nobody is to be tried.
+    /// The visitor as the API expects it; `None` if no option describes one.
     fn body(&self) -> Option<Value> {
         let given = [
             ("user_agent", &self.as_agent),

@@ -12,7 +12,7 @@ use crate::client::Absent;
 use crate::terminal::{is_out, one_line, say};
 use terse_core::Span;
 
-/// Make a short link and print it.
+/// Create a short link and print it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -23,34 +23,34 @@ Examples:
 pub struct Shorten {
     /// Where the link leads
     url: String,
-    /// A code of your choice instead of a generated one
+    /// A custom alias instead of a generated code
     #[arg(long)]
     alias: Option<String>,
-    /// When it ends: 2030-01-31 or 2030-01-31T12:00:00Z
-    #[arg(long, value_name = "MOMENT", conflicts_with = "ttl")]
+    /// When it expires, as a date or a date and time: 2030-01-31 or 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "DATE", conflicts_with = "ttl")]
     expires: Option<String>,
-    /// How long it lives: 30s, 15m, 8h, 90d
+    /// How long until it expires: 30s, 15m, 8h, 90d
     #[arg(long, value_name = "DURATION")]
     ttl: Option<Span>,
-    /// When it begins
-    #[arg(long, value_name = "MOMENT")]
+    /// Valid from this date, or date and time
+    #[arg(long, value_name = "DATE")]
     valid_from: Option<String>,
-    /// How many visits it is good for
+    /// The most visits the link allows
     #[arg(long, value_name = "COUNT")]
     max_clicks: Option<u64>,
-    /// A name for people
+    /// A title
     #[arg(long)]
     title: Option<String>,
-    /// A word to find it by (may be repeated)
+    /// A tag (may be repeated)
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Notes, for you alone
+    /// Notes, visible only to you
     #[arg(long, value_name = "TEXT")]
     notes: Option<String>,
     /// A password that visitors must know: a file that holds it, or - for standard input
     #[arg(long, value_name = "FILE|-")]
     password_file: Option<PathBuf>,
-    /// Where some visitors go instead: a file with rules in JSON, or - for standard input
+    /// Redirect rules: a file with JSON, or - for standard input
     #[arg(long, value_name = "FILE|-")]
     rules: Option<PathBuf>,
     /// The redirect status: 301, 302, 307 or 308
@@ -62,10 +62,10 @@ pub struct Shorten {
     /// Pass a visitor's query on to the target
     #[arg(long)]
     forward_query: bool,
-    /// Let search engines follow
+    /// Let search engines follow the link
     #[arg(long)]
     crawlable: bool,
-    /// Make a new link even if there is one for the same target
+    /// Create a new link even if you have one for the same target
     #[arg(long)]
     no_reuse: bool,
 }
@@ -105,10 +105,10 @@ impl Shorten {
         }
         say(&one_line(text(link, "short_url")))?;
         if is_out() {
-            let known = if answer.status == 200 { "  (it was there already)" } else { "" };
+            let known = if answer.status == 200 { "  (it already existed)" } else { "" };
             say(&format!("→ {}{known}", one_line(text(link, "long_url"))))?;
             if let Some(end) = link.get("expires_at").and_then(Value::as_str) {
-                say(&format!("  until {}", one_line(end)))?;
+                say(&format!("  expires {}", one_line(end)))?;
             }
         }
         Ok(true)

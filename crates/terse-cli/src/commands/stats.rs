@@ -10,7 +10,7 @@ use crate::Context;
 use crate::client::{Absent, query};
 use crate::terminal::{cut, is_utf8, one_line, say, width};
 
-/// How many values of a list are shown; the API tells more.
+/// How many values of a list are shown; the API returns more.
 const SHOWN: usize = 8;
 /// How wide a list is, where there is room.
 const BLOCK: usize = 38;
@@ -28,17 +28,17 @@ pub struct Stats {
     /// A code or a whole short URL; without it, all links together
     #[arg(value_name = "CODE|URL")]
     code: Option<String>,
-    /// From when on: 2026-01-31 or 2026-01-31T12:00:00Z [default: the link's beginning, or 30 days
-    /// ago]
-    #[arg(long, value_name = "MOMENT")]
+    /// From this date, or date and time: 2026-01-31 or 2026-01-31T12:00:00Z [default: the link's
+    /// creation, or 30 days ago]
+    #[arg(long, value_name = "DATE")]
     from: Option<String>,
-    /// To before when [default: now]
-    #[arg(long, value_name = "MOMENT")]
+    /// Until before this date, or date and time [default: now]
+    #[arg(long, value_name = "DATE")]
     to: Option<String>,
-    /// By hour, day, week or month [default: whatever fits]
+    /// By hour, day, week or month [default: depends on the period]
     #[arg(long)]
     interval: Option<String>,
-    /// Machines: include, exclude or only
+    /// Bots: include, exclude or only
     #[arg(long, value_name = "WHICH")]
     bots: Option<String>,
     /// The time zone of days: Europe/Berlin, UTC, +05:30 [default: this machine's]
@@ -47,7 +47,7 @@ pub struct Stats {
     /// The short domain, if not the primary one
     #[arg(long, value_name = "HOST", requires = "code")]
     domain: Option<String>,
-    /// Visits that led nowhere instead of clicks
+    /// Visits without a link instead of clicks
     #[arg(long, conflicts_with = "code")]
     orphans: bool,
 }
@@ -86,7 +86,7 @@ impl Stats {
     }
 }
 
-/// The name of this machine's time zone, if it has one that others know too.
+/// The name of this machine's time zone, if it has an IANA name.
 fn zone_here() -> Option<String> {
     jiff::tz::TimeZone::try_system().ok()?.iana_name().map(str::to_owned)
 }
@@ -116,20 +116,20 @@ fn head(stats: &Value) -> Vec<String> {
     let (orphans, link) = (stats.get("outcomes").is_some(), text(stats, "short_url"));
     let what = match link.split_once("://") {
         Some((_, link)) => link,
-        None if orphans => "Visits that led nowhere",
+        None if orphans => "Visits without a link",
         None => "All links",
     };
     let day = |field: &str| text(stats, field).get(..10).unwrap_or_default().to_owned();
     let bots = match text(stats, "bots") {
-        "exclude" => ", without machines",
-        "only" => ", machines only",
+        "exclude" => ", without bots",
+        "only" => ", bots only",
         _ => "",
     };
     let mut lines = vec![
         format!("{what}  {} to {}, {}{bots}", day("from"), day("to"), text(stats, "time_zone")),
         String::new(),
         format!(
-            "  {:<11} {} ({} by people, {} by machines)",
+            "  {:<11} {} ({} by humans, {} by bots)",
             if orphans { "visits" } else { "clicks" },
             number(count("total_clicks")),
             number(count("human_clicks")),
@@ -174,8 +174,8 @@ fn over_time(stats: &Value, ink: &Ink, width: usize) -> Vec<String> {
 
 const LISTS: [(&str, &str); 16] = [
     ("top_links", "Links of the last hour"),
-    ("outcomes", "What became of them"),
-    ("top_codes", "What was asked for"),
+    ("outcomes", "Results"),
+    ("top_codes", "Requested codes"),
     ("top_referrers", "Referrers"),
     ("top_countries", "Countries"),
     ("top_cities", "Cities"),
@@ -188,7 +188,7 @@ const LISTS: [(&str, &str); 16] = [
     ("utm_campaigns", "utm_campaign"),
     ("utm_terms", "utm_term"),
     ("utm_contents", "utm_content"),
-    ("bot_reasons", "Why machines"),
+    ("bot_reasons", "Why bots"),
 ];
 
 /// One list; nothing where it says nothing.
@@ -256,8 +256,8 @@ mod tests {
     fn a_page_tells_what_there_is() {
         let text = page(&sums(31, 1234), 100, true).join("\n");
         for part in [
-            "go.example/x7Kq  2026-01-01 to 2026-02-01, Europe/Berlin, without machines",
-            "clicks      1,234 (1,234 by people, 0 by machines)",
+            "go.example/x7Kq  2026-01-01 to 2026-02-01, Europe/Berlin, without bots",
+            "clicks      1,234 (1,234 by humans, 0 by bots)",
             "last one    never",
             "0.014 ms on average",
             "2026-01-01",
@@ -278,7 +278,7 @@ mod tests {
         let orphans = json!({"outcomes": [{"name": "not_found", "clicks": 2}], "series": [], "total_clicks": 2});
         let text = page(&orphans, 80, true).join("\n");
         assert!(
-            text.starts_with("Visits that led nowhere") && text.contains("not_found 2"),
+            text.starts_with("Visits without a link") && text.contains("not_found 2"),
             "{text}"
         );
         assert!(

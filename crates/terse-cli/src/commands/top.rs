@@ -14,7 +14,7 @@ use crate::client::{Absent, ApiClient, query};
 use crate::terminal::{cut, height, is_out, is_utf8, say, table, width};
 use terse_core::Span;
 
-/// Lines of a picture that are not links.
+/// Lines of a screen that are not links.
 const AROUND: usize = 4;
 /// The numbers of a link, and how wide each is.
 const COUNTS: [(&str, usize); 3] = [("clicks", 11), ("human_clicks", 11), ("bot_clicks", 11)];
@@ -23,7 +23,7 @@ const BARS: usize = 20;
 /// Up to here there is room for no bars.
 const NARROW: usize = 90;
 
-/// Show the links that are busiest right now.
+/// Show the links with the most clicks right now.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -31,18 +31,18 @@ Examples:
   terse top --minutes 60 --limit 50 --every 10s
   terse top --once
 
-Draws again and again until Ctrl-C; in a pipe, with --once or with --json, once.")]
+Repeats until Ctrl-C; prints once in a pipe, with --once or with --json.")]
 pub struct Top {
-    /// Of how many minutes, up to 60
+    /// Count the clicks of the last so many minutes, up to 60
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=60))]
     minutes: u8,
-    /// How many links at most, up to 100
+    /// The most links to show, up to 100
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100))]
     limit: u8,
-    /// How often to look again
+    /// How often to refresh
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     every: Span,
-    /// Print once and end
+    /// Print once and exit
     #[arg(long)]
     once: bool,
 }
@@ -51,23 +51,23 @@ impl Top {
     pub(crate) fn run(&self, context: &Context) -> anyhow::Result<bool> {
         let api = context.api(Absent::Refuse)?;
         if context.json {
-            say(&self.look(&api)?.to_string())?;
+            say(&self.fetch(&api)?.to_string())?;
             return Ok(true);
         }
-        // Only a server knows what is going on right now. Waiting here would also keep one from
-        // being started.
+        // Only a running server has current clicks. Waiting here would also hold the lock that a
+        // server needs to start.
         if api.is_in_process() {
             eprintln!("No server is running on this data folder, so there is nothing to watch.");
             return Ok(true);
         }
-        let first = self.look(&api)?;
+        let first = self.fetch(&api)?;
         if self.once || !is_out() {
             return say(&picture(&first, width(), usize::MAX, is_utf8()).join("\n")).map(|()| true);
         }
         self.watch(&api, first)
     }
 
-    fn look(&self, api: &ApiClient) -> anyhow::Result<Value> {
+    fn fetch(&self, api: &ApiClient) -> anyhow::Result<Value> {
         let which = query(&[
             ("minutes", Some(self.minutes.to_string())),
             ("limit", Some(self.limit.to_string())),
@@ -87,7 +87,7 @@ impl Top {
             screen.draw(&lines)?;
             // At least a moment, whatever was asked for.
             std::thread::sleep(self.every.get().max(std::time::Duration::from_millis(100)));
-            match self.look(api) {
+            match self.fetch(api) {
                 Ok(seen) => top = seen,
                 Err(error) => trouble = Some(format!("{error:#}; trying again")),
             }

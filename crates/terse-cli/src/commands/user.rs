@@ -13,12 +13,12 @@ use crate::client::{Absent, ApiClient, query};
 use crate::terminal::{one_line, say, table, width};
 use terse_core::Span;
 
-/// Where accounts are looked after.
+/// The path of accounts in the API.
 const USERS: &str = "/api/v1/admin/users";
-/// How many accounts are asked for at once.
+/// Accounts per request.
 const PAGE: usize = 100;
 
-/// Look after accounts: who may make links here, and who judges them.
+/// Manage accounts: who may create links, and who moderates them.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -32,11 +32,11 @@ pub struct User {
 
 #[derive(Debug, Subcommand)]
 enum Act {
-    /// List accounts, the oldest first
+    /// List accounts, oldest first
     List,
-    /// Make an account
+    /// Create an account
     Add {
-        /// What they sign in with
+        /// The name to sign in with
         name: String,
         #[command(flatten)]
         about: About,
@@ -45,25 +45,25 @@ enum Act {
     Set {
         /// A name, or a number
         user: String,
-        /// Another name
+        /// A new name
         #[arg(long = "name", value_name = "NAME")]
         new_name: Option<String>,
         #[command(flatten)]
         about: About,
     },
-    /// Switch an account off: its links, keys and sessions
+    /// Suspend an account: its links, keys and sessions stop working
     Suspend {
         /// A name, or a number
         user: String,
-        /// Why; kept in the audit log
+        /// The reason, for the audit log
         #[arg(long)]
         why: String,
     },
-    /// Switch an account on again
+    /// Reinstate a suspended account
     Reinstate {
         /// A name, or a number
         user: String,
-        /// Why; kept in the audit log
+        /// The reason, for the audit log
         #[arg(long)]
         why: Option<String>,
     },
@@ -71,16 +71,16 @@ enum Act {
     Erase {
         /// A name, or a number
         user: String,
-        /// Without asking: there is no way back
+        /// Confirm: this cannot be undone
         #[arg(long)]
         yes: bool,
     },
-    /// Print a link that lets somebody make an account, once
+    /// Print an invitation: a link that creates one account
     Invite {
-        /// What they may do: user, moderator or admin
+        /// The role: user, moderator or admin
         #[arg(long, default_value = "user")]
         role: String,
-        /// How long it is good: 8h, 7d; a week if not said, 30d at most
+        /// How long the invitation is valid: 8h, 7d, at most 30d [default: 7d]
         #[arg(long, value_name = "DURATION")]
         ttl: Option<Span>,
     },
@@ -88,10 +88,10 @@ enum Act {
 
 #[derive(Args, Debug)]
 struct About {
-    /// What they may do: user, moderator or admin; without it a new account is a user's
+    /// The role: user, moderator or admin [default for a new account: user]
     #[arg(long)]
     role: Option<String>,
-    /// The password they sign in with: a file that holds it, or - for standard input
+    /// The password to sign in with: a file that holds it, or - for standard input
     #[arg(long, value_name = "FILE|-")]
     password_file: Option<PathBuf>,
 }
@@ -127,8 +127,8 @@ impl User {
                 })?;
                 if !context.json && about.password_file.is_none() {
                     eprintln!(
-                        "It has no password, so nobody can sign in to it yet; `terse user set` \
-                         with --password-file gives it one."
+                        "It has no password yet, so signing in is not possible; set one with \
+                         `terse user set --password-file`."
                     );
                 }
                 Ok(true)
@@ -154,10 +154,11 @@ impl User {
             Act::Erase { user, yes } => {
                 anyhow::ensure!(
                     *yes,
-                    "this erases the account with all its links and clicks, for good; say --yes"
+                    "this erases the account with all its links and clicks and cannot be undone; add --yes"
                 );
                 let answer = api.expect(&Method::DELETE, &path_of(&api, user)?, None)?;
-                let done = if answer.status == 202 { "closed, and being erased" } else { "erased" };
+                let done =
+                    if answer.status == 202 { "closed, erasure in progress" } else { "erased" };
                 if context.json {
                     say(&json!({ "user": user, "done": answer.status != 202 }).to_string())?;
                 } else {
@@ -179,7 +180,7 @@ impl User {
     }
 }
 
-/// An account in the words of an answer, safe to print.
+/// An account of a response, safe to print.
 struct Told {
     id: u64,
     name: String,
@@ -223,11 +224,14 @@ fn list(api: &ApiClient, json: bool) -> anyhow::Result<bool> {
         let path = query(&[("limit", Some(PAGE.to_string())), ("cursor", cursor.clone())]);
         let mut page = api.expect(&Method::GET, &format!("{USERS}{path}"), None)?.body;
         let Some(Value::Array(users)) = page.get_mut("users").map(Value::take) else {
-            anyhow::bail!("the answer holds no accounts: is this a terse server?");
+            anyhow::bail!("the response contains no accounts: is this a terse server?");
         };
         all.extend(users);
         let next = page.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
-        anyhow::ensure!(next.is_none() || next != cursor, "the list does not come to an end");
+        anyhow::ensure!(
+            next.is_none() || next != cursor,
+            "the server returned the same page twice; try again later"
+        );
         if next.is_none() {
             break;
         }
@@ -238,7 +242,7 @@ fn list(api: &ApiClient, json: bool) -> anyhow::Result<bool> {
         return Ok(true);
     }
     if all.is_empty() {
-        eprintln!("There are no accounts yet. `terse user add NAME --role admin` makes one.");
+        eprintln!("There are no accounts yet. Create one with `terse user add NAME --role admin`.");
         return Ok(true);
     }
     let rows: Vec<Vec<String>> = all

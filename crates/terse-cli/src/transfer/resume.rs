@@ -1,4 +1,4 @@
-//! Where an interrupted import goes on.
+//! Where an interrupted import continues.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Done {
     /// Links made.
     pub(crate) created: u64,
-    /// Links that were there already.
+    /// Links that already existed.
     pub(crate) existing: u64,
     /// Rows refused.
     pub(crate) refused: u64,
@@ -56,7 +56,7 @@ impl Position {
             Ok(bytes) => {
                 let position = serde_json::from_slice(&bytes);
                 position.map(Some).with_context(|| {
-                    format!("{} is damaged; --restart begins anew", path.display())
+                    format!("{} is damaged; --restart starts at the first row", path.display())
                 })
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),

@@ -219,7 +219,7 @@ impl Rows {
             return RowResult::Refused(refused(
                 code,
                 Some("created_at".into()),
-                "this moment lies in the future".into(),
+                "this date and time is in the future".into(),
             ));
         }
         if !body.contains_key(Field::LongUrl.name()) {

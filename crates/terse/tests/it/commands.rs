@@ -463,7 +463,7 @@ fn hosts_are_blocked_by_commands_with_and_without_a_server() {
     let (_temp, data) = folder();
     let data = data.as_path();
     done(data, &["shorten", "https://bad.example.net/1", "--alias", "before1"]);
-    assert_eq!(done(data, &["block", "--list"]).out, "no host is blocked\n");
+    assert_eq!(done(data, &["block", "--list"]).out, "No hosts are blocked.\n");
     let unexplained = run(data, &["block", "bad.example.net"]);
     assert_eq!(unexplained.code, 2, "{}", unexplained.err);
     assert_eq!(
@@ -472,7 +472,7 @@ fn hosts_are_blocked_by_commands_with_and_without_a_server() {
     );
     assert_eq!(
         done(data, &["block", "bad.example.net", "--why", "again"]).out,
-        "blocked before: bad.example.net\n"
+        "already blocked: bad.example.net\n"
     );
     let refused = run(data, &["shorten", "https://sub.bad.example.net/"]);
     assert!(refused.code == 1 && refused.err.contains("blocked by moderators"), "{}", refused.err);
