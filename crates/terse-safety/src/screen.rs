@@ -39,6 +39,9 @@ pub struct Block {
 pub struct Screen {
     /// The lock is held only while the pointer is copied or replaced.
     index: RwLock<Arc<Index>>,
+    /// A small index of its own for entries that change one at a time, such as hosts that
+    /// moderators block. Changing it does not compile the lists again.
+    overlay: RwLock<Arc<Index>>,
     safe_browsing: Option<Arc<SafeBrowsing>>,
     warn_on: FlagSet,
     /// Counts changes of lists and Safe Browsing data.
@@ -51,7 +54,13 @@ pub const SAFE_BROWSING: &str = "Safe Browsing";
 impl Screen {
     /// A screen without lists that warns of these flags.
     pub fn new(warn_on: FlagSet) -> Self {
-        Self { index: RwLock::default(), safe_browsing: None, warn_on, version: AtomicU64::new(0) }
+        Self {
+            index: RwLock::default(),
+            overlay: RwLock::default(),
+            safe_browsing: None,
+            warn_on,
+            version: AtomicU64::new(0),
+        }
     }
 
     /// Also checks Safe Browsing.
@@ -62,8 +71,17 @@ impl Screen {
 
     /// Replaces all lists at once. Checks in progress finish with the old lists.
     pub fn replace(&self, index: Index) {
+        self.swap(&self.index, index);
+    }
+
+    /// Replaces the overlay at once; the lists stay as they are.
+    pub fn replace_overlay(&self, overlay: Index) {
+        self.swap(&self.overlay, overlay);
+    }
+
+    fn swap(&self, place: &RwLock<Arc<Index>>, index: Index) {
         let old = std::mem::replace(
-            &mut *self.index.write().unwrap_or_else(PoisonError::into_inner),
+            &mut *place.write().unwrap_or_else(PoisonError::into_inner),
             Arc::new(index),
         );
         // After the lists: a caller that reads the new version screens by the new lists, and a
@@ -83,9 +101,13 @@ impl Screen {
         self.version.load(Ordering::SeqCst)
     }
 
-    /// The current lists. To check many targets, call this once and use [`Index::find`].
-    pub fn index(&self) -> Arc<Index> {
-        self.index.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The entry of the overlay or of the lists that blocks a target.
+    fn find(&self, target: &Target) -> Option<Block> {
+        [&self.overlay, &self.index].into_iter().find_map(|place| {
+            let index = Arc::clone(&place.read().unwrap_or_else(PoisonError::into_inner));
+            let Match { source, kind, entry } = find(&index, target)?;
+            Some(Block { source: source.to_owned(), kind, entry })
+        })
     }
 
     /// Screens the target of an existing link. `stored` are the link's flags: those that only the
@@ -114,7 +136,7 @@ impl Screen {
 
     /// Whether a list or Safe Browsing blocks a target. Does not compute flags.
     pub fn blocks(&self, target: &Target) -> bool {
-        find(&self.index(), target).is_some()
+        self.find(target).is_some()
             || self.safe_browsing.as_ref().is_some_and(|lists| lists.is_threat(target))
     }
 
@@ -125,13 +147,8 @@ impl Screen {
     }
 
     fn verdict(&self, target: &Target, more: FlagSet, safe_browsing: Status) -> Verdict {
-        let index = self.index();
-        if let Some(found) = find(&index, target) {
-            return Verdict::Blocked(Block {
-                source: found.source.to_owned(),
-                kind: found.kind,
-                entry: found.entry,
-            });
+        if let Some(block) = self.find(target) {
+            return Verdict::Blocked(block);
         }
         let mut flags = flags(target).union(more);
         match safe_browsing {
@@ -181,6 +198,21 @@ mod tests {
 
     fn index(text: &str) -> Index {
         Index::build(&[parse("feed", text.as_bytes(), &ProtectedHosts::default())])
+    }
+
+    #[test]
+    fn an_overlay_blocks_beside_the_lists() {
+        let screen = Screen::default();
+        screen.replace(index("listed.example"));
+        let version = screen.version();
+        screen.replace_overlay(index("added.example"));
+        assert!(screen.version() > version);
+        let blocked =
+            |text: &str| matches!(screen.check(&target(text), FlagSet::NONE), Verdict::Blocked(_));
+        assert!(blocked("https://a.added.example/") && blocked("https://listed.example/"));
+        assert!(blocked("https://www.google.com/url?q=https://added.example/"));
+        screen.replace_overlay(Index::default());
+        assert!(!blocked("https://added.example/") && blocked("https://listed.example/"));
     }
 
     #[test]
