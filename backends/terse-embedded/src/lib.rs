@@ -7,12 +7,13 @@
 //! appended side by side; aliases are found through a table of their own. Every row carries a
 //! checksum, and a row that does not fit it is an error, never a redirect.
 //!
-//! Absent from here: the lock on the data directory, which is the binary's.
+//! One process at a time uses the files: it holds the lock of the data folder.
 
 mod backup;
 mod changes;
 mod clicks;
 mod connection_gate;
+mod data_dir;
 mod database;
 mod engine;
 mod expiry;
@@ -44,6 +45,7 @@ pub use backup::{BackupError, backup};
 pub use clicks::{
     ClickFileCheck, ClickOptions, EmbeddedClicks, backup_clicks, inspect_clicks, verify_clicks,
 };
+pub use data_dir::{DataDir, DataDirError, LockGuard, RunInfo};
 pub use leases::skip_ahead;
 pub use limiter::LocalLimiter;
 pub use options::{OpenError, Options};

@@ -7,15 +7,19 @@
 
 mod job;
 mod lease;
+mod link_changes;
 mod reaper;
 mod reports;
+mod rescan;
 mod retention;
 mod scheduler;
 
 pub use job::{Context, Job, Next};
 pub use lease::LeaseKeeper;
+pub use link_changes::LinkChanges;
 pub use reaper::{Reaper, ReaperCounts};
 pub use reports::Reports;
+pub use rescan::{Fingerprint, Rescan, RescanCounts, RescanParts};
 pub use retention::{
     ClickRetention, ClickRetentionCounts, ClickRetentionSettings, RegistryRetention,
 };

@@ -26,7 +26,7 @@ use crate::{local_api, logging, serve};
     after_help = "\
 Examples:
   terse                                         serve on 127.0.0.1:8080, data in ./terse-data
-  terse shorten https://example.com/some/page   make a short link and print it
+  terse shorten https://example.com/some/page   create a short link and print it
   terse list                                    the newest links
   terse --server https://go.example list        the same, on a server elsewhere (key in TERSE_KEY)
 
@@ -39,10 +39,10 @@ pub(crate) struct Cli {
     command: Option<Command>,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Args, Debug)]
 struct Global {
-    /// The settings file [default: terse.toml, if there is one]
+    /// The settings file [default: terse.toml, if it exists]
     #[arg(
         long,
         global = true,
@@ -71,7 +71,7 @@ struct Global {
     /// Work on the server at this URL
     #[arg(long, global = true, help_heading = "Everywhere", display_order = 900, value_name = "URL", env = "TERSE_SERVER", hide_env_values = true, value_parser = parse_server)]
     server: Option<Server>,
-    /// The key for --server; better given as TERSE_KEY, as others can see what is typed here
+    /// The API key for --server; prefer TERSE_KEY, as other users of the machine can see arguments
     #[arg(long, global = true, help_heading = "Everywhere", display_order = 900, value_name = "KEY", env = "TERSE_KEY", hide_env_values = true, value_parser = parse_key)]
     key: Option<Secret>,
 }
@@ -88,9 +88,9 @@ enum Command {
     Api(terse_cli::Command),
     /// Copy the store into a new folder, also while serving
     Backup(commands::backup::Backup),
-    /// Put a backup in the place of the store
+    /// Replace the store with a backup
     Restore(commands::backup::Restore),
-    /// Look for what is wrong, and say what to do
+    /// Find problems, and say how to solve them
     Doctor(commands::doctor::Doctor),
     /// Measure how fast a server is
     Bench(terse_cli::bench::Options),
@@ -103,17 +103,17 @@ enum Command {
     },
 }
 
-/// Settings that serving is often given by hand.
+/// Settings that are often set on the command line.
 #[derive(Args, Debug, Default)]
 #[command(after_help = "\
 Examples:
   terse serve --listen 0.0.0.0:80 --base-url https://go.example
   terse serve --roles redirect,api")]
 struct ServeArgs {
-    /// Where to listen [setting: listen]
+    /// The address to listen on [setting: listen]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// What short links begin with [setting: base_url]
+    /// The start of every short URL [setting: base_url]
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
     /// What this process does: redirect, api, web, worker [setting: roles]
@@ -140,7 +140,7 @@ pub fn main() -> ExitCode {
     match run(cli, std::env::vars_os().collect()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS, // whoever was reading has had enough
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS, // the reader closed the pipe
         Err(error) => {
             eprintln!("{}", terse_cli::describe(&error, json));
             if error.is::<terse_cli::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
@@ -225,7 +225,9 @@ fn run(cli: Cli, env: Vec<(OsString, OsString)>) -> anyhow::Result<bool> {
 
 fn key(given: Option<Secret>, file: Option<PathBuf>) -> anyhow::Result<Option<Secret>> {
     match (given.filter(|key| !key.reveal().is_empty()), file) {
-        (Some(_), Some(_)) => anyhow::bail!("a key and TERSE_KEY_FILE are both given"),
+        (Some(_), Some(_)) => {
+            anyhow::bail!("both a key and TERSE_KEY_FILE are set; use one of them")
+        }
         (None, Some(file)) => {
             let text = std::fs::read_to_string(&file)
                 .with_context(|| format!("reading the key in {}", file.display()))?;

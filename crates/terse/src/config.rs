@@ -1,8 +1,8 @@
 //! The settings, and where they come from.
 //!
-//! Defaults, then `terse.toml`, then `TERSE_…`, then flags: read once, checked once, and handed
-//! down in parts. A name that nobody knows is refused at every layer, so that a typo never passes
-//! silently.
+//! Four layers, each overriding the one before: defaults, `terse.toml`, `TERSE_…` variables, flags.
+//! They are read and checked once. Every layer refuses an unknown name, so that a typing error does
+//! not go unnoticed. The doc comments of the settings are the manual (`docs/settings.md`).
 
 mod check;
 mod layers;
@@ -26,80 +26,83 @@ pub use values::{BaseUrl, ByteSize, Roles, Secret, Span, StoreUrl};
 settings! {
     /// Everything that can be set.
     pub struct Config {
-        /// Where visitors, programs and people connect.
+        /// The address and port for redirects, the API and the pages.
         pub listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8080)),
-        /// The folder everything is kept in. Made at the first start, readable by its owner only.
+        /// The folder that holds all data. terse creates it at the first start, readable by its owner
+        /// only.
         pub data_dir: PathBuf = "./terse-data".into(),
-        /// What short links begin with: scheme and host, no path. If it is not set, it follows
+        /// The start of every short URL: scheme and host, no path. If not set, terse derives it from
         /// `listen`.
         pub base_url: Option<BaseUrl> = None,
-        /// Further short domains, as host names.
+        /// More short domains, as host names.
         pub domains: Vec<String> = vec![],
-        /// Proxies before terse, as addresses or ranges such as `10.0.0.0/8`. Only what they say in
-        /// `X-Forwarded-For` about where a visitor comes from is believed.
+        /// Proxies in front of terse, as addresses or ranges such as `10.0.0.0/8`. terse takes a
+        /// visitor's address from `X-Forwarded-For` only if one of them sent it.
         pub trusted_proxies: Vec<String> = vec![],
-        /// A key that may do everything, given from outside; 16 to 256 visible characters.
+        /// An API key with all permissions; 16 to 256 visible characters. If not set, terse generates
+        /// one at the first start.
         pub admin_key: Option<Secret> = None,
-        /// Where links are kept. `file:` is the embedded store; its path is below `data_dir` unless
-        /// it is absolute.
+        /// The store of links. `file:` is the embedded store; its path is relative to `data_dir`
+        /// unless it is absolute.
         pub store: StoreUrl = StoreUrl::File("terse.db".into()),
-        /// What this process does; fewer than all only where several processes share the work.
+        /// What this process does. Set fewer roles only if several processes share the work.
         pub roles: Roles = Roles::ALL,
-        /// How codes are made.
+        /// Generated codes.
         pub codes: Codes = Codes::default(),
-        /// What is remembered of links.
+        /// The cache of links.
         pub cache: Cache = Cache::default(),
-        /// How visitors are answered.
+        /// Redirects.
         pub redirect: Redirect = Redirect::default(),
-        /// Counting visits.
+        /// Click statistics.
         pub clicks: Clicks = Clicks::default(),
-        /// Links made without a key.
+        /// Links created without an account.
         pub anonymous: Anonymous = Anonymous::default(),
-        /// People with an account.
+        /// Accounts.
         pub accounts: Accounts = Accounts::default(),
-        /// Signing in with an account elsewhere.
+        /// Single sign-on.
         pub oidc: Oidc = Oidc::default(),
-        /// How often something may be done.
+        /// Rate limits.
         pub limits: Limits = Limits::default(),
-        /// Which targets are refused or warned of.
+        /// URL screening.
         pub safety: Safety = Safety::default(),
-        /// What is asked of other servers.
+        /// Requests to other servers.
         pub outgoing: Outgoing = Outgoing::default(),
-        /// What becomes of links that are over.
+        /// Deleted and expired links.
         pub links: LinkRetention = LinkRetention::default(),
-        /// For those who watch over the server.
+        /// Health and metrics.
         pub admin: Admin = Admin::default(),
-        /// What is written to standard error.
+        /// The log.
         pub log: Log = Log::default(),
-        /// How the server stops.
+        /// Shutdown.
         pub shutdown: Shutdown = Shutdown::default(),
     }
 }
 
 settings! {
-    /// `[codes]`: how codes are made.
+    /// `[codes]`: generated codes.
     pub struct Codes {
-        /// `numbered`: unique by construction, looks random. `random`: tries until one is free.
-        /// `hash`: the same target of the same owner gets the same code. `snowflake`: time, machine
-        /// and a counter; longer codes.
+        /// How terse generates codes. `numbered`: unique by construction, looks random. `random`: tries
+        /// until a code is free. `hash`: the same target of the same owner gets the same code.
+        /// `snowflake`: time, machine and a counter; longer codes.
         pub strategy: Strategy = Strategy::Numbered,
-        /// How long generated codes are, 4 to 10. When a length is used up, the next one begins.
+        /// The length of generated codes, 4 to 10. When all codes of a length are used, terse
+        /// continues with the next length.
         pub length: u8 = 7,
-        /// `base58` leaves out `0`, `O`, `I` and `l`. Fixed when a store is made.
+        /// The characters of generated codes. `base58` leaves out `0`, `O`, `I` and `l`. Fixed when the
+        /// store is created.
         pub alphabet: Alphabet = Alphabet::Base62,
-        /// How many numbers are taken from the store at once, 1 to 100000. A crash wastes what is
-        /// left of them.
+        /// How many numbers terse leases from the store at once, 1 to 100000. A crash wastes the rest
+        /// of a lease.
         pub lease: u32 = 1000,
-        /// The number of this machine, for `snowflake`; different on each.
+        /// The number of this machine, for `snowflake`. It must differ on every machine.
         pub machine: u8 = 0,
-        /// Whether an alias is also found in other mixtures of upper and lower case, when there is
-        /// no exact match.
+        /// Whether terse ignores upper and lower case in an alias if there is no exact match.
         pub loose: bool = false,
     }
 }
 
 choice! {
-    /// How codes are made.
+    /// How codes are generated.
     pub enum Strategy ("`numbered`, `random`, `hash`, `snowflake`") {
         /// Leased numbers through a keyed bijection.
         Numbered = "numbered",
@@ -113,7 +116,7 @@ choice! {
 }
 
 choice! {
-    /// What generated codes are made of.
+    /// The characters of generated codes.
     pub enum Alphabet ("`base62`, `base58`") {
         /// Digits and both cases.
         Base62 = "base62",
@@ -123,39 +126,39 @@ choice! {
 }
 
 settings! {
-    /// `[cache]`: links remembered in memory.
+    /// `[cache]`: links in memory.
     pub struct Cache {
-        /// How much memory remembered links may take; at least `1MiB`.
+        /// The most memory that cached links may use; at least `1MiB`.
         pub size: ByteSize = ByteSize::mib(64),
-        /// How long a link is remembered before the store is asked again; `1s` to `1d`.
+        /// How long a cached link is used before terse reads it from the store again; `1s` to `1d`.
         pub ttl: Span = Span::secs(300),
-        /// How long it is remembered that a code does not exist; at most `60s`.
+        /// How long terse remembers that a code does not exist; at most `60s`.
         pub negative_ttl: Span = Span::secs(30),
-        /// How many codes that do not exist are remembered.
+        /// How many codes that do not exist terse remembers.
         pub negative_entries: u32 = 65_536,
     }
 }
 
 settings! {
-    /// `[redirect]`: the hot path.
+    /// `[redirect]`: redirects.
     pub struct Redirect {
-        /// How many threads answer visitors; 0 is one per core.
+        /// The number of threads that serve redirects; 0 is one per core.
         pub threads: u16 = 0,
-        /// `status`: a failed visit gets its status and a page. `page`: it is sent to
-        /// `/r/{code}?error=…` instead.
+        /// How terse answers a visit that fails. `status`: with its status and a page. `page`: with a
+        /// redirect to `/r/{code}?error=…`.
         pub errors: Errors = Errors::Status,
-        /// How long browsers may remember a 301 or 308, `0s` to `365d`. What they remember cannot
-        /// be taken back.
+        /// How long browsers may cache a 301 or 308, `0s` to `365d`. A cached redirect cannot be
+        /// revoked.
         pub permanent_max_age: Span = Span::days(1),
-        /// How long a visitor waits for the store at most; `1ms` to `60s`.
+        /// The longest time a visitor waits for the store; `1ms` to `60s`.
         pub store_timeout: Span = Span::ms(500),
-        /// How many lookups may be under way in the store at once.
+        /// The most concurrent lookups in the store.
         pub store_concurrency: u32 = 256,
-        /// How long a client may take to send the head of a request; `1s` to `5m`.
+        /// The longest time a client may take to send the head of a request; `1s` to `5m`.
         pub header_timeout: Span = Span::secs(10),
-        /// How long a connection may be idle between requests; `1s` to `1h`.
+        /// The longest time a connection may be idle between requests; `1s` to `1h`.
         pub idle_timeout: Span = Span::secs(75),
-        /// How many connections are open at once at most; needs as many open files.
+        /// The most open connections. The limit of open files must allow as many.
         pub max_connections: u32 = 20_000,
     }
 }
@@ -163,41 +166,41 @@ settings! {
 choice! {
     /// How a failed visit is answered.
     pub enum Errors ("`status`, `page`") {
-        /// By its status.
+        /// With its status.
         Status = "status",
-        /// By a redirect to a page.
+        /// With a redirect to a page.
         Page = "page",
     }
 }
 
 settings! {
-    /// `[clicks]`: counting visits.
+    /// `[clicks]`: click statistics.
     pub struct Clicks {
-        /// Whether visits are counted. What was counted before stays.
+        /// Whether terse counts clicks. Existing statistics stay.
         pub enabled: bool = true,
-        /// Where clicks are counted, written like `store`.
+        /// The store of clicks, in the form of `store`.
         pub store: StoreUrl = StoreUrl::File("clicks.db".into()),
-        /// How much of the disk visits may take that are not counted yet, at least `16MiB`, beside
-        /// what is being written. Beyond it the oldest are dropped.
+        /// The most disk space for clicks that are not counted yet, at least `16MiB`, beside what is
+        /// being written. If it is full, terse drops the oldest clicks.
         pub journal_size: ByteSize = ByteSize::mib(1024),
-        /// How long every single click is kept; `0s` keeps sums only.
+        /// How long terse keeps single clicks; `0s` keeps sums only.
         pub keep_raw: Span = Span::days(90),
-        /// How long sums are kept by the hour, at least `2d`; afterwards by the day.
+        /// How long terse keeps sums per hour, at least `2d`; older sums are per day.
         pub keep_hours: Span = Span::days(30),
-        /// What is kept of a visitor's address: `cut` leaves the first 24 bits of IPv4 and 48 of
-        /// IPv6, `none` only the country it belongs to, `full` all of it.
+        /// How much of a visitor's IP address terse stores: `cut` the first 24 bits of IPv4 and 48 of
+        /// IPv6, `none` only its country, `full` the whole address.
         pub address: Addresses = Addresses::Cut,
-        /// Whether of visitors who ask not to be tracked (`DNT`, `Sec-GPC`) nothing but the visit
-        /// is counted.
+        /// Whether terse stores nothing but the count for visitors who ask not to be tracked (`DNT`,
+        /// `Sec-GPC`).
         pub honour_dnt: bool = true,
-        /// A database of places in MaxMind's format, instead of the countries that come with terse.
-        /// Read again when it changes.
+        /// A geo database in MaxMind's format, instead of the built-in countries. terse reads it again
+        /// when it changes.
         pub geo_database: Option<PathBuf> = None,
     }
 }
 
 choice! {
-    /// What is kept of a visitor's address.
+    /// How much of a visitor's address is stored.
     pub enum Addresses ("`cut`, `none`, `full`") {
         /// Its beginning.
         Cut = "cut",
@@ -209,19 +212,19 @@ choice! {
 }
 
 settings! {
-    /// `[anonymous]`: links made without a key.
+    /// `[anonymous]`: links created without an account.
     pub struct Anonymous {
-        /// Whether links can be made without a key.
+        /// Whether links can be created without an API key.
         pub create: bool = true,
-        /// How long such links live; at least `1s`.
+        /// When such links expire; at least `1s`.
         pub ttl: Span = Span::secs(8 * 3600),
     }
 }
 
 settings! {
-    /// `[accounts]`: people with an account.
+    /// `[accounts]`: accounts.
     pub struct Accounts {
-        /// `closed`: accounts are made by invitation, or by an admin. `open`: anybody may make one
+        /// Who may create an account. `closed`: admins, and people with an invitation. `open`: everyone,
         /// at `/signup`.
         pub sign_up: SignUp = SignUp::Closed,
         /// How long a browser stays signed in; `1m` to `365d`.
@@ -230,85 +233,84 @@ settings! {
 }
 
 choice! {
-    /// Who may make an account.
+    /// Who may create an account.
     pub enum SignUp ("`closed`, `open`") {
-        /// Whoever is invited.
+        /// People with an invitation.
         Closed = "closed",
-        /// Anybody.
+        /// Everyone.
         Open = "open",
     }
 }
 
 settings! {
-    /// `[oidc]`: signing in with an account elsewhere, by OpenID Connect.
+    /// `[oidc]`: single sign-on with OpenID Connect.
     pub struct Oidc {
-        /// The provider, such as `https://id.example.com`; by https, unless it is on this machine.
-        /// What else is to be known of it is found there. It sends people back to
-        /// `/auth/oidc/callback`.
+        /// The provider, such as `https://id.example.com`; https, unless it is on this machine. terse
+        /// reads the rest from its discovery document. The redirect URI is `/auth/oidc/callback`.
         pub issuer: Option<String> = None,
-        /// What the provider calls this server.
+        /// The client id that the provider issued for terse.
         pub client_id: Option<String> = None,
-        /// What the provider has given this server to be known by. Without it, only PKCE protects
-        /// the exchange.
+        /// The client secret that the provider issued for terse. Without it, only PKCE protects the
+        /// exchange.
         pub client_secret: Option<Secret> = None,
-        /// What people call the provider. Its host name, if it is not set.
+        /// The name of the provider on the sign-in page. If not set, its host name.
         pub name: Option<String> = None,
-        /// Whether whoever the provider knows gets an account at the first sign-in. Otherwise they
-        /// connect one they have, or are invited.
+        /// Whether terse creates an account at the first sign-in. Otherwise people connect an existing
+        /// account or need an invitation.
         pub sign_up: bool = false,
     }
 }
 
 settings! {
-    /// `[limits]`: how often something may be done.
+    /// `[limits]`: rate limits.
     pub struct Limits {
-        /// How many links one address may make without a key, as in `30/h`, `5/m`, `1/s` or
-        /// `100/d`; `0` is no limit. An address is one of IPv4 or a /64 of IPv6; a /48 of IPv6 has
-        /// eight times as much.
+        /// How many links one address may create without an API key, as in `30/h`, `5/m`, `1/s` or
+        /// `100/d`; `0` is no limit. An address is one of IPv4 or a /64 of IPv6; a /48 of IPv6 may
+        /// create eight times as many.
         pub create_per_ip: Limit = Limit::per_hour(30),
-        /// How many links may be made with one key. Admins' keys are not limited.
+        /// How many links one API key may create. Admins' keys are not limited.
         pub create_per_key: Limit = Limit::per_hour(100),
         /// How many links one address may follow.
         pub redirect_per_ip: Limit = Limit::OFF,
         /// How often one link may be followed.
         pub redirect_per_code: Limit = Limit::OFF,
-        /// How many links one address may ask for that do not exist. Beyond it, such are answered
-        /// 429; other links go on working.
+        /// How many codes that do not exist one address may request. Beyond it, such requests get 429;
+        /// existing links keep working.
         pub guesses_per_ip: Limit = Limit::per_minute(60),
-        /// How many times one address may be wrong about the passwords of links. Beyond it, 429.
-        /// All addresses together may be wrong about one link twenty times as often.
+        /// How many wrong passwords of links one address may send; beyond it, 429. All addresses
+        /// together may send twenty times as many for one link.
         pub password_attempts_per_ip: Limit = Limit::per_hour(10),
-        /// How often somebody may try to sign in from one address; and as often under one name,
-        /// wherever from. Attempts that succeed do not count.
+        /// How many failed sign-ins one address may make, and as many for one account from all
+        /// addresses. Successful sign-ins do not count.
         pub sign_in_per_ip: Limit = Limit::per_minute(10),
-        /// How many reports one address may write.
+        /// How many reports one address may send.
         pub report_per_ip: Limit = Limit::per_hour(10),
     }
 }
 
 settings! {
-    /// `[safety]`: targets that are refused, and targets that visitors are warned of.
+    /// `[safety]`: URL screening.
     pub struct Safety {
-        /// Blocklists: files and https URLs, each also as `name=…`. Hosts files, lists of domains
-        /// or URLs, and the CSV of PhishTank and URLhaus are understood. A link to what is on a
-        /// list is refused, and links that exist are taken down.
+        /// Blocklists: files and https URLs, each also as `name=…`. Supported are hosts files, lists of
+        /// domains or URLs, and the CSV of PhishTank and URLhaus. terse refuses new links to an entry
+        /// and blocks existing ones.
         pub lists: Lists = Lists::default(),
-        /// How often lists from elsewhere are fetched, `1m` to `7d`. Files are read again when they
+        /// How often terse fetches lists from URLs, `1m` to `7d`. It reads files again when they
         /// change.
         pub lists_every: Span = Span::secs(3600),
-        /// What puts a warning page before a link. Leave out what your links often are, or set
-        /// none.
+        /// The flags that put a warning page before a link. Leave out flags that your links often get;
+        /// an empty list turns warnings off.
         pub warn_on: Vec<String> = terse_safety::FlagSet::default_warnings().iter().map(|flag| flag.as_str().to_owned()).collect(),
-        /// A key for Google Safe Browsing. With it, its lists of dangerous pages are kept here, and
-        /// it is asked about targets that may be on them: by a part of a hash, so that it does not
-        /// learn the target.
+        /// A key for Google Safe Browsing. With it, terse keeps local copies of its lists, and asks it
+        /// about targets that may be on them. The request holds a part of a hash and does not reveal
+        /// the target.
         pub safe_browsing_key: Option<Secret> = None,
-        /// Where Safe Browsing is asked, if not at Google: a proxy of yours. https, unless it is on
-        /// this machine.
+        /// The URL of a proxy for Safe Browsing, instead of Google's. https, unless it is on this
+        /// machine.
         pub safe_browsing_url: Option<BaseUrl> = None,
-        /// How often all links are judged again though no list has changed; `1m` to `365d`.
+        /// How often terse scans all links again even if no list has changed; `1m` to `365d`.
         pub rescan_every: Span = Span::days(1),
-        /// Hosts that nobody may shorten, each with all names below it.
+        /// Hosts that links must not lead to, each with all its subdomains.
         pub blocked_hosts: Vec<String> = vec![],
         /// Whether links may lead to private and loopback addresses.
         pub allow_private_targets: bool = false,
@@ -316,60 +318,58 @@ settings! {
 }
 
 settings! {
-    /// `[outgoing]`: what is asked of other servers. Nothing, unless you say so.
+    /// `[outgoing]`: requests to other servers. All are off by default.
     pub struct Outgoing {
-        /// Whether owners may have programs of theirs told what happens to their links; see
+        /// Whether owners may have webhooks, which receive an event when a link of theirs changes; see
         /// webhooks.md.
         pub webhooks: bool = false,
-        /// Whether a link that is made without a title gets that of the page it leads to.
+        /// Whether terse reads the title of the target for a link that is created without a title.
         pub titles: bool = false,
-        /// Whether it is looked now and then if targets still answer. Links whose target did not on
-        /// three days get the flag `unreachable`.
+        /// Whether terse checks that targets still answer. A link whose target did not answer on three
+        /// days gets the flag `unreachable`.
         pub check_targets: bool = false,
-        /// Whether receivers, titles and targets may be in private networks, and receivers be
-        /// reached by http. For an intranet: any owner can then make terse knock at doors inside
-        /// it.
+        /// Whether these requests may go to private networks, and webhooks may use http. Only for an
+        /// intranet: every owner can then make terse send requests inside it.
         pub allow_private: bool = false,
     }
 }
 
 settings! {
-    /// `[links]`: what becomes of links that are over.
+    /// `[links]`: deleted and expired links.
     pub struct LinkRetention {
-        /// How long a deleted or expired link is kept; until then a deleted one can be brought
-        /// back.
+        /// How long terse keeps a deleted or expired link. Until then a deleted link can be restored.
         pub grace: Span = Span::days(7),
-        /// How long after that an alias that somebody chose is held: until then only its former
-        /// owner gets it. `0s` is not at all. The codes of blocked links are held for ever.
+        /// How long after that an alias stays reserved for its former owner. `0s` turns this off. The
+        /// codes of blocked links stay reserved for ever.
         pub quarantine: Span = Span::days(365),
-        /// How often links that are over are looked for; `1s` to `1d`.
+        /// How often terse marks expired links and deletes old ones; `1s` to `1d`.
         pub reap_every: Span = Span::secs(15 * 60),
-        /// How many are removed in one step, 1 to 100000.
+        /// How many links terse deletes in one write, 1 to 100000.
         pub reap_batch: u32 = 1000,
     }
 }
 
 settings! {
-    /// `[admin]`: for those who watch over the server.
+    /// `[admin]`: health and metrics.
     pub struct Admin {
-        /// If set, health and metrics are answered here and no longer at `listen`.
+        /// If set, terse serves health and metrics at this address, and not at `listen`.
         pub listen: Option<SocketAddr> = None,
     }
 }
 
 settings! {
-    /// `[log]`: what is written to standard error.
+    /// `[log]`: the log on standard error.
     pub struct Log {
-        /// `text` for people, `json` for programs.
+        /// The format of log lines: `text` for people, `json` for programs.
         pub format: LogFormat = LogFormat::Text,
-        /// How much: `error`, `warn`, `info`, `debug`, `trace`, also by part, as in
+        /// How much terse logs: `error`, `warn`, `info`, `debug` or `trace`, also by module, as in
         /// `info,terse_server=debug`.
         pub level: String = "info".into(),
     }
 }
 
 choice! {
-    /// How log lines look.
+    /// The format of log lines.
     pub enum LogFormat ("`text`, `json`") {
         /// For people.
         Text = "text",
@@ -379,18 +379,18 @@ choice! {
 }
 
 settings! {
-    /// `[shutdown]`: how the server stops.
+    /// `[shutdown]`: shutdown.
     pub struct Shutdown {
-        /// How long to go on serving after `/readyz` has turned 503, so that load balancers notice;
-        /// fleets set `5s`.
+        /// How long terse continues to serve after `/readyz` answers 503, so that load balancers notice;
+        /// set `5s` behind one.
         pub drain_delay: Span = Span::secs(0),
-        /// How long requests may take to finish after that.
+        /// The longest time open requests may take to finish after that.
         pub timeout: Span = Span::secs(10),
     }
 }
 
 impl Limits {
-    /// Nothing is limited.
+    /// No limits.
     pub fn off() -> Self {
         Self {
             create_per_ip: Limit::OFF,
@@ -411,18 +411,18 @@ impl Config {
         layers::load(sources)
     }
 
-    /// What short links begin with.
+    /// The start of every short URL.
     pub fn base_url(&self) -> Url {
         self.base_url_at(self.listen)
     }
 
-    /// What short links begin with if the server really listens here: with port 0 only the listener
-    /// knows.
+    /// The start of every short URL if the server listens at this address: with port 0 only the
+    /// listener knows the port.
     pub fn base_url_at(&self, listen: SocketAddr) -> Url {
         if let Some(base) = &self.base_url {
             return base.url().clone();
         }
-        // "Every address" is a place to listen at, not one to go to.
+        // Clients cannot connect to the unspecified address.
         let host = match listen.ip() {
             ip if ip.is_unspecified() => "localhost".to_owned(),
             IpAddr::V4(ip) => ip.to_string(),
@@ -438,18 +438,18 @@ impl Config {
         self.data_dir.join(path)
     }
 
-    /// The file that clicks are counted in.
+    /// The click store's file.
     pub fn clicks_file(&self) -> PathBuf {
         let StoreUrl::File(path) = &self.clicks.store;
         self.data_dir.join(path)
     }
 
-    /// Where the owners are.
+    /// The registry's file.
     pub fn registry_file(&self) -> PathBuf {
         self.data_dir.join("registry.db")
     }
 
-    /// The provider that people can sign in with, checked when the settings were read.
+    /// The OpenID Connect provider; checked when the settings were read.
     pub(crate) fn issuer(&self) -> Result<Option<Url>, String> {
         let Some(text) = &self.oidc.issuer else { return Ok(None) };
         let url = Url::parse(text)
@@ -473,7 +473,7 @@ impl Config {
         Ok(Some(url))
     }
 
-    /// The proxies whose word is taken; checked when the settings were read.
+    /// The trusted proxies; checked when the settings were read.
     pub fn proxies(&self) -> Result<Proxies, String> {
         self.trusted_proxies
             .iter()

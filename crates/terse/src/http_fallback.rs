@@ -1,4 +1,4 @@
-//! The front door: knows two rooms, the redirector and the web side, and which request is for whom.
+//! Requests that leave the fast path: routes each to the redirector or to the API and pages.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -68,14 +68,14 @@ impl terse_redirect::FallbackService for HttpFallback {
         if let Some(response) = self.0.open_now(&request, &desk) {
             return Sooner::Left(std::future::ready(response));
         }
-        // Whom it is from, not whoever stands between us.
+        // The address of the client, not of a proxy in between.
         let client = desk.client(request.headers());
         request.extensions_mut().insert(terse_server::Peer(client));
         Sooner::Right(Box::pin(async move { self.0.open(request, desk).await }))
     }
 }
 
-/// A request that can be refused before anybody looks at what it wants.
+/// Refuses a request before it is routed.
 struct Refused(StatusCode, &'static str, String);
 
 impl IntoResponse for Refused {
@@ -131,7 +131,7 @@ impl Shared {
             Err(refused) => return refused.into_response().map(Either::Right),
         };
         if let Some(code) = code.as_ref().filter(|_| is_about_report(&request)) {
-            // Whoever wants to report a link does not want to follow it.
+            // A report of a link must not follow the link.
             let page = format!("/r/{code}/report");
             return self.back_office(elsewhere(request, &page)).await.map(Either::Right);
         }
@@ -165,7 +165,7 @@ impl Shared {
         }
     }
 
-    /// A visitor of a link with a password: whoever shows a pass goes on.
+    /// A visitor of a link with a password: a valid access cookie leads to the target.
     async fn look(
         &self,
         request: Request<()>,
@@ -188,12 +188,12 @@ impl Shared {
         };
         match reply {
             Reply::Response(response) => response.map(|body| Either::Left(Full::new(body))),
-            // It changed again since: whoever asks once more is told.
+            // The link changed in between; the next request sees the change.
             Reply::Page(_, own) => see_other(&own).map(Either::Right),
         }
     }
 
-    /// A visitor tells a password: whoever is right goes on, with a pass for the next time.
+    /// A visitor sends a password: the right one leads to the target and sets an access cookie.
     async fn hear(
         &self,
         request: Request<()>,
@@ -228,7 +228,7 @@ impl Shared {
         response
     }
 
-    /// What is said to whoever does not get past the gate.
+    /// The answer to a visitor without the password.
     fn closed(&self, gate: Result<GateDecision, tokio::task::JoinError>) -> Response {
         match gate {
             Ok(GateDecision::Closed(response)) => response,
@@ -326,7 +326,7 @@ fn see_other(code: &Code) -> Response {
     (StatusCode::SEE_OTHER, fields).into_response()
 }
 
-/// Somebody before the gate of a link.
+/// A visitor of a link with a password.
 fn knock(request: &Request<()>, code: Code, desk: &VisitHandler) -> PasswordRequest {
     let mut headers = request.headers().clone();
     name_host(request.uri(), &mut headers);

@@ -6,13 +6,11 @@
 
 mod account_jobs;
 pub mod backends;
-mod change_job;
 pub mod cli;
 mod click_jobs;
 mod click_plane;
 mod commands;
 pub mod config;
-pub mod data_dir_lock;
 mod geo_refresh;
 mod health;
 mod http_fallback;
@@ -22,7 +20,6 @@ mod metrics;
 mod metrics_store;
 mod outgoing;
 mod registry_watcher;
-mod rescan;
 mod safety;
 pub mod serve;
 

@@ -7,8 +7,8 @@ use anyhow::{Context as _, bail};
 use terse_cli::{Absent, ApiClient, InProcessApi};
 use url::Url;
 
+use crate::backends::{DataDir, DataDirError, LockGuard};
 use crate::config::{Config, Secret};
-use crate::data_dir_lock::{DataDir, InUse, LockGuard};
 
 /// How long a server that has just started may take to write where it listens.
 const STARTING: Duration = Duration::from_secs(3);
@@ -27,15 +27,15 @@ pub(crate) fn open(config: &Config, absent: Absent) -> anyhow::Result<ApiClient>
     loop {
         let in_use = match dir.lock() {
             Ok(lock) => return in_process(config, lock),
-            Err(error) if error.is::<InUse>() => error,
-            Err(error) => return Err(error),
+            Err(error @ DataDirError::InUse { .. }) => error,
+            Err(error) => return Err(error.into()),
         };
         if let Some(run) = dir.read_run()? {
             let base = Url::parse(&run.url).context("run.json does not say where the server is")?;
             return Ok(ApiClient::same_machine(base, Secret::new(&run.key), place_of(config)));
         }
         if Instant::now() >= deadline {
-            return Err(in_use.context(
+            return Err(anyhow::Error::new(in_use).context(
                 "a server that cannot be reached holds the data folder; name it with --server",
             ));
         }
@@ -45,7 +45,7 @@ pub(crate) fn open(config: &Config, absent: Absent) -> anyhow::Result<ApiClient>
 
 fn in_process(config: &Config, lock: LockGuard) -> anyhow::Result<ApiClient> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (router, key, store) = runtime.block_on(crate::serve::local_door(config))?;
+    let (router, key, store) = runtime.block_on(crate::serve::in_process_api(config))?;
     let base = config.base_url();
     let host = match (base.host_str().unwrap_or("localhost"), base.port()) {
         (host, Some(port)) => format!("{host}:{port}"),
@@ -69,7 +69,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::data_dir_lock::RunInfo;
+    use crate::backends::RunInfo;
 
     fn config(dir: &std::path::Path) -> Config {
         Config { data_dir: dir.to_owned(), ..Config::default() }

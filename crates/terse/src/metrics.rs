@@ -9,11 +9,10 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use terse_redirect::{BUCKETS_MICROS, Snapshot};
 use terse_server::{ApiStats, CreateResult};
-use terse_worker::{CountsByJob, JobCounts, ReaperCounts};
+use terse_worker::{CountsByJob, JobCounts, ReaperCounts, RescanCounts};
 
 use crate::click_plane::Counted;
 use crate::outgoing::OutgoingCounts;
-use crate::rescan::RescanCounts;
 use crate::safety::{ListCounts, Service};
 
 /// Reads all counters when `/metrics` is requested.
@@ -28,7 +27,7 @@ pub(crate) struct MetricsSources {
     pub(crate) reaper: Arc<ReaperCounts>,
     /// What became of blocklists.
     pub(crate) lists: Arc<ListCounts>,
-    /// What became of links that were judged again.
+    /// What the re-scan has done.
     pub(crate) rescan: Arc<RescanCounts>,
     /// How many remembered links were read again because the lists have changed.
     pub(crate) recalled: Arc<AtomicU64>,
@@ -211,7 +210,7 @@ fn safety(
         encoder,
         "terse_blocklist_entries",
         "Hosts and URLs that are blocked",
-        number(&lists.entries),
+        number(&lists.entries) + number(&lists.moderated),
     )?;
     gauge(
         encoder,
@@ -232,26 +231,15 @@ fn safety(
         "outcome",
         &looks,
     )?;
-    counter(
-        encoder,
-        "terse_rescans",
-        "Times that all links were judged again",
-        of(&rescan.rounds),
-    )?;
+    counter(encoder, "terse_rescans", "Scans of all links", of(&rescan.rounds))?;
     let judged = [
-        ("judged", of(&rescan.judged)),
+        ("judged", of(&rescan.scanned)),
         ("blocked", of(&rescan.blocked)),
         ("warned", of(&rescan.warned)),
         ("cleared", of(&rescan.cleared)),
         ("failed", of(&rescan.failed)),
     ];
-    family(
-        encoder,
-        "terse_rescanned",
-        "Links judged again, by what became of them",
-        "what",
-        &judged,
-    )?;
+    family(encoder, "terse_rescanned", "Links scanned again, by result", "what", &judged)?;
     counter(
         encoder,
         "terse_recalled",
@@ -313,7 +301,7 @@ fn safe_browsing(encoder: &mut DescriptorEncoder<'_>, service: &Service) -> fmt:
     family(
         encoder,
         "terse_safe_browsing_revisits",
-        "Links to be judged again with an answer",
+        "Links screened again with an answer",
         "outcome",
         &revisits,
     )

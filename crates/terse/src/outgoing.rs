@@ -52,7 +52,7 @@ pub(crate) struct OutgoingCounts {
     pub(crate) titles: AtomicU64,
     /// pages without one, or out of reach,
     pub(crate) untitled: AtomicU64,
-    /// and links that nobody asked about because too many waited.
+    /// and links that were skipped because too many waited.
     pub(crate) skipped: AtomicU64,
     /// Targets that answered,
     pub(crate) reached: AtomicU64,
@@ -111,7 +111,7 @@ impl Integrations {
         self.hooks.as_ref().map(|hooks| hooks.desk.clone())
     }
 
-    /// Who is told what happens to links, if anybody is.
+    /// The listener to what happens to links, if anything needs one.
     pub(crate) fn events(&self) -> Option<Arc<dyn LinkEvents>> {
         match (&self.hooks, &self.titles) {
             (None, None) => None,

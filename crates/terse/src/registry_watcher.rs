@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use terse_core::Links;
+use async_trait::async_trait;
 use terse_core::registry::{RegistrySnapshot, RegistrySnapshots, RegistryVersion};
+use terse_core::{BoxError, Links};
 use terse_redirect::Redirector;
 use terse_server::{PendingRefreshes, RefreshReceiver};
-use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use terse_worker::{Context, Job, Next};
+use tokio::time::timeout;
 
 use crate::safety::Safety;
 
@@ -29,7 +30,31 @@ pub(crate) struct RegistryWatcher {
     safety: Arc<Safety>,
     /// The version that is in force.
     known: Option<RegistryVersion>,
-    away: bool,
+    refresh: RefreshReceiver,
+    /// Handlers that wait for the next poll; they go on when this is dropped.
+    pending: PendingRefreshes,
+}
+
+#[async_trait]
+impl Job for RegistryWatcher {
+    fn name(&self) -> &'static str {
+        "registry watcher"
+    }
+
+    fn interval(&self) -> Duration {
+        POLL_INTERVAL
+    }
+
+    async fn wake(&mut self) {
+        self.pending = self.refresh.requested().await;
+    }
+
+    async fn run(&mut self, _context: &Context) -> Result<Next, BoxError> {
+        let polled = self.poll().await;
+        self.pending = PendingRefreshes::default();
+        polled?;
+        Ok(Next::Interval)
+    }
 }
 
 impl RegistryWatcher {
@@ -39,42 +64,12 @@ impl RegistryWatcher {
         redirector: Arc<Redirector>,
         links: Arc<Links>,
         safety: Arc<Safety>,
+        refresh: RefreshReceiver,
     ) -> anyhow::Result<Self> {
-        let mut watcher = Self { registry, redirector, links, safety, known: None, away: false };
+        let (known, pending) = (None, PendingRefreshes::default());
+        let mut watcher = Self { registry, redirector, links, safety, known, refresh, pending };
         watcher.poll().await.context("reading the registry of owners")?;
         Ok(watcher)
-    }
-
-    /// Polls until told to stop.
-    pub(crate) async fn run(
-        mut self,
-        mut registry_refresh: RefreshReceiver,
-        mut stop: watch::Receiver<bool>,
-    ) {
-        let mut ticks = interval(POLL_INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            // Handlers that wait for a refresh go on when this is dropped.
-            let _pending = tokio::select! {
-                _ = ticks.tick() => PendingRefreshes::default(),
-                requested = registry_refresh.requested() => requested,
-                _ = stop.wait_for(|stop| *stop) => return,
-            };
-            match self.poll().await {
-                Ok(()) if self.away => tracing::info!("the registry of owners answers again"),
-                Ok(()) => {}
-                Err(error) if !self.away => {
-                    tracing::warn!(
-                        error = format!("{error:#}"),
-                        "the registry of owners does not answer; what is known holds"
-                    );
-                    self.away = true;
-                    continue;
-                }
-                Err(_) => continue,
-            }
-            self.away = false;
-        }
     }
 
     /// Compares versions, and reads and applies a snapshot if they differ.

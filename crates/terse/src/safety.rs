@@ -22,7 +22,7 @@ use terse_core::{BoxError, Clock, Hosts, Screening};
 use terse_outgoing::{Outgoing, OutgoingSettings, Validators};
 use terse_safety::safe_browsing::SafeBrowsing;
 use terse_safety::{Flag, FlagSet, Index, ParsedList, ProtectedHosts, Screen};
-use terse_worker::{Context, Job, Next, Scheduler};
+use terse_worker::{Context, Fingerprint, Job, Next, Scheduler};
 use tokio::sync::watch;
 
 use crate::config::{Config, ListPlace};
@@ -38,12 +38,9 @@ use screen_with_lookup::ScreenWithLookup;
 /// is a wrong list.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Says by which lists and settings links were judged.
-pub(crate) type Fingerprint = [u8; 32];
-
 /// The lists and the screen they become.
 pub(crate) struct Safety {
-    /// What targets are judged by.
+    /// Screens targets.
     pub(crate) screen: Arc<Screen>,
     /// Who is asked where the lists do not tell.
     pub(crate) service: Option<Arc<Service>>,
@@ -99,6 +96,10 @@ pub(crate) struct ListCounts {
     pub(crate) entries: AtomicU64,
     /// Lists of which there is no version at all.
     pub(crate) missing: AtomicU64,
+    /// Hosts that moderators have blocked.
+    pub(crate) moderated: AtomicU64,
+    /// Times that all lists were compiled into the index.
+    pub(crate) compiled: AtomicU64,
 }
 
 impl Safety {
@@ -154,7 +155,7 @@ impl Safety {
         }
     }
 
-    /// The screen for those who have somebody asked.
+    /// The screen, with requests to Safe Browsing if a key is configured.
     pub(crate) fn judging(&self) -> Arc<dyn Screening> {
         Arc::new(ScreenWithLookup {
             screen: Arc::clone(&self.screen),
@@ -162,7 +163,7 @@ impl Safety {
         })
     }
 
-    /// By which lists targets are judged. Told anew at every change.
+    /// Identifies the current lists; notified at every change.
     pub(crate) fn changes(&self) -> watch::Receiver<Fingerprint> {
         self.changed.subscribe()
     }
@@ -264,21 +265,20 @@ impl Safety {
 
     /// Puts all lists in force.
     fn compile(&self, held: &[LoadedList]) {
-        let moderator_blocks = self.moderator_blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = [&self.blocked_hosts, moderator_blocks.parsed()];
-        let index = Index::build(own.into_iter().chain(held.iter().filter_map(LoadedList::parsed)));
-        drop(moderator_blocks);
+        let lists = held.iter().filter_map(LoadedList::parsed);
+        let index = Index::build([&self.blocked_hosts].into_iter().chain(lists));
+        self.counts.compiled.fetch_add(1, Ordering::Relaxed);
         self.counts.entries.store(index.len() as u64, Ordering::Relaxed);
         self.counts.missing.store(
             held.iter().filter(|list| list.parsed().is_none()).count() as u64,
             Ordering::Relaxed,
         );
         self.screen.replace(index);
-        // Behind the index: whoever hears of it judges by it.
+        // Behind the index: a receiver scans by it.
         self.changed.send_replace(self.fingerprint(held));
     }
 
-    /// Other lists than ours have changed: tells everybody.
+    /// Notifies receivers that lists outside the index have changed.
     fn announce(&self) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         self.changed.send_replace(self.fingerprint(&held));

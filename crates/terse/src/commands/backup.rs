@@ -15,9 +15,9 @@ use serde_json::json;
 use terse_core::Clock;
 
 use crate::backends;
+use crate::backends::DataDir;
 use crate::cli::Context;
 use crate::config::Config;
-use crate::data_dir_lock::DataDir;
 use terse_cli::digest_of;
 use terse_cli::terminal::say;
 
@@ -79,7 +79,7 @@ impl Piece {
     }
 }
 
-/// Copy links, clicks and owners into a new folder, each as it is at one moment. Works while a
+/// Copy snapshots of links, clicks and accounts into a new folder. Works while a
 /// server is running.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  terse backup /backups/terse-$(date +%F)")]

@@ -8,9 +8,9 @@ use http::Method;
 use serde_json::json;
 
 use crate::backends;
+use crate::backends::{DataDir, DataDirError};
 use crate::cli::Context;
 use crate::config::Config;
-use crate::data_dir_lock::{DataDir, InUse};
 use terse_cli::Absent;
 use terse_cli::terminal::{one_line, say};
 
@@ -261,17 +261,15 @@ fn server(config: &Config) -> Finding {
     };
     let pid = match dir.lock() {
         Ok(_) => return finding(what, CheckResult::Good, "not running", ""),
-        Err(error) => match error.downcast_ref::<InUse>() {
-            Some(in_use) => in_use.pid,
-            None => {
-                return finding(
-                    what,
-                    CheckResult::Problem,
-                    format!("{error:#}"),
-                    "make the data folder's owner the user that runs terse",
-                );
-            }
-        },
+        Err(DataDirError::InUse { pid, .. }) => pid,
+        Err(error) => {
+            return finding(
+                what,
+                CheckResult::Problem,
+                format!("{:#}", anyhow::Error::new(error)),
+                "make the data folder's owner the user that runs terse",
+            );
+        }
     };
     let who = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
     let asked = crate::local_api::open(config, Absent::Refuse)

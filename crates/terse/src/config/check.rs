@@ -107,7 +107,7 @@ fn lists(config: &Config) -> Result<(), (&'static str, String)> {
                 format!("two lists are called {name:?}; write name=… before one of them"),
             ));
         }
-        // Whoever can change a list on its way decides which links work.
+        // An attacker who can change a list on its way decides which links work.
         if matches!(place, ListPlace::Url(url) if url.scheme() != "https")
             && !safety.allow_private_targets
         {

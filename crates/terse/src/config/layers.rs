@@ -10,7 +10,7 @@ use super::check::check;
 use super::node::{Described, Given, Node, SetError};
 use super::{Config, show};
 
-/// The file that is read if nobody names another.
+/// The file that is read unless another is named.
 const DEFAULT_FILE: &str = "terse.toml";
 /// No settings file and no secret is longer.
 const MAX_FILE_SIZE: u64 = 1 << 20;
@@ -33,7 +33,7 @@ pub struct Sources {
 /// Who said a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Origin {
-    /// Nobody.
+    /// Not set: the default.
     Default,
     /// A settings file.
     File(PathBuf),
@@ -76,7 +76,7 @@ pub enum ConfigError {
         /// Where and why.
         detail: String,
     },
-    /// A name that nobody knows.
+    /// An unknown name.
     #[error("{origin}: there is no setting \
         {name}{}", nearest.as_ref().map(|n| format!("; did you mean {n}?")).unwrap_or_default())]
     Unknown {
@@ -287,7 +287,7 @@ fn read_env(env: &[(OsString, OsString)], names: &[Described]) -> Result<Found, 
 }
 
 /// Kubernetes tells every container about every service: one called `terse` becomes
-/// `TERSE_SERVICE_HOST`, `TERSE_PORT` and so on. They are nobody's typing mistakes.
+/// `TERSE_SERVICE_HOST`, `TERSE_PORT` and so on. They are not typing errors.
 fn is_from_kubernetes(variable: &str, value: Option<&str>) -> bool {
     if let Some((_, rest)) = variable.rsplit_once("_SERVICE_") {
         return rest == "HOST" || rest == "PORT" || rest.starts_with("PORT_");

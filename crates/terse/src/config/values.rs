@@ -128,17 +128,18 @@ impl FromStr for StoreUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // Only the scheme is repeated: the rest of such a URL often holds a password.
-        match text.split_once(':') {
-            Some(("file", "")) => Ok(Self::File("terse.db".into())),
-            Some(("file", path)) => Ok(Self::File(path.strip_prefix("//").unwrap_or(path).into())),
-            Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+') => {
-                Err(format!(
-                    "this terse has no {scheme}: store built in; file:terse.db is the embedded one"
-                ))
-            }
-            _ => Err("a store such as file:terse.db is expected".into()),
-        }
+        // Messages repeat only the scheme: the rest of such a URL often holds a password.
+        let is_scheme =
+            |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+');
+        let (scheme, path) = text
+            .split_once(':')
+            .filter(|(scheme, _)| is_scheme(scheme))
+            .ok_or("a store such as file:terse.db is expected")?;
+        crate::backends::check_scheme(scheme)?;
+        Ok(match path {
+            "" => Self::File("terse.db".into()),
+            path => Self::File(path.strip_prefix("//").unwrap_or(path).into()),
+        })
     }
 }
 
@@ -158,7 +159,7 @@ pub struct Roles {
     pub api: bool,
     /// Shows pages to people.
     pub web: bool,
-    /// Does the chores.
+    /// Runs the background jobs.
     pub worker: bool,
 }
 
@@ -219,7 +220,7 @@ impl Leaf for Limit {
 
     fn read(given: Given) -> Result<Self, String> {
         match given {
-            // Whoever writes a bare 0 means what it says.
+            // A bare 0 means no limit, as "0" does.
             Given::Toml(toml::Value::Integer(0)) => Ok(Self::OFF),
             given => read_text(given)?.trim().parse(),
         }
@@ -294,7 +295,8 @@ mod tests {
         assert_eq!("file:///var/x.db".parse(), Ok(StoreUrl::File("/var/x.db".into())));
         let error = "postgres://terse:hunter2@db/terse".parse::<StoreUrl>().unwrap_err();
         assert!(
-            error.contains("no postgres: store built in") && !error.contains("hunter2"),
+            error.contains("postgres: is not a kind of store; allowed: file:terse.db")
+                && !error.contains("hunter2"),
             "{error}"
         );
         assert!("terse.db".parse::<StoreUrl>().is_err());

@@ -106,7 +106,7 @@ impl LinkChecker {
         }
         self.asked.insert(candidate.host.clone(), now);
         let answers = match self.client.get(candidate.target.as_str(), Limits::REACHABILITY).await {
-            // Whoever answers so is there, and only will not talk to us.
+            // Other errors show that the page exists, even if it refuses this client.
             Ok(fetched) => !matches!(fetched.status, 404 | 410 | 500..),
             Err(OutgoingError::Busy) => return Ok(()),
             Err(_) => false,

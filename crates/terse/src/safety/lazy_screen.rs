@@ -9,7 +9,7 @@ use terse_safety::Screen;
 use super::Safety;
 use crate::config::Config;
 
-/// A screen that reads its lists when it is asked for the first time, and asks nobody elsewhere.
+/// A screen that reads its lists at the first call, and sends no requests.
 pub(crate) struct LazyScreen {
     config: Config,
     hosts: Hosts,
@@ -30,7 +30,7 @@ impl LazyScreen {
                     // The server judges again what is made now, once its lists can be read.
                     tracing::warn!(
                         error = format!("{error:#}"),
-                        "targets are judged without blocklists"
+                        "targets are screened without blocklists"
                     );
                     Safety::closed(&self.config, &Clock::default())
                 },

@@ -1,10 +1,12 @@
-//! Hosts that moderators have blocked, as one more list. `registry_watcher.rs` reads them.
+//! Hosts that moderators have blocked, as an overlay of the screen. `registry_watcher.rs` reads
+//! them.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use sha2::{Digest as _, Sha256};
 use terse_core::registry::BlockedHost;
-use terse_safety::{ParsedList, ProtectedHosts};
+use terse_safety::{Index, ParsedList, ProtectedHosts};
 
 use super::Safety;
 
@@ -27,29 +29,30 @@ impl ModeratorBlocks {
         }
     }
 
-    pub(super) fn parsed(&self) -> &ParsedList {
-        &self.parsed
-    }
-
     pub(super) fn digest(&self) -> [u8; 32] {
         self.digest
     }
 }
 
 impl Safety {
-    /// Puts these hosts in force, in the place of those before. Says whether they are others.
+    /// Replaces the hosts that moderators have blocked. Returns whether they differ from those
+    /// before. The hosts are an overlay of the screen, so the lists are not compiled again.
     pub(crate) fn block_by_hand(&self, hosts: &[BlockedHost]) -> bool {
         let new = ModeratorBlocks::new(hosts);
-        // In the same order as everybody who compiles.
+        // Every caller takes the locks in this order.
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let mut moderator_blocks =
             self.moderator_blocks.lock().unwrap_or_else(PoisonError::into_inner);
         if new.digest == moderator_blocks.digest {
             return false;
         }
+        let overlay = Index::build([&new.parsed]);
+        self.counts.moderated.store(overlay.len() as u64, Ordering::Relaxed);
         *moderator_blocks = new;
         drop(moderator_blocks);
-        self.compile(&held);
+        self.screen.replace_overlay(overlay);
+        // Behind the overlay: a receiver scans by it.
+        self.changed.send_replace(self.fingerprint(&held));
         tracing::info!(hosts = hosts.len(), "took the hosts that moderators have blocked");
         true
     }
@@ -102,5 +105,39 @@ mod tests {
         assert_eq!((safety.screen.version(), same), (before, false), "nothing new");
         assert!(safety.block_by_hand(&[]));
         assert!(!judged("https://evil.example.net/"));
+    }
+
+    #[test]
+    fn blocking_one_host_compiles_no_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("list.txt");
+        std::fs::write(&file, "listed.example\n").unwrap();
+        let mut config = crate::Config::default();
+        config.safety.lists = crate::config::Lists(vec![crate::config::ListSource {
+            name: "list".into(),
+            place: crate::config::ListPlace::File(file),
+        }]);
+        let base = "https://go.example/".parse().unwrap();
+        let hosts = Hosts::new(&base, &[], vec![]).unwrap();
+        let safety = Safety::open(&config, &hosts, &Clock::default()).unwrap();
+        let compiled = || safety.counts.compiled.load(Ordering::Relaxed);
+        let blocks = |target: &str| {
+            let target = Target::parse(target, &Default::default()).unwrap();
+            safety.screen.blocks(&target)
+        };
+        assert_eq!(compiled(), 1);
+        for count in 1..=3 {
+            let blocked: Vec<_> = (0..count)
+                .map(|n| BlockedHost {
+                    host: format!("evil{n}.example"),
+                    at: Timestamp::from_ms(1),
+                    why: None,
+                })
+                .collect();
+            assert!(safety.block_by_hand(&blocked));
+            assert!(blocks("https://evil0.example/") && blocks("https://listed.example/"));
+            assert!(!blocks(&format!("https://evil{count}.example/")));
+        }
+        assert_eq!(compiled(), 1, "the lists were compiled at start only");
     }
 }

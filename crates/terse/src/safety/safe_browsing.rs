@@ -1,5 +1,5 @@
-//! Safe Browsing's other side: who fetches the lists, asks for whole hashes, and has links judged
-//! again that could not be judged.
+//! Google Safe Browsing: fetches the lists, asks for whole hashes, and screens links again that
+//! could not be screened.
 //!
 //! Whatever fails here, links are made and followed: a target about which nobody could be asked is
 //! marked and asked about later.
@@ -28,11 +28,12 @@ use loaded_list::LoadedList;
 use revisits::{Revisit, Revisits};
 use updates::Updates;
 
-/// How long whoever makes a link waits for an answer.
+/// How long the creation of a link waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// How often it is looked whether something is due. By the clock, so that tests need not wait.
+/// How often jobs check whether something is due. They use the clock of the service, which tests
+/// move.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How many links may wait to be judged again. Those beyond it are found by the next re-scan.
+/// How many links may wait to be screened again. The next re-scan finds those beyond it.
 const MAX_REVISITS: usize = 10_000;
 /// How many prefixes are asked for at once. The protocol would take a thousand, but they have to
 /// fit into a URL.
@@ -48,7 +49,7 @@ pub(crate) struct Service {
     pub(crate) counts: Counts,
     queue: mpsc::Sender<Revisit>,
     waiting: Mutex<Option<mpsc::Receiver<Revisit>>>,
-    /// Until then nobody asks: it did not answer lately.
+    /// No request is sent before: the server did not answer lately.
     quiet_until_ms: AtomicI64,
     failures: AtomicU64,
 }
@@ -67,7 +68,7 @@ pub(crate) struct Counts {
     pub(crate) answered: AtomicU64,
     pub(crate) unanswered: AtomicU64,
     pub(crate) unasked: AtomicU64,
-    /// Links that were judged again with an answer, given up, or too many.
+    /// Links that were screened again with an answer, given up, or too many.
     pub(crate) revisited: AtomicU64,
     pub(crate) given_up: AtomicU64,
     pub(crate) dropped: AtomicU64,
@@ -116,7 +117,7 @@ impl Service {
         }
     }
 
-    /// Says by which lists targets are judged.
+    /// Identifies the lists that targets are screened by.
     pub(crate) fn fingerprint(&self) -> [u8; 32] {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).fingerprint()
     }
@@ -144,7 +145,7 @@ impl Service {
         !self.known.unknown_prefixes(target).is_empty()
     }
 
-    /// Has a link judged again when the server was asked.
+    /// Queues a link to be screened again when the server has answered.
     pub(crate) fn revisit(&self, key: &LinkKey, target: &Target) {
         if self.queue.try_send(Revisit { key: key.clone(), target: target.clone() }).is_err() {
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The screen as the rooms of a running server know it: with somebody to ask.
+//! The screen of a running server, which asks Safe Browsing where the lists are not enough.
 
 use std::sync::Arc;
 

@@ -1,22 +1,17 @@
 //! By which lists all links were scanned last, and when. The registry keeps it as the progress of
 //! the job, so that a restart or another node does not scan all links again.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
-use terse_core::registry::{NodeId, Registry, RegistryError};
+use terse_core::registry::{FencingToken, Registry, RegistryError};
 
-use crate::safety::Fingerprint;
+use super::Fingerprint;
 
-/// The name of the job, and of the lease that its writes need.
+/// The name of the job in the registry.
 const JOB: &str = "rescan";
-/// Longer than one write takes.
-const LEASE_TTL: Duration = Duration::from_mins(1);
-/// Where earlier versions kept the progress, in the folder of the lists.
-const OLD_FILE: &str = "judged.json";
 
 /// A scan of all links that was completed.
 #[derive(Clone, Deserialize, PartialEq, Serialize)]
@@ -27,26 +22,25 @@ pub(super) struct Done {
 }
 
 /// The progress of the re-scan in the registry.
-pub(crate) struct Progress {
+pub(super) struct Progress {
     registry: Arc<dyn Registry>,
-    node: NodeId,
     old_file: PathBuf,
 }
 
 impl Progress {
-    pub(crate) fn new(registry: Arc<dyn Registry>, node: NodeId, lists_folder: &Path) -> Self {
-        Self { registry, node, old_file: lists_folder.join(OLD_FILE) }
+    pub(super) fn new(registry: Arc<dyn Registry>, old_file: PathBuf) -> Self {
+        Self { registry, old_file }
     }
 
     /// The last completed scan. `None` if there was none or it cannot be read: then all links are
     /// scanned again.
-    pub(super) async fn read(&self) -> Option<Done> {
+    pub(super) async fn read(&self, token: FencingToken) -> Option<Done> {
         match self.registry.job_progress(JOB).await {
             Ok(Some(progress)) => {
                 self.remove_old_file();
                 serde_json::from_slice(&progress).ok()
             }
-            Ok(None) => self.adopt_old_file().await,
+            Ok(None) => self.adopt_old_file(token).await,
             Err(error) => {
                 tracing::warn!(%error, "the registry does not say which lists all links were \
                     scanned by; scanning all links again");
@@ -55,19 +49,20 @@ impl Progress {
         }
     }
 
-    pub(super) async fn write(&self, done: &Done) -> Result<(), RegistryError> {
+    pub(super) async fn write(
+        &self,
+        token: FencingToken,
+        done: &Done,
+    ) -> Result<(), RegistryError> {
         let progress = serde_json::to_vec(done)
             .map_err(|error| terse_core::StoreError::Corrupt(error.into()))?;
-        let lease = self.registry.acquire_lease(JOB, &self.node, LEASE_TTL).await?;
-        let token = lease.ok_or(RegistryError::Fenced)?.token;
-        self.registry.put_job_progress(token, JOB, &progress).await?;
-        self.registry.release_lease(token).await
+        self.registry.put_job_progress(token, JOB, &progress).await
     }
 
     /// Moves the progress of an earlier version into the registry.
-    async fn adopt_old_file(&self) -> Option<Done> {
+    async fn adopt_old_file(&self, token: FencingToken) -> Option<Done> {
         let done: Done = serde_json::from_slice(&fs::read(&self.old_file).ok()?).ok()?;
-        match self.write(&done).await {
+        match self.write(token, &done).await {
             Ok(()) => self.remove_old_file(),
             Err(error) => {
                 tracing::warn!(%error, file = %self.old_file.display(), "the progress of the \
@@ -90,32 +85,35 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use terse_core::registry::{JobLease as _, NodeId};
     use terse_testkit::MemoryRegistry;
 
     use super::*;
 
-    fn progress(registry: &Arc<MemoryRegistry>, folder: &Path) -> Progress {
-        Progress::new(registry.clone(), NodeId::parse("local").unwrap(), folder)
-    }
-
     #[tokio::test]
     async fn the_file_of_an_earlier_version_is_read_once_and_removed() {
         let (folder, registry) = (tempfile::tempdir().unwrap(), Arc::new(MemoryRegistry::new()));
-        let file = folder.path().join(OLD_FILE);
+        let file = folder.path().join("judged.json");
+        let node = NodeId::parse("local").unwrap();
+        let lease = registry.acquire_lease("jobs", &node, Duration::from_secs(60)).await.unwrap();
+        let token = lease.unwrap().token;
+        let progress = || Progress::new(registry.clone(), file.clone());
         let old = Done { lists: Fingerprint::default(), at: 5 };
-        assert!(progress(&registry, folder.path()).read().await.is_none());
+        assert!(progress().read(token).await.is_none());
         fs::write(&file, serde_json::to_vec(&old).unwrap()).unwrap();
         registry.fail(true);
-        assert!(progress(&registry, folder.path()).read().await.is_none());
+        assert!(progress().read(token).await.is_none());
         assert!(file.exists(), "the registry did not take it");
         registry.fail(false);
-        assert!(progress(&registry, folder.path()).read().await == Some(old.clone()));
+        assert!(progress().read(token).await == Some(old.clone()));
         assert!(!file.exists());
-        assert!(progress(&registry, folder.path()).read().await == Some(old));
+        assert!(progress().read(token).await == Some(old));
         let new = Done { lists: Fingerprint::default(), at: 6 };
-        progress(&registry, folder.path()).write(&new).await.unwrap();
+        progress().write(token, &new).await.unwrap();
         fs::write(&file, b"left behind").unwrap();
-        assert!(progress(&registry, folder.path()).read().await == Some(new));
+        assert!(progress().read(token).await == Some(new));
         assert!(!file.exists());
     }
 }

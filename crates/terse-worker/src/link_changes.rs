@@ -4,19 +4,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::{BoxError, ChangeFollower};
-use terse_worker::{Context, Job, Next};
+
+use crate::job::{Context, Job, Next};
 
 /// How often new change rows are read.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long one poll may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads new change rows and drops those links from this node's cache. Every node runs it. A poll
-/// that fails is repeated from where it stopped.
-pub(crate) struct ChangeJob(pub(crate) ChangeFollower);
+/// Drops changed links from this node's cache. A poll that fails is repeated a second later from
+/// where it stopped.
+pub struct LinkChanges(pub ChangeFollower);
 
 #[async_trait]
-impl Job for ChangeJob {
+impl Job for LinkChanges {
     fn name(&self) -> &'static str {
         "link changes"
     }

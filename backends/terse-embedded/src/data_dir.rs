@@ -1,15 +1,14 @@
-//! The lock of the data folder and the address of the running server.
+//! The data folder: its lock, and how commands reach the server that holds it.
 //!
-//! A process that uses the folder holds its lock. A server also writes `run.json`, so that commands
-//! on the same machine can reach it. The file counts only while the lock is held, so a file left by
-//! a crash is ignored.
+//! One process at a time works on the folder and holds its lock. A server also writes `run.json`,
+//! which tells commands on the same machine how to reach it. The file counts only while the lock is
+//! held, so one that a crash left behind misleads no command.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
 const LOCK: &str = "lock";
@@ -17,18 +16,18 @@ const RUN: &str = "run.json";
 /// Neither file is ever longer.
 const MAX_FILE_SIZE: u64 = 64 << 10;
 
-/// The folder that everything is kept in.
+/// The folder that holds all data.
 #[derive(Clone, Debug)]
 pub struct DataDir(PathBuf);
 
 /// How to reach the server of a folder.
 #[derive(Clone, Deserialize, Serialize)]
 pub struct RunInfo {
-    /// Its process.
+    /// The server's process.
     pub pid: u32,
-    /// Where its API is, such as `http://127.0.0.1:8080`.
+    /// The address of its API, such as `http://127.0.0.1:8080`.
     pub url: String,
-    /// A key that may do everything, good for as long as this server runs.
+    /// An API key with all permissions, valid while this server runs.
     pub key: String,
 }
 
@@ -42,33 +41,50 @@ impl fmt::Debug for RunInfo {
     }
 }
 
-/// Holds the folder until dropped, or until the process ends in whatever way.
+/// Holds the folder until dropped, or until the process ends.
 #[derive(Debug)]
 pub struct LockGuard {
     _file: File,
 }
 
-/// Somebody else holds the folder.
+/// Why the data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("another terse is running on this folder{}: \
-    {}", pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(), path.display())]
-pub struct InUse {
-    /// Who, if they said so.
-    pub pid: Option<u32>,
-    /// Which folder.
-    pub path: PathBuf,
+pub enum DataDirError {
+    /// Another process holds it.
+    #[error("another terse is running on this folder{}: {}", shown(*pid), path.display())]
+    InUse {
+        /// The process, if its id could be read.
+        pid: Option<u32>,
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file or folder cannot be read or written.
+    #[error("{doing} {}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// `run.json` is damaged.
+    #[error("{} does not say where the server is", .0.display())]
+    RunInfo(PathBuf),
+}
+
+fn shown(pid: Option<u32>) -> String {
+    pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
 }
 
 impl DataDir {
-    /// Opens the folder, making it if need be: for its owner's eyes only.
-    pub fn open(path: &Path) -> anyhow::Result<Self> {
+    /// Opens the folder, and creates it if it does not exist, accessible by its owner only.
+    pub fn open(path: &Path) -> Result<Self, DataDirError> {
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder
-            .create(path)
-            .with_context(|| format!("making the data folder {}", path.display()))?;
+        builder.create(path).map_err(io_error("making the data folder", path))?;
         Ok(Self(path.to_owned()))
     }
 
@@ -77,76 +93,86 @@ impl DataDir {
         path.is_dir().then(|| Self(path.to_owned()))
     }
 
-    /// Where it is.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Takes the folder for this process, and removes a note that a crash left. The error is
-    /// Fails with [`InUse`] if another process uses the folder.
-    pub fn lock(&self) -> anyhow::Result<LockGuard> {
+    /// Locks the folder for this process, and removes a `run.json` that a crash left.
+    pub fn lock(&self) -> Result<LockGuard, DataDirError> {
         let path = self.0.join(LOCK);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file =
-            options.open(&path).with_context(|| format!("opening {}", path.display()))?;
+        let mut file = options.open(&path).map_err(io_error("opening", &path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // Who it is helps people, but is not needed.
+                // The process id helps operators, but is not needed.
                 let _ = (&mut file).take(MAX_FILE_SIZE).read_to_string(&mut text);
-                return Err(InUse { pid: text.trim().parse().ok(), path: self.0.clone() }.into());
+                let (pid, path) = (text.trim().parse().ok(), self.0.clone());
+                return Err(DataDirError::InUse { pid, path });
             }
-            Err(TryLockError::Error(error)) => {
-                return Err(error).with_context(|| format!("locking {}", path.display()));
-            }
+            Err(TryLockError::Error(source)) => return Err(io_error("locking", &path)(source)),
         }
-        // Whoever left a note is gone; what answers at its address now may be anything.
-        self.remove_run().context("removing an old run.json")?;
-        file.set_len(0)?;
-        file.rewind()?;
-        writeln!(file, "{}", std::process::id())?;
+        // The process that wrote it has ended; its address may belong to any process now.
+        self.remove_run()?;
+        let mut write = || -> io::Result<()> {
+            file.set_len(0)?;
+            file.rewind()?;
+            writeln!(file, "{}", std::process::id())
+        };
+        write().map_err(io_error("writing", &path))?;
         Ok(LockGuard { _file: file })
     }
 
-    /// Leaves the note, whole or not at all, for its owner's eyes only. The caller holds the lock.
-    pub fn write_run(&self, info: &RunInfo) -> anyhow::Result<()> {
+    /// Writes `run.json`, whole or not at all, readable by its owner only. The caller holds the
+    /// lock.
+    pub fn write_run(&self, info: &RunInfo) -> Result<(), DataDirError> {
         let path = self.0.join(RUN);
-        let write = || -> anyhow::Result<()> {
-            let mut file = tempfile::Builder::new().prefix(".run").tempfile_in(&self.0)?; // 0600 from the beginning
+        let write = || -> io::Result<()> {
+            // 0600 from the beginning.
+            let mut file = tempfile::Builder::new().prefix(".run").tempfile_in(&self.0)?;
             serde_json::to_writer(&mut file, info)?;
             file.persist(&path)?;
             Ok(())
         };
-        write().with_context(|| format!("writing {}", path.display()))
+        write().map_err(io_error("writing", &path))
     }
 
-    /// The note, if there is one.
-    pub fn read_run(&self) -> anyhow::Result<Option<RunInfo>> {
+    /// Reads `run.json`, if it exists.
+    pub fn read_run(&self) -> Result<Option<RunInfo>, DataDirError> {
         let path = self.0.join(RUN);
         let file = match File::open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("opening {}", path.display())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(io_error("opening", &path)(source)),
         };
         let info: RunInfo = serde_json::from_reader(file.take(MAX_FILE_SIZE))
-            .with_context(|| format!("reading {}", path.display()))?;
+            .map_err(|error| io_error("reading", &path)(error.into()))?;
         if !info.url.starts_with("http://") && !info.url.starts_with("https://") {
-            bail!("{} does not say where the server is", path.display());
+            return Err(DataDirError::RunInfo(path));
         }
         Ok(Some(info))
     }
 
-    /// Takes the note away.
-    pub fn remove_run(&self) -> anyhow::Result<()> {
-        match std::fs::remove_file(self.0.join(RUN)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+    /// Removes `run.json`.
+    pub fn remove_run(&self) -> Result<(), DataDirError> {
+        let path = self.0.join(RUN);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(io_error("removing", &path)(error))
+            }
             _ => Ok(()),
         }
     }
+}
+
+fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DataDirError {
+    let path = path.to_owned();
+    move |source| DataDirError::Io { doing, path, source }
 }
 
 #[cfg(test)]
@@ -164,7 +190,8 @@ mod tests {
         let (_temp, dir) = folder();
         let held = dir.lock().unwrap();
         let refused = DataDir::open(dir.path()).unwrap().lock().unwrap_err();
-        assert_eq!(refused.downcast_ref::<InUse>().unwrap().pid, Some(std::process::id()));
+        let pid = std::process::id();
+        assert!(matches!(refused, DataDirError::InUse { pid: Some(held), .. } if held == pid));
         assert!(
             refused.to_string().starts_with("another terse is running on this folder (pid "),
             "{refused}"
@@ -174,12 +201,12 @@ mod tests {
     }
 
     #[test]
-    fn a_note_does_not_outlive_its_server() {
+    fn run_info_does_not_outlive_its_server() {
         let (_temp, dir) = folder();
         let server = dir.lock().unwrap();
         dir.write_run(&RunInfo { pid: 1, url: "http://127.0.0.1:1".into(), key: "k".into() })
             .unwrap();
-        drop(server); // a crash leaves run.json
+        drop(server); // a crash: the file stays
         let _next = dir.lock().unwrap();
         assert!(dir.read_run().unwrap().is_none());
     }
@@ -217,7 +244,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn nobody_else_can_read_the_folder_or_the_note() {
+    fn only_the_owner_can_read_the_folder_and_the_run_info() {
         use std::os::unix::fs::PermissionsExt as _;
         let (_temp, dir) = folder();
         dir.write_run(&RunInfo {
@@ -236,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_note_is_an_error_and_not_a_server() {
+    fn damaged_run_info_is_an_error_and_not_a_server() {
         let (_temp, dir) = folder();
         for text in ["", "{}", "[1]", r#"{"pid":1,"url":"file:///etc","key":"k"}"#] {
             std::fs::write(dir.path().join(RUN), text).unwrap();

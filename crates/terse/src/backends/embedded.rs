@@ -1,0 +1,178 @@
+//! The embedded stores: SQLite files in the data folder.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use terse_core::clicks::ClickStore;
+use terse_core::limits::Limiter;
+use terse_core::registry::{JobLease, NodeId, Registry};
+use terse_core::{Clock, LinkStore, StoreError};
+use terse_embedded::{
+    ClickOptions, Embedded, EmbeddedClicks, EmbeddedRegistry, LocalLimiter, Options,
+    RegistryOptions,
+};
+
+use crate::config::Config;
+use crate::serve::alphabet;
+
+/// The opened stores, by what they are needed for.
+pub struct Store {
+    /// The links.
+    pub links: Arc<dyn LinkStore>,
+    /// Their clicks.
+    pub clicks: Arc<dyn ClickStore>,
+    /// Their owners.
+    pub registry: Arc<dyn Registry>,
+    embedded: Arc<Embedded>,
+    embedded_clicks: Arc<EmbeddedClicks>,
+    embedded_registry: Arc<EmbeddedRegistry>,
+}
+
+/// Opens the files that the settings name.
+pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
+    let options = Options { alphabet: alphabet(config), ..Options::new(config.store_file()) };
+    let path = options.path.clone();
+    let opened = tokio::task::spawn_blocking(move || Embedded::open(options))
+        .await
+        .context("opening the store")?;
+    let embedded =
+        Arc::new(opened.with_context(|| format!("opening the store {}", path.display()))?);
+    let path = config.clicks_file();
+    let options = ClickOptions {
+        keep_raw: !config.clicks.keep_raw.get().is_zero(),
+        ..ClickOptions::new(path.clone())
+    };
+    let opened = tokio::task::spawn_blocking(move || EmbeddedClicks::open(options))
+        .await
+        .context("opening the store of clicks")?;
+    let embedded_clicks = Arc::new(opened.with_context(|| {
+        let advice =
+            "the links are not affected: restore a backup, or move this file away to count anew";
+        format!("opening the store of clicks {} ({advice})", path.display())
+    })?);
+    let path = config.registry_file();
+    let options = RegistryOptions::new(path.clone());
+    let opened = tokio::task::spawn_blocking(move || EmbeddedRegistry::open(options))
+        .await
+        .context("opening the registry of owners")?;
+    let embedded_registry = Arc::new(
+        opened.with_context(|| format!("opening the registry of owners {}", path.display()))?,
+    );
+    Ok(Store {
+        links: embedded.clone(),
+        clicks: embedded_clicks.clone(),
+        registry: embedded_registry.clone(),
+        embedded,
+        embedded_clicks,
+        embedded_registry,
+    })
+}
+
+/// Counts against rate limits, in this process.
+pub fn limiter(clock: &Clock) -> Arc<dyn Limiter> {
+    Arc::new(LocalLimiter::new(clock.clone()))
+}
+
+impl Store {
+    /// The leases that decide which node runs the background jobs.
+    pub fn leases(&self) -> Arc<dyn JobLease> {
+        self.embedded_registry.clone()
+    }
+
+    /// This node's name in leases. One process at a time uses an embedded store, so every start has
+    /// the same name and takes its own lease again at once.
+    pub fn node(&self) -> anyhow::Result<NodeId> {
+        NodeId::parse("local").context("naming this node")
+    }
+
+    /// How many writes are waiting.
+    pub fn queue_depth(&self) -> impl Fn() -> usize + Send + Sync + 'static {
+        let embedded = Arc::clone(&self.embedded);
+        move || embedded.queue_depth()
+    }
+
+    /// The hash of the admin key, if one was made.
+    pub async fn admin_key(&self) -> Result<Option<[u8; 32]>, StoreError> {
+        self.embedded.admin_key().await
+    }
+
+    /// Keeps the hash of the admin key.
+    pub async fn set_admin_key(&self, hash: [u8; 32]) -> Result<(), StoreError> {
+        self.embedded.set_admin_key(hash).await
+    }
+}
+
+impl Drop for Store {
+    /// Writes what is waiting before the process ends.
+    fn drop(&mut self) {
+        self.embedded_clicks.close();
+        self.embedded_registry.close();
+        self.embedded.close();
+    }
+}
+
+/// Copies a snapshot of the store into a new file. Works while a server is using the store.
+pub fn backup(config: &Config, to: &Path) -> anyhow::Result<()> {
+    terse_embedded::backup(&config.store_file(), to).context("copying the store")
+}
+
+/// The same for the clicks.
+pub fn backup_clicks(config: &Config, to: &Path) -> anyhow::Result<()> {
+    terse_embedded::backup_clicks(&config.clicks_file(), to).context("copying the clicks")
+}
+
+/// The same for the owners.
+pub fn backup_registry(config: &Config, to: &Path) -> anyhow::Result<()> {
+    terse_embedded::backup_registry(&config.registry_file(), to).context("copying the owners")
+}
+
+/// Reads a clicks file from end to end and says how many clicks it has counted.
+pub fn verify_clicks(file: &Path) -> anyhow::Result<Option<u64>> {
+    let report = terse_embedded::verify_clicks(file).context("reading the clicks")?;
+    anyhow::ensure!(report.is_clean(), "the clicks are damaged: {report:?}");
+    Ok(Some(report.clicks))
+}
+
+/// Sees that a clicks file is one that could be opened.
+pub fn inspect_clicks(file: &Path) -> anyhow::Result<()> {
+    terse_embedded::inspect_clicks(file).context("opening the clicks")
+}
+
+/// Sees that a registry's file is one that could be opened.
+pub fn inspect_registry(file: &Path) -> anyhow::Result<()> {
+    terse_embedded::inspect_registry(file).context("opening the registry of owners")
+}
+
+/// Reads a registry's file from end to end and says how many owners it holds.
+pub fn verify_registry(file: &Path) -> anyhow::Result<Option<u64>> {
+    let report = terse_embedded::verify_registry(file).context("reading the registry of owners")?;
+    anyhow::ensure!(report.is_clean(), "the registry of owners is damaged: {report:?}");
+    Ok(Some(report.accounts))
+}
+
+/// Makes a registry's file that is a copy from the past safe to go on with: no id is given out
+/// twice, and who was signed in then signs in again.
+pub fn skip_ahead_registry(file: &Path) -> anyhow::Result<()> {
+    terse_embedded::skip_ahead_registry(file)
+        .context("skipping the ids that may have been given out since")
+}
+
+/// Sees that a store's file is one that could be opened.
+pub fn inspect(file: &Path) -> anyhow::Result<()> {
+    terse_embedded::inspect(file).context("opening the store")
+}
+
+/// Makes a store's file that is a copy from the past safe to go on with: no code that was given out
+/// since is given out again.
+pub fn skip_ahead(file: &Path) -> anyhow::Result<()> {
+    terse_embedded::skip_ahead(file)
+        .context("skipping the codes that may have been given out since")
+}
+
+/// Reads a store's file from end to end and says how many links it holds.
+pub fn verify(file: &Path) -> anyhow::Result<Option<u64>> {
+    let report = terse_embedded::verify(file).context("reading the store")?;
+    anyhow::ensure!(report.is_clean(), "the store is damaged: {report:?}");
+    Ok(Some(report.links))
+}

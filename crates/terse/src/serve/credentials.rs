@@ -1,0 +1,92 @@
+//! Keys, accounts and passwords, from the settings and the store.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use terse_core::registry::Token;
+use terse_server::{AccountSettings, Keys, Oidc, OidcSettings, Passwords};
+use url::Url;
+
+use crate::backends::Store;
+use crate::config::{self, Config};
+use crate::outgoing::ProviderHttp;
+
+/// Signs the access cookies of links with a password; the same on every node.
+pub(super) fn pass_key(store: &Store) -> [u8; 32] {
+    store.links.identity().derive("terse link passes v1")
+}
+
+/// The keys with all permissions, the admin key if it was generated now, and a key for commands on
+/// this machine that is valid while the process runs.
+pub(super) async fn keys(
+    config: &Config,
+    store: &Store,
+) -> anyhow::Result<(Keys, Option<String>, String)> {
+    let (local, local_hash) = Keys::generate().context("making a key")?;
+    let mut keys = Keys::new(vec![local_hash]);
+    let mut fresh = None;
+    match store.admin_key().await.context("reading the admin key")? {
+        Some(hash) => keys.add(hash),
+        None if config.admin_key.is_none() => {
+            let (key, hash) = Keys::generate().context("making the admin key")?;
+            store.set_admin_key(hash).await.context("keeping the admin key")?;
+            keys.add(hash);
+            fresh = Some(key);
+        }
+        None => {}
+    }
+    if let Some(given) = &config.admin_key {
+        keys.add(Keys::hash(given.reveal()));
+    }
+    Ok((keys, fresh, local))
+}
+
+/// Who may create an account, how long sessions last, and the OpenID Connect provider.
+pub(super) fn accounts(
+    config: &Config,
+    base_url: &Url,
+    store: &Store,
+) -> anyhow::Result<AccountSettings> {
+    let issuer = config.issuer().map_err(anyhow::Error::msg).context("oidc.issuer")?;
+    let oidc = config.oidc.issuer.clone().zip(issuer).zip(config.oidc.client_id.clone()).map(
+        |((issuer, url), client_id)| {
+            let settings = OidcSettings {
+                issuer,
+                client_id,
+                client_secret: config
+                    .oidc
+                    .client_secret
+                    .as_ref()
+                    .map(|secret| secret.reveal().to_owned()),
+                name: config
+                    .oidc
+                    .name
+                    .clone()
+                    .unwrap_or_else(|| url.host_str().unwrap_or_default().to_owned()),
+                sign_up: config.oidc.sign_up,
+                redirect_url: format!(
+                    "{}/auth/oidc/callback",
+                    base_url.as_str().trim_end_matches('/')
+                ),
+                key: store.links.identity().derive("terse sign-in elsewhere v1"),
+            };
+            Arc::new(Oidc::new(settings, Arc::new(ProviderHttp::new(config))))
+        },
+    );
+    let open = config.accounts.sign_up == config::SignUp::Open;
+    Ok(AccountSettings { open, session_ttl: config.accounts.session_ttl.get(), oidc })
+}
+
+/// The link that creates the first admin, while there has never been one. Every start makes a new
+/// one: only its hash is stored.
+pub(super) async fn setup_link(store: &Store, base: &Url) -> anyhow::Result<Option<String>> {
+    let (token, hash) = Keys::generate().context("making the set-up link")?;
+    let offered =
+        store.registry.offer_setup(Token(hash)).await.context("keeping the set-up link")?;
+    Ok(offered.then(|| format!("{}/setup?token={token}", base.as_str().trim_end_matches('/'))))
+}
+
+/// One hash at a time per core: each hash keeps a core busy.
+pub(super) fn passwords() -> Passwords {
+    Passwords::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}

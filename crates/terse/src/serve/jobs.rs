@@ -1,0 +1,106 @@
+//! The background jobs of this process.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use terse_core::Clock;
+use terse_server::{Erasures, UsedKeys};
+use terse_worker::{
+    Reaper, ReaperCounts, RegistryRetention, Reports, Rescan, RescanCounts, RescanParts, Scheduler,
+};
+use url::Url;
+
+use super::services::Services;
+use crate::account_jobs::{ErasureJob, UsedKeyFlush};
+use crate::backends::Store;
+use crate::click_plane::ClickPlane;
+use crate::config::Config;
+use crate::geo_refresh::GeoRefresh;
+use crate::safety::CacheRescreen;
+
+/// What jobs need beside the services.
+pub(super) struct JobParts<'a> {
+    pub(super) config: &'a Config,
+    pub(super) base_url: &'a Url,
+    pub(super) clock: &'a Clock,
+    pub(super) store: &'a Store,
+}
+
+/// What jobs count, for metrics.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) reaper: Arc<ReaperCounts>,
+    pub(super) rescan: Arc<RescanCounts>,
+    /// Cached links that were dropped because the screen changed.
+    pub(super) recalled: Arc<AtomicU64>,
+}
+
+impl JobParts<'_> {
+    /// Adds the jobs of this node and, with the role `worker`, those of the fleet.
+    pub(super) fn add(
+        &self,
+        services: Services,
+        click_plane: &ClickPlane,
+        used_keys: Arc<UsedKeys>,
+        jobs: &mut Scheduler,
+    ) -> Counts {
+        let Self { config, clock, store, .. } = *self;
+        let counts = Counts::default();
+        if config.roles.worker {
+            self.add_fleet_jobs(&services, click_plane, &counts, jobs);
+        }
+        let Services { store: link_store, classifier, safety, redirector, links, integrations } =
+            services;
+        if config.clicks.geo_database.is_some() {
+            jobs.add(GeoRefresh { classifier, clock: clock.clone() });
+        }
+        safety.add_jobs(config, self.base_url.as_str(), jobs);
+        if let Some(service) = &safety.service {
+            service.add_jobs(&safety, &links, jobs);
+        }
+        jobs.add(CacheRescreen {
+            redirector,
+            screen: safety.screen.clone(),
+            recalled: Arc::clone(&counts.recalled),
+            seen: None,
+        });
+        jobs.add(UsedKeyFlush { registry: Arc::clone(&store.registry), used_keys });
+        integrations.add_jobs(config, &link_store, &links, clock, jobs);
+        counts
+    }
+
+    /// Jobs that one node runs for all, under the lease.
+    fn add_fleet_jobs(
+        &self,
+        services: &Services,
+        click_plane: &ClickPlane,
+        counts: &Counts,
+        jobs: &mut Scheduler,
+    ) {
+        let Self { config, clock, store, .. } = *self;
+        let (links, registry) = (&services.links, &store.registry);
+        jobs.add(Reaper {
+            links: Arc::clone(links),
+            clicks: Arc::clone(&store.clicks),
+            every: config.links.reap_every.get(),
+            batch: config.links.reap_batch as usize,
+            counts: Arc::clone(&counts.reaper),
+        });
+        jobs.add(Rescan::new(RescanParts {
+            links: Arc::clone(links),
+            registry: Arc::clone(registry),
+            old_file: services.safety.folder().join("judged.json"),
+            lists: services.safety.changes(),
+            every: config.safety.rescan_every.get(),
+            clock: clock.clone(),
+            counts: Arc::clone(&counts.rescan),
+        }));
+        let (clock, registry) = (clock.clone(), Arc::clone(registry));
+        jobs.add(Reports { links: Arc::clone(links), registry, clock });
+        jobs.add(click_plane.retention(config, &store.clicks, &services.store, self.clock));
+        let (clock, registry) = (self.clock.clone(), Arc::clone(&store.registry));
+        jobs.add(RegistryRetention { registry, clock });
+        let (clicks, registry) = (Arc::clone(&store.clicks), Arc::clone(&store.registry));
+        jobs.add(ErasureJob { erasures: Erasures::new(Arc::clone(links), clicks, registry) });
+    }
+}

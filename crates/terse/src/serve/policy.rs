@@ -1,0 +1,132 @@
+//! What the settings mean for the core and the redirect plane.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use terse_core::{
+    Alphabet, BlockedHosts, Clock, CodeSource, Domain, Hashed, Hosts, LinkPolicy, LinkStore, Links,
+    Numbered, Random, Snowflake, TargetRules,
+};
+use terse_redirect::{ErrorStyle, FailurePages, Settings};
+use url::Url;
+
+use crate::config::{self, Config};
+use crate::outgoing::Integrations;
+
+/// The hosts that terse answers for. The machine's own names are always among them: commands use
+/// them.
+pub(super) fn hosts(config: &Config, base_url: &Url, address: SocketAddr) -> anyhow::Result<Hosts> {
+    let here = match address.ip() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    let mut own = vec!["localhost", "127.0.0.1", "[::1]"];
+    if !address.ip().is_unspecified() {
+        own.push(&here);
+    }
+    let parse = |name: &String| {
+        Domain::parse(name).with_context(|| format!("domains: {name:?} is not a host name"))
+    };
+    let further = config.domains.iter().map(parse).collect::<anyhow::Result<Vec<_>>>()?;
+    Hosts::new(base_url, &own, further).context("base_url has no host")
+}
+
+/// The policy for links.
+pub(super) fn link_policy(config: &Config, hosts: Hosts) -> anyhow::Result<LinkPolicy> {
+    let blocked = BlockedHosts::parse(&config.safety.blocked_hosts)
+        .map_err(|host| anyhow::anyhow!("safety.blocked_hosts: {host:?} is not a host"))?;
+    Ok(LinkPolicy {
+        targets: TargetRules {
+            hosts: Some(hosts.clone()),
+            allow_private: config.safety.allow_private_targets,
+            blocked,
+        },
+        hosts,
+        anonymous_create: config.anonymous.create,
+        anonymous_ttl: config.anonymous.ttl.get(),
+        grace: config.links.grace.get(),
+        quarantine: config.links.quarantine.get(),
+    })
+}
+
+/// How codes are generated.
+pub(super) fn code_source(
+    config: &Config,
+    store: &Arc<dyn LinkStore>,
+    clock: &Clock,
+) -> Arc<dyn CodeSource> {
+    let codes = &config.codes;
+    let alphabet = alphabet(config);
+    match codes.strategy {
+        config::Strategy::Numbered => {
+            Arc::new(Numbered::new(Arc::clone(store), codes.length, codes.lease.into()))
+        }
+        config::Strategy::Random => Arc::new(Random::new(alphabet, codes.length)),
+        config::Strategy::Hash => Arc::new(Hashed::new(alphabet, codes.length)),
+        config::Strategy::Snowflake => {
+            Arc::new(Snowflake::new(alphabet, codes.machine, clock.clone()))
+        }
+    }
+}
+
+/// The alphabet of generated codes.
+pub(crate) fn alphabet(config: &Config) -> Alphabet {
+    match config.codes.alphabet {
+        config::Alphabet::Base62 => Alphabet::Base62,
+        config::Alphabet::Base58 => Alphabet::Base58,
+    }
+}
+
+/// The settings of the redirect plane.
+pub(super) fn redirect_settings(config: &Config) -> anyhow::Result<Settings> {
+    let (redirect, cache) = (&config.redirect, &config.cache);
+    let threads = match usize::from(redirect.threads) {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        threads => threads,
+    };
+    Ok(Settings {
+        threads,
+        fast_path: config.roles.redirect,
+        errors: match redirect.errors {
+            config::Errors::Status => ErrorStyle::Status,
+            config::Errors::Page => ErrorStyle::Page,
+        },
+        permanent_max_age: redirect.permanent_max_age.get(),
+        store_timeout: redirect.store_timeout.get(),
+        store_concurrency: redirect.store_concurrency as usize,
+        header_timeout: redirect.header_timeout.get(),
+        idle_timeout: redirect.idle_timeout.get(),
+        max_connections: redirect.max_connections as usize,
+        cache_bytes: usize::try_from(cache.size.bytes()).unwrap_or(usize::MAX),
+        cache_ttl: cache.ttl.get(),
+        negative_ttl: cache.negative_ttl.get(),
+        negative_entries: cache.negative_entries as usize,
+        loose: config.codes.loose,
+        redirect_per_address: config.limits.redirect_per_ip,
+        redirect_per_code: config.limits.redirect_per_code,
+        guesses_per_address: config.limits.guesses_per_ip,
+        proxies: config.proxies().map_err(anyhow::Error::msg).context("trusted_proxies")?,
+    })
+}
+
+/// The pages that the redirect plane sends by itself.
+pub(super) fn failure_pages() -> FailurePages {
+    let pages = terse_server::pages();
+    FailurePages {
+        not_found: pages.not_found,
+        gone: pages.gone,
+        blocked: pages.blocked,
+        unavailable: pages.unavailable,
+        limited: pages.limited,
+        policy: pages.policy.to_owned(),
+    }
+}
+
+/// Adds the listeners to what happens to links.
+pub(super) fn with_events(links: Links, outside: &Integrations) -> Links {
+    match outside.events() {
+        Some(events) => links.telling(events),
+        None => links,
+    }
+}

@@ -1,0 +1,66 @@
+//! The services: links with their policy, screening, cache and events.
+
+use std::sync::Arc;
+
+use prometheus_client::registry::Registry;
+use terse_clicks::UserAgentClassifier;
+use terse_core::{Clock, Hosts, LinkStore, Links};
+use terse_redirect::{Redirector, Settings};
+
+use super::policy;
+use crate::backends::Store;
+use crate::config::Config;
+use crate::metrics_store::MetricsStore;
+use crate::outgoing::Integrations;
+use crate::safety::Safety;
+
+/// What the planes and the jobs share.
+pub(super) struct Services {
+    /// The links, with metrics of every call.
+    pub(super) store: Arc<dyn LinkStore>,
+    pub(super) classifier: Arc<UserAgentClassifier>,
+    pub(super) safety: Arc<Safety>,
+    pub(super) redirector: Arc<Redirector>,
+    pub(super) links: Arc<Links>,
+    pub(super) integrations: Integrations,
+}
+
+impl Services {
+    pub(super) async fn open(
+        config: &Config,
+        store: &Store,
+        hosts: &Hosts,
+        port: u16,
+        settings: Settings,
+        clock: &Clock,
+        metrics: &mut Registry,
+    ) -> anyhow::Result<Self> {
+        let link_store: Arc<dyn LinkStore> =
+            Arc::new(MetricsStore::new(Arc::clone(&store.links), metrics));
+        let classifier = Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone()));
+        let safety = Arc::new(Safety::open(config, hosts, clock)?);
+        let redirector = Redirector::new(
+            link_store.clone(),
+            link_store.clone(),
+            hosts.clone(),
+            port,
+            &policy::failure_pages(),
+            settings,
+            clock.clone(),
+        );
+        let redirector =
+            Arc::new(redirector.with_classifier(classifier.clone()).screened_by(safety.judging()));
+        let identity = store.links.identity();
+        let integrations = Integrations::open(config, &store.registry, identity, hosts).await?;
+        let links = Links::new(
+            Arc::clone(&link_store),
+            policy::code_source(config, &link_store, clock),
+            redirector.clone(),
+            safety.judging(),
+            policy::link_policy(config, hosts.clone())?,
+            clock.clone(),
+        );
+        let links = Arc::new(policy::with_events(links, &integrations));
+        Ok(Self { store: link_store, classifier, safety, redirector, links, integrations })
+    }
+}

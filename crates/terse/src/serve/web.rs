@@ -1,0 +1,116 @@
+//! The web plane: what the API and the pages are given.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use terse_clicks::UserAgentClassifier;
+use terse_core::{Clock, Links, NoRouteCache};
+use terse_server::{AppState, Keys, Limits, RegistryRefresh};
+use tokio::sync::watch;
+use url::Url;
+
+use super::services::Services;
+use super::{credentials, policy};
+use crate::backends::{self, Store};
+use crate::click_plane::ClickPlane;
+use crate::config::Config;
+use crate::outgoing::Integrations;
+use crate::safety::LazyScreen;
+
+/// What the web plane needs beside the services.
+pub(super) struct WebParts<'a> {
+    pub(super) config: &'a Config,
+    pub(super) base_url: &'a Url,
+    pub(super) clock: &'a Clock,
+    pub(super) store: &'a Store,
+}
+
+impl WebParts<'_> {
+    pub(super) fn state(
+        &self,
+        services: &Services,
+        click_plane: &ClickPlane,
+        keys: Keys,
+        registry_refresh: RegistryRefresh,
+        stop: watch::Receiver<bool>,
+    ) -> anyhow::Result<AppState> {
+        let Self { config, base_url, clock, store } = *self;
+        Ok(AppState {
+            links: Arc::clone(&services.links),
+            keys,
+            registry: Arc::clone(&store.registry),
+            registry_refresh,
+            passwords: credentials::passwords(),
+            accounts: credentials::accounts(config, base_url, store)?,
+            used_keys: Arc::default(),
+            classifier: services.classifier.clone(),
+            cursor_key: store.links.identity().derive("terse list cursors v1"),
+            pass_key: credentials::pass_key(store),
+            reporter_key: store.links.identity().derive("terse reporters v1"),
+            limits: Limits {
+                limiter: backends::limiter(clock),
+                create_per_address: config.limits.create_per_ip,
+                create_per_key: config.limits.create_per_key,
+                guesses_per_address: config.limits.guesses_per_ip,
+                passwords_per_address: config.limits.password_attempts_per_ip,
+                sign_in: config.limits.sign_in_per_ip,
+                reports_per_address: config.limits.report_per_ip,
+            },
+            stats: Arc::default(),
+            clicks: Arc::clone(&store.clicks),
+            live: Arc::clone(&click_plane.live),
+            webhooks: services.integrations.webhooks(),
+            stop,
+        })
+    }
+}
+
+/// The API without a server: the same router on the store of a data folder whose lock the caller
+/// holds, and a key that it accepts. Called inside a runtime.
+pub(crate) async fn in_process_api(
+    config: &Config,
+) -> anyhow::Result<(axum::Router, String, Store)> {
+    let store = backends::open(config).await?;
+    let base_url = config.base_url();
+    let hosts = policy::hosts(config, &base_url, config.listen)?;
+    let places = store.registry.domain_configs().await.context("reading the short domains")?;
+    hosts.set_added(places.into_iter().map(|place| place.domain));
+    let moderator_blocks =
+        store.registry.blocked_hosts().await.context("reading the blocked hosts")?;
+    let screen = Arc::new(LazyScreen::new(config.clone(), hosts.clone(), moderator_blocks));
+    let rules = policy::link_policy(config, hosts)?;
+    let clock = Clock::default();
+    let codes = policy::code_source(config, &store.links, &clock);
+    let integrations =
+        Integrations::open(config, &store.registry, store.links.identity(), &rules.hosts).await?;
+    let links =
+        Links::new(Arc::clone(&store.links), codes, Arc::new(NoRouteCache), screen, rules, clock);
+    // The next server sends the events of a command; titles are not read.
+    let links = Arc::new(policy::with_events(links, &integrations));
+    let (key, hash) = Keys::generate().context("making a key")?;
+    let cursor_key = store.links.identity().derive("terse list cursors v1");
+    let reporter_key = store.links.identity().derive("terse reporters v1");
+    // A command ends with its process.
+    let stop = watch::channel(false).1;
+    let state = AppState {
+        links,
+        keys: Keys::new(vec![hash]),
+        registry: Arc::clone(&store.registry),
+        registry_refresh: RegistryRefresh::default(),
+        passwords: credentials::passwords(),
+        accounts: credentials::accounts(config, &base_url, &store)?,
+        used_keys: Arc::default(),
+        classifier: Arc::new(UserAgentClassifier::new(config.clicks.geo_database.clone())),
+        cursor_key,
+        pass_key: credentials::pass_key(&store),
+        reporter_key,
+        // An operator with access to the store has no limits.
+        limits: Limits::off(),
+        stats: Arc::default(),
+        clicks: Arc::clone(&store.clicks),
+        live: Arc::default(),
+        webhooks: integrations.webhooks(),
+        stop,
+    };
+    Ok((terse_server::router(state), key, store))
+}
