@@ -1,5 +1,6 @@
 //! The core's services on fakes. One binary, which links faster than one per file.
 
+mod accounts;
 mod codes;
 mod erasing;
 mod events;
