@@ -1,4 +1,5 @@
 //! The rules of the accounts service, whichever adapter calls it.
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 use std::collections::HashMap;
 use std::net::IpAddr;
