@@ -51,7 +51,7 @@ pub use limiter::LocalLimiter;
 pub use options::{OpenError, Options};
 pub use registry::{
     EmbeddedRegistry, RegistryFileCheck, RegistryOptions, backup_registry, inspect_registry,
-    skip_ahead_registry, verify_registry,
+    move_into_registry, skip_ahead_registry, verify_registry,
 };
 pub use store::Embedded;
 pub use verify::{LinkFileCheck, Problems, inspect, verify};

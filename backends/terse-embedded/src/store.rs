@@ -131,14 +131,14 @@ impl Embedded {
         crate::backup::backup(&self.site.path, to)
     }
 
-    /// The SHA-256 of the operator's key, if one was set.
-    pub async fn admin_key(&self) -> Result<Option<[u8; 32]>, StoreError> {
+    /// The hash of the admin key, if an earlier version kept it in this file.
+    pub(crate) async fn admin_key(&self) -> Result<Option<[u8; 32]>, StoreError> {
         self.threads.read(LIST, LinkQueries::admin_key).await
     }
 
-    /// Keeps the SHA-256 of the operator's key.
-    pub async fn set_admin_key(&self, hash: [u8; 32]) -> Result<(), StoreError> {
-        self.threads.write(move |writes| writes.set_admin_key(&hash)).await
+    /// Deletes it, once the registry has it.
+    pub(crate) async fn delete_admin_key(&self) -> Result<(), StoreError> {
+        self.threads.write(LinkWrites::delete_admin_key).await
     }
 }
 

@@ -403,10 +403,8 @@ impl LinkWrites {
         Ok(())
     }
 
-    pub(crate) fn set_admin_key(&mut self, hash: &[u8; 32]) -> Result<(), Failure> {
-        self.conn
-            .prepare_cached("INSERT OR REPLACE INTO meta VALUES ('admin_key', ?1)")?
-            .execute([hash])?;
+    pub(crate) fn delete_admin_key(&mut self) -> Result<(), Failure> {
+        self.conn.prepare_cached("DELETE FROM meta WHERE name = 'admin_key'")?.execute([])?;
         Ok(())
     }
 }

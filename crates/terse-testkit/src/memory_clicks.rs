@@ -10,7 +10,7 @@ use terse_core::clicks::{
     Added, Batch, Bucket, Click, ClickCursor, ClickIngest, ClickPage, ClickReport, ClickReports,
     ClickRetention, ClickSubject, ClickTarget, Count, Forgotten, JournalId, JournalSpan, LinkId,
     MAX_VALUES_PER_DAY, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Opened, Period, Position, Pruned,
-    RawQuery, Retention, Salt, Sketch, Tally, Unit,
+    RawQuery, Retention, Sketch, Tally, Unit,
 };
 use terse_core::{LinkKey, OwnerId, StoreError, Timestamp};
 use tokio::sync::watch;
@@ -36,7 +36,6 @@ struct State {
     /// Tombstones: which link was erased, up to which creation time, and when.
     erased_links: Vec<(LinkKey, Timestamp, Timestamp)>,
     erased_owners: BTreeMap<OwnerId, Timestamp>,
-    salts: BTreeMap<i64, Salt>,
     last_number: u64,
 }
 
@@ -418,29 +417,6 @@ impl ClickRetention for MemoryClickStore {
         state.erased_owners.retain(|_, erased_at| !is_over(*erased_at));
         Ok(pruned)
     }
-
-    async fn salt(&self, day: i64) -> Result<Salt, StoreError> {
-        let mut state = self.enter().await?;
-        if let Some(salt) = state.salts.get(&day) {
-            return Ok(*salt);
-        }
-        state.salts.retain(|old, _| *old > day - 2);
-        let salt = some_salt();
-        state.salts.insert(day, salt);
-        Ok(salt)
-    }
-}
-
-/// Another one each time. The standard library's hashes are seeded at random, which is random
-/// enough for a test.
-fn some_salt() -> Salt {
-    use std::hash::{BuildHasher as _, RandomState};
-    let seed = RandomState::new();
-    let mut salt = Salt::default();
-    salt.chunks_mut(8)
-        .zip(0..)
-        .for_each(|(half, n): (_, u8)| half.copy_from_slice(&seed.hash_one(n).to_le_bytes()));
-    salt
 }
 
 #[cfg(test)]

@@ -87,6 +87,7 @@ impl Reports {
 mod tests {
     use super::*;
     use terse_core::registry::NewReport;
+    use terse_core::registry::prelude::*;
     use terse_core::{
         Alphabet, Insert, LinkKey, LinkPolicy, LinkReader as _, LinkStore, ModerationStatus,
         NoRouteCache, NoScreening, Random, TargetRules,

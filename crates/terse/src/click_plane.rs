@@ -8,13 +8,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use terse_clicks::{AddressPrecision, Shipper, ShipperCounts, ShipperParts};
 use terse_core::clicks::{ClickStore, Live};
+use terse_core::registry::Salts;
 use terse_core::{Clock, LinkStore};
 use terse_redirect::{AddressDetail, Journal, JournalSettings};
 use terse_worker::{ClickRetention, ClickRetentionCounts, ClickRetentionSettings, Scheduler};
 use tokio::runtime::Runtime;
 
-use crate::click_jobs::{DailySalt, salt_of_today};
 use crate::config::{Addresses, Config};
+use crate::salt_jobs::DailySalt;
 
 /// The size of a segment: small enough that dropping one loses little, large enough that a busy
 /// server creates only a few a second. Each costs the file system some entries in its own journal,
@@ -60,6 +61,7 @@ impl ClickPlane {
     pub(crate) fn start(
         config: &Config,
         clicks: &Arc<dyn ClickStore>,
+        salts: &Arc<dyn Salts>,
         threads: usize,
         clock: &Clock,
         runtime: &Runtime,
@@ -109,24 +111,13 @@ impl ClickPlane {
             };
             let journal =
                 Journal::start(journal, threads, clock.clone()).context("making the journal")?;
-            // Without a salt, on a full disk for example, visits are counted, but have no visitor
-            // hash until there is one.
-            let day = match runtime.block_on(salt_of_today(&**clicks, clock)) {
-                Ok((day, salt)) => {
-                    journal.set_salt(salt);
-                    day
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "there is no salt for today yet; trying again");
-                    i64::MIN
-                }
-            };
-            scheduler.add(DailySalt {
-                store: Arc::clone(clicks),
-                clock: clock.clone(),
-                known: day,
-                journal: Arc::clone(&journal),
-            });
+            // Before the first visitor, so that the first clicks have a visitor hash.
+            let mut salt = DailySalt::new(Arc::clone(salts), Arc::clone(&journal), clock.clone());
+            if let Err(error) = runtime.block_on(salt.poll()) {
+                tracing::warn!(%error, "the registry gives no salt for today; clicks are counted \
+                    without telling visitors apart until it does");
+            }
+            scheduler.add(salt);
             Some(journal)
         } else {
             None

@@ -7,7 +7,6 @@
 mod account_jobs;
 pub mod backends;
 pub mod cli;
-mod click_jobs;
 mod click_plane;
 mod commands;
 pub mod config;
@@ -21,6 +20,7 @@ mod metrics_store;
 mod outgoing;
 mod registry_watcher;
 mod safety;
+mod salt_jobs;
 pub mod serve;
 
 pub use config::Config;

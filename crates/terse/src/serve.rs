@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
+use terse_core::registry::Salts;
 use terse_core::{ChangeFollower, Clock, RouteCache};
 use terse_redirect::{Settings, Workers};
 use terse_server::{PasswordGate, RegistryRefresh};
@@ -132,8 +133,9 @@ impl Server {
         // Now, while nothing is cached: the first poll starts at the end of the feed.
         runtime.block_on(follower.poll()).context("reading the changes of links")?;
         jobs.add(LinkChanges(follower));
+        let salts: Arc<dyn Salts> = store.registry.clone();
         let click_plane =
-            ClickPlane::start(config, &store.clicks, threads, &clock, &runtime, &mut jobs)?;
+            ClickPlane::start(config, &store.clicks, &salts, threads, &clock, &runtime, &mut jobs)?;
         let stopping = stopped.clone();
         let parts = web::WebParts { config, base_url: &base_url, clock: &clock, store: &store };
         let state = parts.state(&services, &click_plane, keys, registry_refresh, stopping)?;

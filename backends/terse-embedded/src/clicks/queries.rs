@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use terse_core::clicks::{ClickSubject, Count, LinkId};
+use terse_core::clicks::{ClickSubject, Count, LinkId, Salt};
 use terse_core::{Code, Domain, LinkKey, OwnerId, Timestamp};
 
 use crate::clicks::bucket::{hour_id, of_hour_id};
@@ -56,6 +56,13 @@ pub(crate) fn filed(subject: &ClickSubject) -> Option<(i64, i64)> {
 impl ClickQueries {
     pub(crate) fn new(conn: Connection) -> Self {
         Self { conn, cost: Cell::default() }
+    }
+
+    /// The salts that earlier versions kept in this file, by day.
+    pub(crate) fn old_salts(&self) -> Result<Vec<(i64, Salt)>, Failure> {
+        let mut statement = self.conn.prepare_cached("SELECT day, salt FROM salts ORDER BY day")?;
+        let salts = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(salts.collect::<rusqlite::Result<_>>()?)
     }
 
     /// Where a subject is filed.

@@ -114,6 +114,19 @@ impl EmbeddedClicks {
         }
     }
 
+    /// The salts that earlier versions kept in this file, by day.
+    pub async fn old_salts(&self) -> Result<Vec<(i64, Salt)>, StoreError> {
+        self.threads.read(READ, ClickQueries::old_salts).await
+    }
+
+    /// Deletes the salts that earlier versions kept in this file, from its log as well.
+    pub async fn delete_old_salts(&self) -> Result<(), StoreError> {
+        self.threads.write(|writes| writes.delete_old_salts()).await?;
+        self.to_wipe.store(true, Ordering::Relaxed);
+        self.wipe().await;
+        Ok(())
+    }
+
     /// How many writes are waiting.
     pub fn queue_depth(&self) -> usize {
         self.threads.queue_depth()
@@ -236,14 +249,5 @@ impl ClickRetention for EmbeddedClicks {
             left -= (pruned.raw + pruned.hours + pruned.tombstones) as usize;
         }
         Ok(all)
-    }
-
-    async fn salt(&self, day: i64) -> Result<Salt, StoreError> {
-        let (salt, forgotten) = self.threads.write(move |writes| writes.salt(day)).await?;
-        if forgotten {
-            self.to_wipe.store(true, Ordering::Relaxed);
-        }
-        self.wipe().await;
-        Ok(salt)
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use terse_core::clicks::{
-    Added, Batch, ClickSubject, Count, LinkId, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL, Salt,
+    Added, Batch, ClickSubject, Count, LinkId, MAX_VALUES_PER_HOUR, MAX_VALUES_TOTAL,
 };
 
 use crate::clicks::bucket::hour_id;
@@ -14,7 +14,7 @@ use crate::clicks::queries::{ClickQueries, filed};
 use crate::clicks::raw;
 use crate::clicks::report::EVER;
 use crate::clicks::sum::{Slot, Sum};
-use crate::failure::{Failure, unavailable};
+use crate::failure::Failure;
 
 pub(crate) const HOUR: &str = "SELECT people, machines, sum FROM hours WHERE id = ?1";
 const NEW_SUBJECT: &str = "INSERT INTO subjects VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
@@ -222,23 +222,10 @@ impl ClickWrites {
         self.before.clear();
     }
 
-    /// The salt of a day, and whether another was forgotten meanwhile.
-    pub(crate) fn salt(&self, day: i64) -> Result<(Salt, bool), Failure> {
-        let mut statement = self.conn.prepare_cached("SELECT salt FROM salts WHERE day = ?1")?;
-        if let Some(salt) = statement.query_row([day], |row| row.get(0)).optional()? {
-            return Ok((salt, false));
-        }
-        let mut salt = Salt::default();
-        getrandom::fill(&mut salt).map_err(|error| unavailable(error.to_string()))?;
-        let forgotten = self
-            .conn
-            .prepare_cached("DELETE FROM salts WHERE day <= ?1")?
-            .execute([day.saturating_sub(2)])?
-            > 0;
-        self.conn
-            .prepare_cached("INSERT INTO salts VALUES (?1, ?2)")?
-            .execute(params![day, salt])?;
-        Ok((salt, forgotten))
+    /// Deletes the salts that earlier versions kept in this file. The registry has them now.
+    pub(crate) fn delete_old_salts(&self) -> Result<(), Failure> {
+        self.conn.prepare_cached("DELETE FROM salts")?.execute([])?;
+        Ok(())
     }
 }
 

@@ -1,15 +1,18 @@
 //! Writing accounts: made, changed, erased.
 
+use async_trait::async_trait;
 use rusqlite::params;
 use terse_core::OwnerId;
 use terse_core::registry::{
-    Account, AccountName, Actor, Attribution, AuditRecord, ChangeAccount, ForeignIdentity,
-    NewAccount, RegistryError, Role, Token, redact_account,
+    Account, AccountName, AccountStore, Actor, Attribution, AuditRecord, ChangeAccount,
+    ForeignIdentity, NewAccount, RegistryError, Role, Token, redact_account,
 };
 
 use crate::failure::Failure;
 use crate::registry::outbox::{EMPTY_OF, REMOVE_OF};
+use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{self, audit_columns, filed};
+use crate::registry::store::{Answer, EmbeddedRegistry};
 use crate::registry::writes::{RegistryWrites, WriteError};
 
 pub(crate) const NAME_TAKEN: &str = "SELECT 1 FROM users WHERE name = ?1 AND id <> ?2";
@@ -192,4 +195,41 @@ impl RegistryWrites {
 
 fn parts(identity: Option<&ForeignIdentity>) -> (Option<&str>, Option<&str>) {
     (identity.map(|identity| &*identity.issuer), identity.map(|identity| &*identity.subject))
+}
+
+#[async_trait]
+impl AccountStore for EmbeddedRegistry {
+    async fn add_account(&self, account: NewAccount, by: Attribution) -> Answer<Account> {
+        self.write(move |writes| writes.add_account(&account, &by)).await
+    }
+
+    async fn account(&self, id: OwnerId) -> Answer<Option<Account>> {
+        self.look(move |queries| queries.account(id)).await
+    }
+
+    async fn user_named(&self, name: &AccountName) -> Answer<Option<Account>> {
+        let name = name.clone();
+        self.look(move |queries| queries.user_named(&name)).await
+    }
+
+    async fn account_by_identity(&self, identity: &ForeignIdentity) -> Answer<Option<Account>> {
+        let identity = identity.clone();
+        self.look(move |queries| queries.account_by_identity(&identity)).await
+    }
+
+    async fn accounts(&self, after: Option<OwnerId>, limit: usize) -> Answer<Vec<Account>> {
+        self.list(move |queries| queries.accounts(after, limit)).await
+    }
+
+    async fn change_account(&self, change: ChangeAccount, by: Attribution) -> Answer<Account> {
+        self.write(move |writes| writes.change_account(&change, &by)).await
+    }
+
+    async fn erase_account(&self, id: OwnerId, by: Attribution) -> Answer<()> {
+        self.write(move |writes| writes.erase_account(id, &by)).await
+    }
+
+    async fn suspended(&self) -> Answer<Vec<OwnerId>> {
+        self.list(RegistryQueries::suspended).await
+    }
 }

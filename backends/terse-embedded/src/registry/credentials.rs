@@ -1,14 +1,17 @@
 //! Writing what opens doors: keys, sessions, invitations.
 
+use async_trait::async_trait;
 use rusqlite::params;
 use terse_core::registry::{
-    Account, ApiKey, Attribution, AuditRecord, Invitation, KeyId, MAX_KEYS_PER_OWNER,
-    MAX_SESSIONS_PER_OWNER, NewAccount, NewKey, RegistryError, Role, Session, Token,
+    Account, ApiKey, Attribution, AuditRecord, CredentialStore, Invitation, KeyId,
+    MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewKey, RegistryError, Role, Session,
+    Token,
 };
 use terse_core::{OwnerId, Revision, Timestamp};
 
 use crate::registry::accounts::END_SESSIONS;
 use crate::registry::rows::{self, filed, key_columns};
+use crate::registry::store::{Answer, BATCH, EmbeddedRegistry};
 use crate::registry::writes::{RegistryWrites, WriteError};
 
 pub(crate) const KEY_KNOWN: &str = "SELECT 1 FROM keys WHERE token = ?1";
@@ -157,5 +160,93 @@ impl RegistryWrites {
             return Ok(Some(Some(Role::Admin)));
         }
         Ok(self.account(id)?.map(|account| account.suspended.is_none().then_some(account.role)))
+    }
+}
+
+#[async_trait]
+impl CredentialStore for EmbeddedRegistry {
+    async fn offer_setup(&self, token: Token) -> Answer<bool> {
+        self.write(move |writes| writes.offer_setup(&token)).await
+    }
+
+    async fn take_setup(&self, token: &Token, account: NewAccount) -> Answer<Account> {
+        let token = *token;
+        self.write(move |writes| writes.take_setup(&token, &account)).await
+    }
+
+    async fn awaits_setup(&self) -> Answer<bool> {
+        self.look(|queries| Ok(queries.setup()?.is_some())).await
+    }
+
+    async fn awaits_setup_by(&self, token: &Token) -> Answer<bool> {
+        let token = *token;
+        self.look(move |queries| Ok(queries.setup()? == Some(token))).await
+    }
+
+    async fn add_key(&self, key: NewKey, by: Attribution) -> Answer<ApiKey> {
+        self.write(move |writes| writes.add_key(&key, &by)).await
+    }
+
+    async fn key(&self, token: &Token) -> Answer<Option<(ApiKey, Account)>> {
+        let token = *token;
+        self.look(move |queries| queries.key(&token)).await
+    }
+
+    async fn keys(&self, owner: OwnerId) -> Answer<Vec<ApiKey>> {
+        self.list(move |queries| queries.keys(owner)).await
+    }
+
+    async fn revoke_key(&self, owner: OwnerId, id: KeyId, by: Attribution) -> Answer<()> {
+        self.write(move |writes| writes.revoke_key(owner, id, &by)).await
+    }
+
+    async fn touch_keys(&self, used: &[(KeyId, Timestamp)]) -> Answer<()> {
+        // Each step is whole; that some were noted before others matters to nobody.
+        for some in used.chunks(BATCH) {
+            let some = some.to_vec();
+            self.write(move |writes| writes.touch_keys(&some)).await?;
+        }
+        Ok(())
+    }
+
+    async fn add_session(&self, session: Session, seen: Revision) -> Answer<()> {
+        self.write(move |writes| writes.add_session(&session, seen)).await
+    }
+
+    async fn session(&self, token: &Token, now: Timestamp) -> Answer<Option<(Session, Account)>> {
+        let token = *token;
+        self.look(move |queries| queries.session(&token, now)).await
+    }
+
+    async fn sessions(&self, owner: OwnerId, now: Timestamp) -> Answer<Vec<Session>> {
+        self.list(move |queries| queries.sessions(owner, now)).await
+    }
+
+    async fn end_session(&self, token: &Token) -> Answer<()> {
+        let token = *token;
+        self.write(move |writes| writes.end_session(&token)).await
+    }
+
+    async fn end_sessions(&self, owner: OwnerId, but: Option<&Token>) -> Answer<()> {
+        let but = but.copied();
+        self.write(move |writes| writes.end_sessions(owner, but.as_ref())).await
+    }
+
+    async fn invite(&self, invitation: Invitation, by: Attribution) -> Answer<()> {
+        self.write(move |writes| writes.invite(&invitation, &by)).await
+    }
+
+    async fn invitations(&self, now: Timestamp, limit: usize) -> Answer<Vec<Invitation>> {
+        self.list(move |queries| queries.invitations(now, limit)).await
+    }
+
+    async fn revoke_invitation(&self, token: &Token, by: Attribution) -> Answer<()> {
+        let token = *token;
+        self.write(move |writes| writes.revoke_invitation(&token, &by)).await
+    }
+
+    async fn accept(&self, token: &Token, account: NewAccount) -> Answer<Account> {
+        let token = *token;
+        self.write(move |writes| writes.accept(&token, &account)).await
     }
 }

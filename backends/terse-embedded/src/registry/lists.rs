@@ -1,15 +1,17 @@
 //! What moderators read: domains, hosts, reports and the audit log.
 
+use async_trait::async_trait;
 use rusqlite::{Row, params};
 use terse_core::registry::{
-    AbuseReport, AuditAction, AuditEntry, Audits, BlockedHost, DomainConfig, ReportId, ReportState,
-    ReportedLink, TEXTS_SHOWN,
+    AbuseReport, Attribution, AuditAction, AuditEntry, AuditLog, Audits, BlockedHost, DomainConfig,
+    ReportId, ReportState, ReportedLink, TEXTS_SHOWN,
 };
 use terse_core::{LinkKey, Timestamp};
 
 use crate::failure::Failure;
 use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{self, at_most, audit_columns, bound, report_columns};
+use crate::registry::store::{Answer, EmbeddedRegistry};
 
 pub(crate) const PLACES: &str =
     "SELECT domain, root, not_found, expired FROM places ORDER BY domain";
@@ -128,5 +130,24 @@ impl RegistryQueries {
             (None, Some(act)) => self.all(AUDIT_BY_ACT, params![before, limit, act], rows::entry),
             (None, None) => self.all(AUDIT, [before, limit], rows::entry),
         }
+    }
+}
+
+#[async_trait]
+impl AuditLog for EmbeddedRegistry {
+    async fn note(
+        &self,
+        act: AuditAction,
+        subject: &str,
+        change: (Option<String>, Option<String>),
+        by: Attribution,
+    ) -> Answer<()> {
+        let subject = subject.to_owned();
+        self.write(move |writes| writes.note(act, &subject, change.clone(), &by)).await
+    }
+
+    async fn audit(&self, query: &Audits) -> Answer<Vec<AuditEntry>> {
+        let query = query.clone();
+        self.list(move |queries| queries.audit(&query)).await
     }
 }

@@ -6,6 +6,8 @@
 //! written.
 
 mod accounts;
+mod admin_key;
+mod adopt;
 mod credentials;
 mod jobs;
 mod lists;
@@ -15,12 +17,14 @@ mod outbox;
 mod prune;
 mod queries;
 mod rows;
+mod salts;
 mod schema;
 mod snapshot;
 mod store;
 mod verify;
 mod writes;
 
+pub use adopt::move_into_registry;
 pub use options::RegistryOptions;
 pub use store::EmbeddedRegistry;
 pub use verify::{

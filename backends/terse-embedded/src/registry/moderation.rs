@@ -1,13 +1,17 @@
 //! Writing what moderators decide, and what people tell them.
 
+use async_trait::async_trait;
 use rusqlite::params;
 use terse_core::registry::{
-    Attribution, AuditAction, AuditRecord, BlockedHost, DomainConfig, NewReport, RegistryError,
-    ReportId, ReportState, Reported,
+    AbuseReport, Attribution, AuditAction, AuditRecord, BlockedHost, BlocklistStore, DomainConfig,
+    DomainStore, NewReport, RegistryError, ReportId, ReportState, ReportStore, Reported,
+    ReportedLink,
 };
 use terse_core::{Domain, LinkKey, Target};
 
+use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{self, filed};
+use crate::registry::store::{Answer, EmbeddedRegistry};
 use crate::registry::writes::{RegistryWrites, WriteError};
 
 pub(crate) const PLACE: &str =
@@ -128,5 +132,72 @@ impl RegistryWrites {
     ) -> Result<(), WriteError> {
         self.write(&AuditRecord::noted(act, subject, change), by)?;
         Ok(())
+    }
+}
+
+#[async_trait]
+impl DomainStore for EmbeddedRegistry {
+    async fn domain_configs(&self) -> Answer<Vec<DomainConfig>> {
+        self.list(RegistryQueries::domain_configs).await
+    }
+
+    async fn put_domain(&self, place: DomainConfig, by: Attribution) -> Answer<()> {
+        self.write(move |writes| writes.put_domain(&place, &by)).await
+    }
+
+    async fn remove_domain(&self, domain: &Domain, by: Attribution) -> Answer<()> {
+        let domain = domain.clone();
+        self.write(move |writes| writes.remove_domain(&domain, &by)).await
+    }
+}
+
+#[async_trait]
+impl BlocklistStore for EmbeddedRegistry {
+    async fn blocked_hosts(&self) -> Answer<Vec<BlockedHost>> {
+        self.list(RegistryQueries::blocked_hosts).await
+    }
+
+    async fn block_host(&self, host: BlockedHost, by: Attribution) -> Answer<()> {
+        self.write(move |writes| writes.block_host(&host, &by)).await
+    }
+
+    async fn unblock_host(&self, host: &str, by: Attribution) -> Answer<()> {
+        let host = host.to_owned();
+        self.write(move |writes| writes.unblock_host(&host, &by)).await
+    }
+}
+
+#[async_trait]
+impl ReportStore for EmbeddedRegistry {
+    async fn report(&self, report: NewReport) -> Answer<Reported> {
+        self.write(move |writes| writes.report(&report)).await
+    }
+
+    async fn reports(
+        &self,
+        state: ReportState,
+        after: Option<ReportId>,
+        limit: usize,
+    ) -> Answer<Vec<AbuseReport>> {
+        self.list(move |queries| queries.reports(state, after, limit)).await
+    }
+
+    async fn reported(
+        &self,
+        state: ReportState,
+        after: Option<ReportId>,
+        limit: usize,
+    ) -> Answer<Vec<ReportedLink>> {
+        self.list(move |queries| queries.reported(state, after, limit)).await
+    }
+
+    async fn settle_reports(
+        &self,
+        link: &LinkKey,
+        state: ReportState,
+        by: Attribution,
+    ) -> Answer<u64> {
+        let link = link.clone();
+        self.write(move |writes| writes.settle_reports(&link, state, &by)).await
     }
 }

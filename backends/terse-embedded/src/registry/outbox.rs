@@ -1,16 +1,18 @@
 //! Webhooks and what waits for them.
 
+use async_trait::async_trait;
 use rusqlite::{Row, params};
 use terse_core::registry::{
     Actor, Attribution, AuditRecord, Claim, Delivery, DeliveryId, DeliveryState, Disabled, Due,
     MAX_SETTLED_PER_WEBHOOK, MAX_WAITING_PER_WEBHOOK, MAX_WEBHOOKS_PER_OWNER, NewEvent, NewWebhook,
-    RegistryError, Settlement, Webhook, WebhookChange, WebhookId,
+    RegistryError, Settlement, Webhook, WebhookChange, WebhookId, WebhookStore,
 };
 use terse_core::{OwnerId, Timestamp};
 
 use crate::failure::Failure;
 use crate::registry::queries::RegistryQueries;
 use crate::registry::rows::{self, at_most, bound, delivery_columns, filed, webhook_columns};
+use crate::registry::store::{Answer, EmbeddedRegistry};
 use crate::registry::writes::{RegistryWrites, WriteError};
 
 pub(crate) const WEBHOOKS_OF: &str =
@@ -308,5 +310,64 @@ impl RegistryWrites {
             &Attribution { actor: Actor::Terse, at, why: disable.clone() },
         )?;
         Ok(true)
+    }
+}
+
+#[async_trait]
+impl WebhookStore for EmbeddedRegistry {
+    async fn add_webhook(&self, webhook: NewWebhook, by: Attribution) -> Answer<Webhook> {
+        self.write(move |writes| writes.add_webhook(&webhook, &by)).await
+    }
+
+    async fn webhooks(&self, owner: OwnerId) -> Answer<Vec<Webhook>> {
+        self.list(move |queries| queries.webhooks(owner)).await
+    }
+
+    async fn change_webhook(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        change: WebhookChange,
+        by: Attribution,
+    ) -> Answer<Webhook> {
+        self.write(move |writes| writes.change_webhook(owner, id, &change, &by)).await
+    }
+
+    async fn remove_webhook(&self, owner: OwnerId, id: WebhookId, by: Attribution) -> Answer<()> {
+        self.write(move |writes| writes.remove_webhook(owner, id, &by)).await
+    }
+
+    async fn owners_with_webhooks(&self) -> Answer<Vec<OwnerId>> {
+        self.list(RegistryQueries::owners_with_webhooks).await
+    }
+
+    async fn enqueue(&self, event: NewEvent) -> Answer<u64> {
+        self.write(move |writes| writes.enqueue(&event)).await
+    }
+
+    async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
+        // Asked all the time, and mostly in vain: that is not worth a place among the writes.
+        let any = self
+            .list(move |queries| queries.ready(&Claim { limit: claim.limit.min(1), ..claim }))
+            .await?;
+        match any.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.write(move |writes| writes.due(&claim)).await,
+        }
+    }
+
+    async fn settle(&self, settlement: Settlement) -> Answer<bool> {
+        self.write(move |writes| writes.settle(&settlement)).await
+    }
+
+    async fn deliveries(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        limit: usize,
+    ) -> Answer<Vec<Delivery>> {
+        self.list(move |queries| queries.deliveries(owner, id, limit))
+            .await?
+            .ok_or(RegistryError::Missing)
     }
 }

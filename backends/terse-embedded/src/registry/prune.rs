@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use terse_core::Timestamp;
-use terse_core::registry::EXPIRED_KEY_RETENTION;
+use terse_core::registry::{EXPIRED_KEY_RETENTION, RegistryMaintenance};
 
+use crate::registry::store::{Answer, BATCH, EmbeddedRegistry};
 use crate::registry::writes::{RegistryWrites, WriteError};
 
 /// What ends by itself, and when. In each, at most so many rows, from the old end.
@@ -43,5 +45,25 @@ impl RegistryWrites {
             count += self.run(sql, [by.as_ms(), (limit - count) as i64])?;
         }
         Ok(count)
+    }
+}
+
+#[async_trait]
+impl RegistryMaintenance for EmbeddedRegistry {
+    async fn prune(&self, now: Timestamp, keep: Duration, limit: usize) -> Answer<u64> {
+        let mut left = limit;
+        while left > 0 {
+            let step = left.min(BATCH);
+            let done = self.write(move |writes| writes.prune(now, keep, step)).await?;
+            left -= done;
+            if done < step {
+                break;
+            }
+        }
+        Ok((limit - left) as u64)
+    }
+
+    async fn check(&self) -> Answer<()> {
+        self.check_threads()
     }
 }

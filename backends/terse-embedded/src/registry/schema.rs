@@ -19,7 +19,9 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::registry::{accounts, credentials, jobs, lists, moderation, outbox, prune, queries};
+    use crate::registry::{
+        accounts, credentials, jobs, lists, moderation, outbox, prune, queries, salts, snapshot,
+    };
     use crate::schema::tests::assert_plan;
 
     #[test]
@@ -71,6 +73,8 @@ mod tests {
             (jobs::RELEASE, "PRIMARY KEY (name=?)"),
             (jobs::IS_CURRENT, "PRIMARY KEY (name=?)"),
             (jobs::PROGRESS, "PRIMARY KEY (job=?)"),
+            (salts::SALT, "INTEGER PRIMARY KEY (rowid=?)"),
+            (snapshot::META_NUMBER, "PRIMARY KEY (name=?)"),
             (outbox::WEBHOOKS_OF, "webhooks_of (owner=?)"),
             (outbox::WEBHOOK, "INTEGER PRIMARY KEY (rowid=?)"),
             (outbox::HOOKED, "webhooks_on"),

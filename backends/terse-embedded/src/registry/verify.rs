@@ -49,9 +49,20 @@ impl RegistryFileCheck {
     }
 }
 
-/// Copies a registry file as it is now into a new file, also while another process has it open.
+/// Copies a registry file as it is now into a new file, also while another process has it open. The
+/// salts are left out: a copy may be kept for years, and with them it would tell who the visitors of
+/// those days were.
 pub fn backup_registry(db: &Path, to: &Path) -> Result<(), BackupError> {
-    backup::backup(db, to)
+    let conn = connect_reader(&DbLocation::at(db))?;
+    // A file of an earlier version has none.
+    let has_salts: bool = conn.query_row(
+        "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'salts')",
+        [],
+        |row| row.get(0),
+    )?;
+    drop(conn);
+    let without_salts = "PRAGMA secure_delete = ON; DELETE FROM salts";
+    backup::backup_without(db, to, if has_salts { without_salts } else { "" })
 }
 
 /// Makes a copy from the past safe to go on with. A million ids of each kind are left out, as links

@@ -87,16 +87,14 @@ async fn everything(store: &EmbeddedClicks) -> Count {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_counted_is_there_when_opened_again() {
     let folder = Folder::new();
-    let salt = {
+    {
         let store = folder.open();
         let (epoch, _) = open_journal(&store).await;
         for n in 0..60 {
             store.add(&batch(n, epoch)).await.unwrap();
         }
-        store.salt(20_000).await.unwrap()
-    };
+    }
     let store = folder.open();
-    assert_eq!(store.salt(20_000).await.unwrap(), salt);
     assert_eq!(store.add(&batch(60, 1)).await.unwrap(), Added::Done, "the epoch goes on");
     let (epoch, next) = open_journal(&store).await;
     assert_eq!((epoch, next), (2, 61));
@@ -455,21 +453,27 @@ fn holds(path: &Path, bytes: &[u8]) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forgotten_salt_is_nowhere_and_no_copy_has_any() {
+async fn a_salt_of_an_earlier_version_is_read_and_deleted_and_no_copy_has_it() {
     let folder = Folder::new();
     let store = folder.open();
     let wal = folder.db().with_extension("db-wal");
-    let first = store.salt(100).await.unwrap();
-    assert!(holds(&folder.db(), &first) || holds(&wal, &first), "it is there: the search works");
-    store.salt(101).await.unwrap();
-    let last = store.salt(102).await.unwrap();
-    for file in [folder.db(), wal] {
-        assert!(!holds(&file, &first), "{}", file.display());
-    }
+    // As an earlier version kept them.
+    let salt = [0xa7; 16];
+    Connection::open(folder.db())
+        .unwrap()
+        .execute("INSERT INTO salts VALUES (100, ?1)", [salt])
+        .unwrap();
+    assert!(holds(&folder.db(), &salt) || holds(&wal, &salt), "it is there: the search works");
+    assert_eq!(store.old_salts().await.unwrap(), [(100, salt)]);
     let copy = folder.db().with_extension("copy");
     store.backup(&copy).unwrap();
-    assert!(!holds(&copy, &last));
+    assert!(!holds(&copy, &salt));
     verify_clicks(&copy).unwrap();
+    store.delete_old_salts().await.unwrap();
+    for file in [folder.db(), wal] {
+        assert!(!holds(&file, &salt), "{}", file.display());
+    }
+    assert_eq!(store.old_salts().await.unwrap(), []);
 }
 
 /// As the first version wrote it: positions without journals, and no tombstones.

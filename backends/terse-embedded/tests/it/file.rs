@@ -54,7 +54,6 @@ async fn what_was_written_is_there_when_opened_again() {
         put(&store, &generated(&code, "https://example.com/g")).await;
         put(&store, &alias("named", "https://example.com/a")).await;
         put(&store, &alias(&squatted, "https://example.com/s")).await;
-        store.set_admin_key([9; 32]).await.unwrap();
         (*store.identity().secret(), code, squatted)
     };
     let store = folder.open();
@@ -70,7 +69,6 @@ async fn what_was_written_is_there_when_opened_again() {
         "never given out, and no alias has this shape"
     );
     assert_eq!(store.lease(7, 10, u64::MAX, 0).await.unwrap(), 10..20);
-    assert_eq!(store.admin_key().await.unwrap(), Some([9; 32]));
     assert!(store.disk_size() > 4096);
     assert_eq!(store.queue_depth(), 0);
     store.close();

@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use terse_core::registry::{
-    AccountName, Actor, Attribution, BlockedHost, Claim, EventKind, NewAccount, NewEvent, NewKey,
-    NewWebhook, Registry, RegistryError, RegistrySnapshots, Role, Scope, Session, Token, WebhookId,
+    AccountName, AccountStore, Actor, AdminKeyStore, Attribution, BlockedHost, BlocklistStore,
+    Claim, CredentialStore, EventKind, JobLease, NewAccount, NewEvent, NewKey, NewWebhook, NodeId,
+    RegistryError, RegistryMaintenance, RegistrySnapshots, Role, Salts, Scope, Session, Token,
+    WebhookId, WebhookStore,
 };
 use terse_core::{OwnerId, StoreError};
 use terse_embedded::{
-    ClickOptions, EmbeddedClicks, EmbeddedRegistry, OpenError, RegistryOptions, backup_registry,
-    inspect_registry, skip_ahead_registry, verify_registry,
+    ClickOptions, Embedded, EmbeddedClicks, EmbeddedRegistry, OpenError, Options, RegistryOptions,
+    backup_registry, inspect_registry, move_into_registry, skip_ahead_registry, verify_registry,
 };
 use terse_testkit::moment;
 use terse_testkit::registry::{Store, everything, fill};
@@ -343,6 +345,86 @@ async fn a_full_disk_refuses_writes_and_serves_reads() {
     let registry = folder.open();
     assert_eq!(registry.accounts(None, 10_000).await.unwrap(), made);
     registry.add_account(new("room-again"), by()).await.unwrap();
+}
+
+fn holds(path: &Path, bytes: &[u8]) -> bool {
+    std::fs::read(path).is_ok_and(|file| file.windows(bytes.len()).any(|window| window == bytes))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_salt_is_nowhere_and_no_copy_has_any() {
+    let folder = Folder::new();
+    let registry = folder.open();
+    let wal = folder.db().with_extension("db-wal");
+    let salt = registry.salt(100).await.unwrap();
+    assert!(holds(&folder.db(), &salt) || holds(&wal, &salt), "it is there: the search works");
+    let copy = folder.0.path().join("copy.db");
+    registry.backup(&copy).unwrap();
+    assert!(!holds(&copy, &salt));
+    assert!(verify_registry(&copy).unwrap().is_clean());
+    let node = NodeId::parse("a").unwrap();
+    let ttl = std::time::Duration::from_secs(60);
+    let lease = registry.acquire_lease("salts", &node, ttl).await.unwrap().unwrap();
+    assert_eq!(registry.delete_old_salts(lease.token).await.unwrap(), 1);
+    for file in [folder.db(), wal] {
+        assert!(!holds(&file, &salt), "{}", file.display());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_admin_key_and_the_salts_of_an_earlier_version_move_into_the_registry() {
+    let folder = Folder::new();
+    let (links, clicks) = (folder.0.path().join("terse.db"), folder.0.path().join("clicks.db"));
+    let embedded = Embedded::open(Options::new(&links)).unwrap();
+    let embedded_clicks = EmbeddedClicks::open(ClickOptions::new(&clicks)).unwrap();
+    let registry = folder.open();
+    let (hash, salts) = ([9; 32], [[0xa7; 16], [0xb8; 16]]);
+    Connection::open(&links)
+        .unwrap()
+        .execute("INSERT INTO meta VALUES ('admin_key', ?1)", [hash])
+        .unwrap();
+    for (day, salt) in (20_000..).zip(salts) {
+        Connection::open(&clicks)
+            .unwrap()
+            .execute("INSERT INTO salts VALUES (?1, ?2)", rusqlite::params![day, salt])
+            .unwrap();
+    }
+    for _ in 0..2 {
+        move_into_registry(&embedded, &embedded_clicks, &registry).await.unwrap();
+        assert_eq!(registry.admin_key().await.unwrap(), Some(Token(hash)));
+        assert_eq!(registry.salt(20_000).await.unwrap(), salts[0]);
+        assert_eq!(registry.salt(20_001).await.unwrap(), salts[1]);
+        assert_eq!(embedded_clicks.old_salts().await.unwrap(), []);
+    }
+    let kept = Connection::open(&links).unwrap();
+    let kept = kept.prepare("SELECT 1 FROM meta WHERE name = 'admin_key'").unwrap().exists([]);
+    assert!(!kept.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_schema_version_3_opens_and_keeps_what_it_had() {
+    let folder = Folder::new();
+    {
+        let registry = folder.open();
+        registry.add_account(new("ann"), by()).await.unwrap();
+    }
+    // As version 3 left it, after five changes.
+    sql(
+        &folder.db(),
+        "DROP TABLE leases; DROP TABLE job_progress; DROP TABLE salts;
+         DELETE FROM meta WHERE name IN ('version', 'incarnation');
+         INSERT INTO meta VALUES ('watermark', 5); PRAGMA user_version = 3;",
+    );
+    let copy = folder.0.path().join("copy.db");
+    backup_registry(&folder.db(), &copy).unwrap();
+    let registry = folder.open();
+    let version = registry.version().await.unwrap();
+    assert_eq!(version.version, 5);
+    assert!(registry.account(OwnerId(1000)).await.unwrap().is_some());
+    let host = BlockedHost { host: "evil.example".into(), at: moment(0), why: None };
+    registry.block_host(host, by()).await.unwrap();
+    assert_ne!(registry.version().await.unwrap(), version);
+    assert!(verify_registry(&folder.db()).unwrap().is_clean());
 }
 
 const LIFE: &str = "TERSE_TEST_REGISTRY";

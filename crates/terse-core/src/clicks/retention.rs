@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 
-use super::store::Salt;
 use crate::link::{LinkKey, OwnerId};
 use crate::store::StoreError;
 use crate::time::Timestamp;
@@ -61,8 +60,4 @@ pub trait ClickRetention: Send + Sync + 'static {
     /// One bounded step, safe to repeat: deletes raw clicks and tombstones that are old enough, and
     /// puts hours together into days. The caller repeats it as long as there is more.
     async fn prune(&self, retention: Retention) -> Result<Pruned, StoreError>;
-
-    /// The salt of a day (days since 1970): made at the first call, the same for every caller, and
-    /// deleted once a later day's salt was made and the day is two days past.
-    async fn salt(&self, day: i64) -> Result<Salt, StoreError>;
 }

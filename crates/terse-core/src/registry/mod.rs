@@ -1,43 +1,70 @@
-//! Owners: who they are, what they may do, and what a registry of them must promise.
+//! Owners: accounts, credentials, moderation and jobs, and the small traits a store of them
+//! implements. [`Registry`] is their sum.
 
 mod account;
+mod account_store;
 mod account_update;
+mod admin_key;
 mod audit;
+mod audit_log;
 mod audit_record;
+mod credential_store;
 mod delivery;
 mod domain_config;
+mod domain_store;
 mod key;
 mod lease;
+mod maintenance;
 mod report;
+mod report_store;
+mod salts;
 mod snapshot;
 mod store;
 mod suspended;
 mod webhook;
+mod webhook_store;
 
 pub use account::{
     Account, AccountChange, AccountName, ForeignIdentity, NewAccount, Role, Suspension,
 };
+pub use account_store::{AccountStore, ChangeAccount, FIRST_ACCOUNT};
 pub use account_update::AccountUpdate;
+pub use admin_key::AdminKeyStore;
 pub use audit::{Actor, Attribution, AuditAction, AuditEntry};
+pub use audit_log::{AuditLog, Audits};
 pub use audit_record::{AuditRecord, redact_account, subject};
+pub use credential_store::{CredentialStore, MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER};
 pub use delivery::{
     Claim, Delivery, DeliveryId, DeliveryResult, DeliveryState, Due, MAX_SETTLED_PER_WEBHOOK,
     MAX_WAITING_PER_WEBHOOK, NewEvent, RETRY_PAUSES, Settlement,
 };
 pub use domain_config::{BlockedHost, DomainConfig};
+pub use domain_store::{BlocklistStore, DomainStore};
 pub use key::{ApiKey, Invitation, KeyId, NewKey, Scope, Session, Token};
 pub use lease::{FencingToken, JobLease, JobProgress, Lease, MAX_PROGRESS_BYTES, NodeId};
+pub use maintenance::{EXPIRED_KEY_RETENTION, RegistryMaintenance};
 pub use report::{
     AbuseReport, NewReport, REPORTERS_TO_WARN, ReportId, ReportState, Reported, ReportedLink,
     TEXTS_SHOWN,
 };
+pub use report_store::ReportStore;
+pub use salts::Salts;
 pub use snapshot::{RegistrySnapshot, RegistrySnapshots, RegistryVersion};
-pub use store::{
-    Audits, ChangeAccount, EXPIRED_KEY_RETENTION, FIRST_ACCOUNT, MAX_KEYS_PER_OWNER,
-    MAX_SESSIONS_PER_OWNER, Registry, RegistryError,
-};
+pub use store::{Registry, RegistryError};
 pub use suspended::Suspended;
 pub use webhook::{
     Disabled, EventKind, Events, MAX_WEBHOOKS_PER_OWNER, NewWebhook, Webhook, WebhookChange,
     WebhookId, WebhookKey, receiver,
 };
+pub use webhook_store::WebhookStore;
+
+/// All traits of a registry, for callers that hold a concrete one. `dyn Registry` needs none of
+/// them in scope.
+pub mod prelude {
+    pub use super::{
+        AccountStore as _, AdminKeyStore as _, AuditLog as _, BlocklistStore as _,
+        CredentialStore as _, DomainStore as _, JobLease as _, JobProgress as _,
+        RegistryMaintenance as _, RegistrySnapshots as _, ReportStore as _, Salts as _,
+        WebhookStore as _,
+    };
+}

@@ -13,7 +13,8 @@ use terse_core::accounts::{
     RefreshHook, SignUp,
 };
 use terse_core::limits::{Limit, LimitDecision, LimitSubject, Limiter, Limits, Take};
-use terse_core::registry::{Account, KeyId, Registry, Role, Scope};
+use terse_core::registry::prelude::*;
+use terse_core::registry::{Account, KeyId, Role, Scope};
 use terse_core::{Clock, Credential, OwnerId, PasswordError, PasswordHasher, Principal, Timestamp};
 use terse_testkit::MemoryRegistry;
 

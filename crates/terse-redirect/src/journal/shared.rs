@@ -112,8 +112,8 @@ impl Journal {
 
     /// Sets the salt of the visitor hashes. The serving threads use it within a second. Without a
     /// salt, visits have no visitor hash.
-    pub fn set_salt(&self, salt: Salt) {
-        *lock(&self.salt) = Some(salt);
+    pub fn set_salt(&self, salt: impl Into<Option<Salt>>) {
+        *lock(&self.salt) = salt.into();
     }
 
     /// The number of segments made since the start.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
 use terse_core::clicks::{Click, ClickTarget, LinkId};
+use terse_core::registry::prelude::*;
 use terse_core::registry::{
     AccountChange, Actor, Attribution, ChangeAccount, Invitation, KeyId, Registry, Role, Scope,
     Suspension, Token,

@@ -193,8 +193,4 @@ impl ClickRetention for FakeClicks {
     async fn prune(&self, _: Retention) -> Result<Pruned, StoreError> {
         Ok(Pruned::default())
     }
-
-    async fn salt(&self, _: i64) -> Result<Salt, StoreError> {
-        Ok([0; 16])
-    }
 }

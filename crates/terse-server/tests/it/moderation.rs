@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use terse_core::OwnerId;
-use terse_core::registry::{Registry, Role, Suspension};
+use terse_core::registry::prelude::*;
+use terse_core::registry::{Role, Suspension};
 
 use crate::web::{Answer, MODERATOR, OTHER, OWNER, Web};
 

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use terse_core::clicks::{Click, ClickTarget, LinkId};
 use terse_core::limits::Limit;
+use terse_core::registry::prelude::*;
 use terse_core::registry::{
-    AccountName, Actor, Attribution, AuditAction, Audits, EventKind, NewWebhook, Registry, Role,
-    Scope,
+    AccountName, Actor, Attribution, AuditAction, Audits, EventKind, NewWebhook, Role, Scope,
 };
 use terse_core::{Code, Domain, LinkKey, LinkReader, OwnerId, Target, Timestamp};
 use terse_server::Limits;

@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
-use terse_core::registry::{Registry as _, Role, Scope};
+use terse_core::registry::prelude::*;
+use terse_core::registry::{Role, Scope};
 
 use crate::web::{Answer, OWNER, Web};
 

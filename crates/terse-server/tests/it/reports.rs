@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use terse_core::Timestamp;
-use terse_core::registry::{Registry, ReportState};
+use terse_core::registry::ReportState;
+use terse_core::registry::prelude::*;
 
 use crate::web::{Answer, OTHER, OWNER, Web};
 

@@ -9,9 +9,10 @@ use axum::http::{HeaderMap, Request, Response, StatusCode};
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use terse_core::clicks::Live;
+use terse_core::registry::prelude::*;
 use terse_core::registry::{
-    AccountName, Actor, Attribution, FIRST_ACCOUNT, KeyId, NewAccount, NewKey, Registry, Role,
-    Scope, Session, Token, WebhookKey,
+    AccountName, Actor, Attribution, FIRST_ACCOUNT, KeyId, NewAccount, NewKey, Role, Scope,
+    Session, Token, WebhookKey,
 };
 use terse_core::*;
 use terse_server::{

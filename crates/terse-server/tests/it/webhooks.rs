@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 use terse_core::Timestamp;
-use terse_core::registry::{Claim, DeliveryResult, EventKind, Registry, WebhookId};
+use terse_core::registry::prelude::*;
+use terse_core::registry::{Claim, DeliveryResult, EventKind, WebhookId};
 
 use crate::web::{OTHER, OWNER, Web};
 

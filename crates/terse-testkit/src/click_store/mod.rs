@@ -13,7 +13,6 @@ mod erase;
 mod periods;
 mod prune;
 mod raw;
-mod salts;
 mod sums;
 mod values;
 
@@ -32,7 +31,6 @@ pub use erase::*;
 pub use periods::*;
 pub use prune::*;
 pub use raw::*;
-pub use salts::*;
 pub use sums::*;
 pub use values::*;
 
@@ -90,8 +88,6 @@ macro_rules! click_store {
                 raw_clicks_are_deleted_by_the_hour
                 hours_become_days_and_no_sum_changes
                 what_comes_after_the_pruning_is_added
-                salts_are_the_same_for_everyone
-                salts_are_forgotten
                 a_huge_batch_is_counted
                 a_reader_never_sees_half_a_batch
                 a_healthy_store_counts

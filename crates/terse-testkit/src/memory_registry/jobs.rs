@@ -19,7 +19,7 @@ pub(super) struct Jobs {
 }
 
 #[derive(Debug)]
-struct LeaseRow {
+pub(super) struct LeaseRow {
     /// `None` after a release.
     node: Option<NodeId>,
     token: u64,
@@ -28,7 +28,7 @@ struct LeaseRow {
 
 impl Jobs {
     /// The lease, if the token is its current one.
-    fn current(&mut self, token: FencingToken) -> Answer<&mut LeaseRow> {
+    pub(super) fn current(&mut self, token: FencingToken) -> Answer<&mut LeaseRow> {
         self.leases
             .get_mut(token.lease)
             .filter(|row| row.token == token.number && row.node.is_some())

@@ -11,11 +11,13 @@ mod change;
 mod domains;
 mod durable;
 mod erase;
+mod handles;
 mod invitations;
 mod jobs;
 mod keys;
 mod prune;
 mod reports;
+mod salts;
 mod sessions;
 mod setup;
 mod versions;
@@ -37,11 +39,13 @@ pub use change::*;
 pub use domains::*;
 pub use durable::{everything, fill};
 pub use erase::*;
+pub use handles::*;
 pub use invitations::*;
 pub use jobs::*;
 pub use keys::*;
 pub use prune::*;
 pub use reports::*;
+pub use salts::*;
 pub use sessions::*;
 pub use setup::*;
 pub use versions::*;
@@ -151,6 +155,7 @@ macro_rules! registry {
             every_name_is_a_lease_of_its_own
             progress_is_kept_per_job
             a_snapshot_has_all_of_its_version
+            every_day_has_a_salt_of_its_own
             ;
             two handles:
             one_node_at_a_time_holds_a_lease
@@ -159,6 +164,14 @@ macro_rules! registry {
             a_write_with_an_old_token_is_fenced
             a_reader_of_versions_misses_no_change
             a_change_through_one_handle_is_a_version_of_the_other
+            the_salt_of_a_day_is_the_same_through_both_handles
+            the_lease_holder_deletes_old_salts
+            of_two_admin_keys_the_first_is_kept
+            an_invitation_accepted_through_two_handles_makes_one_account
+            two_admins_deposed_through_two_handles_leave_one
+            a_name_taken_through_two_handles_is_taken_once
+            a_session_ended_through_one_handle_is_ended_for_the_other
+            a_set_up_link_is_taken_once_through_two_handles
         }
     };
 }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use terse_core::clicks::ClickStore;
 use terse_core::limits::Limiter;
 use terse_core::registry::{JobLease, NodeId, Registry};
-use terse_core::{Clock, LinkStore, StoreError};
+use terse_core::{Clock, LinkStore};
 use terse_embedded::{
     ClickOptions, Embedded, EmbeddedClicks, EmbeddedRegistry, LocalLimiter, Options,
     RegistryOptions,
@@ -59,6 +59,9 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Store> {
     let embedded_registry = Arc::new(
         opened.with_context(|| format!("opening the registry of owners {}", path.display()))?,
     );
+    terse_embedded::move_into_registry(&embedded, &embedded_clicks, &embedded_registry)
+        .await
+        .context("moving the admin key and the salts of an earlier version into the registry")?;
     Ok(Store {
         links: embedded.clone(),
         clicks: embedded_clicks.clone(),
@@ -90,16 +93,6 @@ impl Store {
     pub fn queue_depth(&self) -> impl Fn() -> usize + Send + Sync + 'static {
         let embedded = Arc::clone(&self.embedded);
         move || embedded.queue_depth()
-    }
-
-    /// The hash of the admin key, if one was made.
-    pub async fn admin_key(&self) -> Result<Option<[u8; 32]>, StoreError> {
-        self.embedded.admin_key().await
-    }
-
-    /// Keeps the hash of the admin key.
-    pub async fn set_admin_key(&self, hash: [u8; 32]) -> Result<(), StoreError> {
-        self.embedded.set_admin_key(hash).await
     }
 }
 

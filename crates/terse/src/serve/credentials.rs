@@ -25,13 +25,15 @@ pub(super) async fn keys(
     let (local, local_hash) = Keys::generate().context("making a key")?;
     let mut keys = Keys::new(vec![local_hash]);
     let mut fresh = None;
-    match store.admin_key().await.context("reading the admin key")? {
-        Some(hash) => keys.add(hash),
+    match store.registry.admin_key().await.context("reading the admin key")? {
+        Some(Token(hash)) => keys.add(hash),
         None if config.admin_key.is_none() => {
             let (key, hash) = Keys::generate().context("making the admin key")?;
-            store.set_admin_key(hash).await.context("keeping the admin key")?;
-            keys.add(hash);
-            fresh = Some(key);
+            let kept = store.registry.create_admin_key(Token(hash)).await;
+            let Token(kept) = kept.context("keeping the admin key")?;
+            keys.add(kept);
+            // Another node may have been first; then its key is the one that was shown.
+            fresh = (kept == hash).then_some(key);
         }
         None => {}
     }

@@ -17,6 +17,7 @@ use crate::click_plane::ClickPlane;
 use crate::config::Config;
 use crate::geo_refresh::GeoRefresh;
 use crate::safety::CacheRescreen;
+use crate::salt_jobs::OldSalts;
 
 /// What jobs need beside the services.
 pub(super) struct JobParts<'a> {
@@ -100,6 +101,7 @@ impl JobParts<'_> {
         jobs.add(click_plane.retention(config, &store.clicks, &services.store, self.clock));
         let (clock, registry) = (self.clock.clone(), Arc::clone(&store.registry));
         jobs.add(RegistryRetention { registry, clock });
+        jobs.add(OldSalts { salts: store.registry.clone() });
         let (clicks, registry) = (Arc::clone(&store.clicks), Arc::clone(&store.registry));
         jobs.add(ErasureJob { erasures: Erasures::new(Arc::clone(links), clicks, registry) });
     }

@@ -469,7 +469,8 @@ pub(crate) fn registry(terse: &TestTerse) -> terse_embedded::EmbeddedRegistry {
 
 /// Creates an invitation in the registry, as the operator.
 pub(crate) fn invite(terse: &TestTerse, role: terse_core::registry::Role) -> String {
-    use terse_core::registry::{Actor, Attribution, Invitation, Registry as _, Token};
+    use terse_core::registry::prelude::*;
+    use terse_core::registry::{Actor, Attribution, Invitation, Token};
     let (token, hash) = terse_server::Keys::generate().expect("a token");
     let now = terse.clock().now();
     let expires_at = now.checked_add(std::time::Duration::from_secs(3600)).expect("an hour");
@@ -606,8 +607,9 @@ fn deleting_an_account_needs_its_password() {
 
 /// Suspends an account, as the operator.
 pub(crate) fn suspend(terse: &TestTerse, name: &str) {
+    use terse_core::registry::prelude::*;
     use terse_core::registry::{
-        AccountChange, AccountName, Actor, Attribution, ChangeAccount, Registry as _, Suspension,
+        AccountChange, AccountName, Actor, Attribution, ChangeAccount, Suspension,
     };
     let registry = registry(terse);
     let runtime =

@@ -1,0 +1,26 @@
+//! What earlier versions kept in the files of links and clicks and the registry keeps now.
+
+use terse_core::registry::{AdminKeyStore as _, RegistryError, Salts as _, Token};
+
+use crate::clicks::EmbeddedClicks;
+use crate::registry::store::EmbeddedRegistry;
+use crate::store::Embedded;
+
+/// Moves the admin key and the salts of the last days into the registry. Each is deleted in its old
+/// file only after the registry has it, so an interrupted move continues at the next start.
+pub async fn move_into_registry(
+    links: &Embedded,
+    clicks: &EmbeddedClicks,
+    registry: &EmbeddedRegistry,
+) -> Result<(), RegistryError> {
+    if let Some(hash) = links.admin_key().await? {
+        registry.create_admin_key(Token(hash)).await?;
+        links.delete_admin_key().await?;
+    }
+    let salts = clicks.old_salts().await?;
+    if !salts.is_empty() {
+        registry.import_salts(&salts).await?;
+        clicks.delete_old_salts().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Accounts.
+
+use async_trait::async_trait;
+
+use super::account::{Account, AccountChange, AccountName, ForeignIdentity, NewAccount};
+use super::audit::Attribution;
+use super::store::RegistryError;
+use crate::link::{OwnerId, Revision};
+
+/// The id of the first account. Ids below it belong to anonymous links, to the operator, and to
+/// future uses.
+pub const FIRST_ACCOUNT: OwnerId = OwnerId(1000);
+
+/// A change of an account, and the state it applies to.
+#[derive(Clone)]
+pub struct ChangeAccount {
+    /// The account.
+    pub id: OwnerId,
+    /// What changes.
+    pub change: AccountChange,
+    /// Only at this revision, if given.
+    pub expected: Option<Revision>,
+}
+
+/// Accounts of owners.
+#[async_trait]
+pub trait AccountStore: Send + Sync + 'static {
+    /// Adds an account with an id that no account ever had, from [`FIRST_ACCOUNT`] upwards.
+    /// `NameTaken` also if the name differs only by case, or if another account has the identity.
+    async fn add_account(
+        &self,
+        account: NewAccount,
+        by: Attribution,
+    ) -> Result<Account, RegistryError>;
+
+    /// An account by its id.
+    async fn account(&self, id: OwnerId) -> Result<Option<Account>, RegistryError>;
+
+    /// An account by its name, in any case.
+    async fn user_named(&self, name: &AccountName) -> Result<Option<Account>, RegistryError>;
+
+    /// An account by its identity at another provider.
+    async fn account_by_identity(
+        &self,
+        identity: &ForeignIdentity,
+    ) -> Result<Option<Account>, RegistryError>;
+
+    /// Up to `limit` accounts behind `after`, the oldest first.
+    async fn accounts(
+        &self,
+        after: Option<OwnerId>,
+        limit: usize,
+    ) -> Result<Vec<Account>, RegistryError>;
+
+    /// Changes an account and returns it as it is now. Never takes away the last admin who is not
+    /// suspended (`LastAdmin`). A new password, a lesser role and a suspension end all its sessions
+    /// in the same step. Suspending and reinstating have audit records of their own and change the
+    /// version.
+    async fn change_account(
+        &self,
+        change: ChangeAccount,
+        by: Attribution,
+    ) -> Result<Account, RegistryError>;
+
+    /// Erases an account with its keys, sessions, invitations and webhooks; `LastAdmin` as above.
+    /// Its id and its audit records stay; its name is free again and is removed from the records
+    /// about it. Its reports stay too, without their text and its id. Changes the version if the
+    /// account was suspended.
+    async fn erase_account(&self, id: OwnerId, by: Attribution) -> Result<(), RegistryError>;
+
+    /// All suspended accounts.
+    async fn suspended(&self) -> Result<Vec<OwnerId>, RegistryError>;
+}

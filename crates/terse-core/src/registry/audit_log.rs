@@ -1,0 +1,35 @@
+//! The audit log.
+
+use async_trait::async_trait;
+
+use super::audit::{Attribution, AuditAction, AuditEntry};
+use super::store::RegistryError;
+
+/// Which records of the audit log to read, the latest first.
+#[derive(Clone, Debug, Default)]
+pub struct Audits {
+    /// Only records before this number.
+    pub before: Option<u64>,
+    /// Only records about this subject.
+    pub subject: Option<String>,
+    /// Only this action.
+    pub act: Option<AuditAction>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// Who did what, when and why. Writes of the other traits add their own records.
+#[async_trait]
+pub trait AuditLog: Send + Sync + 'static {
+    /// Writes a record about something outside the registry, such as a link.
+    async fn note(
+        &self,
+        act: AuditAction,
+        subject: &str,
+        change: (Option<String>, Option<String>),
+        by: Attribution,
+    ) -> Result<(), RegistryError>;
+
+    /// Records of the audit log.
+    async fn audit(&self, query: &Audits) -> Result<Vec<AuditEntry>, RegistryError>;
+}

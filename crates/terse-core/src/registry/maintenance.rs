@@ -1,0 +1,28 @@
+//! Deleting what is over, and the health of the registry.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::store::RegistryError;
+use crate::time::Timestamp;
+
+/// How long an expired key is kept, so that its owner sees why it stopped working.
+pub const EXPIRED_KEY_RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Upkeep of the whole registry.
+#[async_trait]
+pub trait RegistryMaintenance: Send + Sync + 'static {
+    /// Deletes up to `limit` rows that are over by `now` and returns how many: sessions,
+    /// invitations, keys that expired [`EXPIRED_KEY_RETENTION`] before, and settled reports, settled
+    /// deliveries and audit records older than `keep`.
+    async fn prune(
+        &self,
+        now: Timestamp,
+        keep: Duration,
+        limit: usize,
+    ) -> Result<u64, RegistryError>;
+
+    /// Whether writes can be expected to succeed right now.
+    async fn check(&self) -> Result<(), RegistryError>;
+}

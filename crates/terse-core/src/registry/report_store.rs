@@ -1,0 +1,41 @@
+//! Reports about links.
+
+use async_trait::async_trait;
+
+use super::audit::Attribution;
+use super::report::{AbuseReport, NewReport, ReportId, ReportState, Reported, ReportedLink};
+use super::store::RegistryError;
+use crate::link::LinkKey;
+
+/// Reports about links, until a moderator settles them.
+#[async_trait]
+pub trait ReportStore: Send + Sync + 'static {
+    /// Keeps a report. A second report of one reporter about a link counts once while it is open.
+    async fn report(&self, report: NewReport) -> Result<Reported, RegistryError>;
+
+    /// Up to `limit` reports in a state behind `after`, the oldest first.
+    async fn reports(
+        &self,
+        state: ReportState,
+        after: Option<ReportId>,
+        limit: usize,
+    ) -> Result<Vec<AbuseReport>, RegistryError>;
+
+    /// Up to `limit` links with reports in a state, behind `after`. Reports of one link are put
+    /// together; links are ordered by their first report, the oldest first.
+    async fn reported(
+        &self,
+        state: ReportState,
+        after: Option<ReportId>,
+        limit: usize,
+    ) -> Result<Vec<ReportedLink>, RegistryError>;
+
+    /// Settles all open reports about a link and returns how many there were. Writes an audit record
+    /// if there were any.
+    async fn settle_reports(
+        &self,
+        link: &LinkKey,
+        state: ReportState,
+        by: Attribution,
+    ) -> Result<u64, RegistryError>;
+}

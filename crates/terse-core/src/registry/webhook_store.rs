@@ -1,0 +1,71 @@
+//! Webhooks and their deliveries.
+
+use async_trait::async_trait;
+
+use super::audit::Attribution;
+use super::delivery::{Claim, Delivery, Due, NewEvent, Settlement};
+use super::store::RegistryError;
+use super::webhook::{NewWebhook, Webhook, WebhookChange, WebhookId};
+use crate::link::OwnerId;
+
+/// Webhooks of owners, and the deliveries that wait for them.
+#[async_trait]
+pub trait WebhookStore: Send + Sync + 'static {
+    /// Adds a webhook. At most [`MAX_WEBHOOKS_PER_OWNER`](super::MAX_WEBHOOKS_PER_OWNER) per owner:
+    /// `TooMany`. `Missing` if the owner is neither the operator nor has an account.
+    async fn add_webhook(
+        &self,
+        webhook: NewWebhook,
+        by: Attribution,
+    ) -> Result<Webhook, RegistryError>;
+
+    /// An owner's webhooks, the oldest first.
+    async fn webhooks(&self, owner: OwnerId) -> Result<Vec<Webhook>, RegistryError>;
+
+    /// Changes a webhook of an owner and returns it as it is now; `Missing` if the owner has no such
+    /// webhook.
+    async fn change_webhook(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        change: WebhookChange,
+        by: Attribution,
+    ) -> Result<Webhook, RegistryError>;
+
+    /// Removes a webhook of an owner with all its deliveries; `Missing` if the owner has no such
+    /// webhook.
+    async fn remove_webhook(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        by: Attribution,
+    ) -> Result<(), RegistryError>;
+
+    /// All owners with a webhook that is switched on.
+    async fn owners_with_webhooks(&self) -> Result<Vec<OwnerId>, RegistryError>;
+
+    /// Adds one delivery of an event for each webhook that it [concerns](NewEvent::concerns), and
+    /// returns for how many. Of more than
+    /// [`MAX_WAITING_PER_WEBHOOK`](super::MAX_WAITING_PER_WEBHOOK) that wait, the oldest are deleted
+    /// and counted.
+    async fn enqueue(&self, event: NewEvent) -> Result<u64, RegistryError>;
+
+    /// Deliveries that are due: of each webhook the one that is due longest. The caller holds that
+    /// webhook until it settles the delivery or its claim expires. Webhooks that are switched off
+    /// and those of suspended owners are left out.
+    async fn due(&self, claim: Claim) -> Result<Vec<Due>, RegistryError>;
+
+    /// Writes the result of an attempt and ends the claim. `false`, and nothing is written, if
+    /// another caller has claimed the webhook since or the delivery is gone. The last
+    /// [`MAX_SETTLED_PER_WEBHOOK`](super::MAX_SETTLED_PER_WEBHOOK) settled ones are kept.
+    async fn settle(&self, settlement: Settlement) -> Result<bool, RegistryError>;
+
+    /// Up to `limit` deliveries of a webhook of an owner, the latest first; `Missing` if the owner
+    /// has no such webhook.
+    async fn deliveries(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, RegistryError>;
+}

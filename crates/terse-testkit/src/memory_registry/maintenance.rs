@@ -1,0 +1,73 @@
+//! The audit log, pruning and health.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use terse_core::Timestamp;
+use terse_core::registry::{
+    Attribution, AuditAction, AuditEntry, AuditLog, AuditRecord, Audits, EXPIRED_KEY_RETENTION,
+    RegistryMaintenance, ReportState,
+};
+
+use super::{Answer, MemoryRegistry};
+
+#[async_trait]
+impl AuditLog for MemoryRegistry {
+    async fn note(
+        &self,
+        act: AuditAction,
+        subject: &str,
+        change: (Option<String>, Option<String>),
+        by: Attribution,
+    ) -> Answer<()> {
+        self.enter().await?.write(AuditRecord::noted(act, subject, change), by);
+        Ok(())
+    }
+
+    async fn audit(&self, query: &Audits) -> Answer<Vec<AuditEntry>> {
+        let state = self.enter().await?;
+        let wanted = |entry: &&AuditEntry| {
+            query.before.is_none_or(|before| entry.number < before)
+                && query.subject.as_ref().is_none_or(|subject| entry.subject == *subject)
+                && query.act.is_none_or(|act| entry.act == act)
+        };
+        Ok(state
+            .audit
+            .values()
+            .rev()
+            .map(|(_, entry)| entry)
+            .filter(wanted)
+            .take(query.limit)
+            .cloned()
+            .collect())
+    }
+}
+
+#[async_trait]
+impl RegistryMaintenance for MemoryRegistry {
+    async fn prune(&self, now: Timestamp, keep: Duration, limit: usize) -> Answer<u64> {
+        let mut state = self.enter().await?;
+        let old = now.saturating_sub(keep);
+        let expired = now.saturating_sub(EXPIRED_KEY_RETENTION);
+        let mut count = 0;
+        // Whether one that is over may be deleted too.
+        let mut is_kept = |over: bool| {
+            let goes = over && count < limit as u64;
+            count += u64::from(goes);
+            !goes
+        };
+        state.sessions.retain(|one| is_kept(one.expires_at <= now));
+        state.invitations.retain(|one| is_kept(one.expires_at <= now));
+        state.keys.retain(|_, (_, key)| is_kept(key.expires_at.is_some_and(|at| at <= expired)));
+        state
+            .reports
+            .retain(|_, (_, report)| is_kept(report.state != ReportState::Open && report.at < old));
+        state.outbox.prune(old, &mut is_kept);
+        state.audit.retain(|_, (_, entry)| is_kept(entry.at < old));
+        Ok(count)
+    }
+
+    async fn check(&self) -> Answer<()> {
+        Ok(self.enter().await.map(|_| ())?)
+    }
+}

@@ -1,0 +1,85 @@
+//! Webhooks and their deliveries.
+
+use async_trait::async_trait;
+use terse_core::OwnerId;
+use terse_core::registry::{
+    Attribution, AuditRecord, Claim, Delivery, Due, NewEvent, NewWebhook, Settlement, Webhook,
+    WebhookChange, WebhookId, WebhookStore,
+};
+
+use super::{Answer, MemoryRegistry, State};
+
+#[async_trait]
+impl WebhookStore for MemoryRegistry {
+    async fn add_webhook(&self, webhook: NewWebhook, by: Attribution) -> Answer<Webhook> {
+        let mut state = self.enter().await?;
+        if webhook.owner != OwnerId::ADMIN {
+            state.account(webhook.owner)?;
+        }
+        let webhook = state.outbox.add(webhook)?;
+        state.write(AuditRecord::webhook_added(&webhook), by);
+        Ok(webhook)
+    }
+
+    async fn webhooks(&self, owner: OwnerId) -> Answer<Vec<Webhook>> {
+        Ok(self.enter().await?.outbox.of(owner))
+    }
+
+    async fn change_webhook(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        change: WebhookChange,
+        by: Attribution,
+    ) -> Answer<Webhook> {
+        let mut state = self.enter().await?;
+        let webhook = state.outbox.find(owner, id)?;
+        let before = webhook.clone();
+        *webhook = change.apply(&before);
+        let after = webhook.clone();
+        if let Some(line) = AuditRecord::webhook_changed(&before, &after) {
+            state.write(line, by);
+        }
+        Ok(after)
+    }
+
+    async fn remove_webhook(&self, owner: OwnerId, id: WebhookId, by: Attribution) -> Answer<()> {
+        let mut state = self.enter().await?;
+        let webhook = state.outbox.remove(owner, id)?;
+        state.write(AuditRecord::webhook_removed(&webhook), by);
+        Ok(())
+    }
+
+    async fn owners_with_webhooks(&self) -> Answer<Vec<OwnerId>> {
+        Ok(self.enter().await?.outbox.owners())
+    }
+
+    async fn enqueue(&self, event: NewEvent) -> Answer<u64> {
+        Ok(self.enter().await?.outbox.enqueue(&event))
+    }
+
+    async fn due(&self, claim: Claim) -> Answer<Vec<Due>> {
+        let State { outbox, accounts, .. } = &mut *self.enter().await?;
+        Ok(outbox.due(claim, |owner| {
+            accounts.get(&owner).is_some_and(|account| account.suspended.is_some())
+        }))
+    }
+
+    async fn settle(&self, settlement: Settlement) -> Answer<bool> {
+        let mut state = self.enter().await?;
+        let Some(settled) = state.outbox.settle(settlement) else { return Ok(false) };
+        if let Some((line, by)) = settled {
+            state.write(line, by);
+        }
+        Ok(true)
+    }
+
+    async fn deliveries(
+        &self,
+        owner: OwnerId,
+        id: WebhookId,
+        limit: usize,
+    ) -> Answer<Vec<Delivery>> {
+        self.enter().await?.outbox.deliveries(owner, id, limit)
+    }
+}
