@@ -167,7 +167,14 @@ impl TestTerse {
         // A test that turns the clock forward makes the server close idle connections, one of which
         // the agent may just have taken.
         let sent = match send() {
-            Err(ureq::Error::Io(error)) if error.kind() == ErrorKind::ConnectionReset => send(),
+            Err(ureq::Error::Io(error))
+                if matches!(
+                    error.kind(),
+                    ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe
+                ) =>
+            {
+                send()
+            }
             sent => sent,
         };
         let mut answer = sent.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
