@@ -27,7 +27,7 @@ pub enum AccountError {
     #[error("the name or the password is wrong")]
     WrongCredentials,
     /// The password is not that of the account.
-    #[error("this is not your password")]
+    #[error("the password is wrong")]
     WrongPassword {
         /// The field that it was given in.
         field: &'static str,
