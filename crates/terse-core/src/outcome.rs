@@ -164,7 +164,7 @@ mod tests {
         let now = Timestamp::from_ms(1_000);
         let password = || Some(PasswordHash::from_phc("$"));
         let rules = || {
-            let rules = r#"[{"if":{"device":"mobile"},"target":"https://m.example/"}]"#;
+            let rules = r#"[{"device":"mobile","to":"https://m.example/"}]"#;
             Some(crate::rules::Rules::from_stored(rules).unwrap())
         };
         type Case<'a> = (&'a dyn Fn(&mut Link), VisitDecision);
