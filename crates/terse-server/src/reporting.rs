@@ -60,8 +60,13 @@ pub(crate) async fn report(
     });
     match kept.await {
         Ok(warned) => {
-            if warned? {
-                tracing::info!(link.code = %code, "several reports put a warning before {code}");
+            match warned? {
+                Ok(true) => {
+                    tracing::info!(link.code = %code, "several reports put a warning before {code}");
+                }
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, link.code = %code, "a reported link has no \
+                    warning page yet; a background job will put one before it"),
             }
             Ok(())
         }

@@ -210,8 +210,14 @@ impl Job for Rescan {
     async fn run(&mut self, context: &Context) -> Result<Next, BoxError> {
         let token = context.token().ok_or("the re-scan needs the lease")?;
         if self.token != Some(token) {
-            self.done = self.progress.read(token).await;
-            (self.token, self.round, self.restarts) = (Some(token), None, 0);
+            // The next number in a row: this node lost the lease and took it again, and no other
+            // node held it meanwhile. The round continues.
+            let is_own = self.token.is_some_and(|last| last.number + 1 == token.number);
+            if !is_own {
+                self.done = self.progress.read(token).await?;
+                (self.round, self.restarts) = (None, 0);
+            }
+            self.token = Some(token);
         }
         let now = self.clock.now();
         let Some(round) = self.round() else { return Ok(Next::Interval) };

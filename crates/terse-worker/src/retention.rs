@@ -23,7 +23,7 @@ const REGISTRY_BATCH: usize = 1000;
 const CLICK_BATCH: usize = 2000;
 /// How long the store leaves clicks of erased links out. A journal that was not counted for longer
 /// may bring some back; the sweep finds these.
-const KEEP_TOMBSTONES: Duration = Duration::from_hours(90 * 24);
+const KEEP_TOMBSTONES: Duration = Duration::from_hours(7 * 24);
 /// The pause between two writes: new clicks and requests go first.
 const PAUSE: Duration = Duration::from_millis(5);
 /// When after the start, and how often, the click store is compared with the links.
@@ -73,6 +73,8 @@ pub struct ClickRetention {
     settings: ClickRetentionSettings,
     counts: Arc<ClickRetentionCounts>,
     sweep_at: Instant,
+    /// Where a sweep that was interrupted continues.
+    swept_to: Option<LinkId>,
 }
 
 /// How long clicks are kept.
@@ -107,7 +109,7 @@ impl ClickRetention {
         counts: Arc<ClickRetentionCounts>,
     ) -> Self {
         let sweep_at = Instant::now() + FIRST_SWEEP;
-        Self { clicks, links, clock, settings, counts, sweep_at }
+        Self { clicks, links, clock, settings, counts, sweep_at, swept_to: None }
     }
 
     async fn prune(&self) -> Result<(), StoreError> {
@@ -132,11 +134,13 @@ impl ClickRetention {
 
     /// Finds clicks whose link no longer exists: the click store was away when the link was
     /// purged, or the link was visited just before.
-    async fn sweep(&self) -> Result<(), StoreError> {
-        let mut after: Option<LinkId> = None;
+    async fn sweep(&mut self) -> Result<(), StoreError> {
         loop {
-            let ids = self.clicks.links(after.as_ref(), SWEEP_BATCH).await?;
-            let Some(last) = ids.last().cloned() else { return Ok(()) };
+            let ids = self.clicks.links(self.swept_to.as_ref(), SWEEP_BATCH).await?;
+            let Some(last) = ids.last().cloned() else {
+                self.swept_to = None;
+                return Ok(());
+            };
             let keys: Vec<_> = ids.iter().map(|id| id.key.clone()).collect();
             let found = self.links.get_many(&keys).await;
             let mut gone: HashMap<Timestamp, Vec<_>> = HashMap::new();
@@ -151,7 +155,7 @@ impl ClickRetention {
                 self.clicks.erase_links(&keys, born, self.clock.now()).await?;
                 self.counts.forgotten.fetch_add(keys.len() as u64, Ordering::Relaxed);
             }
-            after = Some(last);
+            self.swept_to = Some(last);
             sleep(PAUSE).await;
         }
     }

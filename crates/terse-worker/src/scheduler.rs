@@ -163,7 +163,14 @@ impl JobTask {
         tokio::select! {
             biased;
             _ = self.stop.wait_for(|stop| *stop) => None,
-            held = self.lease.wait_for(Option::is_some) => held.ok().map(|held| Context::new(*held)),
+            held = self.lease.wait_for(Option::is_some) => match held {
+                Ok(held) => Some(Context::new(*held)),
+                Err(_) => {
+                    tracing::error!(job = self.job.name(), "the lease is no longer renewed; this \
+                        job runs again after a restart");
+                    None
+                }
+            },
         }
     }
 

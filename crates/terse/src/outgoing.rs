@@ -13,7 +13,9 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::Context as _;
 use terse_core::registry::{Registry, WebhookKey};
-use terse_core::{Clock, Hosts, Identity, LinkEvents, LinkStore, Links, OutboxDrain, TargetRules};
+use terse_core::{
+    Clock, Hosts, Identity, LinkEvents, LinkStore, Links, NoEvents, OutboxDrain, TargetRules,
+};
 use terse_outgoing::{Outgoing, OutgoingSettings};
 use terse_server::Webhooks;
 use terse_worker::Scheduler;
@@ -132,16 +134,17 @@ impl Integrations {
         clock: &Clock,
         scheduler: &mut Scheduler,
     ) {
-        let events = self.events();
+        if config.roles.worker {
+            // Also without webhooks: what was written while they were on must not stay.
+            let events = self.events().unwrap_or_else(|| Arc::new(NoEvents));
+            let drain = OutboxDrain::new(Arc::clone(store), events);
+            let wake = self.hooks.as_ref().map(|hooks| Arc::clone(&hooks.outbox));
+            scheduler.add(OutboxDelivery { drain, wake: wake.unwrap_or_default() });
+        }
         let Some(client) = self.client else { return };
         if let Some(hooks) = self.hooks {
             scheduler.add(WebhookOwners(hooks.clone()));
             if config.roles.worker {
-                if let Some(events) = events {
-                    let drain = OutboxDrain::new(Arc::clone(store), events);
-                    let wake = Arc::clone(&hooks.outbox);
-                    scheduler.add(OutboxDelivery { drain, wake });
-                }
                 let client = Arc::clone(&client);
                 scheduler.add(WebhookDelivery::new(hooks, client, clock.clone()));
             }

@@ -58,12 +58,13 @@ impl Accounts {
         Ok(self.registry.accounts(after, limit).await?)
     }
 
-    /// Creates an account.
+    /// Creates an account. Only for admins.
     pub async fn create(
         &self,
         principal: &Principal,
         draft: AccountDraft,
     ) -> Result<Account, AccountError> {
+        Self::require(principal, Role::Admin)?;
         let name = account_name(&draft.name)?;
         let role = draft.role.map_or(Ok(Role::User), |word| role_of(&word))?;
         let password = match draft.password {
@@ -75,13 +76,14 @@ impl Accounts {
         Ok(self.registry.add_account(new, by).await?)
     }
 
-    /// Changes an account.
+    /// Changes an account. Only for admins.
     pub async fn edit(
         &self,
         principal: &Principal,
         id: OwnerId,
         edit: AccountEdit,
     ) -> Result<Account, AccountError> {
+        Self::require(principal, Role::Admin)?;
         let name = edit.name.as_deref().map(account_name).transpose()?;
         let role = edit.role.as_deref().map(role_of).transpose()?;
         let why = edit.why.as_deref().map(reason).transpose()?;

@@ -40,6 +40,7 @@ impl Accounts {
         role: Role,
         ttl: Option<u64>,
     ) -> Result<(String, Invitation), AccountError> {
+        Self::require(principal, Role::Moderator)?;
         if principal.role < Role::Admin && role > Role::User {
             let detail = "moderators invite users; this needs an admin";
             return Err(AccountError::forbidden(detail).on("role"));
@@ -54,7 +55,8 @@ impl Accounts {
         let own = open.iter().filter(|invitation| invitation.by == principal.owner()).count();
         let is_admin = principal.role == Role::Admin;
         if open.len() >= MAX_INVITATIONS || !is_admin && own >= MAX_PER_MODERATOR {
-            let limit = if is_admin { MAX_INVITATIONS } else { MAX_PER_MODERATOR };
+            let limit =
+                if open.len() >= MAX_INVITATIONS { MAX_INVITATIONS } else { MAX_PER_MODERATOR };
             return Err(AccountError::TooMany { what: "invitations", limit });
         }
         let secret = BearerSecret::key()?;

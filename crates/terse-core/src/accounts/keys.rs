@@ -83,6 +83,7 @@ impl Accounts {
         owner: OwnerId,
         draft: KeyDraft,
     ) -> Result<(String, ApiKey), AccountError> {
+        Self::require(principal, Role::Admin)?;
         let key = draft.parse(self.clock.now())?;
         let account = self.account(owner).await?;
         self.add_key(&account, key, principal.owner()).await

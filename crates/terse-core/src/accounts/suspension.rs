@@ -6,9 +6,19 @@ use crate::principal::Principal;
 use crate::registry::{Account, AccountChange, Role, Suspension};
 
 impl Accounts {
-    /// The one rule: nobody suspends or reinstates themselves, and only an admin does so to a
-    /// moderator or an admin.
+    /// Refuses principals of a lesser role than `role`.
+    pub(crate) fn require(principal: &Principal, role: Role) -> Result<(), AccountError> {
+        match role {
+            _ if principal.role >= role => Ok(()),
+            Role::Admin => Err(AccountError::forbidden("this needs an admin")),
+            _ => Err(AccountError::forbidden("this needs a moderator")),
+        }
+    }
+
+    /// The one rule: moderators and admins suspend and reinstate accounts, never their own, and
+    /// only an admin does so to a moderator or an admin.
     pub fn may_suspend(principal: &Principal, account: &Account) -> Result<(), AccountError> {
+        Self::require(principal, Role::Moderator)?;
         if account.id == principal.owner() {
             return Err(AccountError::forbidden("you cannot suspend or reinstate yourself"));
         }

@@ -5,7 +5,7 @@ use crate::accounts::Accounts;
 use crate::link::{LinkKey, OwnerId};
 use crate::links::Caller;
 use crate::principal::Principal;
-use crate::registry::Account;
+use crate::registry::{Account, Role};
 
 impl Moderation {
     /// Suspends the owner of a link, by the rule of [`Accounts::may_suspend`]. One who is suspended
@@ -16,6 +16,7 @@ impl Moderation {
         key: &LinkKey,
         why: String,
     ) -> Result<Account, ModerationError> {
+        Accounts::require(principal, Role::Moderator)?;
         let link = self.links.get(Caller::OPERATOR, key).await?;
         if link.owner == OwnerId::ADMIN {
             return Err(ModerationError::OperatorsLink);

@@ -1,9 +1,10 @@
 //! Hosts that moderators block, each with all names below it.
 
 use super::{Moderation, ModerationError};
+use crate::accounts::Accounts;
 use crate::host::canonical_host;
 use crate::principal::Principal;
-use crate::registry::{BlockedHost, RegistryError};
+use crate::registry::{BlockedHost, RegistryError, Role};
 
 /// More than this belong into a list of their own.
 const MAX_HOSTS: usize = 10_000;
@@ -22,6 +23,7 @@ impl Moderation {
         host: &str,
         why: String,
     ) -> Result<(BlockedHost, bool), ModerationError> {
+        Accounts::require(principal, Role::Moderator)?;
         let host = self.links.blockable(host.trim())?;
         let blocked = self.registry.blocked_hosts().await?;
         if let Some(before) = blocked.iter().find(|before| before.host == host) {
@@ -44,6 +46,7 @@ impl Moderation {
         host: &str,
         why: Option<String>,
     ) -> Result<(), ModerationError> {
+        Accounts::require(principal, Role::Moderator)?;
         // Not by the rules for blocking: what was once blocked can be unblocked.
         let host = canonical_host(host.trim()).ok_or(ModerationError::NotBlocked)?;
         match self.registry.unblock_host(&host, self.by(principal.owner(), why)).await {

@@ -1,9 +1,10 @@
 //! Short domains that admins add while the server runs.
 
 use super::{Moderation, ModerationError};
+use crate::accounts::Accounts;
 use crate::domain::Domain;
 use crate::principal::Principal;
-use crate::registry::DomainConfig;
+use crate::registry::{DomainConfig, Role};
 use crate::target::Target;
 use crate::validation::{ValidationError, ValidationErrorKind};
 
@@ -34,6 +35,7 @@ impl Moderation {
         name: &str,
         draft: DomainDraft,
     ) -> Result<DomainConfig, ModerationError> {
+        Accounts::require(principal, Role::Admin)?;
         let domain = self.domain_named(name)?;
         let fallback = |text: Option<String>, field| {
             text.map(|text| self.fallback(principal, &domain, &text, field)).transpose()
@@ -60,6 +62,7 @@ impl Moderation {
         principal: &Principal,
         name: &str,
     ) -> Result<(), ModerationError> {
+        Accounts::require(principal, Role::Admin)?;
         let domain = self.domain_named(name).map_err(|_| ModerationError::NoDomain)?;
         let configs = self.registry.domain_configs().await?;
         if !configs.iter().any(|config| config.domain == domain) {

@@ -92,16 +92,19 @@ impl Moderation {
         })
     }
 
-    /// Keeps a report. `Ok` means durable, and whether the link has a warning page now that it had
-    /// not before: enough independent reports put one before it. If that fails, a job does it later.
+    /// Keeps a report, durably. Enough independent reports put a warning page before the link; the
+    /// inner result says whether this one did. If that fails, a job does it later.
     /// Run it as a task of its own, so that a client that hangs up does not keep it from the warning.
-    pub async fn keep_report(&self, report: NewReport) -> Result<bool, ModerationError> {
+    pub async fn keep_report(
+        &self,
+        report: NewReport,
+    ) -> Result<Result<bool, LinkError>, ModerationError> {
         let (key, born) = (report.link.clone(), report.born);
         let reported = self.registry.report(report).await?;
         if reported.reporters < REPORTERS_TO_WARN {
-            return Ok(false);
+            return Ok(Ok(false));
         }
-        Ok(self.links.warn(&key, born).await.ok().flatten().is_some())
+        Ok(self.links.warn(&key, born).await.map(|link| link.is_some()).map_err(LinkError::from))
     }
 
     /// Links with reports in a state, ordered by their first report, behind `after`.

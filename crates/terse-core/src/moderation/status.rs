@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 use super::{Moderation, ModerationError};
+use crate::accounts::Accounts;
 use crate::link::{Link, LinkKey, ModerationStatus};
 use crate::links::{Caller, LinkError};
 use crate::patch::Patch;
 use crate::principal::Principal;
-use crate::registry::{AuditAction, ReportState, subject};
+use crate::registry::{AuditAction, ReportState, Role, subject};
 use crate::screening::REPORTED;
 
 /// How often a decision is tried again when others change the same link.
@@ -23,6 +24,7 @@ impl Moderation {
         status: ModerationStatus,
         why: Option<String>,
     ) -> Result<Link, ModerationError> {
+        Accounts::require(principal, Role::Moderator)?;
         let link = self.decide(principal, key, status, why.clone()).await?;
         let settled = match status {
             ModerationStatus::Clear => ReportState::Cleared,

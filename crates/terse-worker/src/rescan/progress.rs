@@ -32,21 +32,16 @@ impl Progress {
         Self { registry, old_file }
     }
 
-    /// The last completed scan. `None` if there was none or it cannot be read: then all links are
-    /// scanned again.
-    pub(super) async fn read(&self, token: FencingToken) -> Option<Done> {
-        match self.registry.job_progress(JOB).await {
-            Ok(Some(progress)) => {
+    /// The last completed scan. `None` if there was none, or if its record makes no sense: then
+    /// all links are scanned again.
+    pub(super) async fn read(&self, token: FencingToken) -> Result<Option<Done>, RegistryError> {
+        Ok(match self.registry.job_progress(JOB).await? {
+            Some(progress) => {
                 self.remove_old_file();
                 serde_json::from_slice(&progress).ok()
             }
-            Ok(None) => self.adopt_old_file(token).await,
-            Err(error) => {
-                tracing::warn!(%error, "the registry does not say which lists all links were \
-                    scanned by; scanning all links again");
-                None
-            }
-        }
+            None => self.adopt_old_file(token).await,
+        })
     }
 
     pub(super) async fn write(
@@ -101,19 +96,19 @@ mod tests {
         let token = lease.unwrap().token;
         let progress = || Progress::new(registry.clone(), file.clone());
         let old = Done { lists: Fingerprint::default(), at: 5 };
-        assert!(progress().read(token).await.is_none());
+        assert!(progress().read(token).await.unwrap().is_none());
         fs::write(&file, serde_json::to_vec(&old).unwrap()).unwrap();
         registry.fail(true);
-        assert!(progress().read(token).await.is_none());
+        assert!(progress().read(token).await.is_err());
         assert!(file.exists(), "the registry did not take it");
         registry.fail(false);
-        assert!(progress().read(token).await == Some(old.clone()));
+        assert!(progress().read(token).await.unwrap() == Some(old.clone()));
         assert!(!file.exists());
-        assert!(progress().read(token).await == Some(old));
+        assert!(progress().read(token).await.unwrap() == Some(old));
         let new = Done { lists: Fingerprint::default(), at: 6 };
         progress().write(token, &new).await.unwrap();
         fs::write(&file, b"left behind").unwrap();
-        assert!(progress().read(token).await == Some(new));
+        assert!(progress().read(token).await.unwrap() == Some(new));
         assert!(!file.exists());
     }
 }

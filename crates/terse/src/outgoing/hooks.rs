@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::registry::{NewEvent, Registry, RegistryError};
 use terse_core::{
-    BoxError, Hosts, Link, LinkEvents, OutboxDrain, OutboxEntry, OutboxEvent, OwnerId,
+    BoxError, Hosts, Link, LinkEvents, OutboxDrain, OutboxEntry, OutboxEvent, OwnerId, StoreError,
 };
 use terse_server::{Webhooks, link_json};
 use terse_worker::{Context, Job, Next};
@@ -47,7 +47,17 @@ impl Hooks {
         let OutboxEntry { event: OutboxEvent { kind, at }, link, .. } = entry;
         let fields = [("link", link_json(link, &self.hosts, *at))];
         let event = NewEvent::named(id.to_owned(), *kind, link.owner, *at, &fields);
-        let count = tokio::time::timeout(TIMEOUT, self.registry.enqueue(event)).await??;
+        let count = match tokio::time::timeout(TIMEOUT, self.registry.enqueue(event)).await? {
+            Ok(count) => count,
+            // A damaged webhook must not hold up the events of all other owners.
+            Err(RegistryError::Store(StoreError::Corrupt(error))) => {
+                self.counts.lost.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(%error, owner = link.owner.0, event = id, "a webhook of this owner \
+                    cannot be read; the event is dropped");
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
         self.counts.enqueued.fetch_add(count, Ordering::Relaxed);
         if count > 0 {
             self.desk.wake.notify_one();
